@@ -35,6 +35,8 @@ PACKAGES: dict[str, set[str]] = {
     "fairkit_testing": {*CORE} - {"fairkit_testing"},
     "fairkit_registry": {*CORE},
     "fairkit_cli": {*CORE, "fairkit_registry"},
+    # a distribution of its own, made of a small part of these (registry/fairkit_verify/hatch_build.py)
+    "fairkit_verify": {"fairkit", "fairkit_registry", "fairkit_cli"},
     # inside MLflow it does what the commands do: it stands above them
     "fairkit_mlflow": {*CORE, "fairkit_registry", "fairkit_cli"},
     # its commands check a policy lock, and print and write as the others do
@@ -71,7 +73,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "fairkit_registry": [
         {"errors"},
-        {"blobs", "jsonio", "merkle", "names", "onnxfile", "policies"},
+        {"blobs", "conformance", "jsonform", "jsonio", "merkle", "names", "onnxfile", "policies"},
         {"evidence", "oci"},
         {"signing", "store"},
         {"promotion"},
@@ -83,7 +85,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"terminal"},
         {"config", "drift", "junit", "lazy", "report_changes", "surroundings", "text"},
         {"evidence"},
-        {"html", "names", "options", "precommit", "progress"},
+        {"html", "names", "options", "precommit", "progress", "verifier"},
         {"formats", "plots", "subject"},
         {"packs"},
         {"plugins", "pytest_plugin", "registry"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, ClassVar
 
 from fairkit.auditors import AuditContext, Auditor
@@ -84,6 +85,7 @@ class AllInputsAuditor(Auditor):
         """Look at the model before the rows are read: a graph that is not understood is refused at once."""
         from fairkit_all_inputs.bounded_models import opened
 
+        self._began = time.monotonic()
         check_metric(self.parameters)
         self._changing(context)
         if any(column in context.scorer.columns for column in self._changing(context)):
@@ -100,7 +102,7 @@ class AllInputsAuditor(Auditor):
         """Answer the questions."""
         from fairkit_all_inputs.findings import findings
 
-        return findings(self.parameters, self._changing(context), total.in_order(), context)
+        return findings(self.parameters, self._changing(context), total.in_order(), context, self._began)
 
     def _changing(self, context: AuditContext) -> list[str]:
         """The columns that change: as asked, else the sensitive ones that the model reads."""

@@ -30,7 +30,9 @@ def opened(context: AuditContext) -> TreeModel | LinearModel | NetworkModel | Cl
         )
     if scorer.task == "multiclass":
         return read_classes(scorer)
-    found: TreeModel | LinearModel | NetworkModel | None = read_trees(scorer) or read_linear(scorer)
+    found: TreeModel | LinearModel | NetworkModel | None = read_trees(scorer, grouped=True) or read_linear(
+        scorer, grouped=True
+    )
     if found is None:
         columns = list(scorer.columns)
         rows = next(context.dataset.batches(columns, rows=3)).columns(columns)

@@ -13,11 +13,13 @@ import numpy as np
 from fairkit.errors import ParameterError
 from fairkit_all_inputs.bounded_models import opened
 from fairkit_all_inputs.bounds.classes.problem import ClassProblem
+from fairkit_all_inputs.bounds.compiling import Compilation
 from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
 from fairkit_all_inputs.bounds.proof import packed
 from fairkit_all_inputs.bounds.proof_file import proof_file
 from fairkit_all_inputs.bounds.questions import AnyProblem, answer, log_of
+from fairkit_all_inputs.bounds.searching import Effort, unsearched
 from fairkit_all_inputs.bounds.sums import problem_of
 from fairkit_all_inputs.checking import checked as checked_anew
 from fairkit_all_inputs.distances import taken
@@ -25,7 +27,7 @@ from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.metrics import metric_of
 from fairkit_all_inputs.people import nearby, shares
 from fairkit_all_inputs.records import digest_of_people, logs_near, opened_record, people_near, save_record
-from fairkit_all_inputs.replaying import confirmed, inside_of, replayed
+from fairkit_all_inputs.replaying import Replay, confirmed, inside_of, replayed
 from fairkit_all_inputs.scope import AuditScope
 from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, SHARE, VERSION, interval_of, meaning, meet, state_of
 from fairkit_all_inputs.weighed import Weighed
@@ -35,20 +37,21 @@ from fairkit_onnx.structure.trees import TreeModel
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
     from fairkit.results.findings import Finding
-    from fairkit_all_inputs.bounds.searching import Answer, Effort
+    from fairkit_all_inputs.bounds.searching import Answer
     from fairkit_all_inputs.collect import People
     from fairkit_all_inputs.distances import Summed
     from fairkit_all_inputs.parameters import Parameters
+    from fairkit_onnx.structure.encoded import Encoded
 
 STARTS = 50
 """People from whom the search for a witness begins."""
 
 
 def findings(
-    told: Parameters, changing: Sequence[str], people: People, context: AuditContext
+    told: Parameters, changing: Sequence[str], people: People, context: AuditContext, began: float
 ) -> list[Finding]:
-    """Answer every question that the model's task has."""
-    asked = AuditScope(told=told, changing=changing, people=people, context=context)
+    """Answer every question that the model's task has; `began` is when the audit did, from which `seconds` count."""
+    asked = AuditScope(told=told, changing=changing, people=people, context=context, began=began)
     if not any(column in context.scorer.columns for column in changing):
         return _unused(asked, f"The model does not read {', '.join(changing)}: no input changes its answer.")
     model = opened(context)
@@ -56,7 +59,7 @@ def findings(
     features = model.sources({name: values[:3] for name, values in people.columns.items()})
     domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, told)
     problem = problem_of(model, domains, len(domains) - 1, features)
-    if not problem.pairs or not problem.touching:
+    if not problem.pairs or not problem.of(FLIP).touching:
         part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
         found = _unused(asked, f"{part} the values of {', '.join(changing)}: no input changes its answer.")
         replay = replayed(asked, model, problem)
@@ -68,14 +71,14 @@ def findings(
         _refuse_weighed(told, problem, metric)
         asked = replace(asked, metric=metric)
     record = opened_record(asked, problem) if context.signed and told.near is not None else None
-    replay = replayed(asked, model, problem)
+    replay, searched = _replayed_and_compiled(asked, model, problem)
+    asked = replace(asked, searched=searched)
     notes = [*notes, *_about(domains), *replay.notes()]
     questions = _questions(problem)
-    found = []
-    logs, witnesses = {}, {}
+    found, logs, witnesses = [], {}, {}
     saves = bool(told.save_proof) and isinstance(problem, Problem)
     people_at = people_near(asked, problem) if saves and told.near is not None else []
-    starts = _starts(problem, people) if told.near is None else []
+    starts = _starts(problem.of(FLIP), people) if told.near is None else []
     for number, (kind, one, label) in enumerate(questions):
         name = QUESTIONS[kind]
         context.progress(_doing(name), number, len(questions) + 1)
@@ -97,10 +100,21 @@ def findings(
         witnesses[name] = finding.evidence.get("witness")
     if questions[0][0] == FLIP:
         context.progress(f"all-inputs: {SHARE}", len(questions), len(questions) + 1)
-        found.append(_share(asked, problem, notes, none=found[0].interval == (0.0, 0.0)))
+        found.append(_share(asked, problem.of(FLIP), notes, none=found[0].interval == (0.0, 0.0)))
     if saves and not context.signed and isinstance(problem, Problem) and isinstance(model, TreeModel):
         save_record(asked, proof_file(problem, model, features, logs), people_at, witnesses)
     return found
+
+
+def _replayed_and_compiled(asked: AuditScope, model: Encoded, problem: AnyProblem) -> tuple[Replay, bool]:
+    """Run inputs through the file; where time is limited, the search is compiled meanwhile: tell whether it was."""
+    if asked.told.seconds is None:
+        return replayed(asked, model, problem), True
+    compilation = Compilation(problem)
+    try:
+        return replayed(asked, model, problem), compilation.ready(asked.seconds_left)
+    finally:
+        compilation.stop()
 
 
 def _searched(
@@ -114,6 +128,9 @@ def _searched(
     effort: Effort,
 ) -> tuple[Finding, Any, Answer]:
     """Search for an answer; return the finding, the log of its upper bound, and the answer."""
+    if not asked.searched and not isinstance(problem, NetworkProblem):
+        got = unsearched(problem, kind)
+        return *_finding(asked, problem, kind, got, notes, None, label), got
     if asked.told.near is None:
         got = answer(problem, kind, effort=effort, starts=starts, told=says)
         return *_finding(asked, problem, kind, got, notes, None, label), got
@@ -132,7 +149,7 @@ def _questions(problem: AnyProblem) -> list[tuple[int, AnyProblem, str | None]]:
             *((SCORE, problem.of_class(place), name) for place, name in enumerate(problem.names)),
         ]
     kinds = [SCORE] if problem.threshold is None else [FLIP, SCORE]
-    return [(kind, problem, None) for kind in [*kinds, *([CHANCE] if problem.logistic else [])]]
+    return [(kind, problem.of(kind), None) for kind in [*kinds, *([CHANCE] if problem.logistic else [])]]
 
 
 def _doing(name: str) -> str:
@@ -165,6 +182,11 @@ def _refuse(told: Parameters, problem: AnyProblem) -> None:
         raise ParameterError(
             "all-inputs: save_proof writes the cells of trees, and this model is linear: its bound is the sum of its "
             "columns' parts, which `fairkit verify --recompute` adds up; leave save_proof out"
+        )
+    if told.save_proof and problem.of(FLIP) is not problem:
+        raise ParameterError(
+            "all-inputs: save_proof writes the trees of the file, and this model decides by a threshold for each "
+            "group: its log is in the certificate, and `fairkit verify --recompute` checks it; leave save_proof out"
         )
     if problem.points and told.near:
         raise ParameterError("all-inputs: near is understood for trees; leave it out for a linear model")
@@ -254,7 +276,12 @@ def _finding(
             evidence["proof"] = text
         else:
             notes = [*notes, "The proof log is too long for a certificate: whoever checks it searches again."]
-    said = [meaning(kind, label, asked), BOUNDS, *notes, *state_of(asked, decided=decided)]
+    said = [
+        meaning(kind, label, asked),
+        BOUNDS,
+        *notes,
+        *state_of(asked, decided=decided, searched=asked.searched),
+    ]
     parameters = None if label is None else {"class": label}
     return asked.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters), log
 
@@ -268,7 +295,7 @@ def _share(asked: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none
             asked.finding(SHARE, 0.0, 1.0, {"version": VERSION, "people": 0}, said, {"near": near}),
             value=None,
         )
-    effort = asked.effort()
+    effort = asked.effort() if asked.searched else Effort(seconds=0.0)
     got = shares(problem, people, asked.told, asked.context, asked.metric, none=none, effort=effort)
     sampled = len(asked.people.rows) < asked.people.count
     said = [

@@ -53,7 +53,8 @@ class Parameters:
     boxes: int = parameter(200_000, help="How many boxes each question may split.", minimum=1)
     seconds: float | None = parameter(
         None,
-        help="How long all questions together may take; default: no limit but boxes: equal inputs give equal bounds.",
+        help="How long the audit may take, the search's compilation included, besides running the rows once more; "
+        "default: no limit but boxes: equal inputs give equal bounds.",
         above=0,
     )
     save_proof: str | None = parameter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuditScope:
-    """What the findings of one audit share."""
+    """What the findings of one audit share.
+
+    Attributes
+    ----------
+    told, context
+        The parameters, and the audit.
+    changing, people
+        The columns that change, and what was seen of the rows.
+    metric
+        How near inputs are to people, where that is no sum over columns.
+    began
+        When the audit did, on the monotonic clock.
+    searched
+        Whether the search was compiled in time.
+    """
 
     told: Parameters
     changing: Sequence[str]
@@ -30,11 +45,19 @@ class AuditScope:
     context: AuditContext
     metric: Summed | Weighed | None = None
     began: float = field(default_factory=time.monotonic)
+    searched: bool = True
 
     @property
     def place(self) -> str:
         """The columns that change, as a policy names them."""
         return "+".join(self.changing)
+
+    @property
+    def seconds_left(self) -> float:
+        """How long all that is left may take; infinite where no time was said."""
+        if self.told.seconds is None:
+            return math.inf
+        return max(self.told.seconds - (time.monotonic() - self.began), 0.0)
 
     def effort(self, left: int = 1) -> Effort:
         """Return how much a question may cost: with `seconds`, an even share of what is left of them for the audit.
@@ -46,8 +69,7 @@ class AuditScope:
         """
         if self.told.seconds is None:
             return Effort(boxes=self.told.boxes)
-        rest = self.told.seconds - (time.monotonic() - self.began)
-        return Effort(boxes=self.told.boxes, seconds=max(rest, 0.0) / max(left, 1))
+        return Effort(boxes=self.told.boxes, seconds=self.seconds_left / max(left, 1))
 
     def finding(
         self,

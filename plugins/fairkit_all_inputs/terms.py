@@ -62,13 +62,21 @@ def meet(problem: AnyProblem, kind: int, lower: float) -> float:
     return 2.1 * problem.rounding + 1e-6 * max(1.0, lower) + (2e-5 if kind == CHANCE else 0.0)
 
 
-def state_of(asked: AuditScope, *, decided: bool) -> list[str]:
+NOT_COMPILED = (
+    "Nothing was searched: within that time the search itself was not compiled, which numba does once for each version "
+    "and machine. What was compiled is kept; more seconds, or none given, finish it."
+)
+
+
+def state_of(asked: AuditScope, *, decided: bool, searched: bool = True) -> list[str]:
     """Say where a question is not decided, and what would decide it."""
     if decided:
         return []
+    more = [] if searched else [NOT_COMPILED]
     limit = f"{asked.told.boxes:,} boxes" + (
         "" if asked.told.seconds is None else f" or {asked.told.seconds:g} s"
     )
     return [
-        f"Not decided with {limit}: the truth lies in the interval. More work narrows it (`all-inputs.boxes=N`)."
+        f"Not decided with {limit}: the truth lies in the interval. More work narrows it (`all-inputs.boxes=N`).",
+        *more,
     ]

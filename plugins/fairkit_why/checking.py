@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from fairkit_watch.rate_parts import NAMES, Cells, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +13,8 @@ if TYPE_CHECKING:
     from fairkit.results.findings import Finding
 
 CLOSE = 1e-9
+NAMES = ("base_rate_part", "true_positive_rate_part", "false_positive_rate_part")
+"""As `fairkit_watch.rate_parts` names the parts of a gap in selection rates."""
 
 
 def contradictions(finding: Finding) -> Iterator[str]:
@@ -62,17 +62,68 @@ def _attribution(finding: Finding) -> Iterator[str]:
 
 def _part(finding: Finding) -> Iterator[str]:
     """Compute the parts again from the counts: no rows are needed."""
-    counts = [np.array(finding.evidence[f"counts_{side}"], dtype=float) for side in ("group", "reference")]
-    cells = Cells(counts[0]), Cells(counts[1])
-    found, place = parts_of(cells, finding.evidence["design_effects"]), NAMES.index(finding.metric)
-    ends = found.interval(place, finding.confidence)
-    if finding.value is None or _apart(float(found.values[place]), finding.value):
-        yield f"it is {finding.value}, and its counts give {found.values[place]:.6g}"
-    elif finding.interval is None or any(map(_apart, ends, finding.interval)):
-        yield f"its interval is {finding.interval}, and its counts give [{ends[0]:.6g}, {ends[1]:.6g}]"
-    rates = [float(cell.counts[1] + cell.counts[3]) / float(cell.counts.sum()) for cell in cells]
+    cells = [[float(one) for one in finding.evidence[f"counts_{side}"]] for side in ("group", "reference")]
+    place = NAMES.index(finding.metric)
+    value, low, high = _part_of(
+        cells, place, float(finding.evidence["design_effects"][place]), finding.confidence
+    )
+    if finding.value is None or _apart(value, finding.value):
+        yield f"it is {finding.value}, and its counts give {value:.6g}"
+    elif finding.interval is None or any(map(_apart, (low, high), finding.interval)):
+        yield f"its interval is {finding.interval}, and its counts give [{low:.6g}, {high:.6g}]"
+    rates = [(each[1] + each[3]) / math.fsum(each) for each in cells]
     if _apart(rates[0] - rates[1], float(finding.evidence["gap"])):
         yield f"its gap is {finding.evidence['gap']:.6g}, and its counts give {rates[0] - rates[1]:.6g}"
+
+
+def _rates(cells: Sequence[float], added: float) -> list[tuple[float, float]]:
+    """Return base rate, true and false positive rate with the rows that each is over; so much is added to each cell."""
+    no_no, no_yes, yes_no, yes_yes = (cell + added for cell in cells)
+    over = no_no + no_yes + yes_no + yes_yes, yes_no + yes_yes, no_no + no_yes
+    return [
+        (count / rows if rows > 0 else math.nan, rows)
+        for count, rows in zip((yes_no + yes_yes, yes_yes, no_yes), over, strict=True)
+    ]
+
+
+def _part_of(
+    cells: Sequence[Sequence[float]], place: int, design: float, confidence: float
+) -> tuple[float, float, float]:
+    """Return a part of ``s_a - s_b`` and its limits by the delta method: `fairkit_watch.rate_parts`, without arrays."""
+    raw = [_rates(each, 0.0) for each in cells]
+    value = _divided([rate for rate, _ in raw[0]], [rate for rate, _ in raw[1]])[place]
+    smooth = [_rates(each, 0.5) for each in cells]
+    a, b = ([rate for rate, _ in each] for each in smooth)
+    middle, variance = _divided(a, b)[place], 0.0
+    for side, group in enumerate(smooth):
+        for slope, (rate, rows) in zip(_slopes(a, b, place, 1 if side == 0 else -1), group, strict=True):
+            variance += slope**2 * rate * (1 - rate) / rows
+    z = NormalDist().inv_cdf(
+        1 - 0.4 * (1 - confidence)
+    )  # α is taken a fifth smaller: `fairkit.intervals.guarded`
+    half = z * math.sqrt(variance * design)
+    return value, min(middle - half, value), max(middle + half, value)
+
+
+def _divided(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, float]:
+    (pi, t, f), (d_pi, d_t, d_f) = (
+        [(one + other) / 2 for one, other in zip(a, b, strict=True)],
+        [one - other for one, other in zip(a, b, strict=True)],
+    )
+    return d_pi * (t - f), d_t * pi, d_f * (1 - pi)
+
+
+def _slopes(a: Sequence[float], b: Sequence[float], place: int, sign: int) -> tuple[float, float, float]:
+    """Return how a part changes with the rates of a (sign 1) or of b (sign -1)."""
+    (pi, t, f), (d_pi, d_t, d_f) = (
+        [(one + other) / 2 for one, other in zip(a, b, strict=True)],
+        [one - other for one, other in zip(a, b, strict=True)],
+    )
+    return (
+        (sign * (t - f), d_pi / 2, -d_pi / 2),
+        (d_t / 2, sign * pi, 0.0),
+        (-d_f / 2, 0.0, sign * (1 - pi)),
+    )[place]
 
 
 def _left(finding: Finding) -> Iterator[str]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -470,3 +474,35 @@ def test_a_model_that_fairkit_trained_and_exported_is_read(loans, tmp_path):
     onnx.save(drawing, tmp_path / "draws.onnx")
     with pytest.raises(ParameterError, match="draws its decisions"):
         audit(tmp_path / "draws.onnx", loans)
+
+
+def test_seconds_bound_the_audit_where_the_search_is_not_compiled_yet(loans, tmp_path):
+    """With an empty cache numba would compile for longer than that: what needs no search is reported, and holds."""
+    script = tmp_path / "audit.py"
+    script.write_text(f"""
+import sys, time
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from pathlib import Path
+from tests.fairkit_all_inputs.test_all_inputs import audit
+began = time.monotonic()
+found = audit(Path({str(loans)!r}) / "boosted.onnx", Path({str(loans)!r}), seconds=0.5)
+used = time.monotonic() - began
+import json
+from fairkit_all_inputs.bounds import loops
+notes = {{name: one.notes for name, one in found.items()}}
+print(json.dumps([used, {{name: one.interval for name, one in found.items()}}, notes, len(loops.search.signatures)]))
+""")
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "empty")}
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True
+    )
+    _, intervals, notes, compiled = json.loads(done.stdout)
+    assert compiled == 0  # nothing was compiled in the audit's own process
+    whole = {name: one.interval for name, one in audit(loans / "boosted.onnx", loans).items()}
+    for name, (low, high) in intervals.items():
+        assert low <= whole[name][1] + 1e-9
+        assert high >= whole[name][0] - 1e-9
+    assert intervals[FLIP] == [0.0, 1.0] or whole[FLIP] == (1.0, 1.0)
+    assert intervals[SCORE][0] > 0  # a row of the table is a witness without any search
+    assert intervals[SCORE][1] > 1.5 * whole[SCORE][1]
+    assert any("not compiled" in note for note in notes[SCORE])

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from referencing import Registry as ReferencedSchemas
+from referencing import Resource
 
 from fairkit.results.rules import Rule
+from fairkit.results.schema import report_schema
 from fairkit.results.subjects import ModelInfo
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import certificate, dsse, issuing, predicate
@@ -58,7 +61,8 @@ def test_the_statement_has_the_published_form(model, certify):
     assert statement["subject"][0]["digest"]["sha256"] == statement["predicate"]["model"]["sha256"]
     assert statement["predicate"]["schema"] == "fairkit.report/1"
     Draft202012Validator.check_schema(predicate.schema())
-    predicate.validator().validate(statement)
+    known = ReferencedSchemas().with_resource(report_schema()["$id"], Resource.from_contents(report_schema()))
+    Draft202012Validator(predicate.schema(), registry=known).validate(statement)
 
 
 def edit_finding(envelope, statement):
@@ -266,7 +270,7 @@ def signed_audit(model, certify):
 @given(data=st.data())
 def test_a_statement_of_any_form_is_refused_or_can_be_shown(signed_audit, make, data):
     """What is taken into a registry can be shown, compared and turned into cards, whoever made it."""
-    from fairkit_cli.text.registry import certificate as describe
+    from fairkit_cli.text.verified import certificate as describe
     from fairkit_registry import onnxfile
     from fairkit_registry.evidence import recompute
     from fairkit_registry.exchange import bom, cards

@@ -31,7 +31,7 @@ def page(title: str, body: Content) -> str:
         Markup(f"<style>{style}</style>"),
     )
     tip = tag("div", id="tip", role="status", aria_live="polite", hidden=True)
-    content = tag("body", tag("main", body), tip, Markup(f"<script>{script}</script>"))
+    content = tag("body", tag("main", body), _footer(None), tip, Markup(f"<script>{script}</script>"))
     return f'<!doctype html>\n<html lang="en">{head}{content}</html>\n'
 
 
@@ -64,8 +64,25 @@ def linked_page(title: str, body: Content, *, root: str, feed: str | None = None
         told,
     )
     tip = tag("div", id="tip", role="status", aria_live="polite", hidden=True)
-    content = tag("body", tag("main", body), tip, tag("script", src=f"{root}site.js"))
+    content = tag("body", tag("main", body), _footer(root), tip, tag("script", src=f"{root}site.js"))
     return f'<!doctype html>\n<html lang="en">{head}{content}</html>\n'
+
+
+VERIFIER = "verify.html"
+"""The page of a site that checks certificates."""
+
+
+def _footer(root: str | None) -> Markup:
+    """Say how anybody can check evidence: by the site's own page, or by one that the command writes."""
+    offline = "It runs offline, in your browser; nothing leaves your computer."
+    if root is None:
+        how: Content = [
+            tag("code", f"fairkit verify --page {VERIFIER}"),
+            f" writes a page that does it. {offline}",
+        ]
+        return tag("footer", tag("p", "Signed evidence can be checked by anybody: ", how, class_="muted"))
+    link = tag("a", "Check a certificate yourself", href=root + VERIFIER)
+    return tag("footer", tag("p", link, f". {offline}", class_="muted"))
 
 
 def section(title: str, *content: Content) -> Markup:

@@ -22,7 +22,7 @@ from fairkit_cli.options.data import (
 from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, SANDBOX, formats, option
 from fairkit_cli.options.endpoints import AskingOptions, EndpointOptions
 from fairkit_cli.options.expand import expanded
-from fairkit_cli.options.revoking import RevocationLists, Revokers, TimestampRoots, known_revocations
+from fairkit_cli.options.revoking import RevocationLists, Revokers, TimestampRoots
 from fairkit_cli.options.running import EngineOptions, SandboxOptions
 from fairkit_cli.options.search import SearchOptions
 from fairkit_cli.options.shared import (
@@ -86,7 +86,6 @@ __all__ = [
     "audit_settings",
     "expanded",
     "formats",
-    "known_revocations",
     "load_dataset",
     "option",
     "rules_of",

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fairkit_cli.options.declare import option
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fairkit_registry.evidence.keys import PublicKey
-    from fairkit_registry.evidence.revoked import Revocations
 
 RevocationLists = Annotated[
     list[Path] | None,
@@ -40,17 +34,3 @@ TimestampRoots = Annotated[
         show_default=False,
     ),
 ]
-
-
-def known_revocations(
-    lists: Sequence[Path] | None, trusted: Sequence[PublicKey], revokers: Sequence[PublicKey]
-) -> Revocations | str:
-    """Return what counts no longer, by the lists given and those seen before; a sentence where a list does not hold."""
-    from fairkit_registry.errors import VerificationError
-    from fairkit_registry.evidence.revocations import read_files
-    from fairkit_registry.evidence.revoked import seen
-
-    try:
-        return seen(read_files(lists or ()), trusted, revokers)
-    except VerificationError as error:
-        return str(error)

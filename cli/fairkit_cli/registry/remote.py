@@ -180,7 +180,7 @@ def list_tags(where: str, name: str | None, output_format: str) -> None:
 def show_tag(where: str, reference: str, output_format: str) -> None:
     """Print what a model in an OCI registry says of itself; nothing of it was checked by a key."""
     from fairkit.errors import FairkitError
-    from fairkit_cli.text.registry import certificate
+    from fairkit_cli.text.verified import certificate
     from fairkit_registry.exchange.remote import look
     from fairkit_registry.oci.address import parse
 

@@ -166,7 +166,7 @@ def show(
         print_json(version.to_dict() | record)
         return
     from fairkit_cli.text.numbers import size
-    from fairkit_cli.text.registry import certificate
+    from fairkit_cli.text.verified import certificate
 
     echo(f"{version.reference}  {', '.join(aliases)}".rstrip())
     echo(

@@ -14,7 +14,6 @@ from fairkit_cli.text.plain import plain, to_text, told_width
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.policies import AliasPolicy
     from fairkit_registry.promotion.compare import Comparison
 
@@ -100,25 +99,6 @@ def setting(value: object) -> str:
     from fairkit_registry.evidence.pins import shown
 
     return shown(value)
-
-
-def certificate(one: Certificate) -> list[str]:
-    """Describe a certificate in lines."""
-    report = one.report
-    signed = "signature checked, key" if one.verified else "NOT verified, claims key"
-    keys = ", ".join(key[:16] or "(none)" for key in one.keyids)
-    lines = [
-        f"certificate {one.sha256[:12]}  audited {one.audited_at:%Y-%m-%d %H:%M} UTC  {signed} {keys}",
-        f"  data {report.data.name}  {report.data.rows} rows  content {report.data.sha256[:16]}",
-        f"  verdict: {report.verdict or 'no policy'}",
-    ]
-    if one.model_sha256 is None:
-        lines.append(f"  no model was seen: about the {one.model_name}")
-    lines += [f"  setting: {text}" for text in one.unusual_settings]
-    lines += [f"  number {place.number} of key {place.keyid[:16]}" for place in one.sequence]
-    if one.mitigation is not None:
-        lines.append(f"  mitigation: {one.mitigation['plugin']} {dict(one.mitigation['parameters'])}")
-    return lines
 
 
 _ORDER = ("worse", "better", "different", "unknown", "within noise")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import PluginError
@@ -33,7 +32,8 @@ class ReportPlots:
 
     def __repr__(self) -> str:
         """Return the charts that there are."""
-        return "<charts: disparities(), groups(sensitive), roc(sensitive), scores(sensitive), calibration(sensitive)>"
+        own = "disparities(), groups(sensitive), roc(sensitive), scores(sensitive), calibration(sensitive)"
+        return f"<charts: {own}, evidence(name)>"
 
     def disparities(self, sensitive: str | None = None, *, kind: Kind = "difference") -> alt.LayerChart:
         """Return the largest disparities between groups with their intervals, and the policy's limits.
@@ -124,6 +124,26 @@ class ReportPlots:
         """
         return layered("calibration", self._report, sensitive, groups=groups, label=label)
 
+    def evidence(self, name: str, sensitive: str | None = None) -> alt.LayerChart:
+        """Return what an auditor puts on a page, a panel for each finding: ``columns`` is the waterfall of `why`.
+
+        Parameters
+        ----------
+        name
+            The key of ``Finding.evidence`` that a plugin's chart shows, such as ``columns``, ``left`` (what allowed
+            columns leave), ``correspondence_pairs``.
+        sensitive
+            The sensitive column; None: all of them.
+
+        Raises
+        ------
+        DataError
+            The report has no such evidence, or none with a picture.
+        MissingExtraError
+            Altair is not installed.
+        """
+        return layered("evidence", self._report, name, sensitive)
+
 
 def layered(name: str, result: Any, *asked: Any, **options: Any) -> alt.LayerChart:
     """Return a chart that an installed package draws.
@@ -144,6 +164,8 @@ def faceted(name: str, result: Any, *asked: Any, **options: Any) -> alt.FacetCha
 
 
 def _drawn(name: str) -> Callable[..., Any]:
+    from importlib.metadata import entry_points  # takes 50 ms to load
+
     for one in entry_points(group=PLOTS, name=name):
         draw: Callable[..., Any] = one.load()
         return draw

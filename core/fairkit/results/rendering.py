@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +117,8 @@ def rendered(result: Any, form: str) -> str:
     """
     if form == "json":
         return json_text(result.to_dict()) + "\n"
+    from importlib.metadata import entry_points  # takes 50 ms to load
+
     found = {one.name: one for one in entry_points(group=FORMATS)}
     if form not in found:
         raise ParameterError(f"there is no format {form!r}; there are: {', '.join(sorted({'json', *found}))}")

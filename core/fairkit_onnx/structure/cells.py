@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ def make_blocks(
     defaults: Mapping[str, Any],
     kinds: Mapping[str, type],
     pieces: Mapping[str, NDArray[np.float64]],
+    apart: Collection[str] = (),
 ) -> tuple[list[Block], list[tuple[int, int]]]:
     """Cut the domain into cells that no test tells apart, and read each test as a set of cells.
 
@@ -49,6 +50,8 @@ def make_blocks(
         By column, the number type that the graph takes: of float32 or float64 columns every number is meant.
     pieces
         By column of numbers, the largest number of each piece on which every feature keeps the column's order.
+    apart
+        Columns whose listed values stay apart, whatever tests say.
 
     Returns
     -------
@@ -87,7 +90,7 @@ def make_blocks(
         place = int(block_of[test])
         if place >= 0 and blocks[place].ordered and np.count_nonzero(row[1:] != row[:-1]) > 1:
             blocks[place] = replace(blocks[place], ordered=False)
-    blocks, truth = _merged(blocks, block_of, truth)
+    blocks, truth = _merged(blocks, block_of, truth, set(apart))
     sets = [_bits(row) for row in truth]
     found = [(-1, 0)] * len(ensemble.mode)
     for node, test in zip(inner.tolist(), code.tolist(), strict=True):
@@ -277,13 +280,13 @@ def _encoded(blocks: Sequence[Block], run: EncodedRows) -> tuple[Matrix, NDArray
 
 
 def _merged(
-    blocks: Sequence[Block], block_of: NDArray[np.int64], truth: Sequence[NDArray[np.bool_]]
+    blocks: Sequence[Block], block_of: NDArray[np.int64], truth: Sequence[NDArray[np.bool_]], apart: set[str]
 ) -> tuple[list[Block], list[NDArray[np.bool_]]]:
     """Merge the listed values that every test sends the same way."""
     made: list[Block] = []
     changed = list(truth)
     for place, block in enumerate(blocks):
-        if block.ends is not None:
+        if block.ends is not None or apart & set(block.columns):
             made.append(block)
             continue
         mine = np.flatnonzero(block_of == place).tolist()

@@ -43,11 +43,14 @@ class Features:
         By column whose values are a list to the graph, those that an encoder names.
     conditions
         What must hold where an operator keeps the order of a column of numbers.
+    cuts
+        Where the rule that decides by group tells numbers apart.
     """
 
     source: list[str | None]
     listed: Mapping[str, list[Any]]
     conditions: Sequence[Condition] = ()
+    cuts: Sequence[Condition] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +118,15 @@ class Encoded:
 
         return run
 
+    @property
+    def grouped(self) -> list[str]:
+        """The columns by which decisions differ at one sum."""
+        return [] if self.tail.groups is None else self.tail.groups.columns
+
     def pieces(
         self, domains: Sequence[Numbers | Listed], features: Features
     ) -> dict[str, NDArray[np.float64]]:
-        """Return by column of numbers where its pieces end, on which every feature keeps its order.
+        """Return by column of numbers where its pieces end, on which features keep their order and rules do not differ.
 
         Raises
         ------
@@ -131,7 +139,8 @@ class Encoded:
         def encoding(tensor: str) -> Callable[[Columns], NDArray[Any]]:
             return self.encoding(tensor, doubles=True)
 
-        return pieces_of(domains, features.conditions, encoding, self.defaults(domains), self.kinds())
+        conditions = [*features.conditions, *features.cuts]
+        return pieces_of(domains, conditions, encoding, self.defaults(domains), self.kinds())
 
     def rest(self, features: NDArray[Any]) -> OnnxFile:
         """Return what follows features like these, shape [n, d], as a file whose input has the name of the matrix."""
@@ -154,13 +163,15 @@ class Encoded:
         proto = up_to(model.proto, list(dict.fromkeys(tensors)))
         return OnnxFile(proto.SerializeToString(), model.name, None, 1, getattr(model, "sandbox", None))
 
-    def sources(self, rows: Columns) -> Features:
+    def sources(self, rows: Columns, *, finite: bool = False) -> Features:
         """Follow the features back to the raw columns.
 
         Parameters
         ----------
         rows
             A few rows of the table.
+        finite
+            Whether all numbers of the table are finite: then what is multiplied by 0 is a constant.
 
         Raises
         ------
@@ -178,21 +189,25 @@ class Encoded:
                 {feed.input.name: feed.build(rows) for feed in feeds}, list(tensors)
             )
 
-        found = Sources(self.scorer.model.proto.graph, inputs, self.matrix, run)
+        found = Sources(self.scorer.model.proto.graph, inputs, self.matrix, run, finite=finite)
         places = found.of[self.matrix].tolist()
         if self.width > len(places):
             raise ModelError(
                 f"the score reads feature {self.width - 1}; the matrix {self.matrix!r} has {len(places)}"
             )
+        groups = self.tail.groups
+        listed: dict[str, list[Any]] = {} if groups is None else {name: [] for name in groups.listed}
+        listed |= {names[place]: list(found.keys.get(place, ())) for place in found.listed}
         return Features(
             [names[place] if place >= 0 else None for place in places],
-            {names[place]: list(found.keys.get(place, ())) for place in found.listed},
+            listed,
             [
                 replace(
                     one, columns=tuple(names[place] if place >= 0 else None for place in columns.tolist())
                 )
                 for one, columns in found.conditions
             ],
+            () if groups is None else groups.conditions,
         )
 
     def kinds(self) -> dict[str, type]:
@@ -210,48 +225,85 @@ class Encoded:
         low, high
             Between which every sum lies.
         """
+        return self.links(low, high, [{}])[0]
+
+    def links(
+        self, low: float, high: float, rows: Sequence[Mapping[str, Any]]
+    ) -> list[tuple[int, float | None, bool]]:
+        """Return the same for each of some rows, given by raw values of the columns that say the group."""
         keys = _keys(np.array([low, high], dtype=np.float32))
         some = _between(int(keys[0]), int(keys[1]))
         sums = _floats(some)
-        said = self.tail(sums)
-        if said.decision is not None and not np.isin(said.decision, (0.0, 1.0)).all():
-            raise ParameterError(_DRAWS)
-        direction = 1
-        for values in (said.decision, said.score):
-            if values is not None and values[-1] != values[0]:
-                direction = -1 if values[-1] < values[0] else 1
-        threshold = (
-            None if said.decision is None else self._threshold(direction, some, np.asarray(said.decision))
-        )
-        near = direction * sums[1:] - (threshold or 0.0)
-        for values, band in ((said.score, 0.0), (said.decision, self.band)):
-            if (
-                values is not None
-                and (np.diff(direction * values)[(np.abs(near) > band) | (band == 0.0)] < -1e-6).any()
-            ):
-                raise ModelError(
-                    f"{self.scorer.info.name}: the score does not keep the order of the sum of the trees"
-                )
-        logistic = said.score is not None and self.scorer.task == "binary"
-        if said.score is not None and logistic:
-            chance = 0.5 * (1.0 + np.tanh(0.5 * direction * sums))
-            logistic = bool(np.abs(said.score - chance).max() < 2e-6)
-        return direction, threshold, logistic
+        found, decisions = [], []
+        for row in rows:
+            said = self.tail(sums, {name: _repeated([value], len(sums)) for name, value in row.items()})
+            if said.decision is not None and not np.isin(said.decision, (0.0, 1.0)).all():
+                raise ParameterError(_DRAWS)
+            direction = 1
+            for values in (said.decision, said.score):
+                if values is not None and values[-1] != values[0]:
+                    direction = -1 if values[-1] < values[0] else 1
+            logistic = said.score is not None and self.scorer.task == "binary"
+            if said.score is not None and logistic:
+                chance = 0.5 * (1.0 + np.tanh(0.5 * direction * sums))
+                logistic = bool(np.abs(said.score - chance).max() < 2e-6)
+            found.append((direction, logistic, said.score))
+            decisions.append(None if said.decision is None else np.asarray(said.decision))
+        thresholds = self._thresholds([one[0] for one in found], some, decisions, rows)
+        for (direction, _, score), decision, threshold in zip(found, decisions, thresholds, strict=True):
+            near = direction * sums[1:] - (threshold or 0.0)
+            for turning, band in ((score, 0.0), (decision, self.band)):
+                if (
+                    turning is not None
+                    and (np.diff(direction * turning)[(np.abs(near) > band) | (band == 0.0)] < -1e-6).any()
+                ):
+                    raise ModelError(
+                        f"{self.scorer.info.name}: the score does not keep the order of the sum of the trees"
+                    )
+        return [(one[0], threshold, one[1]) for one, threshold in zip(found, thresholds, strict=True)]
 
-    def _threshold(self, direction: int, some: NDArray[np.int64], decided: NDArray[np.float64]) -> float:
-        """Search the sum from which decisions change, over float32 numbers, many at once; infinite: they do not."""
-        if decided[0] == decided[-1]:
-            return -math.inf if decided[0] else math.inf
-        while True:
-            place = int(np.flatnonzero(decided != decided[0])[0])
-            first, last = int(some[place - 1]), int(some[place])
-            if last - first == 1:
-                break
-            some = _between(first, last)
-            decided = np.asarray(self.tail(_floats(some)).decision)
-        at = _floats(np.array([first, last]))
-        # upward: favorable from `last` on; downward: favorable up to `first`, and sums are negated
-        return float(at[1]) if direction > 0 else -float(at[0])
+    def _thresholds(
+        self,
+        directions: Sequence[int],
+        some: NDArray[np.int64],
+        decisions: Sequence[NDArray[np.float64] | None],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> list[float | None]:
+        """Search by row the sum from which decisions change, over float32 numbers; infinite: they do not."""
+        found: list[float | None] = []
+        open_: dict[int, tuple[int, int]] = {}
+        for place, decided in enumerate(decisions):
+            if decided is None:
+                found.append(None)
+                continue
+            found.append(-math.inf if decided[0] else math.inf)
+            if decided[0] != decided[-1]:
+                open_[place] = _step(some, decided)
+        while any(last - first > 1 for first, last in open_.values()):
+            parts = {place: _between(*ends, WIDE // len(open_)) for place, ends in open_.items()}
+            keys = np.concatenate(list(parts.values()))
+            owner = np.repeat(list(parts), [len(part) for part in parts.values()])
+            columns = {
+                name: _repeated([rows[place][name] for place in owner.tolist()], 1) for name in rows[0]
+            }
+            decided = np.asarray(self.tail(_floats(keys), columns).decision)
+            open_ = {place: _step(keys[owner == place], decided[owner == place]) for place in open_}
+        for place, ends in open_.items():
+            at = _floats(np.array(ends))
+            # upward: favorable from the last on; downward: favorable up to the first, and sums are negated
+            found[place] = float(at[1]) if directions[place] > 0 else -float(at[0])
+        return found
+
+
+def _step(some: NDArray[np.int64], decided: NDArray[np.float64]) -> tuple[int, int]:
+    """Return the numbers before and after the first change."""
+    place = int(np.flatnonzero(decided != decided[0])[0])
+    return int(some[place - 1]), int(some[place])
+
+
+def _repeated(values: Sequence[Any], count: int) -> NDArray[Any]:
+    text = any(isinstance(value, str) or value is None for value in values)
+    return np.repeat(np.array(values, dtype=object if text else None), count)
 
 
 def refuse_draws(scorer: OnnxScorer) -> None:
@@ -269,9 +321,9 @@ def refuse_draws(scorer: OnnxScorer) -> None:
         raise ParameterError(_DRAWS)
 
 
-def _between(first: int, last: int) -> NDArray[np.int64]:
-    """Return numbers from the first to the last, all of them or as many as are looked up at once."""
-    return np.unique(np.linspace(first, last, min(WIDE, last - first + 1)).astype(np.int64))
+def _between(first: int, last: int, most: int = WIDE) -> NDArray[np.int64]:
+    """Return numbers from the first to the last, all of them or so many."""
+    return np.unique(np.linspace(first, last, min(most, last - first + 1)).astype(np.int64))
 
 
 def _keys(values: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -10,9 +10,12 @@ import numpy as np
 
 from fairkit.errors import ModelError
 from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.encoded import Encoded
 from fairkit_onnx.structure.ensemble import attributes_of
-from fairkit_onnx.structure.tail import Tail, check_monotone, constant_of, tail_nodes
+from fairkit_onnx.structure.group_rules import group_part, score_of
+from fairkit_onnx.structure.links import check_monotone
+from fairkit_onnx.structure.tail import Tail, tail_nodes
 
 if TYPE_CHECKING:
     import onnx
@@ -44,8 +47,10 @@ class LinearModel(Encoded):
         return len(self.weights)
 
 
-def read_linear(scorer: OnnxScorer) -> LinearModel | None:
+def read_linear(scorer: OnnxScorer, *, grouped: bool = False) -> LinearModel | None:
     """Read a bound model whose score is a weighted sum; None where it has no or several such nodes, or others between.
+
+    `grouped` is that of `fairkit_onnx.structure.trees.read_trees`.
 
     Raises
     ------
@@ -53,7 +58,7 @@ def read_linear(scorer: OnnxScorer) -> LinearModel | None:
         There is one, and what follows it is not understood; the node is named.
     """
     graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
-    found = [node for node in ancestors(graph, wanted) if node.op_type in KINDS]
+    found = [node for node in ancestors(graph, score_of(scorer)) if node.op_type in KINDS]
     if len(found) != 1:
         return None
     node = found[0]
@@ -64,9 +69,13 @@ def read_linear(scorer: OnnxScorer) -> LinearModel | None:
     start: dict[str, tuple[int, ...]] = {node.output[0]: (1,)}
     if node.op_type == KINDS[0]:
         start = {node.output[0]: (0,), node.output[1]: (-1, 1)}
-    check_monotone(graph, tail_nodes(graph, wanted, list(node.output)), start, wanted)
+    groups = group_part(scorer, list(node.output), grouped=grouped)
+    check_monotone(graph, tail_nodes(graph, wanted, list(node.output)), start)
     cut: Any = node if node.op_type == KINDS[0] else node.output[0]
-    return LinearModel(scorer, node.input[0], Tail(scorer=scorer, cut=cut), weights, base)
+    constant = constant_of(graph, node.input[1]) if node.op_type in ("Gemm", "MatMul") else None
+    double = constant is not None and constant.dtype == np.float64
+    tail = Tail(scorer=scorer, cut=cut, double=double, groups=groups)
+    return LinearModel(scorer, node.input[0], tail, weights, base)
 
 
 def _of_classifier(node: onnx.NodeProto) -> tuple[NDArray[np.float64], float] | None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import ModelError
 from fairkit_onnx.file import OnnxFile
-from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.read.nodes import read_by
 from fairkit_onnx.structure.ensemble import attributes_of
 
 if TYPE_CHECKING:
@@ -19,21 +18,41 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.models.scorer import Predictions
+    from fairkit_onnx.read.feeds import Feed
     from fairkit_onnx.read.scorer import OnnxScorer
+    from fairkit_onnx.structure.orders import Condition
 
 PROBE = "fairkit_place"
 """The input of the lookup."""
 WIDE = 50_000
 """So many sums are looked up at once."""
 
-SAME = frozenset({"Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Sigmoid", "Tanh", "Clip", "Relu",
-                  "Exp", "ZipMap"})  # fmt: skip
-"""Operators that keep the order of each column."""
-_FLIP = {"Neg": -1, "Not": -1}
-_PICK = frozenset({"Gather", "ArrayFeatureExtractor", "Slice", "Split"})
-_ORDER = {"Add": (1, 1), "Sum": (1, 1), "Sub": (1, -1), "Greater": (1, -1), "GreaterOrEqual": (1, -1),
-          "Less": (-1, 1), "LessOrEqual": (-1, 1)}  # fmt: skip
-_STEP = frozenset({"ArgMax", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPart:
+    """What follows a sum reads besides.
+
+    Attributes
+    ----------
+    feeds
+        The inputs that are read, of one column each.
+    listed
+        Columns that are read by something else than comparisons with constants: their values are gone through.
+    conditions
+        Where the other columns are compared: they are cut there.
+    tensors
+        What is computed from the columns alone, where it meets the sum.
+    """
+
+    feeds: tuple[Feed, ...]
+    listed: frozenset[str]
+    conditions: tuple[Condition, ...]
+    tensors: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns."""
+        return [feed.columns[0] for feed in self.feeds]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,22 +69,37 @@ class Tail:
         Whether a weight of the replaced node is negative: onnxruntime reads a binary classifier by that.
     columns
         Of a tensor: 1, or 2 whose difference is the sum.
+    shares
+        Whether the tensor's two columns are shares of 1 in place of that, the second being the sum.
     double
         Whether the tensor has double precision.
+    groups
+        What follows the sum reads of the row's columns besides; None: nothing.
     """
 
     scorer: OnnxScorer
     cut: onnx.NodeProto | str
     negative: bool = False
     columns: int = 1
+    shares: bool = False
     double: bool = False
+    groups: GroupPart | None = None
     _opened: dict[str, Any] = field(default_factory=dict)
 
-    def __call__(self, sums: NDArray[np.float64]) -> Predictions:
-        """Return what the model says where the sum has these values (as float32), shape [n]."""
+    def __call__(
+        self, sums: NDArray[np.float64], columns: Mapping[str, NDArray[Any]] | None = None
+    ) -> Predictions:
+        """Return what the model says where the sum has these values (as float32), shape [n].
+
+        `columns` has raw values of the columns that are read besides, by row.
+        """
         from fairkit.models.scorer import Predictions
 
-        parts = [self._some(sums[i : i + WIDE]) for i in range(0, len(sums), WIDE)]
+        parts = []
+        for start in range(0, len(sums), WIDE):
+            here = slice(start, start + WIDE)
+            some = {name: values[here] for name, values in (columns or {}).items()}
+            parts.append(self._some(sums[here].astype(np.float32), some))
         joined = {
             name: None
             if getattr(parts[0], name) is None
@@ -74,23 +108,31 @@ class Tail:
         }
         return Predictions(**joined)
 
-    def _some(self, sums: NDArray[np.float64]) -> Predictions:
+    def _some(self, rows: NDArray[np.float32], columns: Mapping[str, NDArray[Any]]) -> Predictions:
         reading = self.scorer.reading
-        rows = sums.astype(np.float32)
         if isinstance(self.cut, str):
             if "file" not in self._opened:
                 self._opened["file"] = self.opened(self.after(self.cut))
             one: NDArray[Any] = rows.reshape(-1, 1)
             one = one.astype(np.float64) if self.double else one
-            feeds = {self.cut: one if self.columns == 1 else np.hstack([-one / 2, one / 2])}
-            return reading.read(self._opened["file"].run(feeds, reading.wanted))
-        proto = self.after(*self.cut.output)
-        if self.cut.op_type == "LinearClassifier":
-            proto.graph.node.insert(0, _passed(self.cut))
-            return reading.read(self.opened(proto).run({PROBE: rows.reshape(-1, 1)}, reading.wanted))
-        proto.graph.node.insert(0, _lookup(self.cut, rows, self.negative))
-        feeds = {PROBE: np.arange(len(rows), dtype=np.float32).reshape(-1, 1)}
-        return reading.read(self.opened(proto).run(feeds, reading.wanted))
+            if self.columns == 2:
+                one = np.hstack([1 - one, one] if self.shares else [-one / 2, one / 2])
+            feeds = {self.cut: one}
+        elif self.cut.op_type == "LinearClassifier":
+            if "file" not in self._opened:
+                proto = self.after(*self.cut.output)
+                proto.graph.node.insert(0, _passed(self.cut))
+                self._opened["file"] = self.opened(proto)
+            feeds = {PROBE: rows.reshape(-1, 1)}
+        else:
+            if self._opened.get("rows") != rows.tobytes():  # of several groups the same are looked up
+                proto = self.after(*self.cut.output)
+                proto.graph.node.insert(0, _lookup(self.cut, rows, self.negative))
+                self._opened.update(rows=rows.tobytes(), file=self.opened(proto))
+            feeds = {PROBE: np.arange(len(rows), dtype=np.float32).reshape(-1, 1)}
+        besides = () if self.groups is None else self.groups.feeds
+        feeds |= {feed.input.name: feed.build(columns) for feed in besides}
+        return reading.read(self._opened["file"].run(feeds, reading.wanted))
 
     def opened(self, proto: onnx.ModelProto) -> OnnxFile:
         """Return a graph that is run where the model is."""
@@ -106,7 +148,10 @@ class Tail:
         proto.CopyFrom(self.scorer.model.proto)
         wanted = self.scorer.reading.wanted
         kept = tail_nodes(proto.graph, wanted, cut)
+        besides = {feed.input.name for feed in self.groups.feeds} if self.groups is not None else set()
+        inputs = [one for one in proto.graph.input if one.name in besides]
         del proto.graph.node[:], proto.graph.input[:], proto.graph.value_info[:]
+        proto.graph.input.extend(inputs)
         proto.graph.node.extend(kept)
         outputs = [output for output in proto.graph.output if output.name in wanted]
         del proto.graph.output[:]
@@ -119,9 +164,13 @@ class Tail:
 
 
 def tail_nodes(graph: onnx.GraphProto, wanted: Sequence[str], cut: Sequence[str]) -> list[onnx.NodeProto]:
-    """Return the nodes between some tensors and outputs, constants included, in order."""
-    behind = {made for node in ancestors(graph, cut) for made in node.output}
-    return [node for node in ancestors(graph, wanted) if not set(node.output) & (behind | set(cut))]
+    """Return the nodes that outputs are made from without those behind some tensors, constants included, in order."""
+    needed, kept = set(wanted) - set(cut), []
+    for node in reversed(graph.node):
+        if needed & set(node.output) and not set(node.output) & set(cut):
+            kept.append(node)
+            needed |= read_by(node) - set(cut)
+    return kept[::-1]
 
 
 def _passed(node: onnx.NodeProto) -> onnx.NodeProto:
@@ -214,113 +263,3 @@ def with_tree(
         f"{kind}_weights": [value for _, _, value in weights],
     }
     return helper.make_node(node.op_type, [PROBE], list(node.output), domain="ai.onnx.ml", **{**kept, **made})
-
-
-def check_monotone(
-    graph: onnx.GraphProto,
-    nodes: Sequence[onnx.NodeProto],
-    start: Mapping[str, tuple[int, ...]],
-    wanted: Sequence[str],
-) -> None:
-    """Refuse a link that might not keep the order of the sum.
-
-    Parameters
-    ----------
-    graph, nodes, wanted
-        The tail and its outputs.
-    start
-        By tensor that the sum makes, the direction of each of its columns: 1, -1; (0,) for a label of two values.
-
-    Raises
-    ------
-    ModelError
-        It names the first node that is not understood, and what is.
-    """
-    known: dict[str, tuple[int, ...]] = dict(start)
-    for node in nodes:
-        inputs = [known.get(name) for name in node.input if name]
-        if all(one is None for one in inputs):
-            continue  # made of constants
-        found = _directions(node, inputs, graph)
-        if found is None:
-            raise ModelError(
-                f"the node {node.op_type} {node.name or node.output[0]!r} after the sum is not understood: what "
-                f"follows a sum must keep its order, as {', '.join(sorted(SAME))}, sums with constants, comparisons, "
-                "Concat, Softmax and ArgMax of two columns do"
-            )
-        for output in node.output:
-            known[output] = found
-
-
-def _directions(  # noqa: PLR0911 -- one line for each kind of operator
-    node: onnx.NodeProto, inputs: Sequence[tuple[int, ...] | None], graph: onnx.GraphProto
-) -> tuple[int, ...] | None:
-    told = [one for one in inputs if one is not None]
-    if all(one == (0,) for one in told):
-        return (0,)  # a function of a label of two values changes once, like the label
-    kind = node.op_type
-    if any(one == (0,) for one in told):
-        return None
-    if kind in SAME:
-        return told[0] if len(told) == 1 else None
-    if kind in _FLIP:
-        return tuple(-one for one in told[0])
-    if kind in _PICK:
-        return _picked(told[0])
-    if kind == "Concat":
-        return None if any(one is None for one in inputs) else tuple(d for one in told for d in one)
-    if kind in ("Softmax", "Normalizer") and told[0] in ((-1, 1), (1, -1)):
-        return told[0]
-    if kind == "ArgMax":
-        return (0,) if told[0] in ((-1, 1), (1, -1)) else None
-    if kind in ("Mul", "Div"):
-        return _scaled(node, inputs, graph)
-    if kind in _ORDER and len(inputs) == 2:
-        signs = _ORDER[kind]
-        columns = max(len(one) for one in told)
-        moved = [{sign * d for d in one} for sign, one in zip(signs, inputs, strict=True) if one is not None]
-        if len(set().union(*moved)) == 1:
-            return (0,) if kind in _STEP else (moved[0].pop(),) * columns
-        if len(told) == 1 and kind not in _STEP:
-            sign = signs[0] if inputs[0] is not None else signs[1]
-            return tuple(sign * d for d in told[0])
-    return None
-
-
-def _picked(columns: tuple[int, ...]) -> tuple[int, ...] | None:
-    """One of two columns has the one direction or the other: either changes once."""
-    return columns if len(set(columns)) == 1 else (1,) if len(columns) == 2 else None
-
-
-def _scaled(
-    node: onnx.NodeProto, inputs: Sequence[tuple[int, ...] | None], graph: onnx.GraphProto
-) -> tuple[int, ...] | None:
-    if (
-        len(inputs) != 2
-        or sum(one is None for one in inputs) != 1
-        or (node.op_type == "Div" and inputs[0] is None)
-    ):
-        return None
-    place = 0 if inputs[0] is None else 1
-    value = constant_of(graph, node.input[place])
-    if value is None or not np.isfinite(value).all() or not ((value > 0).all() or (value < 0).all()):
-        return None
-    sign = 1 if float(value.flat[0]) > 0 else -1
-    columns = inputs[1 - place]
-    return None if columns is None else tuple(sign * one for one in columns)
-
-
-def constant_of(graph: onnx.GraphProto, name: str) -> NDArray[Any] | None:
-    """Return a constant tensor; None for what is none."""
-    from onnx import numpy_helper
-
-    for tensor in graph.initializer:
-        if tensor.name == name:
-            return numpy_helper.to_array(tensor)
-    for node in graph.node:
-        if node.op_type == "Constant" and name in node.output:
-            told = attributes_of(node)
-            if "value" in told:
-                return numpy_helper.to_array(told["value"])
-            return np.asarray(next(iter(told.values())))
-    return None

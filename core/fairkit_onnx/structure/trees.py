@@ -10,9 +10,12 @@ import numpy as np
 
 from fairkit.errors import ModelError
 from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.encoded import Encoded, refuse_draws
 from fairkit_onnx.structure.ensemble import NEWER, TREES, classes_of, floats_of, read_ensemble, told_of
-from fairkit_onnx.structure.tail import Tail, check_monotone, constant_of, tail_nodes
+from fairkit_onnx.structure.group_rules import group_part
+from fairkit_onnx.structure.links import check_monotone
+from fairkit_onnx.structure.tail import Tail, tail_nodes
 
 if TYPE_CHECKING:
     import onnx
@@ -83,8 +86,15 @@ def _ends(ensemble: Ensemble, root: int) -> tuple[float, float]:
     return min(values), max(values)
 
 
-def read_trees(scorer: OnnxScorer) -> TreeModel | None:
+def read_trees(scorer: OnnxScorer, *, grouped: bool = False) -> TreeModel | None:
     """Read a bound model whose score is a sum of trees; None where it has no trees.
+
+    Parameters
+    ----------
+    scorer
+        The model.
+    grouped
+        Whether decisions may depend on a row's group besides, as where each group has a threshold.
 
     Raises
     ------
@@ -103,11 +113,11 @@ def read_trees(scorer: OnnxScorer) -> TreeModel | None:
     if len(trees) == 1 and (
         trees[0].op_type == TREES[0] or told_of(trees[0]).get("post_transform", b"NONE") != b"NONE"
     ):
-        return _single(scorer, trees[0])
-    return _summed(scorer, trees)
+        return _single(scorer, trees[0], grouped)
+    return _summed(scorer, trees, grouped)
 
 
-def _single(scorer: OnnxScorer, node: onnx.NodeProto) -> TreeModel:
+def _single(scorer: OnnxScorer, node: onnx.NodeProto, grouped: bool) -> TreeModel:
     ensemble = read_ensemble(node)
     told = told_of(node)
     start: dict[str, tuple[int, ...]] = {}
@@ -118,7 +128,8 @@ def _single(scorer: OnnxScorer, node: onnx.NodeProto) -> TreeModel:
     else:
         start = {node.output[0]: (1,)}
     graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
-    check_monotone(graph, tail_nodes(graph, wanted, list(node.output)), start, wanted)
+    groups = group_part(scorer, list(node.output), grouped=grouped)
+    check_monotone(graph, tail_nodes(graph, wanted, list(node.output)), start)
     if node.op_type == NEWER:
         raise ModelError(
             f"the node TreeEnsemble {node.name or node.output[0]!r} has the post_transform "
@@ -126,11 +137,11 @@ def _single(scorer: OnnxScorer, node: onnx.NodeProto) -> TreeModel:
             "after it, such as Sigmoid"
         )
     weights = floats_of(told, "class_weights" if node.op_type == TREES[0] else "target_weights")
-    tail = Tail(scorer=scorer, cut=node, negative=bool((weights < 0).any()))
+    tail = Tail(scorer=scorer, cut=node, negative=bool((weights < 0).any()), groups=groups)
     return TreeModel(scorer, node.input[0], tail, ensemble, (node.output[0],))
 
 
-def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto]) -> TreeModel:
+def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto], grouped: bool) -> TreeModel:
     """Read regressors that are added up, and constants beside them."""
     graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
     odd = next((node for node in trees if node.op_type == TREES[0]), None)
@@ -170,11 +181,18 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto]) -> TreeModel:
             f"{len(trees)} ensembles do not add up to one number of one matrix of features ({shown}); nodes "
             "Add or Sum over TreeEnsembleRegressor are read"
         )
-    check_monotone(graph, tail_nodes(graph, wanted, [cut]), {cut: (1,)}, wanted)
+    told = [told_of(node) for node in trees]
+    shares = any(one.get("n_targets", 1) == 2 for one in told)
+    if shares and (len(trees) > 1 or offset[cut] != 0.0):
+        raise ModelError(f"the shares of two classes in {cut!r} are not of one ensemble alone")
+    groups = group_part(scorer, [cut], grouped=grouped)
+    check_monotone(graph, tail_nodes(graph, wanted, [cut]), {cut: (-1, 1) if shares else (1,)})
     joined = _joined([parts[node.output[0]] for node in owners[cut]], offset[cut])
-    told = [told_of(node) for node in trees if node.op_type == NEWER]
-    double = any("nodes_values_as_tensor" in one for one in told)
-    tail = Tail(scorer=scorer, cut=cut, double=double)
+    double = any(
+        node.op_type == NEWER and "nodes_values_as_tensor" in one
+        for node, one in zip(trees, told, strict=True)
+    )
+    tail = Tail(scorer=scorer, cut=cut, columns=1 + shares, shares=shares, double=double, groups=groups)
     return TreeModel(scorer, trees[0].input[0], tail, joined, tuple(node.output[0] for node in owners[cut]))
 
 
@@ -196,6 +214,6 @@ def _joined(parts: Sequence[Ensemble], offset: float) -> Ensemble:
         parts[0],
         **arrays,
         base=sum(part.base for part in parts) + offset,
-        uneven=0.0,
+        uneven=sum(part.uneven for part in parts),
         terms=sum(part.terms for part in parts) + abs(offset),
     )

@@ -44,6 +44,8 @@ class Problem:
     points
         Whether numbers are represented by some points and their ends: a witness is one of them, and only bounds of
         everything at once hold for the numbers between.
+    ruled
+        Where each group has a threshold, the problem of flips: the same sum less a tree of the thresholds.
     """
 
     blocks: Sequence[Block]
@@ -58,6 +60,11 @@ class Problem:
     threshold: float | None
     logistic: bool = False
     points: bool = False
+    ruled: Problem | None = None
+
+    def of(self, kind: int) -> Problem:
+        """Return the problem that asks a question."""
+        return self.ruled if kind == FLIP and self.ruled is not None else self
 
     @cached_property
     def layout(self) -> Layout:
@@ -81,6 +88,26 @@ class Problem:
     def touching(self) -> list[int]:
         """The roots of trees that split on the changing block."""
         return [root for root in self.roots if self._builder.touches(root)]
+
+    @cached_property
+    def widest(self) -> float:
+        """At least the largest change, without a search: what the trees that split on the changing block range over."""
+        return sum(
+            float(np.ptp([self.value[leaf] for leaf in self.leaves_of(root)])) for root in self.touching
+        )
+
+    def leaves_of(self, root: int) -> list[int]:
+        """Return the leaves of a tree, each once."""
+        waiting, seen, leaves = [root], {root}, []
+        while waiting:
+            node = waiting.pop()
+            if self.tests[node][0] < 0:
+                leaves.append(node)
+                continue
+            children = {self.yes[node], self.no[node]} - seen
+            seen |= children
+            waiting += children
+        return leaves
 
     @cached_property
     def _restricted(self) -> dict[int, Forest]:

@@ -17,6 +17,8 @@ from fairkit_all_inputs.bounds.regions import Pairwise, Splits
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairkit_all_inputs.bounds.classes.problem import ClassProblem
+    from fairkit_all_inputs.bounds.forest import Layout
     from fairkit_all_inputs.bounds.nearness import Joint
 
 AT_ONCE = 500
@@ -122,16 +124,12 @@ def answer(
     Answer
         For `FLIP` the search ends at the first input that flips in spite of rounding, or once there can be none.
     """
-    try:
-        import numba  # noqa: F401 -- the loops need it
-    except ImportError as error:
-        raise MissingExtraError("numba", "all-inputs") from error
     effort = effort or Effort()
     started = time.monotonic()
     if not problem.pairs:
         none = 0.0 if kind != FLIP else -math.inf
         return Answer(kind=kind, lower=none, upper=none, pair=None, point=None)
-    questions = [Pairwise(problem, kind, pair, costs, near) for pair in problem.pairs]
+    questions = _begun(problem, kind, costs, near, lambda: _late(started, effort))
     enough = 4.0 * problem.rounding if kind == FLIP else math.inf
     floor = max(floor, -2.0 * problem.rounding - 1e-12 if kind == FLIP else -math.inf)
     best = np.array([floor, -math.inf])
@@ -169,6 +167,10 @@ def answer(
     upper = max([found[0], float(best[1]), *(question.upper for question in questions)])
     if problem.points and kind != SCORE:
         upper = max([found[0], *(float(question.bounds[0]) for question in questions)])
+    splits: dict[tuple[int, ...], Splits] = {question.pair: question.splits for question in questions}
+    others = problem.pairs[len(questions) :]
+    upper = max(upper, unsearched_upper(problem, kind)) if others else upper
+    splits |= {both: closed_root(problem.layout, upper) for both in others}
     pair = point_found = None
     if found[1] >= 0:
         pair = questions[found[1]].pair
@@ -179,6 +181,47 @@ def answer(
         upper=upper if upper > -math.inf else floor,
         pair=pair,
         point=point_found,
-        splits={question.pair: question.splits for question in questions},
+        splits=splits,
         boxes=total,
+    )
+
+
+def _begun(
+    problem: Problem,
+    kind: int,
+    costs: Mapping[int, NDArray[np.float64]] | Joint | None,
+    near: float,
+    late: Callable[[], bool],
+) -> list[Pairwise]:
+    """Return the open boxes of each pair, as far as there is time; of the first one always."""
+    try:
+        import numba  # noqa: F401 -- the loops need it
+    except ImportError as error:
+        raise MissingExtraError("numba", "all-inputs") from error
+    found: list[Pairwise] = []
+    for pair in problem.pairs:
+        if found and late():
+            break
+        found.append(Pairwise(problem, kind, pair, costs, near))
+    return found
+
+
+def unsearched(problem: Problem | ClassProblem, kind: int) -> Answer:
+    """Return what holds without a search: what the trees that split on the changing block can differ by."""
+    upper = unsearched_upper(problem, kind)
+    keys = problem.pairs if isinstance(problem, Problem) else problem.questions
+    splits = {tuple(key): closed_root(problem.layout, upper) for key in keys}
+    return Answer(kind=kind, lower=-math.inf, upper=upper, pair=None, point=None, splits=splits)
+
+
+def unsearched_upper(problem: Problem | ClassProblem, kind: int) -> float:
+    """Return an upper bound of an objective that needs no search."""
+    return {SCORE: problem.widest, FLIP: problem.widest / 2.0, CHANCE: 1.0}[kind]
+
+
+def closed_root(layout: Layout, upper: float) -> Splits:
+    """Return the splits of a search that split nothing."""
+    widest = max(1, int(layout.words.max(initial=0)))
+    return Splits(
+        np.full((1, 3), -1, dtype=np.int64), np.zeros((1, widest), dtype=np.int64), np.array([upper])
     )

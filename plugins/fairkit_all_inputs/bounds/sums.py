@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from fairkit.errors import ModelError
 from fairkit_all_inputs.bounds.problem import Problem
 from fairkit_onnx.structure.cells import encode_rows, listed_block, make_blocks
 from fairkit_onnx.structure.domain import Block, Listed, Numbers, numbers_block
+from fairkit_onnx.structure.group_rules import GroupThresholds, group_thresholds
 from fairkit_onnx.structure.linear import LinearModel
 from fairkit_onnx.structure.pieces import keys_of, numbers_of
 from fairkit_onnx.structure.trees import TreeModel
@@ -65,23 +66,88 @@ def tree_problem(
     source = features.source
     encode, defaults = model.encoding(doubles=True), model.defaults(domains)
     blocks, tests = make_blocks(
-        model.ensemble, source, domains, encode, defaults, model.kinds(), model.pieces(domains, features)
+        model.ensemble,
+        source,
+        domains,
+        encode,
+        defaults,
+        model.kinds(),
+        model.pieces(domains, features),
+        model.grouped,
     )
-    direction, threshold, logistic = model.link(*model.reach())
     ensemble = model.ensemble
-    return Problem(
+    return _decided(
+        model,
+        model.reach(),
         blocks=blocks,
         changing=changing,
         tests=tests,
         yes=ensemble.yes.tolist(),
         no=ensemble.no.tolist(),
-        value=(direction * ensemble.value).tolist(),
+        value=ensemble.value.tolist(),
         roots=ensemble.roots.tolist(),
-        base=direction * ensemble.base,
+        base=ensemble.base,
         rounding=model.rounding,
-        threshold=threshold,
-        logistic=logistic,
     )
+
+
+def _decided(model: TreeModel | LinearModel, reach: tuple[float, float], **sums: Any) -> Problem:
+    """Return the problem of sums, turned so that larger ones are favorable, with the threshold of decisions.
+
+    Where each group has a threshold, a problem of its own asks for flips: a tree of the groups' thresholds is
+    subtracted from the sum, and the rest is compared with zero.
+    """
+    part, blocks = model.tail.groups, sums["blocks"]
+    rule: GroupThresholds | None = None
+    threshold: float | None
+    if part is None:
+        direction, threshold, logistic = model.link(*reach)
+    else:
+        direction, rule, logistic = group_thresholds(model, blocks, *reach)
+        threshold = None
+    sums["value"] = [direction * value for value in sums["value"]]
+    sums["base"] = direction * sums["base"]
+    if rule is None:
+        return Problem(**sums, threshold=threshold, logistic=logistic)
+    tests, yes, no, value, roots = _tree(blocks, rule, len(sums["tests"]))
+    ruled = {
+        "tests": [*sums["tests"], *tests],
+        "yes": [*sums["yes"], *yes],
+        "no": [*sums["no"], *no],
+        "value": [*sums["value"], *value],
+        "roots": [*sums["roots"], *roots],
+    }
+    return Problem(**sums, threshold=0.0, logistic=logistic, ruled=Problem(**(sums | ruled), threshold=0.0))
+
+
+def _tree(
+    blocks: Sequence[Block], rule: GroupThresholds, start: int
+) -> tuple[list[tuple[int, int]], list[int], list[int], list[float], list[int]]:
+    """Return a tree, numbered from `start`, with a group's threshold, negated, in its leaves."""
+    tests: list[tuple[int, int]] = []
+    yes: list[int] = []
+    no: list[int] = []
+    value: list[float] = []
+
+    def grow(table: NDArray[np.float64], cells: tuple[NDArray[np.int64], ...]) -> int:
+        node = len(tests)
+        tests.append((-1, 0))
+        yes.append(-1)
+        no.append(-1)
+        value.append(0.0)
+        if np.ptp(table) == 0:
+            value[node] = -float(table.flat[0])
+            return start + node
+        axis = next(k for k in range(table.ndim) if (table != table.take([0], axis=k)).any())
+        middle = len(cells[axis]) // 2
+        parts = np.split(table, [middle], axis=axis)
+        tests[node] = (rule.blocks[axis], sum(1 << int(cell) for cell in cells[axis][:middle]))
+        for side, part, here in ((yes, parts[0], slice(None, middle)), (no, parts[1], slice(middle, None))):
+            side[node] = grow(part, (*cells[:axis], cells[axis][here], *cells[axis + 1 :]))
+        return start + node
+
+    root = grow(rule.table, tuple(np.arange(size) for size in rule.table.shape))
+    return tests, yes, no, value, [root]
 
 
 def linear_problem(
@@ -96,7 +162,7 @@ def linear_problem(
     DataError
         A domain is empty or infinite.
     """
-    encode, defaults = model.encoding(), model.defaults(domains)
+    encode, defaults = model.encoding(doubles=True), model.defaults(domains)
     pieces = model.pieces(domains, features)
     blocks = [_block(one, model.kinds(), pieces) for one in domains]
     of_column = {column: place for place, block in enumerate(blocks) for column in block.columns}
@@ -119,9 +185,10 @@ def linear_problem(
     )
     rounding = 1.01 * (model.width + 4) * _UNIT * reach
     ends = sum(float(part.min()) for part in parts), sum(float(part.max()) for part in parts)
-    direction, threshold, logistic = model.link(base + ends[0] - rounding, base + ends[1] + rounding)
-    tests, yes, no, value, roots = _trees(blocks, [direction * part for part in parts])
-    return Problem(
+    tests, yes, no, value, roots = _trees(blocks, parts)
+    return _decided(
+        model,
+        (base + ends[0] - rounding, base + ends[1] + rounding),
         blocks=blocks,
         changing=changing,
         tests=tests,
@@ -129,10 +196,8 @@ def linear_problem(
         no=no,
         value=value,
         roots=roots,
-        base=direction * base,
+        base=base,
         rounding=rounding,
-        threshold=threshold,
-        logistic=logistic,
         points=True,
     )
 

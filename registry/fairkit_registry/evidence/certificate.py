@@ -179,7 +179,7 @@ def verify(
         What the certificate must be about; None leaves it open.
     full
         Whether to hold the statement against the JSON Schema and against itself too. Only for display may it be left
-        out: it takes a library that takes long to load.
+        out.
     revocations
         What counts no longer; by default the newest lists by the trusted keys that this user has seen.
     timestamp_roots

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.settings import AuditSettings, ModelOptions, declared
 from fairkit_registry.errors import CertificateError
+from fairkit_registry.evidence.declared import default as parameter_default
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -49,25 +50,9 @@ def default(name: str) -> Any:
     if table == "model":
         return None
     if "." in key:
-        return _parameter(*key.rsplit(".", 1))
+        return parameter_default(*key.rsplit(".", 1))
     value = getattr(AuditSettings(), _AUDIT.get(key, ""), None)
     return list(value) if isinstance(value, tuple) else value
-
-
-def _parameter(auditor: str, key: str) -> Any:
-    """Return the default of an auditor's parameter; None where the auditor is not installed."""
-    import dataclasses
-
-    from fairkit import plugins
-    from fairkit.errors import FairkitError
-
-    try:
-        cls, _ = plugins.find_auditor(auditor, plugins.third_party()[0])
-    except FairkitError:
-        return None
-    fields = {each.name: each for each in dataclasses.fields(cls.Parameters)}
-    given = fields[key].default if key in fields else None
-    return None if given is dataclasses.MISSING else given
 
 
 def same(name: str, one: Any, other: Any) -> bool:

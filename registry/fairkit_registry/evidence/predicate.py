@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from fairkit.results.conditions import is_conditions
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import charts
+from fairkit_registry.jsonform import Check, validator
 from fairkit_registry.jsonio import fingerprint
 
 if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
-
     from fairkit.results.report import Report
 
 TYPE = "https://fairkit.dev/fairness-audit/v1"
@@ -191,16 +191,12 @@ def schema() -> dict[str, Any]:
     return loaded
 
 
-def validator() -> Draft202012Validator:
-    """Return a validator of statements; it knows the report's schema and fetches nothing."""
-    from jsonschema import Draft202012Validator
-    from referencing import Registry, Resource
-
+@functools.cache
+def _form() -> Check:
+    """Return the check of a statement's form by its schema, which refers to that of the report."""
     from fairkit.results.schema import report_schema
 
-    report = report_schema()
-    known: Registry[Any] = Registry().with_resource(report["$id"], Resource.from_contents(report))
-    return Draft202012Validator(schema(), registry=known)
+    return validator(schema(), report_schema())
 
 
 def check(statement: Mapping[str, Any], *, full: bool) -> dict[str, Any]:
@@ -211,8 +207,7 @@ def check(statement: Mapping[str, Any], *, full: bool) -> dict[str, Any]:
     statement
         The parsed statement.
     full
-        Whether to validate against the JSON Schema. Without, only what is needed for display is looked at,
-        which takes no library.
+        Whether to validate against the JSON Schema. Without, only what is needed for display is looked at.
 
     Raises
     ------
@@ -236,11 +231,9 @@ def check(statement: Mapping[str, Any], *, full: bool) -> dict[str, Any]:
 
 
 def _validate(statement: Mapping[str, Any]) -> None:
-    from jsonschema.exceptions import best_match
-
-    error = best_match(validator().iter_errors(statement))
-    if error is not None:
-        where = "/".join(str(part) for part in error.absolute_path) or "the statement"
+    mistake = _form()(statement)
+    if mistake is not None:
         raise CertificateError(
-            f"the certificate does not have the form of {TYPE}: {where}: {error.message[:200]}"
+            f"the certificate does not have the form of {TYPE}: {mistake.place or 'the statement'}: "
+            f"{mistake.message[:200]}"
         )

@@ -100,6 +100,8 @@ def read_roots(paths: Sequence[str | Path]) -> tuple[str, ...]:
     CertificateError
         A file cannot be read, or holds no certificate.
     """
+    if not paths:
+        return ()
     from cryptography.hazmat.primitives.serialization import Encoding
     from cryptography.x509 import load_pem_x509_certificates
 

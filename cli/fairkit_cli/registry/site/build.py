@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
 from fairkit.support.files import explain, write_atomic
+from fairkit_cli.html.page import VERIFIER
 from fairkit_cli.registry.site.feed import feed
 from fairkit_cli.registry.site.gather import gather
 from fairkit_cli.registry.site.pages import (
@@ -25,6 +26,7 @@ from fairkit_cli.registry.site.pages import (
     version_page,
 )
 from fairkit_cli.registry.site.side import compare_page
+from fairkit_cli.verifier.bundle import page as verifier_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,6 +116,7 @@ def _files(
 ) -> Iterator[tuple[str, str | bytes]]:
     shared = files("fairkit_cli.html")
     yield MARK, "This folder was written by `fairkit registry site`, which replaces it whole.\n"
+    yield VERIFIER, verifier_page()
     yield "site.css", shared.joinpath("page.css").read_text("utf-8")
     own = files("fairkit_cli.registry.site").joinpath("site.js").read_text("utf-8")
     yield "site.js", shared.joinpath("page.js").read_text("utf-8") + own

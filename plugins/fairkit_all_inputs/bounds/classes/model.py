@@ -12,9 +12,10 @@ from fairkit_all_inputs.bounds.classes.problem import ClassProblem
 from fairkit_all_inputs.bounds.problem import Problem
 from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.cells import make_blocks
+from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.encoded import Encoded, refuse_draws
 from fairkit_onnx.structure.ensemble import TREES, attributes_of, read_class_ensembles
-from fairkit_onnx.structure.tail import PROBE, Tail, constant_of, one_tree, tail_nodes, with_tree
+from fairkit_onnx.structure.tail import PROBE, Tail, one_tree, tail_nodes, with_tree
 from fairkit_onnx.structure.trees import UNIT
 
 if TYPE_CHECKING:

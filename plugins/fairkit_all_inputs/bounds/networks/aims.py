@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,21 +17,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aim:
-    """An objective: f - g; min(f - t, t - g); or the difference of the logistic functions of f and g.
+    """An objective: f - g; min(f - t, t' - g); or the difference of the logistic functions of f and g.
 
     Attributes
     ----------
     kind
         Which.
-    threshold
-        The number t.
+    thresholds
+        The numbers t and t'.
     ends
         The least and the most of f, and of g, in boxes, shape [B] each, for the third.
     """
 
     kind: int
-    threshold: float
+    thresholds: tuple[Floats | float, Floats | float]
     ends: tuple[Floats, Floats, Floats, Floats] | None = None
+
+    @property
+    def _finite(self) -> bool:
+        return bool(np.isfinite(self.thresholds[0]).all() and np.isfinite(self.thresholds[1]).all())
 
     def first(self, count: int) -> tuple[Floats, Floats]:
         """Return weights to begin with."""
@@ -42,8 +45,8 @@ class Aim:
     def next(self, rates: tuple[Floats, Floats], f: Floats, g: Floats, step: int) -> tuple[Floats, Floats]:
         """Return weights for outputs f and g that an input has at which the bound is reached."""
         share = 2.0 / (step + 3.0)
-        if self.kind == FLIP and math.isfinite(self.threshold):
-            one = (1.0 - share) * rates[0] + share * (f - self.threshold < self.threshold - g)
+        if self.kind == FLIP and self._finite:
+            one = (1.0 - share) * rates[0] + share * (f - self.thresholds[0] < self.thresholds[1] - g)
             return np.asarray(one), np.asarray(1.0 - one)
         if self.kind == CHANCE:
             steep = [0.25 * (1.0 - np.tanh(0.5 * x) ** 2) for x in (f, g)]
@@ -53,8 +56,8 @@ class Aim:
 
     def added(self, rates: tuple[Floats, Floats]) -> Floats:
         """Return the constant c of weights, shape [B]."""
-        if self.kind == FLIP and math.isfinite(self.threshold):
-            return np.asarray((rates[1] - rates[0]) * self.threshold)
+        if self.kind == FLIP and self._finite:
+            return np.asarray(rates[1] * self.thresholds[1] - rates[0] * self.thresholds[0])
         if self.kind == CHANCE:
             assert self.ends is not None  # noqa: S101 -- made with them
             low_f, high_f, low_g, high_g = self.ends
@@ -78,13 +81,29 @@ def chance(first: Floats, least: Floats, most: Floats, gap: Floats) -> Floats:
     return np.asarray(np.maximum.reduce(found))
 
 
-def objective(kind: int, first: Floats, second: Floats, threshold: float) -> Floats:
+def objective(
+    kind: int, first: Floats, second: Floats, thresholds: tuple[Floats | float, Floats | float]
+) -> Floats:
     """Return an objective of known sums."""
     if kind == FLIP:
-        return np.minimum(first - threshold, threshold - second)
+        return np.minimum(first - thresholds[0], thresholds[1] - second)
     if kind == CHANCE:
         return logistic(first) - logistic(second)
     return first - second
+
+
+def weights_of(
+    kind: int, first: Floats, second: Floats, thresholds: tuple[Floats | float, Floats | float]
+) -> tuple[Floats, Floats]:
+    """Return by how much an objective rises with the first sum, and falls with the second, shape [n] each."""
+    if kind == FLIP:  # the lesser of two rises; both where they are close
+        apart = (first - thresholds[0]) - (thresholds[1] - second)
+        share = 1.0 - logistic(8.0 * apart)
+        return share, 1.0 - share
+    if kind == CHANCE:
+        one, other = (0.25 * (1.0 - np.tanh(0.5 * x) ** 2) + 1e-3 for x in (first, second))
+        return one, other
+    return np.ones(len(first)), np.ones(len(second))
 
 
 def _above(rate: Floats, low: Floats, high: Floats) -> Floats:

@@ -117,9 +117,11 @@ def bounds(
         first = _followed(layers, found.lines[0], depth, start, opened, sides[0])[:, 0] + last.bias[0]
         most = _followed(layers, found.lines[1], depth, start, opened, sides[1])[:, 0] + last.bias[0]
         least = last.bias[0] - _followed(layers, found.lines[1], depth, -start, opened, sides[1])[:, 0]
-    aim = aim or Aim(SCORE, 0.0)
+    aim = aim or Aim(SCORE, (0.0, 0.0))
     some = _planes(layers, found)
-    got = bounded(layers, found.lines, some, Aim(SCORE, 0.0) if aim.kind == CHANCE else aim, opened, sides)
+    got = bounded(
+        layers, found.lines, some, Aim(SCORE, (0.0, 0.0)) if aim.kind == CHANCE else aim, opened, sides
+    )
     points, reached = None, np.zeros(len(opened.low), dtype=np.bool_)
     if aim.kind != FLIP and small(layers):
         above = (

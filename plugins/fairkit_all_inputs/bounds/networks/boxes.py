@@ -66,6 +66,10 @@ class CellFeatures:
         words = packed[:, at + cells // BITS]
         return np.asarray((words >> (cells % BITS) & 1).astype(np.bool_))
 
+    def masks(self, packed: NDArray[np.int64]) -> dict[int, NDArray[np.bool_]]:
+        """Return by block that stays which cells are left, shape [B, cells] each."""
+        return {block: self.mask(packed, block) for block in [*self.ranges, *self.lists]}
+
     def opened(self, packed: NDArray[np.int64]) -> BoxRanges:
         """Return the features' ranges in boxes, shape [B, width of the layout]."""
         low = np.repeat(self.fixed[None, :], len(packed), axis=0)
@@ -74,7 +78,7 @@ class CellFeatures:
             at, mine = int(self.layout.place[block]), self.features[block]
             ends = self.first[block][packed[:, at]], self.last[block][packed[:, at + 1]]
             low[:, mine], high[:, mine] = np.minimum(*ends), np.maximum(*ends)
-        masks = {block: self.mask(packed, block) for block in [*self.ranges, *self.lists]}
+        masks = self.masks(packed)
         for block in self.lists:
             mine, mask = self.features[block], masks[block]
             ends = self.first[block], self.last[block]

@@ -15,11 +15,14 @@ from fairkit_all_inputs.bounds.networks.problem import NetworkProblem, starts_of
 from fairkit_onnx.file import OnnxFile
 from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.cells import encode_rows, listed_block
+from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.domain import Block, Listed, Numbers, numbers_block
 from fairkit_onnx.structure.encoded import Encoded, refuse_draws, up_to
+from fairkit_onnx.structure.group_rules import group_part, group_thresholds, score_of
+from fairkit_onnx.structure.links import check_monotone
 from fairkit_onnx.structure.networks.reading import DENSE, STRAIGHT, Reader
 from fairkit_onnx.structure.sources import Sources
-from fairkit_onnx.structure.tail import Tail, check_monotone, constant_of, tail_nodes
+from fairkit_onnx.structure.tail import Tail, tail_nodes
 
 if TYPE_CHECKING:
     import onnx
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 CELLS = 1_024
 """Cells of a column of numbers; where a number is missing, or the order breaks, boxes are sets of fewer cells."""
 CELLS_WITH_MISSING = 48
+KINDS = (np.float32, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +74,10 @@ class NetworkModel(Encoded):
         DataError
             A domain is empty or infinite, or features are no numbers.
         """
-        encode, defaults = self.encoding(), self.defaults(domains)
+        encode, defaults = self.encoding(doubles=True), self.defaults(domains)
         pieces = self.pieces(domains, features)
-        blocks = [_block(one, self.kinds(), pieces) for one in domains]
+        turning = self.pieces(domains, replace(features, cuts=()))  # a rule's cuts turn no order
+        blocks = [_block(one, self.kinds(), pieces, turning) for one in domains]
         of_column = {column: place for place, block in enumerate(blocks) for column in block.columns}
         owner = np.array([of_column.get(name or "", -1) for name in features.source])
         mine = [np.flatnonzero(owner == place) for place in range(len(blocks))]
@@ -93,9 +98,19 @@ class NetworkModel(Encoded):
             Layout.of(sizes, ordered), changing, mine, ends[0], ends[1], np.where(owner < 0, wide[0], 0.0)
         )
         made = NetworkProblem(blocks=blocks, cells=cells, layers=self.layers, encode=encode, threshold=None)
-        direction, threshold, logistic = self.link(*_range(made))
+        if self.tail.groups is None:
+            direction, threshold, logistic = self.link(*_range(made))
+            rule = None
+        else:
+            direction, rule, logistic = group_thresholds(self, blocks, *_range(made))
+            threshold = None if rule is None else 0.0
+        beside = threshold if rule is None else float(np.abs(rule.table).max())
+        # sums of double precision are looked up as float32: the next of those is as far away
+        band = self.band + (
+            2.0**-22 * abs(beside or 0.0) if self.tail.double and np.isfinite(beside or 0.0) else 0.0
+        )
         layers = self.layers if direction > 0 else [*self.layers[:-1], _negated(self.layers[-1])]
-        return replace(made, layers=layers, threshold=threshold, logistic=logistic, band=self.band)
+        return replace(made, layers=layers, threshold=threshold, logistic=logistic, band=band, rule=rule)
 
 
 def _range(problem: NetworkProblem) -> tuple[float, float]:
@@ -116,19 +131,22 @@ def _negated(layer: Layer) -> Layer:
 
 
 def _block(
-    one: Numbers | Listed, kinds: Mapping[str, type], pieces: Mapping[str, NDArray[np.float64]]
+    one: Numbers | Listed,
+    kinds: Mapping[str, type],
+    pieces: Mapping[str, NDArray[np.float64]],
+    turning: Mapping[str, NDArray[np.float64]],
 ) -> Block:
     """Cut a column; on each cell every feature keeps its order, so that it lies between those of the cell's ends."""
     if isinstance(one, Listed):
         return listed_block(one)
-    tops = pieces[one.name]
-    count = CELLS_WITH_MISSING if one.missing or len(tops) > 1 else CELLS
+    tops, ordered = pieces[one.name], len(turning[one.name]) == 1
+    count = CELLS if ordered and not one.missing else CELLS_WITH_MISSING
     some = np.linspace(one.low, one.high, count + 1)[1:]
     if one.whole:
         some = np.floor(some) if one.high - one.low >= count else np.arange(one.low, one.high + 1)
     block = numbers_block(one, np.concatenate([some, tops]), kinds[one.name])
     # the features of a range of cells lie between those of its ends only where the whole column keeps its order
-    return block if len(tops) == 1 else replace(block, ordered=False)
+    return block if ordered else replace(block, ordered=False)
 
 
 def _at_start(block: Block) -> Block:
@@ -156,8 +174,8 @@ def read_network(scorer: OnnxScorer, rows: Columns) -> NetworkModel | None:
     ParameterError
         The model's decisions are drawn.
     """
-    graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
-    nodes = ancestors(graph, wanted)
+    graph = scorer.model.proto.graph
+    nodes = ancestors(graph, score_of(scorer))
     if not any(node.op_type in DENSE for node in nodes):
         return None
     refuse_draws(scorer)
@@ -192,7 +210,7 @@ def _front(
     scorer: OnnxScorer, nodes: Sequence[onnx.NodeProto], values: Mapping[str, NDArray[Any]]
 ) -> tuple[str, int]:
     """Return the last tensor, and its width, that everything passes through and whose features have one column each."""
-    graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
+    graph, wanted = scorer.model.proto.graph, score_of(scorer)
     names = list(dict.fromkeys(column for feed in scorer.feeds for column in feed.columns))
     inputs = {feed.input.name: [names.index(column) for column in feed.columns] for feed in scorer.feeds}
     found: tuple[str, int] | None = None
@@ -200,7 +218,7 @@ def _front(
     candidates = [*inputs, *(name for node in nodes for name in node.output if name)]
     for tensor in candidates:
         value = values.get(tensor)
-        if value is None or value.ndim != 2 or value.dtype != np.float32:
+        if value is None or value.ndim != 2 or value.dtype not in KINDS:
             continue
         if not _alone(graph, wanted, tensor, set(inputs)):
             continue
@@ -213,7 +231,7 @@ def _front(
             found = tensor, value.shape[1]
     if found is None:
         raise refused or ModelError(
-            f"{scorer.info.name}: no float32 matrix of features is between the columns and the network"
+            f"{scorer.info.name}: no matrix of features in float32 or float64 is between the columns and the network"
         )
     return found
 
@@ -226,7 +244,7 @@ def _network(
     width: int,
 ) -> NetworkModel:
     """Read from the features to the last layer's sum, from which on the order of the score is kept."""
-    graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
+    graph, wanted = scorer.model.proto.graph, score_of(scorer)
     fed = {feed.input.name for feed in scorer.feeds}
     before = {id(node) for node in ancestors(graph, [matrix])}
     inner = [node for node in nodes if id(node) not in before]
@@ -238,26 +256,28 @@ def _network(
             break  # what follows is the link
         for tensor in node.output:
             value = values.get(tensor)
-            if value is None or value.dtype != np.float32 or value.ndim != 2 or value.shape[1] not in (1, 2):
+            if value is None or value.dtype not in KINDS or value.ndim != 2 or value.shape[1] not in (1, 2):
                 continue
             if not _alone(graph, wanted, tensor, fed):
                 continue
             two = value.shape[1] == 2
             try:
                 start = {tensor: (-1, 1) if two else (1,)}
-                check_monotone(graph, tail_nodes(graph, wanted, [tensor]), start, wanted)
+                groups = group_part(scorer, [tensor], grouped=True)
+                check_monotone(graph, tail_nodes(graph, scorer.reading.wanted, [tensor]), start)
                 reader = Reader(_constants(graph, values), values, matrix, width)
                 kept = {id(node) for node in ancestors(graph, [tensor])}
                 reader.follow([node for node in inner if id(node) in kept])
             except ModelError as error:
                 refused = refused or error
                 continue
-            tail = Tail(scorer=scorer, cut=tensor, columns=2 if two else 1)
+            double = value.dtype == np.float64
+            tail = Tail(scorer=scorer, cut=tensor, columns=2 if two else 1, double=double, groups=groups)
             found = NetworkModel(scorer, matrix, tail, reader.layers(tensor))
     if found is not None:
         return found
     raise refused or ModelError(
-        f"{scorer.info.name}: the network's last layer gives no single float32 number, or two of two classes, from "
+        f"{scorer.info.name}: the network's last layer gives no single number, or two of two classes, from "
         "which the score follows"
     )
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fairkit_all_inputs.bounds.forest import Layout
     from fairkit_all_inputs.bounds.networks.boxes import CellFeatures
     from fairkit_onnx.structure.domain import Block
+    from fairkit_onnx.structure.group_rules import GroupThresholds
 
     Floats = NDArray[np.float64]
 
@@ -48,6 +49,8 @@ class NetworkProblem:
         Whether the score is the logistic function of the sum.
     band
         How far from the threshold the runtime may decide either way.
+    rule
+        The threshold of each group, in the place of the one number.
     """
 
     blocks: Sequence[Block]
@@ -57,7 +60,13 @@ class NetworkProblem:
     threshold: float | None
     logistic: bool = False
     band: float = 0.0
+    rule: GroupThresholds | None = None
     points: bool = False
+
+    def of(self, kind: int) -> NetworkProblem:
+        """Return the problem that asks a question: this one."""
+        del kind
+        return self
 
     @property
     def changing(self) -> int:
@@ -77,7 +86,9 @@ class NetworkProblem:
 
     @cached_property
     def touching(self) -> bool:
-        """Whether any unit reads what the changing block makes."""
+        """Whether any unit reads what the changing block makes, or the rule does."""
+        if self.rule is not None and self.changing in self.rule.blocks:
+            return True
         mine = self.cells.features[self.changing]
         values = self.cells.first[self.changing]
         moving = mine[(values != values[:1]).any(axis=0)]
@@ -147,6 +158,8 @@ class NetworkProblem:
             for array in some:
                 found.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
         found.update(repr((self.changing, self.threshold, self.logistic)).encode())
+        if self.rule is not None:
+            found.update(repr(self.rule.blocks).encode() + np.ascontiguousarray(self.rule.table).tobytes())
         return found.hexdigest()
 
     @cached_property
@@ -162,6 +175,40 @@ class NetworkProblem:
             for place, layer in enumerate(self.layers[:-1])
         ]
         return np.tile(np.concatenate([np.zeros(0), *layers]), 2) * 1e6
+
+    def thresholds(
+        self, pair: tuple[int, int], masks: Mapping[int, NDArray[np.bool_]]
+    ) -> tuple[Floats | float, Floats | float]:
+        """Return the least threshold of the first value, and the largest of the second, in boxes of these cells."""
+        if self.rule is None:
+            one = self.threshold if self.threshold is not None else 0.0
+            return one, one
+        tables = [self._at(cell) for cell in pair]
+        free = [block for block in self.rule.blocks if block != self.changing]
+        inside: NDArray[np.bool_] = np.ones((len(next(iter(masks.values()))), 1), dtype=np.bool_)
+        for block in free:
+            inside = (inside[:, :, None] & masks[block][:, None, :]).reshape(len(inside), -1)
+        least = np.where(inside, tables[0].reshape(1, -1), np.inf).min(axis=1)
+        return least, np.where(inside, tables[1].reshape(1, -1), -np.inf).max(axis=1)
+
+    def _at(self, cell: int) -> Floats:
+        """Return the rule's thresholds with the changing block at a cell, by the cells of its other blocks."""
+        assert self.rule is not None  # noqa: S101 -- asked only then
+        if self.changing not in self.rule.blocks:
+            return self.rule.table
+        return np.asarray(self.rule.table.take(cell, axis=self.rule.blocks.index(self.changing)))
+
+    def thresholds_at(
+        self, pair: tuple[int, int], points: NDArray[np.int64]
+    ) -> tuple[Floats | float, Floats | float]:
+        """Return the thresholds of both values at points given by a cell of each block."""
+        if self.rule is None:
+            return self.thresholds(pair, {})
+        free = tuple(points[:, block] for block in self.rule.blocks if block != self.changing)
+        first, second = (
+            self._at(cell)[free] if free else np.full(len(points), float(self._at(cell))) for cell in pair
+        )
+        return first, second
 
     def bound(
         self,
@@ -179,18 +226,24 @@ class NetworkProblem:
             The bound (of a flip with rounding), what rounding adds to it, and what `bounds` says.
         """
         split = bool(held.any())
-        aim = Aim(kind, self.threshold if self.threshold is not None else 0.0)
+        thresholds = self.thresholds(pair, self.cells.masks(packed)) if kind == FLIP else (0.0, 0.0)
+        aim = Aim(kind, thresholds)
         opened, sides = self.cells.opened(packed), self.sides(pair)
         found = bounds(self.layers, opened, sides, kind != SCORE, held if split else None, aim, target)
         size = np.abs(found.gap) + np.maximum(np.abs(found.least), np.abs(found.first))
         error = found.error + SLACK * (1.0 + size) + (self.band if kind == FLIP else 0.0)
         most, extra = found.gap, 2.0 * error
         if kind == FLIP:
-            most = np.minimum(most, np.minimum(found.first - aim.threshold, aim.threshold - found.least))
+            most = np.minimum(most, np.minimum(found.first - thresholds[0], thresholds[1] - found.least))
             most, extra = most + error, np.zeros(len(most))
         elif kind == CHANCE:
             extra = 0.5 * error + 1e-6
-        most = np.where(found.still, -np.inf if kind == FLIP else np.minimum(most, 0.0), most)
+        if (
+            kind == FLIP
+        ):  # equal sums are decided alike by one threshold, or where the first one's is the larger
+            most = np.where(found.still & (thresholds[0] >= thresholds[1]), -np.inf, most)
+        else:
+            most = np.where(found.still, np.minimum(most, 0.0), most)
         return np.where(found.empty, -np.inf, most), np.where(found.still, 0.0, extra), found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairkit_all_inputs.bounds.forest import BITS
 from fairkit_all_inputs.bounds.networks.climbing import Climber
-from fairkit_all_inputs.bounds.problem import SCORE
+from fairkit_all_inputs.bounds.problem import FLIP, SCORE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -142,6 +142,12 @@ class Tree:
         for block, mask in masks.items():
             own = width[:, cells.features[block]]
             scores[:, block] = np.where(mask.sum(axis=1) > 1, own.max(axis=1, initial=0.0), -1.0)
+        if self.kind == FLIP and self.problem.rule is not None:
+            least, most = self.problem.thresholds(self.pair[:1] * 2, masks)
+            for block in set(self.problem.rule.blocks) & set(masks):
+                scores[:, block] = np.where(
+                    scores[:, block] < 0, -1.0, np.maximum(scores[:, block], most - least)
+                )
         chosen, most = scores.argmax(axis=1), scores.max(axis=1)
         if found.units.shape[1]:
             scores_of = np.where(found.units >= 0.0, found.units + self.problem.last, -1.0)

@@ -7,17 +7,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fairkit.intervals import extreme, share_limits, spread_difference, spread_ratio, two_sided
-from fairkit_registry.evidence.consistency.facts import GROUP, facts
+from fairkit_registry.evidence.arithmetic import (
+    extreme,
+    share_limits,
+    spread_difference,
+    spread_ratio,
+    two_sided,
+)
+from fairkit_registry.evidence.consistency.facts import facts
+from fairkit_registry.evidence.declared import GROUP
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
     from fairkit.results.values import GroupValue, Interval
+    from fairkit_registry.evidence.arithmetic import Shares
 
     Counts = Mapping[str, "Share"]
 
@@ -214,13 +218,13 @@ def _own_intervals(name: str, groups: tuple[GroupValue, ...], confidence: float)
     for group in groups:
         if group.value is None or group.denominator is None or group.interval is None:
             continue
-        low, high = share_limits(
-            np.array([group.value]), np.array([group.denominator]), two_sided(confidence)
-        )
-        if not _same(group.interval, (float(low[0]), float(high[0]))):
+        if not group.denominator > 0:
+            continue
+        low, high = share_limits(group.value, group.denominator, two_sided(confidence))
+        if not _same(group.interval, (low, high)):
             yield (
                 f"{name}: group {group.group} has the interval [{group.interval[0]:g}, {group.interval[1]:g}], its "
-                f"counts give [{low[0]:g}, {high[0]:g}]"
+                f"counts give [{low:g}, {high:g}]"
             )
 
 
@@ -231,23 +235,30 @@ def _interval(sensitive: str, finding: Finding, differences: Mapping[str, Findin
     known = [g for g in (base.groups if base else ()) if g.value is not None and g.denominator is not None]
     if finding.interval is None or not known or finding.value is None:
         return
-    values = np.array([group.value for group in known], dtype=np.float64)
-    over = np.array([group.denominator for group in known], dtype=np.float64)
-
-    def limits(z: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return share_limits(values, over, z)
-
-    if fact.kind in ("smallest", "largest"):
-        spread = extreme(values, limits, finding.confidence, largest=fact.kind == "largest")
-    else:
-        spread = (spread_difference if fact.kind == "difference" else spread_ratio)(
-            values, limits, finding.confidence
-        )
-    if not _same(finding.interval, (spread.low, spread.high)):
+    shares = [(group.value or 0.0, group.denominator or 0.0) for group in known]
+    again = interval_of(fact.kind, shares, finding.confidence)
+    if again is None or not _same(finding.interval, again):
+        ends = "none" if again is None else f"[{again[0]:g}, {again[1]:g}]"
         yield (
             f"{finding.metric} of {sensitive} has the interval [{finding.interval[0]:g}, {finding.interval[1]:g}], the "
-            f"counts of its groups give [{spread.low:g}, {spread.high:g}]"
+            f"counts of its groups give {ends}"
         )
+
+
+def interval_of(kind: str, shares: Shares, confidence: float) -> Interval | None:
+    """Return the interval of a difference, a ratio or an extreme of rates; None where the rates have none."""
+    if any(not over > 0 for _, over in shares):
+        return None
+    if kind in ("smallest", "largest"):
+        spread = extreme(shares, confidence, largest=kind == "largest")
+    elif len(shares) < 2:
+        return None
+    else:
+        found = (spread_difference if kind == "difference" else spread_ratio)(shares, confidence)
+        if found is None:
+            return None
+        spread = found
+    return spread[1], spread[2]
 
 
 def _same(stated: Interval, again: Interval) -> bool:
@@ -272,9 +283,9 @@ def _pooled(
         if abs(again - finding.value) > 1e-9 + SLACK / over:
             yield f"{name} over all rows is {finding.value:.9g}, and the groups of {sensitive} give {again:.9g}"
         elif sharp and finding.interval is not None:
-            low, high = share_limits(np.array([again]), np.array([over]), two_sided(finding.confidence))
-            if not _same(finding.interval, (float(low[0]), float(high[0]))):
+            low, high = share_limits(again, over, two_sided(finding.confidence))
+            if not _same(finding.interval, (low, high)):
                 yield (
                     f"{name} over all rows has the interval [{finding.interval[0]:g}, {finding.interval[1]:g}], its "
-                    f"counts give [{low[0]:g}, {high[0]:g}]"
+                    f"counts give [{low:g}, {high:g}]"
                 )

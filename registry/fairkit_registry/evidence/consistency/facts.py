@@ -5,15 +5,8 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fairkit.metrics import Metric
-
-GROUP = "group"
-"""The auditor of all group metrics, those of other plugins included."""
+from fairkit_registry.evidence.declared import metrics
 
 ALL_INPUTS, PROOFS = "all-inputs", 2
 """The auditor whose findings are proofs, and the version of them that is believed."""
@@ -85,30 +78,19 @@ class Fact:
 @functools.cache
 def facts() -> dict[str, Fact]:
     """Return what is known, by name of the metric, for the plugins that are installed."""
-    from fairkit.metrics import field_names
-
     found: dict[str, Fact] = {}
-    for metric in _metrics():
-        low, high = metric.range
+    for name, (low, high, better, alias) in metrics().items():
         spread = high - low if math.isfinite(high - low) else math.inf
-        found[metric.name] = Fact(low=low, high=high, better=metric.better, kind="value")
-        made = {
-            "difference": Fact(low=0, high=spread, better="lower", kind="difference", base=metric.name),
-            "ratio": Fact(low=0, high=1, better="higher", kind="ratio", base=metric.name),
-            "group_min": Fact(low=low, high=high, better=metric.better, kind="smallest", base=metric.name),
-            "group_max": Fact(low=low, high=high, better=metric.better, kind="largest", base=metric.name),
-        }
-        found |= {f"{metric.name}_{ending}": fact for ending, fact in made.items()}
-    found |= {other: found[name] for name, other in field_names(_metrics()).items() if name in found}
+        found[name] = Fact(low=low, high=high, better=better, kind="value")
+        difference = Fact(low=0, high=spread, better="lower", kind="difference", base=name)
+        ratio = Fact(low=0, high=1, better="higher", kind="ratio", base=name)
+        found |= {f"{stem}_difference": difference for stem in (name, alias) if stem}
+        found |= {f"{stem}_ratio": ratio for stem in (name, alias) if stem}
+        found[f"{name}_group_min"] = Fact(low=low, high=high, better=better, kind="smallest", base=name)
+        found[f"{name}_group_max"] = Fact(low=low, high=high, better=better, kind="largest", base=name)
     difference, ratio = Fact(low=0, high=1, better="lower"), Fact(low=0, high=1, better="higher")
     found |= dict.fromkeys(("equalized_odds_difference", "gap_max", "gap_rms", *OVER_CLASSES), difference)
     found["equalized_odds_ratio"] = ratio
     found["statistical_parity_ks"] = Fact(low=0, high=1, better="lower", kind="largest")
     found["worst_group_loss"] = Fact(low=0, high=math.inf, better="lower", kind="largest")
     return found
-
-
-def _metrics() -> Iterator[type[Metric]]:
-    from fairkit import plugins
-
-    yield from plugins.metrics_of([plugins.load(GROUP), *plugins.third_party()[0]])[0]

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fairkit.results.policy import UNKNOWNS
-from fairkit_registry.evidence.consistency.facts import GROUP, OWNERS, Fact, facts
+from fairkit_registry.evidence.consistency.facts import OWNERS, Fact, facts
+from fairkit_registry.evidence.declared import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from fairkit_registry.evidence.arithmetic import selected_quantile, two_sided
 from fairkit_registry.evidence.consistency.facts import (
     BETWEEN_GROUPS,
-    GROUP,
     OVER_ALL_ROWS,
     OVER_CLASSES,
     facts,
 )
 from fairkit_registry.evidence.consistency.numbers import ROUNDING, about
+from fairkit_registry.evidence.declared import GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Iterator, Sequence
 
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
@@ -76,25 +75,24 @@ def check_width(finding: Finding) -> Iterator[str]:
     the same confidence or a higher one: its upper end is not below the largest upper limit of a pair, and its lower end
     not above the largest lower limit.
     """
-    import numpy as np
-
-    from fairkit.intervals import two_sided
-
     fact = facts().get(finding.metric)
     plain = finding.auditor == GROUP and fact is not None and fact.kind == "difference"
     rows = [(g.value, *(g.interval or (math.nan, math.nan))) for g in finding.groups if g.value is not None]
-    value, low, high = np.array(rows, dtype=np.float64).reshape(-1, 3).T
-    if not plain or finding.interval is None or len(value) < 2 or not np.isfinite([low, high]).all():
+    if not plain or finding.interval is None or len(rows) < 2:
         return
-    gap = np.subtract.outer(value, value)
-    np.fill_diagonal(gap, -math.inf)  # no pair
-    most = float((gap + np.hypot.outer(high - value, value - low)).max())
-    least = max(0.0, float((gap - np.hypot.outer(value - low, high - value)).max()))
+    if not all(math.isfinite(low) and math.isfinite(high) for _, low, high in rows):
+        return
+    widest, most, least = -math.inf, -math.inf, 0.0
+    for (value, low, high), (other, other_low, other_high) in itertools.permutations(rows, 2):
+        gap = value - other
+        widest = max(widest, gap)
+        most = max(most, gap + math.hypot(high - value, other - other_low))
+        least = max(least, gap - math.hypot(value - low, other_high - other))
     stated = finding.interval
     slack = NARROWER * max(1.0, most)
-    if len(value) >= MANY:
-        widest = float(gap.max())
-        share = CURVED * _selected_share(widest, most, high - low, two_sided(finding.confidence))
+    if len(rows) >= MANY:
+        widths = [high - low for _, low, high in rows]
+        share = CURVED * _selected_share(widest, most, widths, two_sided(finding.confidence))
         most = widest + share * (most - widest)
     if stated[1] < most - slack or stated[0] > least + slack:
         yield (
@@ -103,18 +101,16 @@ def check_width(finding: Finding) -> Iterator[str]:
         )
 
 
-def _selected_share(widest: float, most: float, widths: NDArray[np.float64], z: float) -> float:
+def _selected_share(widest: float, most: float, widths: Sequence[float], z: float) -> float:
     """Return which share of z the upper end of the largest of many differences needs at least.
 
     The audit lowers the end from the pairs' factor z in steps, each at the factor that belongs to the end before it
     (`fairkit.limits.selection.selected_quantile`); here the limits at other factors are taken in proportion.
     """
-    from fairkit.limits.selection import selected_quantile
-
-    if not widths.max() > 0 or not widths.min() > 0:
+    if not min(widths) > 0:
         return 0.0
-    errors = widths / (2 * z)
-    pair, evenness = math.sqrt(2) * float(errors.min()), float(errors.min() / errors.max())
+    errors = [width / (2 * z) for width in widths]
+    pair, evenness = math.sqrt(2) * min(errors), min(errors) / max(errors)
     tail, share = NormalDist().cdf(-z), 1.0
     for _ in range(6):
         end = widest + share * (most - widest)

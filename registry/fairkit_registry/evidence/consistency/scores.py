@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fairkit_registry.evidence.consistency.facts import GROUP
+from fairkit_registry.evidence.declared import GROUP
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
 
-    Floats = NDArray[np.float64]
+    Masses = list[tuple[float, float]]
 
 SCORES = ("roc_auc", "brier_score", "ecce", "calibration_in_the_large")
 DIGITS = 1e-4
@@ -43,11 +41,11 @@ def check_scores(report: Report, *, weighted: bool) -> Iterator[str]:
                 continue
             for group in finding.groups:
                 mass = masses.get(group.group)
-                if mass is None or group.value is None or not mass.sum() > 0:
+                if mass is None or group.value is None or not math.fsum(map(math.fsum, mass)) > 0:
                     continue
                 place = f"{metric} of group {group.group} of {chart.sensitive}"
                 if metric == "true_positive_rate":
-                    positives = float(mass[:, 1].sum())
+                    positives = math.fsum(positive for _, positive in mass)
                     if (
                         not weighted
                         and group.denominator is not None
@@ -60,8 +58,8 @@ def check_scores(report: Report, *, weighted: bool) -> Iterator[str]:
                     yield f"{place} is {group.value:g}, and its chart leaves [{low:.4g}, {high:.4g}]"
 
 
-def _histograms(finding: Finding) -> tuple[Floats, Mapping[str, Floats]] | None:
-    """Return the edges of the bins, and by group the weights of both outcomes, shape [bins, 2]."""
+def _histograms(finding: Finding) -> tuple[list[float], Mapping[str, Masses]] | None:
+    """Return the edges of the bins, and by group the weights of both outcomes in each bin."""
     edges, counts = finding.evidence.get("score_edges"), finding.evidence.get("score_counts")
     histogram = finding.evidence.get("histogram")
     names = [group.group for group in finding.groups]
@@ -72,11 +70,12 @@ def _histograms(finding: Finding) -> tuple[Floats, Mapping[str, Floats]] | None:
         counts = [part for name in names for pair in histogram["groups"][name] for part in pair]
     if not isinstance(edges, list | tuple) or not isinstance(counts, list | tuple):
         return None
-    ends = np.array(edges, dtype=np.float64)
-    if len(counts) != 2 * (len(ends) - 1) * len(names) or ends[0] < 0 or ends[-1] > 1:
+    ends, each = list(map(float, edges)), list(map(float, counts))
+    if len(each) != 2 * (len(ends) - 1) * len(names) or ends[0] < 0 or ends[-1] > 1:
         return None
-    masses = np.array(counts, dtype=np.float64).reshape(len(names), len(ends) - 1, 2)
-    return ends, dict(zip(names, masses, strict=True))
+    pairs = list(zip(each[::2], each[1::2], strict=True))
+    bins = len(ends) - 1
+    return ends, {name: pairs[place * bins : (place + 1) * bins] for place, name in enumerate(names)}
 
 
 def _beside(report: Report, chart: Finding, metric: str) -> Finding | None:
@@ -88,34 +87,55 @@ def _beside(report: Report, chart: Finding, metric: str) -> Finding | None:
     return None
 
 
-def possible(metric: str, edges: Floats, mass: Floats) -> tuple[float, float]:
+def possible(metric: str, edges: list[float], mass: Masses) -> tuple[float, float]:
     """Return between which numbers a metric lies, given how many rows of each outcome have scores in each bin."""
-    total = mass.sum(axis=0)
-    rows = float(total.sum())
+    negatives, positives = [one for one, _ in mass], [one for _, one in mass]
+    total = math.fsum(negatives), math.fsum(positives)
+    rows = math.fsum(total)
     # a table of scores may be a grid whose cells reach over an edge
-    width = float(np.diff(edges).max())
-    low, high = edges[:-1] - 0.01 * width, edges[1:] + 0.01 * width
-    low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
+    reach = 0.01 * max(high - low for low, high in itertools.pairwise(edges))
+    low = [min(max(edge - reach, 0.0), 1.0) for edge in edges[:-1]]
+    high = [min(max(edge + reach, 0.0), 1.0) for edge in edges[1:]]
     if metric == "roc_auc":
-        if not (total > 0).all():
-            return 0.0, 1.0
-        below = np.cumsum(mass[:, 0]) - mass[:, 0]
-        surely, same = float((mass[:, 1] * below).sum()), float((mass[:, 1] * mass[:, 0]).sum())
-        near = 0.01 * float((mass[1:, 1] * mass[:-1, 0]).sum() + (mass[:-1, 1] * mass[1:, 0]).sum())
-        pairs = float(total[0] * total[1])
-        return (surely - near) / pairs, (surely + same + near) / pairs
+        return _auc(negatives, positives)
+    bins = list(zip(negatives, positives, low, high, strict=True))
     if metric == "brier_score":
-        ends = (
-            mass[:, 1] * (1 - high) ** 2 + mass[:, 0] * low**2,
-            mass[:, 1] * (1 - low) ** 2 + mass[:, 0] * high**2,
-        )
-        return float(ends[0].sum()) / rows, float(ends[1].sum()) / rows
-    both = mass.sum(axis=1)
+        least = math.fsum(yes * (1 - most) ** 2 + no * few**2 for no, yes, few, most in bins)
+        largest = math.fsum(yes * (1 - few) ** 2 + no * most**2 for no, yes, few, most in bins)
+        return least / rows, largest / rows
     if metric == "calibration_in_the_large":
-        return float((both * low).sum() - total[1]) / rows, float((both * high).sum() - total[1]) / rows
-    outcomes = np.cumsum(mass[:, 1])
-    least, most = outcomes - np.cumsum(both * high), outcomes - np.cumsum(both * low)
-    surely = np.maximum(np.maximum(least, -most), 0.0).max() / rows
-    ends_before = np.concatenate([[0.0], np.maximum(np.abs(least), np.abs(most))])
-    inside = np.maximum(ends_before[:-1], ends_before[1:]) + both
-    return float(surely), float(inside.max()) / rows
+        ends = [math.fsum((no + yes) * end[side] for no, yes, *end in bins) for side in (0, 1)]
+        return (ends[0] - total[1]) / rows, (ends[1] - total[1]) / rows
+    return _cumulative(bins, rows)
+
+
+def _auc(negatives: list[float], positives: list[float]) -> tuple[float, float]:
+    total = math.fsum(negatives), math.fsum(positives)
+    if not min(total) > 0:
+        return 0.0, 1.0
+    below = [0.0, *itertools.accumulate(negatives)][:-1]
+    surely = math.fsum(yes * under for yes, under in zip(positives, below, strict=True))
+    same = math.fsum(yes * no for yes, no in zip(positives, negatives, strict=True))
+    near = math.fsum(yes * no for yes, no in zip(positives[1:], negatives[:-1], strict=True))
+    near += math.fsum(yes * no for yes, no in zip(positives[:-1], negatives[1:], strict=True))
+    pairs = total[0] * total[1]
+    return (surely - 0.01 * near) / pairs, (surely + same + 0.01 * near) / pairs
+
+
+def _cumulative(bins: list[tuple[float, float, float, float]], rows: float) -> tuple[float, float]:
+    """Return the ends of the largest cumulative difference between outcomes and scores."""
+    outcomes = least_scores = most_scores = before = 0.0
+    surely = inside = 0.0
+    for no, yes, low, high in bins:
+        both = no + yes
+        outcomes, least_scores, most_scores = (
+            outcomes + yes,
+            least_scores + both * low,
+            most_scores + both * high,
+        )
+        least, most = outcomes - most_scores, outcomes - least_scores
+        surely = max(surely, least, -most)
+        after = max(abs(least), abs(most))
+        inside = max(inside, max(before, after) + both)
+        before = after
+    return surely / rows, inside / rows

@@ -13,14 +13,14 @@ from fairkit_registry.evidence.consistency import recount
 from fairkit_registry.evidence.consistency.classes import check_classes
 from fairkit_registry.evidence.consistency.conditions import check_condition
 from fairkit_registry.evidence.consistency.counts import check_counts
-from fairkit_registry.evidence.consistency.facts import ALL_INPUTS, GROUP, OWNERS, PROOFS, facts
+from fairkit_registry.evidence.consistency.facts import ALL_INPUTS, OWNERS, PROOFS, facts
 from fairkit_registry.evidence.consistency.numbers import about, check_nearby, check_number, check_unknowns
 from fairkit_registry.evidence.consistency.scores import check_scores
+from fairkit_registry.evidence.declared import GROUP, checks, headlines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from fairkit.auditors import Auditor
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
     from fairkit.results.rules import RuleResult
@@ -54,13 +54,10 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
     told = settings.get("data", {})
     whole, dependent = report, told.get("cluster") is not None or told.get("query") is not None
     report = dataclasses.replace(report, findings=tuple(f for f in report.findings if recount.plain(f)))
-    auditors = _auditors(whole)
     for finding in whole.findings:
-        own = auditors.get(finding.auditor)
-        if (
-            own is not None and finding.metric in own.headlines
-        ):  # compared as this auditor says, not as settings do
-            for text in (*own.contradictions(finding), *_compared(finding, whole, asked)):
+        if finding.metric in headlines(finding.auditor):  # compared as this auditor says, not as settings do
+            own = checks(finding.auditor)
+            for text in (*(() if own is None else own(finding)), *_compared(finding, whole, asked)):
                 yield f"{_name(finding)}: {text}"
         elif OWNERS.get(finding.metric, finding.auditor) != finding.auditor:
             yield f"{_name(finding)}: it is a metric of the auditor {OWNERS[finding.metric]!r}"
@@ -167,14 +164,6 @@ def _proofs(report: Report) -> Iterator[str]:
                 "model anew"
             )
             return
-
-
-def _auditors(report: Report) -> dict[str, type[Auditor]]:
-    """Return our own auditors of a report's findings, by name."""
-    from fairkit import plugins
-
-    ours = {one.name for one in plugins.find() if one.built_in} - {GROUP}
-    return {name: plugins.find_auditor(name)[0] for name in {f.auditor for f in report.findings} & ours}
 
 
 def _compared(finding: Finding, report: Report, asked: frozenset[str]) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""The page that verifies certificates in a browser, offline: JavaScript modules, and what bundles them."""

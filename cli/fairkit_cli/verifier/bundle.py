@@ -1,0 +1,80 @@
+"""The verifying page: its modules, tables and style in one file, which may not open a connection."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from importlib.resources import files
+
+MODULES = ("json", "digest", "envelope", "form", "arithmetic", "statement", "check", "sentences", "view")
+"""In the order in which they need each other."""
+
+_IMPORT = re.compile(r'^import (\{[^}]*\}|\* as \w+) from "\./(\w+)\.mjs";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async function|function|class|const) (\w+))", re.MULTILINE)
+_START = 'moduleView.start(document.querySelector("main"), JSON.parse(document.getElementById("tables").textContent));'
+
+
+def _text(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def _variable(name: str) -> str:
+    return f"module{name.capitalize()}"
+
+
+def _imported(match: re.Match[str]) -> str:
+    names, module = match.groups()
+    return f"const {names.removeprefix('* as ')} = {_variable(module)};"
+
+
+def module(name: str) -> str:
+    """Return one module as a value: its exports; what it imports is taken from the values of others."""
+    text = _text(f"{name}.mjs")
+    exported = ", ".join(_EXPORT.findall(text))
+    body = _EXPORT.sub("", _IMPORT.sub(_imported, text))
+    return f"// {name}.mjs\nconst {_variable(name)} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
+
+
+def script(names: tuple[str, ...], ending: str = "") -> str:
+    """Return modules as one script."""
+    return '"use strict";\n' + "".join(map(module, names)) + ending
+
+
+def tables() -> str:
+    """Return what the page knows of fairkit as JSON: the schemas of statements, and what plugins declare."""
+    from fairkit.results.schema import report_schema
+    from fairkit_registry.evidence import declared, predicate
+
+    known = json.loads(files("fairkit_registry.evidence").joinpath(declared.FILE).read_text("utf-8"))
+    slim = {"metrics": known["metrics"], "auditors": {}}
+    for name, record in known["auditors"].items():
+        slim["auditors"][name] = {"headlines": record["headlines"], "defaults": record["defaults"]}
+    text = json.dumps(
+        {"schemas": [predicate.schema(), report_schema()], "declared": slim}, separators=(",", ":")
+    )
+    return text.replace("<", "\\u003c")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def page() -> str:
+    """Return the whole page, `verify.html`."""
+    code, style, known = script(MODULES, _START), _text("page.css"), tables()
+    policy = (
+        f"default-src 'none'; script-src {_digest(code)}; style-src {_digest(style)}; connect-src 'none'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">'
+        f"<title>Check a fairness certificate</title>\n<style>{style}</style></head>\n"
+        "<body><main><h1>Check a fairness certificate</h1><noscript><p>This page needs JavaScript: it computes "
+        "everything here, on this computer.</p></noscript></main>\n"
+        f'<script type="application/json" id="tables">{known}</script>\n<script>{code}</script></body></html>\n'
+    )

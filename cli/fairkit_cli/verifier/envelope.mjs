@@ -1,0 +1,105 @@
+// DSSE envelopes, Sigstore bundles, keys and signatures; nothing in a file is ever a key.
+
+import { FormError, readObject } from "./json.mjs";
+import { sha256 } from "./digest.mjs";
+
+export class SignatureError extends Error {}
+
+const ED25519 = "302a300506032b6570032100", P256 = "3059301306072a8648ce3d020106082a8648ce3d03010703420004";
+const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
+const hex = bytes => Array.from(bytes, one => one.toString(16).padStart(2, "0")).join("");
+
+export function decodeBase64(text) {
+  if (typeof text !== "string") throw new FormError("not-an-envelope");
+  const plain = text.replaceAll("-", "+").replaceAll("_", "/");
+  if (plain.length % 4 || !/^[A-Za-z0-9+/]*={0,2}$/.test(plain)) throw new FormError("not-base64");
+  const binary = atob(plain), bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes;
+}
+
+// A public key in PEM: {id, kind, key}; its id is the SHA-256 of its DER form.
+export async function readKey(pem) {
+  if (pem.includes("PRIVATE KEY")) throw new FormError("secret-key");
+  const body = /-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]+)-----END PUBLIC KEY-----/.exec(pem);
+  if (!body) throw new FormError("not-a-key");
+  const der = decodeBase64(body[1].replace(/\s+/g, "")), text = hex(der);
+  const kind = text.startsWith(ED25519) && der.length === 44 ? "ed25519" : text.startsWith(P256) && der.length === 91 ? "ecdsa-p256" : null;
+  if (kind === null) throw new FormError("another-kind-of-key");
+  const algorithm = kind === "ed25519" ? { name: "Ed25519" } : { name: "ECDSA", namedCurve: "P-256" };
+  try {
+    return { id: sha256(der), kind, key: await crypto.subtle.importKey("spki", der, algorithm, false, ["verify"]) };
+  } catch (error) {
+    throw new FormError(kind === "ed25519" && error.name === "NotSupportedError" ? "no-ed25519" : "not-a-key");
+  }
+}
+
+// r and s of an ECDSA signature in DER, one after the other; null where it is not in DER. High and low s are both good.
+export function fromDer(der) {
+  let at = 0;
+  const integer = () => {
+    if (der[at] !== 2) return null;
+    const size = der[at + 1], bytes = der.subarray(at + 2, at + 2 + size);
+    if (size < 1 || size > 33 || bytes.length !== size || bytes[0] & 0x80 || (size > 1 && bytes[0] === 0 && !(bytes[1] & 0x80))) return null;
+    at += 2 + size;
+    const value = BigInt(`0x${hex(bytes)}`);
+    return value > 0n && value < ORDER ? value : null;
+  };
+  if (der[0] !== 0x30 || der[1] !== der.length - 2) return null;
+  at = 2;
+  const r = integer(), s = r === null ? null : integer();
+  if (s === null || at !== der.length) return null;
+  const raw = new Uint8Array(64);
+  [r, s].forEach((value, part) => { for (let i = 31; i >= 0; i--, value >>= 8n) raw[part * 32 + i] = Number(value & 255n); });
+  return raw;
+}
+
+async function holds(key, signature, message) {
+  const raw = key.kind === "ed25519" ? signature : fromDer(signature);
+  if (raw === null || raw.length !== 64) return false;
+  return crypto.subtle.verify(key.kind === "ed25519" ? { name: "Ed25519" } : { name: "ECDSA", hash: "SHA-256" }, key.key, raw, message);
+}
+
+function unwrapped(record) {
+  if (typeof record.mediaType !== "string" || !record.mediaType.startsWith("application/vnd.dev.sigstore.bundle")) return record;
+  const inner = record.dsseEnvelope;
+  if (!inner || typeof inner !== "object") throw new FormError("not-an-envelope");
+  if (!Array.isArray(inner.signatures) || inner.signatures.length !== 1) throw new FormError("not-an-envelope");
+  const stamps = record.verificationMaterial?.timestampVerificationData?.rfc3161Timestamps;
+  if (stamps !== undefined && stamps !== null && (!Array.isArray(stamps) || !stamps.every(one => typeof one?.signedTimestamp === "string")))
+    throw new FormError("not-an-envelope");
+  return { ...inner, stamped: Boolean(stamps?.length) };
+}
+
+// The envelope in a file: payload bytes, type, signatures that nobody has checked, and whether a timestamp is there.
+export function readEnvelope(bytes) {
+  const record = unwrapped(readObject(bytes)), { signatures, payload, payloadType } = record;
+  if (!Array.isArray(signatures) || !signatures.length || typeof payloadType !== "string" || payload === undefined) throw new FormError("not-an-envelope");
+  return {
+    payload: decodeBase64(payload),
+    type: payloadType,
+    signatures: signatures.map(one => {
+      if (!one || typeof one !== "object" || typeof (one.keyid ?? "") !== "string") throw new FormError("not-an-envelope");
+      return { sig: decodeBase64(one.sig), keyid: one.keyid ?? "" };
+    }),
+    stamped: record.stamped || signatures.some(one => one.timestamp !== undefined),
+  };
+}
+
+export function pae(type, payload) {
+  const encoder = new TextEncoder(), kind = encoder.encode(type);
+  const head = encoder.encode(`DSSEv1 ${kind.length} `), middle = encoder.encode(` ${payload.length} `);
+  const whole = new Uint8Array(head.length + kind.length + middle.length + payload.length);
+  let at = 0;
+  for (const part of [head, kind, middle, payload]) { whole.set(part, at); at += part.length; }
+  return whole;
+}
+
+// The trusted keys that signed: every key is tried on every signature, the key id decides nothing.
+export async function signers(envelope, keys) {
+  const message = pae(envelope.type, envelope.payload), found = [];
+  for (const key of keys)
+    if (!found.includes(key.id)) for (const one of envelope.signatures)
+      if (await holds(key, one.sig, message)) { found.push(key.id); break; }
+  return found;
+}

@@ -1,0 +1,1 @@
+"""The small verifier: checks fairness certificates with `cryptography` as its only large library."""

@@ -1,0 +1,225 @@
+"""`verify.html` in a real browser: what it says, and that it opens no connection."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.long
+GOLDEN = Path(__file__).parents[2] / "fairkit_registry" / "golden"
+
+
+@pytest.fixture
+def opened(browser, verify_html):
+    browser.open(verify_html)
+    return browser
+
+
+def test_a_certificate_that_holds(opened, tmp_path):
+    path = tmp_path / "certificate.json"
+    path.write_bytes(gzip.decompress((GOLDEN / "certificate.json.gz").read_bytes()))
+    text = opened.check(certificate=path, keys=GOLDEN / "key.pub", model=GOLDEN / "model.onnx")
+    assert "This certificate holds." in text
+    assert "signed by the key ded81454f84c3b78" in text
+    assert "It is about the model file that you gave" in text
+    assert "67 of 127 numbers were computed again here from the signed counts" in text
+    assert "Every rule of its policy is kept" in text
+    assert "The audit was not repeated" in text
+    assert opened.run("document.querySelectorAll('svg .limit').length") == 1
+    assert opened.requests() == []
+    assert opened.complaints() == []
+
+
+def test_no_connection_can_be_opened(opened):
+    """The page's own policy forbids it, whatever a script of its own would try."""
+    for attempt in (
+        "fetch('http://127.0.0.1:9/').then(() => 'open', () => 'refused')",
+        "new Promise(done => { const i = new Image(); i.onload = () => done('open'); i.onerror = () => done('refused'); i.src = 'http://127.0.0.1:9/x.png'; })",
+        "Promise.resolve(navigator.sendBeacon('http://127.0.0.1:9/', 'x') ? 'queued' : 'refused')",
+        "new Promise(done => { const s = document.createElement('script'); s.onerror = () => done('refused'); s.onload = () => done('open'); s.textContent = 'window.ran = 1'; document.body.append(s); setTimeout(() => done(window.ran ? 'open' : 'refused'), 200); })",
+    ):
+        assert opened.run(attempt) in ("refused", "queued")
+    assert opened.run("window.ran") is None
+    blocked = [one for one in opened.complaints() if "Content Security Policy" in one]
+    assert len(blocked) >= 4
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences"),
+    [
+        ("envelope/p256", ["This certificate holds."]),
+        ("bundle/sound", ["This certificate holds."]),
+        ("verdict/fail", ["it says that its policy is broken", "surely broken"]),
+        ("verdict/inconclusive", ["it says that its policy is undecided"]),
+        ("envelope/wrong-key", ["does not hold", "None of the keys that you gave has signed it"]),
+        ("envelope/duplicate-key", ["does not hold", "A key stands twice"]),
+        ("envelope/deep", ["nested too deeply"]),
+        ("contradiction/interval-that-the-counts-do-not-give", ["it contradicts itself", "its counts give"]),
+        (
+            "contradiction/pass-over-failing-findings",
+            ["the verdict on", "is pass, and its numbers give fail"],
+        ),
+        ("revocation/certificate", ["The certificate was revoked on 2026-01-10", "the label was wrong"]),
+        ("revocation/overdue", ["This cannot be decided.", "was due for an update"]),
+        ("revocation/taken-back", ["what is revoked stays revoked"]),
+        ("task/regression", ["This certificate holds.", "No number follows from signed counts alone"]),
+    ],
+)
+def test_what_it_says(opened, case, name, sentences):
+    text = opened.check(**case(name))
+    for sentence in sentences:
+        assert sentence in text, text[:1500]
+    assert opened.requests() == []
+
+
+def test_without_a_key_nothing_is_claimed(opened, case):
+    text = opened.check(**(case("envelope/ed25519") | {"keys": []}))
+    assert "Nothing was checked." in text
+    assert "Without a key anybody may have written the file" in text
+    assert "people" not in opened.run("document.querySelector('section').innerText")
+
+
+def test_fingerprint_model_and_table_are_compared(opened, case, tmp_path):
+    files = case("subject/the-model")
+    assert "You gave no model file" in opened.check(**files)
+    other = tmp_path / "other.onnx"
+    other.write_bytes(b"another model")
+    assert "It is about another model than the file" in opened.check(**files, model=other)
+    right = tmp_path / "right.onnx"
+    right.write_bytes(b"a model")
+    assert "It is about the model file that you gave" in opened.check(**files, model=right)
+    assert "another table" in opened.check(**files, table="0" * 64)
+    assert "64 hexadecimal digits" in opened.check(**files, table="abc")
+    opened.run("document.getElementById('table').value = ''")
+    assert "None of the keys that you gave has that fingerprint" in opened.check(
+        **files, fingerprint="0" * 64
+    )
+
+
+def test_names_cannot_act(opened, resigned):
+    evil = "<img src=x onerror=window.hit=1><script>window.hit=1</script>\u202egnp.exe"
+
+    def rename(statement):
+        statement["subject"][0]["name"] = evil
+        statement["predicate"]["data"]["name"] = evil
+        statement["predicate"]["findings"][0]["parameters"]["class"] = evil
+
+    text = opened.check(**resigned(rename))
+    opened.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert "window.hit=1</script>" in text
+    assert "\u202e" not in text
+    assert opened.run("window.hit") is None
+    assert opened.run("document.querySelectorAll('main img, main script').length") == 0
+
+
+def test_too_large_too_many_and_damaged_end_with_a_message(opened, resigned, tmp_path):
+    huge = tmp_path / "huge.json"
+    with huge.open("wb") as handle:
+        handle.truncate(200 << 20)
+    key = resigned(lambda statement: None)["keys"]
+    assert "larger than 16 MB" in opened.check(certificate=huge, keys=key)
+    many = tmp_path / "many.json"
+    many.write_bytes(
+        b'{"payload":"","payloadType":"x","signatures":[' + b'{"sig":""},' * 999_999 + b'{"sig":""}]}'
+    )
+    assert "does not hold" in opened.check(certificate=many, keys=key)
+    made = resigned(lambda statement: statement["predicate"].update(findings=[{}] * 1_000_000))
+    assert "more than 20,000 numbers" in opened.check(**made)
+    assert "no public key in PEM" in opened.check(**(made | {"keys": huge.with_name("made.json")}))
+
+
+def test_5000_findings_are_shown_in_part(opened, resigned):
+    def multiply(statement):
+        body = statement["predicate"]
+        body["findings"] = [
+            {**one, "parameters": {"class": str(copy)}} for copy in range(385) for one in body["findings"]
+        ]
+        body["policy"], body["verdict"], body["settings"]["policy"] = [], None, []
+
+    text = opened.check(**resigned(multiply))
+    assert "5,005 of 5,005 numbers were computed again" in text
+    opened.run("document.querySelector('details').open = true")
+    assert opened.run("document.querySelectorAll('details tbody tr').length") == 200
+    opened.run("[...document.querySelectorAll('details button')].at(-1).click()")
+    assert opened.run("document.querySelectorAll('details tbody tr').length") == 5_005
+
+
+def test_a_large_model_is_read_while_it_streams(opened, resigned, tmp_path):
+    model = tmp_path / "large.onnx"
+    with model.open("wb") as handle:
+        handle.truncate(100 << 20)
+    digest = hashlib.sha256(bytes(100 << 20)).hexdigest()
+
+    def about(statement):
+        body = statement["predicate"]
+        statement["subject"] = [{"name": "large.onnx", "digest": {"sha256": digest}}]
+        body["model"] = {"name": "large.onnx", "sha256": digest, "task": "binary"}
+        body.pop("predictions", None)
+        body["settings"]["data"]["predictions"] = None
+
+    assert "It is about the model file that you gave: large.onnx" in opened.check(
+        **resigned(about), model=model
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_axe_finds_no_fault(opened, case, axe, scheme, width):
+    opened.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    opened.call(
+        "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 500
+    )
+    try:
+        for name in (None, "envelope/ed25519", "contradiction/a-finding-twice"):
+            if name:
+                opened.check(**case(name))
+                opened.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+            opened.run(axe + "; 0")
+            told = json.loads(
+                opened.run(
+                    "axe.run().then(r => JSON.stringify(r.violations.map(one => [one.impact, one.id, one.nodes[0].html])))"
+                )
+            )
+            assert told == []
+        assert opened.run("document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        opened.call("Emulation.clearDeviceMetricsOverride")
+        opened.call("Emulation.setEmulatedMedia", features=[])
+
+
+def test_keyboard_alone_is_enough(opened, case):
+    files = case("envelope/ed25519")
+    opened.give("certificate", files["certificate"])
+    opened.give("keys", *files["keys"])
+    seen = []
+    for _ in range(7):
+        opened.call("Input.dispatchKeyEvent", type="keyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        opened.call("Input.dispatchKeyEvent", type="keyUp", key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        seen.append(opened.run("document.activeElement.id || document.activeElement.type"))
+    assert seen == ["certificate", "keys", "fingerprint", "model", "revocations", "table", "submit"]
+    opened.call(
+        "Input.dispatchKeyEvent",
+        type="keyDown",
+        key="Enter",
+        code="Enter",
+        windowsVirtualKeyCode=13,
+        text="\r",
+    )
+    opened.wait("document.querySelector('section h2') !== null")
+    # a screen reader is taken to the result, and told its head line
+    assert opened.run("document.activeElement === document.querySelector('section')")
+    assert opened.run("document.querySelector('[role=status]').textContent") == "This certificate holds."
+
+
+def test_it_prints_the_result_without_the_form(opened, case):
+    opened.check(**case("envelope/ed25519"))
+    opened.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert opened.run("getComputedStyle(document.querySelector('form')).display") == "none"
+        assert "This certificate holds." in opened.text()
+    finally:
+        opened.call("Emulation.setEmulatedMedia", media="")
