@@ -41,6 +41,7 @@ TABLES = {
     "compas": ("two_year_recid", 0, ["sex", "race"], None),
     "credit_default": ("default_payment_next_month", 0, ["SEX"], ["ID"]),
     "acs_income": ("PINCP", 1, ["SEX", "RAC1P"], ["row_index", "split"]),
+    "german": ("class", 1, ["personal_status", "foreign_worker"], []),
 }
 SIZES = ((50, 4), (100, 6), (300, 6))
 NAMES = {SCORE: "score", FLIP: "flip", CHANCE: "chance"}

@@ -15,7 +15,7 @@ import numpy as np
 from correspondence_coverage import Population
 
 from fairkit_correspondence.interval import limits, parts
-from fairkit_correspondence.planning import Spread, documents_needed
+from fairkit_correspondence.planning import Size, Spread, documents_needed
 
 POPULATIONS = [
     Population("draws", effect=0.0, names=0.0, documents=1.0, interaction=0.0),
@@ -28,22 +28,16 @@ SIZES = [(0.08, 2, 40), (0.08, 8, 40), (0.1, 2, 40), (0.1, 4, 60), (0.12, 4, 40)
          (0.12, 8, 80), (0.15, 2, 40), (0.15, 4, 40), (0.2, 2, 40), (0.2, 4, 60)]  # fmt: skip
 
 
-def spread_of(population: Population) -> Spread:
-    """Return the variances that a large pilot finds."""
-    found = Spread.of_pilot(population.audit(np.random.default_rng(1), 2_000, 60, 10))
-    largest = 1.0 if population.kind == "draws" and population.draws == 1 else found.largest
-    return Spread(interaction=found.interaction, answer=found.answer, name=found.name, largest=largest)
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--audits", type=int, default=300)
     audits = options.parse_args().audits
     gaps = []
-    spreads = {population.label: spread_of(population) for population in POPULATIONS}
+    pilot = np.random.default_rng(1)
+    spreads = {p.label: Spread.of_pilot(p.audit(pilot, 4_000, 400, 10)) for p in POPULATIONS}
     for population, (limit, each, names) in product(POPULATIONS, SIZES):
         spread = spreads[population.label]
-        size = documents_needed(spread, names, each, limit=limit)
+        size = documents_needed(spread, Size(names=names, each=each, limit=limit))
         if size is None or size > 5_000:
             print(f"{population.label:12} limit {limit} m {each} J {names}: not decidable")
             continue

@@ -14,7 +14,8 @@ from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ParameterError
 from fairkit.hookspecs import hookimpl
-from fairkit.intervals import student, two_sided, wilson
+from fairkit.intervals import share_limits, two_sided
+from fairkit.limits.means import mean_limits, weighted_share_limits
 from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding
@@ -327,42 +328,53 @@ def _findings(
             )
         )
     if flips.top or context.scorer.task == "regression":
+        most = (
+            1.0
+            if context.scorer.task != "regression"
+            else max((one.change for one in flips.top), default=0.0)
+        )
+        if not flips.sums[2] > 0 and context.scorer.task == "regression":
+            notes.append("No row's score changes, so that nothing tells by how much others would.")
         found.append(
             Finding(
                 auditor=auditor,
                 metric="counterfactual_score_change",
                 sensitive=name,
                 value=float(flips.sums[2] / flips.sums[0]),
-                interval=_change_interval(flips, context.confidence),
+                interval=_change_interval(flips, context.confidence, most),
                 confidence=context.confidence,
                 better="lower",
                 parameters=parameters,
                 evidence=evidence,
                 notes=tuple(notes),
-                interval_at=lambda confidence: _change_interval(flips, confidence),
+                interval_at=lambda confidence: _change_interval(flips, confidence, most),
             )
         )
     return found
 
 
 def _share_interval(flips: Flips, confidence: float) -> tuple[float, float]:
-    """Wilson's interval; under weights or randomized decisions with the effective number of rows."""
+    """Return a share's limits; under weights or randomized decisions with the effective number of rows."""
     total, share = flips.sums[0], flips.sums[1] / flips.sums[0]
     variance = (flips.squares[2] - 2 * share * flips.squares[1] + share**2 * flips.squares[0]) / total**2
-    size = total**2 / flips.squares[0]
+    size, z = total**2 / flips.squares[0], two_sided(confidence)
     if not flips.whole and variance > 0:
-        size = share * (1 - share) / variance
-    low, high = wilson(np.array([share]), np.array([size]), two_sided(confidence))
+        size = min(size, share * (1 - share) / variance)
+    limits = share_limits if flips.whole else weighted_share_limits
+    low, high = limits(np.array([share]), np.array([size]), z)
     return float(low[0]), float(high[0])
 
 
-def _change_interval(flips: Flips, confidence: float) -> tuple[float, float]:
+def _change_interval(flips: Flips, confidence: float, most: float) -> tuple[float, float]:
+    """Return Student's limits of a mean, widened by unseen rows, whose change may be 0 or the largest there can be."""
     total, mean = flips.sums[0], flips.sums[2] / flips.sums[0]
     squares = flips.squares[4] - 2 * mean * flips.squares[3] + mean**2 * flips.squares[0]
-    rows = np.array([float(flips.rows)])
-    correction = flips.rows / max(flips.rows - 1, 1)
-    half = float(student(two_sided(confidence), rows)[0] * math.sqrt(max(squares, 0) * correction) / total)
-    return max(float(mean) - half, 0.0), float(mean) + half
+    rows, z = np.array([total**2 / flips.squares[0]]), two_sided(confidence)
+    error = math.sqrt(max(squares, 0) * float(rows[0]) / max(float(rows[0]) - 1, 1)) / total
+    level, spread = np.array([mean]), np.array([error])
+    reach = np.zeros(1), np.array([max(most, mean)])
+    low, high = mean_limits(level, spread, np.zeros(1), rows, reach, z)
+    return max(float(low[0]), 0.0), float(min(high[0], reach[1][0]))
 
 
 def _shown(combination: Combination) -> dict[str, str]:

@@ -213,6 +213,25 @@ class Auditor(ABC):
 
 
 @runtime_checkable
+class ComparesTables(Protocol):
+    """An auditor that can say what changed between two tables, for `fairkit compare --against`."""
+
+    def table_changes(
+        self, totals: Sequence[Sequence[Any]], contexts: Sequence[Sequence[AuditContext]]
+    ) -> list[Change]:
+        """Return what changed.
+
+        Parameters
+        ----------
+        totals
+            What `Auditor.measure` added up, by table (the earlier first) and model (one, or each table's own).
+        contexts
+            In the same order; `begin` was called with each.
+        """
+        ...
+
+
+@runtime_checkable
 class ComparesModels(Protocol):
     """An auditor that can say what differs between two models on the same rows, for `fairkit_comparing.run.compare`."""
 

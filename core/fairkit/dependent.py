@@ -134,6 +134,41 @@ def noise_of(influence: Array, there: NDArray[np.bool_], sizes: Array | None = N
     return Noise(scaled, buckets, degrees, effective)
 
 
+def ratio_noise(top: Array, base: Array) -> Noise:
+    """Return the noise of Σ top / Σ base: CR2 variances with Satterthwaite's degrees of freedom, in closed form.
+
+    A bucket's residual e over √(1 - w), w its share of the base, has no bias where rows are independent (Bell &
+    McCaffrey 2002). The degrees of freedom (Σ M_bb)² / Σ M_bc², M the covariance of these, and the rest of the bias are
+    the worse of two working models: independent rows, and clusters whose rows are all alike (Pustejovsky & Tipton
+    2018 use one). Of B clusters of one size both give the jackknife and B - 1.
+
+    Parameters
+    ----------
+    top, base
+        By group and bucket, shape [G, B].
+    """
+    there = (base > 0) | (top != 0)
+    with np.errstate(all="ignore"):
+        total = base.sum(axis=1, keepdims=True)
+        value = top.sum(axis=1, keepdims=True) / total
+        w = base / total
+        left = np.maximum(1 - w, 1e-12)
+        pull = (top - value * base) / (total * np.sqrt(left))
+        even, q = (w**2).sum(axis=1), w**2 / left
+        independent = 1 / (even + q.sum(axis=1) ** 2 - (q**2).sum(axis=1))
+        a0, a1, a2 = ((q * w**power).sum(axis=1) for power in (0, 1, 2))
+        trace = (q * (1 - 2 * w + even[:, None])).sum(axis=1)
+        square = (q**2 * (1 + 2 * (even[:, None] - 2 * w))).sum(axis=1)
+        square = square + even**2 * a0**2 + 2 * a0 * a2 + 2 * a1**2 - 4 * even * a0 * a1
+        degrees = np.fmin(independent, trace**2 / square)
+        pull = pull * np.sqrt(np.maximum(even / trace, 1.0))[:, None]
+        heavy = 3 * (pull**2).sum(axis=1) ** 2 / (pull**4).sum(axis=1) - 1
+    buckets = there.sum(axis=1).astype(np.float64)
+    pull[buckets < 2] = np.nan
+    degrees = np.maximum(np.nan_to_num(np.fmin(degrees, heavy), nan=1.0), 1.0)
+    return Noise(np.where(there, pull, 0.0), buckets, degrees, effective_clusters(np.maximum(base, 0.0)))
+
+
 def jackknife(compute: Callable[[Array], Array], sums: Array) -> Noise:
     """Return the noise of a function of sums: without each bucket in turn.
 
@@ -177,7 +212,9 @@ def jackknife_pair(compute: Callable[[Array], Array], sums: Array, weights: Arra
         without = (share[:, None] * np.where(known[:, None], left, 0.0)).sum(axis=0)
     there: NDArray[np.bool_] = np.asarray(np.any(mine != 0, axis=(0, 3)))
     buckets = there.sum(axis=1, keepdims=True)
-    return noise_of((whole[:, None] - without) * (buckets - 1) / np.maximum(buckets, 1), there | there[::-1])
+    sizes = np.einsum("s,sgbm->gb", given, np.abs(mine))  # as much as they count in the pooled number
+    moved = (whole[:, None] - without) * (buckets - 1) / np.maximum(buckets, 1)
+    return noise_of(moved, there | there[::-1], sizes)
 
 
 def by_bucket(first: Array, groups: int) -> Array:
@@ -202,6 +239,8 @@ def clustered(metric: Metric, totals: Any, estimate: Estimate, sums: Array | Sco
         return widened(estimate, noise, metric.range)
     if isinstance(metric, Rate):
         return _rate(metric, totals, estimate, sums)
+    if isinstance(metric, Mean) and isinstance(totals, MomentSums) and type(metric).compute is Mean.compute:
+        return _mean(metric, totals, ratio_noise(sums[..., 1], sums[..., 0]))
     noise = jackknife(metric.compute, sums)
     if isinstance(metric, Mean) and isinstance(totals, MomentSums):
         return _mean(metric, totals, noise)
@@ -248,13 +287,7 @@ def score_influence(
 
 def _rate(metric: Rate, totals: Sums, estimate: Estimate, sums: Array) -> Estimate:
     """Take a share's limits for the number of rows that would be as noisy."""
-    noise = jackknife(metric.compute, sums)
-    inside = sums @ np.array(metric.over, dtype=np.float64)
-    noise = replace(
-        noise,
-        buckets=(inside > 0).sum(axis=1).astype(np.float64),
-        effective=effective_clusters(np.maximum(inside, 0.0)),
-    )
+    noise = ratio_noise(sums @ np.array(metric.counted, float), sums @ np.array(metric.over, float))
     rate = estimate.values
     with np.errstate(all="ignore"):
         spread = rate * (1 - rate)

@@ -43,12 +43,15 @@ class Run:
         take an estimator of scikit-learn's kind too.
     progress
         Call it at least once a second.
+    auditors
+        Those that compare the models before and after besides, such as ``why``; a method does not need them.
     """
 
     seed: int = 0
     threads: int | None = None
     learner: Any = None
     progress: Progress = no_progress
+    auditors: tuple[str, ...] = ()
 
     def on(self, rows: int) -> Run:
         """Return the run for a table of `rows` rows: with one thread if they are few and nothing was said."""

@@ -251,7 +251,13 @@ def difference_limits(
         with np.errstate(invalid="ignore"):
             down = np.maximum(down - 2 * correlation[a, b] * _product(own, other), 0)
             up = np.maximum(up - 2 * correlation[a, b] * _product(above, below), 0)
-    return difference - np.sqrt(down), difference + np.sqrt(up)
+    return difference - _root(down, own, other), difference + _root(up, above, below)
+
+
+def _root(square: Array, one: Array, other: Array) -> Array:
+    """Return the root of the sum of two squares; of distances whose squares no number holds the larger distance."""
+    larger = np.maximum(one, other)
+    return np.where((square == 0) & (larger < 1e-150), larger, np.sqrt(square))
 
 
 def _product(one: Array, other: Array) -> Array:

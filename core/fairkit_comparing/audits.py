@@ -34,13 +34,9 @@ def looking(
     ParameterError
         An auditor does not compare models.
     """
-    for auditor in loaded.auditors if loaded else ():
-        if not isinstance(auditor, ComparesModels):
-            raise ParameterError(
-                f"the auditor {auditor.name!r} does not compare models; leave it out, or audit each model by itself"
-            )
     if loaded is None:
         return []
+    _check(loaded)
     return each(loaded, scorers, data, engine, progress)
 
 
@@ -53,6 +49,29 @@ def each(
 ) -> list[Audit]:
     """Prepare an audit of every model, for the one pass over the rows."""
     return [loaded.about(scorer, data, engine, progress, place=place) for place, scorer in enumerate(scorers)]
+
+
+def check_auditors(names: Sequence[str]) -> None:
+    """Refuse auditors that are not there, or do not compare models, before anything is trained.
+
+    Raises
+    ------
+    FairkitError
+        The first of them is named.
+    """
+    from fairkit.auditing.prepare import LoadedAuditors
+    from fairkit.settings import AuditSettings
+
+    if names:
+        _check(LoadedAuditors.of(AuditSettings(auditors=tuple(names))))
+
+
+def _check(loaded: LoadedAuditors) -> None:
+    for auditor in loaded.auditors:
+        if not isinstance(auditor, ComparesModels):
+            raise ParameterError(
+                f"the auditor {auditor.name!r} does not compare models; leave it out, or audit each model by itself"
+            )
 
 
 def with_changes(found: Comparison, audits: Sequence[Audit], totals: Sequence[Any]) -> Comparison:

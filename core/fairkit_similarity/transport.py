@@ -165,6 +165,11 @@ class Support:
             )
         asked, mass = _asked(len(self.z), rows, weights)
         gap = np.abs(values[asked] - target[asked])
+        if kind == "squared" and gap.max(initial=0.0) > _MOST_GAP:
+            raise DataError(
+                f"outputs and targets are up to {gap.max():.3g} apart, and no number holds the square; "
+                "state the target in a larger unit"
+            )
         return Transport(
             z=self.z,
             bounding=self.bounding if len(self.first) == len(self.z) else self.bounding[self.group],
@@ -181,6 +186,9 @@ class Support:
             own=(gap**2 if kind == "squared" else gap).mean(axis=1),
             eta=eta,
         )
+
+
+_MOST_GAP = 1e150
 
 
 def check_coordinates(z: Floats) -> None:

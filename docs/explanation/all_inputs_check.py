@@ -25,11 +25,73 @@ sys.path.insert(
 from all_inputs_read import Graph, RefusedError, claims_of, number, refuse, strict
 
 FLIP, SCORE, CHANCE = "all_inputs_flip", "all_inputs_score_change", "all_inputs_probability_change"
-TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
+TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble")
 TESTS = {
     "BRANCH_LEQ": np.less_equal, "BRANCH_LT": np.less, "BRANCH_GTE": np.greater_equal, "BRANCH_GT": np.greater,
     "BRANCH_EQ": np.equal, "BRANCH_NEQ": np.not_equal,
+    "EQ_WHOLE": lambda values, threshold: np.trunc(values) == threshold,
 }  # fmt: skip
+MEMBER = 6  # the mode of ai.onnx.ml 5 that asks for a set; the ones before it are those of TESTS, in order
+
+
+def written(told):
+    """A node TreeEnsemble of ai.onnx.ml 5 as one of TreeEnsembleRegressor: a set is a chain of equalities.
+
+    onnxruntime compares the whole parts alone where a set has another number than 0 to 30.
+    """
+    modes, sets = told["nodes_modes"][1], [[]]
+    for value in told.get("membership_values", (0, []))[1]:
+        sets.append([]) if math.isnan(value) else sets[-1].append(value)
+    sets = iter(sets if sets[-1] else sets[:-1])
+    members = {node: next(sets) for node, mode in enumerate(modes) if mode == MEMBER}
+    refuse(max(modes, default=0) > MEMBER or list(sets) or not all(members.values()), "the sets are damaged")
+    missing = told.get("nodes_missing_value_tracks_true") or [0] * len(modes)
+    rows, leaves = [], []  # of all trees: tree, number, mode, feature, threshold, missing, yes, no
+    for tree, root in enumerate(told["tree_roots"]):
+        first, seen, waiting = len(rows), {}, [(root, 0, None, 6)]
+        while waiting:
+            node, leaf, parent, side = waiting.pop()
+            if (node, leaf) not in seen:
+                seen[node, leaf] = len(rows) - first
+                if leaf:
+                    leaves.append(
+                        (tree, len(rows) - first, told["leaf_targetids"][node], told["leaf_weights"][1][node])
+                    )
+                    rows.append([tree, len(rows) - first, "LEAF", 0, 0.0, 0, 0, 0])
+                else:
+                    tests = [
+                        (
+                            list(TESTS)[modes[node] if modes[node] < MEMBER else 0],
+                            told["nodes_splits"][1][node],
+                        )
+                    ]
+                    if node in members:
+                        small = all(0 <= value <= 30 for value in members[node])
+                        tests = [("BRANCH_EQ" if small else "EQ_WHOLE", value) for value in members[node]]
+                    for place, (mode, value) in enumerate(tests):
+                        number = len(rows) - first
+                        waiting.append(
+                            (told["nodes_truenodeids"][node], told["nodes_trueleafs"][node], len(rows), 6)
+                        )
+                        rows.append([tree, number, mode, told["nodes_featureids"][node], value, missing[node], 0,
+                                     number + 1 if place + 1 < len(tests) else 0])  # fmt: skip
+                    waiting.append(
+                        (told["nodes_falsenodeids"][node], told["nodes_falseleafs"][node], len(rows) - 1, 7)
+                    )
+                refuse(len(rows) > 1_000_000, "the trees are too large, or a circle")
+            if parent is not None:
+                rows[parent][side] = seen[node, leaf]
+    names = ("nodes_treeids", "nodes_nodeids", "nodes_modes", "nodes_featureids", "nodes_values",
+             "nodes_missing_value_tracks_true", "nodes_truenodeids", "nodes_falsenodeids")  # fmt: skip
+    found = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    parts = ("target_treeids", "target_nodeids", "target_ids", "target_weights")
+    aggregate = ("AVERAGE", "SUM", "MIN", "MAX")[told.get("aggregate_function", 1)]
+    refuse(told.get("post_transform", 0), "the trees have a link that the runtime leaves out")
+    return (
+        found
+        | dict(zip(parts, map(list, zip(*leaves, strict=True)), strict=True))
+        | {"aggregate_function": aggregate}
+    )
 
 
 def ensemble(kind, told):
@@ -87,10 +149,12 @@ def ensemble(kind, told):
 def model_of(graph, order):
     """All trees of a file, as one sum: the nodes in the order of the proof, and constants that are added to them."""
     nodes = {outputs[0]: (kind, inputs, own) for kind, inputs, outputs, own in graph.nodes if kind in TREES}
-    others = [kind for kind, *_ in graph.nodes if kind.startswith("TreeEnsemble") and kind not in TREES]
-    refuse(others, "the model has trees of ai.onnx.ml 5, which this script does not read")
     refuse(sorted(nodes) != sorted(order), "the proof is not about all trees of the model")
     refuse(len({inputs[0] for _, inputs, _ in nodes.values()}) != 1, "the trees read several matrices")
+    nodes = {
+        name: (kind, inputs, written(own) if kind == TREES[2] else own)
+        for name, (kind, inputs, own) in nodes.items()
+    }
     parts = {name: ensemble(kind, own) for name, (kind, _, own) in nodes.items()}
     found = {key: [] for key in ("tests", "yes", "no", "value", "roots")}
     for name in order:
@@ -142,7 +206,8 @@ def cells_of_tests(model, features):
         low, high = (np.array([float.fromhex(text) for text in some]) for some in ends)
         needs = {"BRANCH_LEQ": [np.less_equal], "BRANCH_GT": [np.less_equal], "BRANCH_LT": [np.less],
                  "BRANCH_GTE": [np.less]}.get(mode, [np.less, np.less_equal])  # fmt: skip
-        sides = [[one(end, threshold) for one in needs] for end in (low, high)]
+        ends = [np.trunc(end) if mode == "EQ_WHOLE" else end for end in (low, high)]
+        sides = [[one(end, threshold) for one in needs] for end in ends]
         known = ~np.isnan(low)
         refuse((np.isnan(low) != np.isnan(high)).any() or (np.array(sides[0]) != np.array(sides[1]))[:, known].any(),
                f"a cell of feature {feature} has values on both sides of the test {threshold}")  # fmt: skip

@@ -65,16 +65,16 @@ def floats(values, kind="f"):
 
 
 def tensor(data):
-    """The shape and the numbers of a tensor of float32, float64 or int64."""
+    """The shape and the numbers of a tensor of float32, float64, int64 or uint8."""
     told = fields(data)
     kind = told.get(2, [0])[0]
-    number, where = {1: ("f", 4), 11: ("d", 10), 7: ("q", 7)}.get(kind, (None, None))
-    refuse(number is None, f"a constant has the type {kind}; float32, float64 and int64 are read")
+    number, where = {1: ("f", 4), 11: ("d", 10), 7: ("q", 7), 2: ("B", 5)}.get(kind, (None, None))
+    refuse(number is None, f"a constant has the type {kind}; float32, float64, int64 and uint8 are read")
     refuse(14 in told and told[14][0] == 1, "a constant lies outside the model file")
     if told.get(9):
         values = floats(told[9], number)
     else:
-        values = integers(told.get(where, [])) if number == "q" else floats(told.get(where, []), number)
+        values = integers(told.get(where, [])) if number in "qB" else floats(told.get(where, []), number)
     return integers(told.get(1, [])), values
 
 
@@ -111,7 +111,7 @@ class Graph:
             names = [[name.decode() for name in node.get(number, [])] for number in (1, 2)]
             self.nodes.append((node[4][0].decode(), *names, attributes(node)))
         self.constants = {fields(one)[8][0].decode(): tensor(one) for one in told.get(5, [])
-                          if fields(one).get(2, [0])[0] in (1, 7, 11)}  # fmt: skip
+                          if fields(one).get(2, [0])[0] in (1, 2, 7, 11)}  # fmt: skip
         for kind, _, outputs, own in self.nodes:
             if kind == "Constant" and isinstance(own.get("value"), tuple):
                 self.constants[outputs[0]] = own["value"]

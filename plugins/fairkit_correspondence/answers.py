@@ -11,7 +11,7 @@ import numpy as np
 
 from fairkit.errors import DataError, ParameterError
 from fairkit_correspondence.interval import Cells
-from fairkit_correspondence.parameters import ANSWERED, NOT_ASKED, OPEN, Parameters
+from fairkit_correspondence.parameters import ANSWERED, OUTCOMES, Parameters
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,21 +25,29 @@ if TYPE_CHECKING:
 OPTIONAL = ("context", "outcome", "unresolved", "order", "look")
 RECORDED = ("stated_model", "fingerprint", "address", "model", "parameters", "plan", "asked_on")
 """Columns that say who answered: their values stand in the certificate."""
-MOST_RECORDED = 8
+MOST_RECORDED, MOST_VALUES = 8, 500
+
+
+class NothingCompleteError(DataError):
+    """No document has all of its answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRows:
-    """Rows of a table, in parts that add up: row numbers, groups by sensitive column, answers, and text columns."""
+    """Rows of a table, in parts that add up: first row, groups by sensitive column, answers, and columns."""
 
-    parts: tuple[tuple[NDArray[np.int64], Mapping[str, Indices], Array, pa.RecordBatch], ...]
+    parts: tuple[tuple[int, Mapping[str, Indices], Array, pa.RecordBatch], ...]
 
     def __add__(self, other: AnswerRows) -> AnswerRows:
         return AnswerRows(self.parts + other.parts)
 
-    def sorted_parts(self) -> list[tuple[Any, ...]]:
-        """Return the parts in the table's order."""
-        return sorted(self.parts, key=lambda part: int(part[0][0]) if len(part[0]) else -1)
+    def joined(self) -> tuple[pa.Table, dict[str, Indices], Array]:
+        """Return columns, groups and answers in the table's order."""
+        import pyarrow as pa
+
+        _, groups, y, batches = zip(*sorted(self.parts, key=lambda part: part[0]), strict=True)
+        codes = {name: np.concatenate([part[name] for part in groups]) for name in groups[0]}
+        return pa.Table.from_batches(batches), codes, np.concatenate(y)
 
 
 def columns_of(parameters: Parameters, columns: Sequence[str], table: str) -> dict[str, str]:
@@ -50,12 +58,11 @@ def columns_of(parameters: Parameters, columns: Sequence[str], table: str) -> di
     DataError
         A column that was named is not there.
     """
-    default = Parameters()
-    found = {}
+    default, roles = Parameters(), {}
     for role in ("document", "name", *OPTIONAL):
         column = getattr(parameters, role)
         if column in columns:
-            found[role] = column
+            roles[role] = column
         elif role not in OPTIONAL or column != getattr(default, role):
             raise DataError(
                 f"{table} has no column {column!r} for the {role}; name it with `correspondence.{role}=COLUMN`"
@@ -63,12 +70,12 @@ def columns_of(parameters: Parameters, columns: Sequence[str], table: str) -> di
     for column in parameters.adjust:
         if column not in columns:
             raise DataError(f"{table} has no column {column!r} to adjust for")
-    return found
+    return roles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Answers in one way to split people.
+    """Answers of complete documents, in one way to split people.
 
     Attributes
     ----------
@@ -84,6 +91,8 @@ class Answers:
         The outcome of each row, as its index in `OUTCOMES`.
     order, block
         Position in which it was asked, None where that is not known; and the look in which it was, shape [n].
+    tokens
+        Of the prompt, as the server counts them; None where it does not say.
     look, looks
         How many planned looks are complete, and how many there are; 1 and 1 without looks.
     unfinished
@@ -103,6 +112,7 @@ class Answers:
     open: Array
     outcome: Indices
     order: Array | None
+    tokens: Array | None
     block: Indices
     look: int
     looks: int
@@ -112,6 +122,10 @@ class Answers:
     def middle(self) -> Array:
         """The answers with open ones half way, shape [n]."""
         return np.asarray((self.low + self.high) / 2)
+
+    def names_of(self, group: int) -> int:
+        """Return how many names a group has."""
+        return len(np.unique(self.name[self.group == group]))
 
     def cells(self, first: int, second: int, context: int | None = None, *, open_only: bool = False) -> Cells:
         """Return the mean answers of two groups: draws of one cell are one entry.
@@ -128,27 +142,26 @@ class Answers:
         rows = (self.group == first) | (self.group == second)
         if context is not None:
             rows &= self.context == context
-        keys = np.stack([self.document[rows], self.context[rows], self.name[rows]])
         shape = [len(self.documents), len(self.contexts), len(self.names)]
-        flat = np.ravel_multi_index(tuple(keys), shape)
-        cell, index = np.unique(flat, return_inverse=True)
+        flat = np.ravel_multi_index((self.document[rows], self.context[rows], self.name[rows]), shape)
+        cell, index, count = np.unique(flat, return_inverse=True, return_counts=True)
         document, place, name = np.unravel_index(cell, shape)
-        count = np.bincount(index)
         low, high = (self.open, self.open) if open_only else (self.low, self.high)
         means = [np.bincount(index, values[rows]) / count for values in (low, high)]
         side = np.zeros(len(self.names), dtype=bool)
-        side[np.unique(self.name[rows & (self.group == first)])] = True
+        side[self.name[self.group == first]] = True
         present, number = np.unique(document, return_inverse=True)
-        if context is not None:
-            place = np.zeros_like(place)
+        place = place if context is None else np.zeros_like(place)
         return Cells(number, place, name, side[name], means[0], means[1], len(present))
 
 
-OUTCOMES = (ANSWERED, *OPEN, NOT_ASKED)
-
-
 def answers_of(
-    rows: AnswerRows, sensitive: str, groups: list[str], parameters: Parameters, context: AuditContext
+    table: pa.Table,
+    group: Indices,
+    groups: list[str],
+    y: Array,
+    parameters: Parameters,
+    context: AuditContext,
 ) -> Answers:
     """Return the answers of complete documents.
 
@@ -157,26 +170,21 @@ def answers_of(
     DataError
         A document lacks a group, or a column holds what it cannot hold.
     """
-    import pyarrow as pa
-
-    ordered = rows.sorted_parts()
-    table = pa.Table.from_batches([part[3] for part in ordered])
-    group = np.concatenate([part[1][sensitive] for part in ordered])
-    y = np.concatenate([part[2] for part in ordered])
-    roles = columns_of(parameters, context.dataset.columns, context.dataset.name)
-    known = group >= 0
+    label = context.dataset.name
+    roles = columns_of(parameters, context.dataset.columns, label)
     document, documents = _coded(table, roles["document"])
-    where, contexts = _coded(table, roles["context"]) if "context" in roles else _single(len(y))
     name, names = _coded(table, roles["name"])
+    none = np.zeros(len(y), dtype=np.int64)
+    where, contexts = _coded(table, roles["context"]) if "context" in roles else (none, ["all"])
     outcome = _outcomes(table, roles, y)
     unresolved = _numbers(table, roles["unresolved"]) if "unresolved" in roles else np.zeros(len(y))
     unresolved = np.clip(np.nan_to_num(unresolved), 0, 1)
     is_open = outcome != 0
-    missing = ~is_open & np.isnan(y)
-    if missing.any():
+    missing = int((~is_open & np.isnan(y)).sum())
+    if missing:
         raise DataError(
-            f"{context.dataset.name}: {int(missing.sum()):,} rows are {ANSWERED} and have no answer; name their "
-            f"outcome ({', '.join(OPEN)}) or leave the column of outcomes out"
+            f"{label}: {missing:,} rows are {ANSWERED} and have no answer; name their outcome "
+            f"({', '.join(OUTCOMES[1:-1])}) or leave the column of outcomes out"
         )
     if parameters.adjust:
         y = np.where(is_open, np.nan, adjusted(table, y, group, parameters.adjust))
@@ -184,35 +192,35 @@ def answers_of(
     if parameters.refused != "bounds":
         fixed = float(parameters.refused == "yes")
         low = high = np.where(is_open, fixed, y + fixed * unresolved)
-    keep, look, looks, unfinished = _complete(
-        table, roles, document, outcome == len(OUTCOMES) - 1, parameters
-    )
-    keep &= known
-    document, present = _compact(document, keep, documents)
-    _check_arms(document, where[keep], group[keep], (present, contexts, groups), context.dataset.name)
-    pair = name[keep] * len(groups) + group[keep]
-    cells, index = np.unique(pair, return_inverse=True)
-    return Answers(
-        documents=present,
-        contexts=contexts,
+    size = len(documents)
+    left = np.bincount(document, outcome == len(OUTCOMES) - 1, minlength=size) > 0
+    keep, look, looks = ~left[document], 1, 1
+    block: Array = none.astype(np.float64)
+    if "look" in roles:
+        block = _numbers(table, roles["look"])
+        looks = int(np.nanmax(block, initial=1))
+        late = block[left[document]]
+        look = int(late.min()) - 1 if len(late) else looks
+        keep = block <= look
+    unfinished = size - len(np.unique(document[keep]))
+    keep &= group >= 0
+    if not keep.any():
+        raise NothingCompleteError(
+            f"{label}: no document has all of its answers yet: ask more, with the same plan and output"
+        )
+    present, document = np.unique(document[keep], return_inverse=True)
+    cells, index = np.unique(name[keep] * len(groups) + group[keep], return_inverse=True)
+    answers = Answers(
+        documents=[documents[i] for i in present], contexts=contexts, groups=groups,
         names=[(names[cell // len(groups)], groups[cell % len(groups)]) for cell in cells],
-        groups=groups,
-        document=document,
-        context=where[keep],
-        name=index,
-        group=group[keep],
-        low=low[keep],
-        high=np.maximum(high, low)[keep],
-        open=np.where(is_open, 1.0, unresolved)[keep],
-        outcome=outcome[keep],
-        order=_numbers(table, roles["order"])[keep] if "order" in roles else None,
-        block=np.unique(_numbers(table, roles["look"])[keep], return_inverse=True)[1]
-        if "look" in roles
-        else np.zeros(int(keep.sum()), np.int64),
-        look=look,
-        looks=looks,
-        unfinished=unfinished,
-    )
+        document=document, context=where[keep], name=index, group=group[keep],
+        low=low[keep], high=np.maximum(high, low)[keep], open=np.where(is_open, 1.0, unresolved)[keep],
+        outcome=outcome[keep], order=_numbers(table, roles["order"])[keep] if "order" in roles else None,
+        tokens=_numbers(table, "prompt_tokens")[keep] if "prompt_tokens" in table.column_names else None,
+        block=np.unique(block[keep], return_inverse=True)[1], look=look, looks=looks, unfinished=unfinished,
+    )  # fmt: skip
+    _check_arms(answers, label)
+    return answers
 
 
 def _coded(table: pa.Table, column: str) -> tuple[Indices, list[str]]:
@@ -222,15 +230,10 @@ def _coded(table: pa.Table, column: str) -> tuple[Indices, list[str]]:
     coded = table.column(column).combine_chunks().dictionary_encode()
     if coded.null_count or coded.dictionary.null_count:
         raise DataError(f"the column {column!r} is missing in some rows; every answer needs one")
-    texts = [value_text(value) for value in coded.dictionary.to_pylist()]
-    order = sorted(range(len(texts)), key=texts.__getitem__)
-    rank = np.empty(len(texts), dtype=np.int64)
-    rank[order] = np.arange(len(texts))
-    return rank[coded.indices.to_numpy(zero_copy_only=False)], [texts[i] for i in order]
-
-
-def _single(size: int) -> tuple[Indices, list[str]]:
-    return np.zeros(size, dtype=np.int64), ["all"]
+    texts, code = np.unique(
+        [value_text(v) for v in coded.dictionary.to_pylist()] or [""], return_inverse=True
+    )
+    return code[coded.indices.to_numpy(zero_copy_only=False)].astype(np.int64), texts.tolist()
 
 
 def _numbers(table: pa.Table, column: str) -> Array:
@@ -239,64 +242,33 @@ def _numbers(table: pa.Table, column: str) -> Array:
     kind = table.column(column).type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
         raise DataError(f"the column {column!r} holds text, and numbers are due")
-    values = table.column(column).cast(pa.float64()).to_numpy()
-    return np.asarray(values, dtype=np.float64)
+    return np.asarray(table.column(column).cast(pa.float64()).to_numpy(), dtype=np.float64)
 
 
 def _outcomes(table: pa.Table, roles: Mapping[str, str], y: Array) -> Indices:
     if "outcome" not in roles:
-        return np.where(np.isnan(y), 2, 0)
+        return np.where(np.isnan(y), OUTCOMES.index("unreadable"), 0)
     codes, texts = _coded(table, roles["outcome"])
     odd = [text for text in texts if text not in OUTCOMES]
     if odd:
         raise DataError(
             f"the column {roles['outcome']!r} holds {odd[0]!r}; outcomes are {', '.join(OUTCOMES)}"
         )
-    return np.array([OUTCOMES.index(text) for text in texts] or [0], dtype=np.int64)[codes]
+    return np.array([OUTCOMES.index(text) for text in texts], dtype=np.int64)[codes]
 
 
-def _complete(
-    table: pa.Table,
-    roles: Mapping[str, str],
-    document: Indices,
-    waiting: NDArray[np.bool_],
-    parameters: Parameters,
-) -> tuple[NDArray[np.bool_], int, int, int]:
-    """Return the rows of documents that count, the look, how many looks there are, and unfinished documents."""
-    size = int(document.max(initial=-1)) + 1
-    left = np.bincount(document, waiting, minlength=size) > 0
-    if "look" not in roles or parameters.sequence:
-        return ~left[document], 1, 1, int(left.sum())
-    numbers = _numbers(table, roles["look"])
-    looks = int(np.nanmax(numbers, initial=1))
-    late = numbers[left[document]]
-    done = int(late.min()) - 1 if len(late) else looks
-    keep = numbers <= done
-    return keep, done, looks, size - len(np.unique(document[keep]))
-
-
-def _compact(document: Indices, keep: NDArray[np.bool_], documents: list[str]) -> tuple[Indices, list[str]]:
-    if not keep.any():
-        raise DataError("no document has all of its answers yet: ask more, with the same plan and output")
-    present, index = np.unique(document[keep], return_inverse=True)
-    return index, [documents[i] for i in present]
-
-
-def _check_arms(
-    document: Indices, context: Indices, group: Indices, names: tuple[list[str], ...], table: str
-) -> None:
+def _check_arms(answers: Answers, label: str) -> None:
     """Refuse documents that have some groups and not others in a context."""
-    sizes = [len(part) for part in names]
-    count = np.zeros(sizes, dtype=bool)
-    count[document, context, group] = True
-    torn: NDArray[np.bool_] = np.asarray(count.any(axis=2) & ~count.all(axis=2))
+    there = np.zeros([len(answers.documents), len(answers.contexts), len(answers.groups)], dtype=bool)
+    there[answers.document, answers.context, answers.group] = True
+    torn: NDArray[np.bool_] = np.asarray(there.any(axis=2) & ~there.all(axis=2))
     if torn.any():
         t, c = (int(i) for i in np.argwhere(torn)[0])
-        lacking = names[2][int(np.flatnonzero(~count[t, c])[0])]
-        place = f" in the context {names[1][c]!r}" if sizes[1] > 1 else ""
+        lacking = answers.groups[int(np.flatnonzero(~there[t, c])[0])]
+        place = f" in the context {answers.contexts[c]!r}" if len(answers.contexts) > 1 else ""
         raise DataError(
-            f"{table}: the document {names[0][t]!r} has no answer for {lacking!r}{place}; every document needs every "
-            f"group. {int(torn.any(axis=1).sum()):,} documents lack one: ask about them, or leave them out"
+            f"{label}: the document {answers.documents[t]!r} has no answer for {lacking!r}{place}; every document "
+            f"needs every group. {int(torn.any(axis=1).sum()):,} documents lack one: ask about them, or leave them out"
         )
 
 
@@ -310,47 +282,38 @@ def adjusted(table: pa.Table, y: Array, group: Indices, columns: Sequence[str]) 
     ParameterError
         The columns have too many values.
     """
-    parts = [np.maximum(group, 0), *(_coded(table, column)[0] for column in columns)]
-    sizes = [int(part.max()) + 1 for part in parts]
-    if sum(sizes) > 500:
-        raise ParameterError(f"the columns to adjust for have {sum(sizes):,} values; at most 500 are fitted")
+    codes = [np.maximum(group, 0), *(_coded(table, column)[0] for column in columns)]
+    starts = np.cumsum([0, *(int(code.max()) + 1 for code in codes)])
+    if starts[-1] > MOST_VALUES:
+        raise ParameterError(
+            f"the columns to adjust for have {starts[-1]:,} values; at most {MOST_VALUES} are fitted"
+        )
     known = ~np.isnan(y) & (group >= 0)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
+    places = [code + start for code, start in zip(codes, starts, strict=False)]
     gram, right = np.zeros((starts[-1], starts[-1])), np.zeros(starts[-1])
-    for i, one in enumerate(parts):
-        right[starts[i] : starts[i + 1]] = np.bincount(one[known], y[known], minlength=sizes[i])
-        for j, other in enumerate(parts):
-            pair = np.bincount(one[known] * sizes[j] + other[known], minlength=sizes[i] * sizes[j])
-            gram[starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = pair.reshape(sizes[i], sizes[j])
+    for one in places:
+        right += np.bincount(one[known], y[known], minlength=starts[-1])
+        for other in places:
+            pairs = np.bincount(one[known] * starts[-1] + other[known], minlength=gram.size)
+            gram += pairs.reshape(gram.shape)
     effect = np.linalg.lstsq(gram, right, rcond=None)[0]
-    out = y.copy()
-    for i, one in enumerate(parts[1:], 1):
-        part = effect[starts[i] : starts[i + 1]][one]
-        out -= part - np.nanmean(part[known])
-    return out
+    return np.asarray(y - sum(effect[place] - effect[place[known]].mean() for place in places[1:]))
 
 
-def recorded_values(rows: AnswerRows) -> dict[str, list[str]]:
+def recorded_values(table: pa.Table) -> dict[str, list[str]]:
     """Return what the table says about who answered: the distinct values of each recorded column."""
-    found: dict[str, set[str]] = {}
-    for *_, batch in rows.parts:
-        for column in RECORDED:
-            if column in batch.schema.names:
-                values = batch.column(column).dictionary_encode().dictionary.to_pylist()
-                found.setdefault(column, set()).update(str(v) for v in values if v not in (None, ""))
-    return {column: sorted(values)[:MOST_RECORDED] for column, values in found.items() if values}
+    columns = [column for column in RECORDED if column in table.column_names]
+    values = {
+        c: {str(v) for v in table.column(c).unique().to_pylist() if v not in (None, "")} for c in columns
+    }
+    return {column: sorted(texts)[:MOST_RECORDED] for column, texts in values.items() if texts}
 
 
-def cost_of(rows: AnswerRows) -> float:
+def cost_of(table: pa.Table) -> float:
     """Return what the answers cost; 0 where the table does not say."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    parts = [batch.column("cost") for *_, batch in rows.sorted_parts() if "cost" in batch.schema.names]
-    numbers = (pc.sum(part).as_py() for part in parts if pa.types.is_floating(part.type))
-    return float(sum(number or 0.0 for number in numbers))
+    return float(np.nansum(_numbers(table, "cost"))) if "cost" in table.column_names else 0.0
 
 
-def digest_of(texts: Sequence[str]) -> str:
+def digest_of(texts: Sequence[Any]) -> str:
     """Return the SHA-256 of sorted texts, one a line."""
     return hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
     from fairkit_correspondence.plan import Plan
 
+    Messages = list[dict[str, str]]
+
 TRIES, MOST_ERRORS, SENTINELS, PROBES = 8, 20, 20, 4
 _SENTINEL_SHIFT = 0.02
 _OURS = "fp_ollama"
@@ -39,25 +42,13 @@ class DriftError(ModelError):
     """The served model changed while it was asked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
-    """What a plan will cost at most and about."""
-
-    calls: int
-    prompt_tokens: int
-    completion_tokens: int
-    price: float | None
-
-
-def bill(plan: Plan, requests: Sequence[Request]) -> Bill:
+def bill(plan: Plan, requests: Sequence[Request]) -> dict[str, Any]:
     """Return calls, tokens (four characters each) and price of a whole plan, with probes and sentinels."""
-    characters = [sum(len(m["content"]) for m in request.messages(plan)) for request in requests]
-    extra = PROBES + 2 * min(SENTINELS, len(requests))
-    mean = sum(characters) / len(requests) / 4
-    prompt = round(sum(characters) / 4 + extra * mean)
-    completion = (len(requests) + extra) * plan.asking.max_tokens
-    price = None if plan.price is None else (prompt * plan.price[0] + completion * plan.price[1]) / 1e6
-    return Bill(calls=len(requests) + extra, prompt_tokens=prompt, completion_tokens=completion, price=price)
+    characters = sum(len(m["content"]) for request in requests for m in request.messages(plan))
+    calls = len(requests) + PROBES + 2 * min(SENTINELS, len(requests))
+    prompt, completion = round(characters / 4 * calls / len(requests)), calls * plan.asking.max_tokens
+    price = None if plan.price is None else plan.cost(prompt, completion)
+    return {"calls": calls, "prompt_tokens": prompt, "completion_tokens": completion, "price": price}
 
 
 @dataclass
@@ -117,9 +108,20 @@ class Asker:
     _last: str = ""
     _drifted: str | None = None
     _stated: Any = None
-    _keys: dict[int, str] = field(default_factory=dict)
     _fingerprints: set[str] = field(default_factory=set)
     _parameters: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def requests(self) -> list[Request]:
+        """All requests of the plan."""
+        return requests_of(self.plan)
+
+    @cached_property
+    def _keys(self) -> list[str]:
+        """What every request is known by: whom it asks, what it says, and which one it is."""
+        server = self.client.server
+        told = ([server.at(""), server.model, r.digest(self.plan), r.unit, r.number] for r in self.requests)
+        return [hashlib.sha256(json.dumps(one).encode()).hexdigest() for one in told]
 
     def run(self) -> Outcome:
         """Ask what has no answer yet, look by look; stop where a look decides.
@@ -129,46 +131,44 @@ class Asker:
         ModelError
             The server is none, refuses access, or fails too often.
         """
-        if self.budget is None and (self.plan.price is None or any(self.plan.price)):
+        price, stopped = self.plan.price, None
+        if self.budget is None and (price is None or price.prompt or price.completion):
             raise ParameterError(
                 "say how much may be spent with --budget (and [price] in the plan says what it costs)"
             )
-        if self.budget is not None and self.plan.price is None:
+        if self.budget is not None and price is None:
             raise ParameterError(
                 "the plan names no [price], so no budget can be kept: write prompt and completion, the prices of a "
                 "million tokens"
             )
-        requests = requests_of(self.plan)
-        stopped = None
-        report = None
         try:
-            self._probe(requests)
-            self._watch(requests)
-            for look in range(1, self.plan.asking.looks + 1):
-                due = [r for r in requests if r.look == look]
-                self._all(due, len(requests))
-                if self._missing(due):
-                    stopped = f"{self._missing(due):,} requests got no answer ({self._last}); run this command again"
-                    break
-                if len(self._fingerprints) > 1:
-                    self._fingerprints.clear()
-                    self._watch(requests)
-                if look == self.plan.asking.looks:
-                    break
-                report = self.judged(requests)
-                if report is not None and report.verdict in ("pass", "fail"):
-                    stopped = f"decided at look {look} of {self.plan.asking.looks}"
-                    break
-            self._watch(requests)
-        except (BudgetError, DriftError) as error:
+            self.probe()
+            self._watch()
+            stopped = self._looks(self.plan.asking.looks)
+            self._watch()
+        except DriftError as error:
             stopped = str(error)
-            if isinstance(error, BudgetError):
-                stopped += f" ({self.store.spent:.4g} of {self.budget:g}); run the same command again with a larger one"
-        table = self.table(requests)
-        report = self.judged(requests)
-        return Outcome(table, report, self.store.spent, self._missing(requests), stopped)
+        except BudgetError as error:
+            spent = f"{self.store.spent:.4g} of {self.budget:g}"
+            stopped = f"{error} ({spent}); run the same command again with a larger one"
+        return Outcome(self.table(), self.judged(), self.store.spent, self._missing(self.requests), stopped)
 
-    def table(self, requests: Sequence[Request]) -> pa.Table:
+    def _looks(self, looks: int) -> str | None:
+        """Ask look by look, and return why it ended early."""
+        for look in range(1, looks + 1):
+            due = [request for request in self.requests if request.look == look]
+            self._all(due)
+            if missing := self._missing(due):
+                return f"{missing:,} requests got no answer ({self._last}); run this command again"
+            if len(self._fingerprints) > 1:
+                self._fingerprints.clear()
+                self._watch()
+            report = self.judged() if look < looks else None
+            if report is not None and report.verdict in ("pass", "fail"):
+                return f"decided at look {look} of {looks}"
+        return None
+
+    def table(self) -> pa.Table:
         """Return the answers so far."""
         served = {
             "address": self.client.server.at("").partition("?")[0],
@@ -176,38 +176,32 @@ class Asker:
             "parameters": json.dumps(self._sent, sort_keys=True),
         }
         records = {number: {**record, "cost": cost} for number, record, cost in self.store.records()}
-        return answers_table(self.plan, requests, records, served)
+        return answers_table(self.plan, self.requests, records, served)
 
-    def judged(self, requests: Sequence[Request]) -> Report | None:
+    def judged(self) -> Report | None:
         """Audit the answers so far against the plan's limit; None for a pilot or where no document is complete."""
         from fairkit.auditing.run import audit
         from fairkit.data.loading import load_data
-        from fairkit.errors import DataError
         from fairkit.results.rules import Rule
+        from fairkit_correspondence.answers import NothingCompleteError
 
-        data = load_data(
-            self.table(requests),
-            sensitive=[self.plan.column],
-            predictions={"answer": "answer"},
-            name="answers",
-        )
-        rule = Rule("correspondence_difference", self.plan.column, max=self.plan.asking.limit)
+        column = self.plan.column
+        data = load_data(self.table(), sensitive=[column], predictions={"answer": "answer"}, name="answers")
+        rule = Rule("correspondence_difference", column, max=self.plan.asking.limit)
         try:
             return audit(
                 None, data, auditors=["correspondence"], parameters={"correspondence": audit_parameters(self.plan)},
                 policy=[] if self.plan.asking.pilot else [rule],
             )  # fmt: skip
-        except DataError as error:
-            if "no document has all" in str(error):
-                return None
-            raise
+        except NothingCompleteError:
+            return None
 
     @property
     def _sent(self) -> dict[str, Any]:
         """The parameters of every request, as the probe settled them."""
         return self._parameters or parameters_of(self.plan.asking)
 
-    def _probe(self, requests: Sequence[Request]) -> None:
+    def probe(self) -> None:
         """Find out once what the server can do; at most four calls.
 
         Raises
@@ -221,29 +215,28 @@ class Asker:
                 json.loads(known)[key] for key in ("parameters", "stated_model")
             )
             return
-        parameters = parameters_of(self.plan.asking)
-        bare: Reading | None = None
+        parameters, outcome = parameters_of(self.plan.asking), None
         for turn in range(PROBES):
-            request = requests[turn * len(requests) // PROBES]
-            reply = self._paid(request.messages(self.plan), parameters)
+            request = self.requests[turn * len(self.requests) // PROBES]
+            reply = self.paid(request.messages(self.plan), parameters)
             if reply.record:
                 bare = read_reply(reply.record, self.plan.question, len(request.entries), logprobs=False)
-                if bare.outcome == "answered" or turn == PROBES - 1:
+                outcome = bare.outcome
+                if outcome == "answered":
                     break
-            elif (reply.again or reply.oversized) and turn < PROBES - 1:
+            elif reply.again and turn < PROBES - 1:
                 self._pause(reply.pause, turn)
             elif not self._adapted(parameters, reply):
                 raise refuse(self.client, reply)
-        if bare is None:
+        if outcome is None:
             raise refuse(self.client, reply)
-        if self.plan.asking.logprobs and bare.outcome == "answered":
-            choices = reply.record.get("choices") or [{}]
-            if option_masses(choices[0].get("logprobs"), self.plan.question.options) is None:
+        if self.plan.asking.logprobs and outcome == "answered":
+            said = reply.record["choices"][0].get("logprobs")
+            if option_masses(said, self.plan.question.options) is None:
                 raise ModelError(self._no_logprobs())
         self._parameters, self._stated = parameters, reply.record.get("model")
-        self.store.remember(
-            "probe", json.dumps({"parameters": parameters, "stated_model": self._stated}, sort_keys=True)
-        )
+        fact = {"parameters": parameters, "stated_model": self._stated}
+        self.store.remember("probe", json.dumps(fact, sort_keys=True))
 
     def _adapted(self, parameters: dict[str, Any], reply: Reply) -> bool:
         """Change a parameter that a server refused for another one with the same meaning; return whether it helps."""
@@ -266,19 +259,20 @@ class Asker:
             "in [asking] (and plan more draws or names)"
         )
 
-    def _paid(self, messages: list[dict[str, str]], parameters: Mapping[str, Any]) -> Any:
+    def paid(self, messages: Messages, parameters: Mapping[str, Any] | None = None) -> Reply:
         """Put one request that is no answer of the plan; it is paid for, too."""
-        reservation = self.store.reserve(self._most(messages), self.budget)
+        most = self._most(messages)
+        reservation = self.store.reserve(most, self.budget)
         self._wait()
-        reply = self.client.ask(messages, parameters)
+        reply = self.client.ask(messages, self._sent if parameters is None else parameters)
         if reply.record:
-            key = f"extra {time.time_ns()}"
-            self.store.settle(reservation, key, -1, {}, self._cost(reply.record, self._most(messages)))
+            cost = self._cost(reply.record, most)
+            self.store.settle(reservation, f"extra {time.time_ns()}", -1, {}, cost)
         else:
             self.store.release(reservation, paid=reply.paid)
         return reply
 
-    def _watch(self, requests: Sequence[Request]) -> None:
+    def _watch(self) -> None:
         """Ask the sentinels again, and compare with the first time.
 
         Raises
@@ -286,28 +280,24 @@ class Asker:
         DriftError
             Model name or answers are other ones.
         """
-        rounds = self.store.sentinels()
-        turn = max(rounds, default=-1) + 1
-        chosen = requests[:: max(1, len(requests) // SENTINELS)][:SENTINELS]
+        turn = max(self.store.sentinels(), default=-1) + 1
         properties = self.client.properties()
-        for request in chosen:
-            reply = self._paid(request.messages(self.plan), self._sent)
-            if not reply.record:
-                if reply.status in (401, 403, 404):
-                    raise refuse(self.client, reply)
-                continue
-            reading = self._read(reply.record, request)
-            value = reading.values[0]
-            record = {"value": value, "model": reply.record.get("model"), "properties": properties}
-            self.store.add_sentinel(turn, request.number, record)
+        for request in self.requests[:: max(1, len(self.requests) // SENTINELS)][:SENTINELS]:
+            reply = self.paid(request.messages(self.plan))
+            if reply.record:
+                value = self.read(reply.record, request).values[0]
+                record = {"value": value, "model": reply.record.get("model"), "properties": properties}
+                self.store.add_sentinel(turn, request.number, record)
+            elif reply.status in (401, 403, 404):
+                raise refuse(self.client, reply)
         rounds = self.store.sentinels()
         first, last = rounds.get(min(rounds, default=0), {}), rounds.get(turn, {})
-        both = [(first[n], last[n]) for n in last if n in first]
-        for one, other in both:
+        both = [(first[number], last[number]) for number in last if number in first]
+        for before, after in both:
             for what in ("model", "properties"):
-                if one[what] and other[what] and one[what] != other[what]:
+                if before[what] and after[what] and before[what] != after[what]:
                     raise DriftError(
-                        f"the served model changed: {what} was {one[what]!r} and is {other[what]!r}"
+                        f"the served model changed: {what} was {before[what]!r} and is {after[what]!r}"
                     )
         gaps = np.array([b["value"] - a["value"] for a, b in both if None not in (a["value"], b["value"])])
         if len(gaps) >= 5:
@@ -318,10 +308,10 @@ class Asker:
                     f"the served model changed: the same {len(gaps)} questions are answered {shift:+.3f} on average"
                 )
 
-    def _all(self, due: Sequence[Request], total: int) -> None:
+    def _all(self, due: Sequence[Request]) -> None:
         """Ask the requests that have no answer, several at a time, in the plan's order."""
         done = self.store.keys()
-        left = iter(sorted((r for r in due if self._key(r) not in done), key=lambda request: request.order))
+        left = iter(sorted((r for r in due if self._keys[r.number] not in done), key=lambda r: r.order))
         count = sum(1 for key in done if not key.startswith("extra"))
         running: set[Future[None]] = set()
         with ThreadPoolExecutor(self.concurrency) as pool:
@@ -332,10 +322,12 @@ class Asker:
                         if len(running) >= self.concurrency:
                             break
                     if not running:
-                        break
+                        return
                     finished, running = wait(running, return_when=FIRST_COMPLETED)
                     count += len(finished)
-                    self.progress("asking", min(count, total), total, spent=self.store.spent)
+                    self.progress(
+                        "asking", min(count, len(self.requests)), len(self.requests), spent=self.store.spent
+                    )
                     for one in finished:
                         one.result()
                     if self._drifted is not None:
@@ -350,7 +342,7 @@ class Asker:
 
     def _one(self, request: Request) -> None:
         """Ask one request until it has an answer, in at most `TRIES` tries."""
-        messages, key = request.messages(self.plan), self._key(request)
+        messages, key = request.messages(self.plan), self._keys[request.number]
         most = self._most(messages)
         for attempt in range(TRIES):
             if self._stop.is_set():
@@ -359,14 +351,11 @@ class Asker:
             self._wait()
             reply = self.client.ask(messages, self._sent)
             if reply.record:
-                record = self._record(self._read(reply.record, request), reply.record)
+                record = self._record(self.read(reply.record, request), reply.record)
                 self.store.settle(reservation, key, request.number, record, self._cost(reply.record, most))
                 self._errors = 0
                 self._follow(reply.record)
                 return
-            if reply.status in (401, 403):
-                self.store.release(reservation, paid=False)
-                raise refuse(self.client, reply)
             if reply.status in (200, 400, 413, 422):
                 # the server answered, and it is no answer: too long, or refused as a request
                 reading = Reading("unreadable", (None,) * len(request.entries), text=reply.reason)
@@ -374,7 +363,9 @@ class Asker:
                 self.store.settle(reservation, key, request.number, self._record(reading, {}), cost)
                 self._errors, self._last = self._errors + 1, reply.reason
                 return
-            self.store.release(reservation, paid=reply.paid)
+            self.store.release(reservation, paid=reply.paid and reply.status not in (401, 403))
+            if reply.status in (401, 403):
+                raise refuse(self.client, reply)
             self._last = reply.reason
             if not reply.again:
                 break
@@ -384,78 +375,58 @@ class Asker:
 
     def _follow(self, record: Mapping[str, Any]) -> None:
         """Notice another model name."""
-        stated = record.get("model")
+        stated, mark = record.get("model"), record.get("system_fingerprint")
         self._stated = self._stated or stated
         if stated and stated != self._stated:  # a filter's reply names none
             self._drifted = f"the served model changed: it called itself {self._stated!r} and now {stated!r}"
-        mark = record.get("system_fingerprint")
         if mark and mark != _OURS:
             self._fingerprints.add(str(mark))
 
-    def _read(self, record: Mapping[str, Any], request: Request) -> Reading:
+    def read(self, record: Mapping[str, Any], request: Request) -> Reading:
+        """Read a reply to a request."""
         return read_reply(
             record, self.plan.question, len(request.entries), logprobs=self.plan.asking.logprobs
         )
 
     def _record(self, reading: Reading, reply: Mapping[str, Any]) -> dict[str, Any]:
-        usage = found if isinstance(found := reply.get("usage"), dict) else {}
-        choices = reply.get("choices") or [{}]
-        mark = reply.get("system_fingerprint")
+        choices, mark = reply.get("choices") or [{}], reply.get("system_fingerprint")
+        prompt, completion = _usage(reply)
         return {
             "outcome": reading.outcome,
             "values": list(reading.values),
             "unresolved": reading.unresolved,
             "text": reading.text,
             "finish_reason": choices[0].get("finish_reason") if isinstance(choices[0], dict) else None,
-            "prompt_tokens": _whole(usage.get("prompt_tokens")),
-            "completion_tokens": _whole(usage.get("completion_tokens")),
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
             "stated_model": str(reply["model"]) if reply.get("model") else None,
             "fingerprint": None if mark in (None, _OURS) else str(mark),
             "asked_on": self.today(),
         }
 
-    def _most(self, messages: Sequence[Mapping[str, str]]) -> float:
+    def _most(self, messages: Messages) -> float:
         """Return the most that a request can cost: no token is shorter than a byte."""
-        price = self.plan.price or (0.0, 0.0)
         size = sum(len(m["content"].encode()) + 16 for m in messages) + 16
-        return (size * price[0] + self.plan.asking.max_tokens * price[1]) / 1e6
+        return self.plan.cost(size, self.plan.asking.max_tokens)
 
     def _cost(self, record: Mapping[str, Any], most: float) -> float:
         """Return what a reply cost by its usage; the most where it does not say."""
-        usage = record.get("usage")
-        if not isinstance(usage, dict):
-            return most
-        prompt, completion = _whole(usage.get("prompt_tokens")), _whole(usage.get("completion_tokens"))
-        price = self.plan.price or (0.0, 0.0)
-        return (
-            most
-            if prompt is None or completion is None
-            else (prompt * price[0] + completion * price[1]) / 1e6
-        )
-
-    def _key(self, request: Request) -> str:
-        if request.number in self._keys:
-            return self._keys[request.number]
-        server = self.client.server
-        text = json.dumps(
-            [server.at(""), server.model, request.digest(self.plan), request.unit, request.number]
-        )
-        return self._keys.setdefault(request.number, hashlib.sha256(text.encode()).hexdigest())
+        prompt, completion = _usage(record)
+        return most if prompt is None or completion is None else self.plan.cost(prompt, completion)
 
     def _missing(self, due: Sequence[Request]) -> int:
         done = self.store.keys()
-        return sum(self._key(request) not in done for request in due)
+        return sum(self._keys[request.number] not in done for request in due)
 
     def _wait(self) -> None:
         """Keep to the rate."""
-        if self.rate is None:
-            return
-        with self._gate:
-            now = time.monotonic()
-            pause, self._next = max(self._next - now, 0.0), max(now, self._next) + 1 / self.rate
-        self._rest(pause)
+        if self.rate is not None:
+            with self._gate:
+                now = time.monotonic()
+                pause, self._next = max(self._next - now, 0.0), max(now, self._next) + 1 / self.rate
+            self._rest(pause)
 
-    def _pause(self, told: float | None, attempt: int) -> None:
+    def _pause(self, wanted: float | None, attempt: int) -> None:
         """Wait as the server asks, or longer each time.
 
         Raises
@@ -463,11 +434,11 @@ class Asker:
         ModelError
             It asks for more than five minutes.
         """
-        if told is not None and told > LONGEST_PAUSE:
+        if wanted is not None and wanted > LONGEST_PAUSE:
             raise ModelError(
-                f"{self.client.name} asks to be left alone for {told:.0f} s; run the same command again then"
+                f"{self.client.name} asks to be left alone for {wanted:.0f} s; run the same command again then"
             )
-        self._rest(max(told or 0.0, 0.25 * 2**attempt))
+        self._rest(max(wanted or 0.0, 0.25 * 2**attempt))
 
     def _rest(self, seconds: float) -> None:
         """Sleep, unless the run is ended meanwhile."""
@@ -479,37 +450,37 @@ def ask_again(asker: Asker, count: int, seed: int = 0) -> tuple[int, int]:
 
     An answer differs where the favorable decision (at least 1/2) or the outcome is another one.
     """
-    requests = {request.number: request for request in requests_of(asker.plan)}
-    asker._probe(list(requests.values()))
+    asker.probe()
     known = [(number, record) for number, record, _ in asker.store.records()]
-    chosen = np.random.default_rng(seed).permutation(len(known))[:count]
-    asked = differ = 0
-    for index in chosen.tolist():
+    repeated = differ = 0
+    for index in np.random.default_rng(seed).permutation(len(known))[:count].tolist():
         number, record = known[index]
-        reply = asker._paid(requests[number].messages(asker.plan), asker._sent)
-        if not reply.record:
-            continue
-        reading = asker._read(reply.record, requests[number])
-        asked += 1
-        differ += _decisions(reading.outcome, reading.values) != _decisions(
-            record["outcome"], record["values"]
-        )
-    return asked, differ
-
-
-def _decisions(outcome: str, values: Sequence[float | None]) -> tuple[Any, ...]:
-    return (outcome, *(value is not None and value >= 0.5 for value in values))
+        request = asker.requests[number]
+        reply = asker.paid(request.messages(asker.plan))
+        if reply.record:
+            reading = asker.read(reply.record, request)
+            said = (record["outcome"], record["values"]), (reading.outcome, reading.values)
+            before, after = (
+                (outcome, [v is not None and v >= 0.5 for v in values]) for outcome, values in said
+            )
+            repeated, differ = repeated + 1, differ + (before != after)
+    return repeated, differ
 
 
 def audit_parameters(plan: Plan) -> dict[str, Any]:
     """Return the auditor's parameters that go with a plan."""
-    found: dict[str, Any] = {}
-    if plan.asking.names == "fixed":
-        found["names"] = "fixed"
-    if plan.placebo:
-        found["placebo"] = plan.placebo
-    return found
+    return ({"names": "fixed"} if plan.asking.names == "fixed" else {}) | (
+        {"placebo": plan.placebo} if plan.placebo else {}
+    )
 
 
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def _usage(record: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the tokens of prompt and completion that a reply states."""
+    usage = record.get("usage")
+    values = [
+        usage.get(f"{key}_tokens") if isinstance(usage, dict) else None for key in ("prompt", "completion")
+    ]
+    prompt, completion = (
+        v if isinstance(v, int) and not isinstance(v, bool) and v >= 0 else None for v in values
+    )
+    return prompt, completion

@@ -44,26 +44,31 @@ class CorrespondenceAuditor(Auditor):
     @classmethod
     def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
         """Return the names of its findings."""
-        from fairkit_correspondence.findings import CHANGED, DIFFERENCE, PLACEBO, REFUSALS
+        from fairkit_correspondence.findings import MEASURES
 
-        return frozenset({DIFFERENCE, CHANGED, REFUSALS, PLACEBO})
+        return frozenset(MEASURES)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The columns of documents, names, contexts and outcomes; all of them where the table is of `fairkit ask`."""
         from fairkit_correspondence.answers import RECORDED, columns_of
         from fairkit_correspondence.table import is_ours
 
-        columns, table = context.dataset.columns, context.dataset.name
-        if not context.dataset.roles.sensitive:
+        roles, columns = context.dataset.roles, context.dataset.columns
+        if not roles.sensitive:
             raise ParameterError(
                 "correspondence compares groups: name the column of the names' group as sensitive"
             )
-        _refuse_other_roles(context)
-        roles = columns_of(self.parameters, columns, table)
+        for name in ("reference", "within", "cluster", "weights", "sensitive_probability"):
+            if getattr(roles, name):
+                raise ParameterError(
+                    "correspondence compares all pairs of groups in all contexts, with documents and names as samples: "
+                    f"`{name}` means nothing here; leave it out"
+                )
+        needed = columns_of(self.parameters, columns, context.dataset.name)
         if is_ours(columns):
             return list(columns)
-        recorded = [column for column in RECORDED if column in columns]
-        return [*roles.values(), *recorded, *self.parameters.adjust]
+        recorded = [column for column in (*RECORDED, "prompt_tokens") if column in columns]
+        return [*needed.values(), *recorded, *self.parameters.adjust]
 
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> AnswerRows:
         """Keep the rows: the interval needs every document whole."""
@@ -74,31 +79,17 @@ class CorrespondenceAuditor(Auditor):
         names = list(dict.fromkeys(self.columns(context)))
         arrow = pa.RecordBatch.from_arrays([batch.arrow(name) for name in names], names=names)
         values = np.asarray(predictions.score, dtype=np.float64)
-        return AnswerRows(((batch.rows, dict(batch.groups), values, arrow),))
+        return AnswerRows(((int(batch.rows[0]) if len(batch) else -1, dict(batch.groups), values, arrow),))
 
     def findings(self, total: AnswerRows, context: AuditContext) -> list[Finding]:
         """Return the differences with their intervals, for every sensitive column."""
-        from fairkit_correspondence.answers import answers_of, cost_of, recorded_values
-        from fairkit_correspondence.findings import findings, statement_of
-        from fairkit_correspondence.table import requests_digest
+        from fairkit_correspondence.answers import answers_of
+        from fairkit_correspondence.findings import Statement, findings
 
-        recorded, cost = recorded_values(total), cost_of(total)
-        requests = requests_digest([part[3] for part in total.sorted_parts()], context.dataset.columns)
+        table, groups, y = total.joined()
         made: list[Finding] = []
         for split in context.dataset.roles.sensitive:
-            groups = context.dataset.group_names(split.name)
-            answers = answers_of(total, split.name, groups, self.parameters, context)
-            statement = statement_of(answers, split.name, self.parameters, context, recorded, cost)
-            made += findings(statement, context, requests)
+            names = context.dataset.group_names(split.name)
+            answers = answers_of(table, groups[split.name], names, y, self.parameters, context)
+            made += findings(Statement(answers, split.name, self.parameters, context, table))
         return made
-
-
-def _refuse_other_roles(context: AuditContext) -> None:
-    """Refuse roles that would be ignored: all pairs of groups are compared, in every context, each answer once."""
-    roles = context.dataset.roles
-    for name in ("reference", "within", "cluster", "weights", "sensitive_probability"):
-        if getattr(roles, name):
-            raise ParameterError(
-                f"correspondence compares all pairs of groups in all contexts, with documents and names as samples: "
-                f"`{name}` means nothing here; leave it out"
-            )

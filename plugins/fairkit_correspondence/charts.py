@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairkit.charts import ChartTable, EvidenceChart
+from fairkit.charts import Cell, ChartTable, EvidenceChart
 
 
 class ForestChart(EvidenceChart):
@@ -21,20 +21,17 @@ class ForestChart(EvidenceChart):
 
     def picture(self, value: Any, *, narrow: bool) -> Mapping[str, Any] | None:
         """Return points with their intervals around zero."""
-        values = [{"what": name, **row} for name, row in by_name(value).items()]
         y = {"field": "what", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 320}}
         x = {"type": "quantitative", "title": "difference of mean answers"}
         ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}
+        point = {"type": "point", "filled": True, "size": 60}
         return {
-            "data": {"values": values},
+            "data": {"values": [{"what": name, **row} for name, row in by_name(value).items()]},
             "width": 220 if narrow else 420,
             "layer": [
                 {"mark": {"type": "rule", "strokeDash": [4, 3]}, "encoding": {"x": {"datum": 0, **x}}},
                 {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": ends},
-                {
-                    "mark": {"type": "point", "filled": True, "size": 60},
-                    "encoding": {"x": {**x, "field": "value"}, "y": y},
-                },
+                {"mark": point, "encoding": {"x": {**x, "field": "value"}, "y": y}},
             ],
         }
 
@@ -55,10 +52,8 @@ class RefusalChart(EvidenceChart):
         """Return a row for each group."""
         rows = by_name(value)
         kinds = list(next(iter(rows.values()), {}))
-        return ChartTable(
-            columns=("group", *kinds),
-            rows=[(name, *(row[kind] for kind in kinds)) for name, row in rows.items()],
-        )
+        counts: list[list[Cell]] = [[name, *(int(row[k]) for k in kinds)] for name, row in rows.items()]
+        return ChartTable(columns=("group", *kinds), rows=counts)
 
     @classmethod
     def example(cls) -> Any:
@@ -75,7 +70,10 @@ class ChangedChart(EvidenceChart):
 
     def table(self, value: Any) -> ChartTable:
         """Return a row for each document."""
-        rows = [(one["document"], one["context"], _pair(one), *map(float, one["answers"])) for one in value]
+        rows: list[list[Cell]] = [
+            [one["document"], one["context"], " - ".join(one["groups"]), *map(float, one["answers"])]
+            for one in value
+        ]
         return ChartTable(columns=("document", "context", "groups", "first", "second"), rows=rows)
 
     @classmethod
@@ -92,11 +90,9 @@ class DriftChart(EvidenceChart):
 
     def table(self, value: Any) -> ChartTable:
         """Return one row."""
-        cells = ["shift", "low", "high", "level"]
-        return ChartTable(
-            columns=(*cells, "found"),
-            rows=[(*(float(value[cell]) for cell in cells), "yes" if value["found"] else "no")],
-        )
+        cells = ("shift", "low", "high", "level")
+        row = (*(float(value[cell]) for cell in cells), "yes" if value["found"] else "no")
+        return ChartTable(columns=(*cells, "found"), rows=[row])
 
     @classmethod
     def example(cls) -> Any:
@@ -104,15 +100,10 @@ class DriftChart(EvidenceChart):
         return {"shift": 0.001, "low": -0.02, "high": 0.022, "level": 0.01, "found": False}
 
 
-def _pair(one: Mapping[str, Any]) -> str:
-    first, second = one["groups"]
-    return f"{first} - {second}"
-
-
 def by_name(value: Any) -> dict[str, dict[str, float]]:
     """Return numbers under ``name: key`` by name and key; certificates keep plain numbers by name, and no tables."""
-    found: dict[str, dict[str, float]] = {}
+    rows: dict[str, dict[str, float]] = {}
     for text, number in dict(value).items():
         name, _, key = text.rpartition(": ")
-        found.setdefault(name, {})[key] = float(number)
-    return found
+        rows.setdefault(name, {})[key] = float(number)
+    return rows

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
 
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
 from fairkit.support.escaping import visible
@@ -25,6 +24,21 @@ MOST_READ = 1 << 20
 LONGEST_PAUSE = 300.0
 """Seconds that a server may ask to be left alone; longer ends the run, which can go on later."""
 _AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+
+
+def httpx_module() -> Any:
+    """Return httpx, which an extra installs.
+
+    Raises
+    ------
+    MissingExtraError
+        It is not installed.
+    """
+    try:
+        import httpx
+    except ImportError as error:
+        raise MissingExtraError("httpx", "correspondence") from error
+    return httpx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,19 +60,17 @@ class Server:
     timeout: float = 60.0
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        keys = [key for key, _ in parse_qsl(parts.query)]
-        if (
-            parts.username is not None
-            or parts.password is not None
-            or parts.fragment
-            or set(keys) - {"api-version"}
-        ):
+        httpx = httpx_module()
+        try:
+            url = httpx.URL(self.url)
+        except httpx.InvalidURL:
+            url = httpx.URL()
+        if url.userinfo or url.fragment or set(url.params) - {"api-version"}:
             raise ParameterError(
                 "the address of the endpoint holds a user, a password or a query; leave them out, and put a token "
                 f"into the environment variable {TOKEN}"
             )
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if url.scheme not in ("http", "https") or not url.host:
             raise ParameterError(f"{visible(self.url)} is no address; write http://host:port/v1")
         if not self.model:
             raise ParameterError("name the model with --model, as the server calls it")
@@ -67,9 +79,8 @@ class Server:
 
     def at(self, path: str) -> str:
         """Return the address of a resource."""
-        parts = urlsplit(self.url)
-        query = f"?{parts.query}" if parts.query else ""
-        return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/{path}{query}"
+        url = httpx_module().URL(self.url)
+        return str(url.copy_with(path=f"{url.path.rstrip('/')}/{path}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +101,6 @@ class Reply:
         Whether another try can help.
     paid
         Whether the server may have done the work, so that the try counts as paid.
-    oversized
-        Whether more came than is read.
     """
 
     record: Mapping[str, Any] = field(default_factory=dict)
@@ -100,28 +109,22 @@ class Reply:
     pause: float | None = None
     again: bool = False
     paid: bool = True
-    oversized: bool = False
 
 
 class Client:
     """A connection; it may be used by several threads."""
 
     def __init__(self, server: Server) -> None:
-        try:
-            import httpx
-        except ImportError as error:
-            raise MissingExtraError("httpx", "correspondence") from error
+        httpx = httpx_module()
         self.server = server
         self._token = os.environ.get(TOKEN, "").strip()
         if not self._token.isascii() or any(ord(sign) < 33 for sign in self._token):
             raise ParameterError(f"the token in {TOKEN} holds signs that no header can carry")
-        host = urlsplit(server.url).hostname or ""
-        azure = host.endswith((".azure.com", ".azure-api.net"))
+        azure = httpx.URL(server.url).host.endswith((".azure.com", ".azure-api.net"))
         headers = {"api-key": self._token} if azure else {"Authorization": f"Bearer {self._token}"}
         self._http = httpx.Client(
             headers=headers if self._token else {},
             timeout=httpx.Timeout(server.timeout, connect=min(5.0, server.timeout)),
-            follow_redirects=False,
             limits=httpx.Limits(max_connections=64),
         )
 
@@ -132,94 +135,76 @@ class Client:
     @property
     def name(self) -> str:
         """What messages call the server."""
-        return f"the endpoint {visible(self.server.at('').rstrip('/').partition('?')[0])}"
+        return f"the endpoint {visible(self.server.at('').rstrip('/').partition('?')[0].rstrip('/'))}"
 
     def ask(self, messages: list[dict[str, str]], parameters: Mapping[str, Any]) -> Reply:
         """Put one request, once."""
-        body = json.dumps(
-            {"model": self.server.model, "messages": messages, **parameters}, ensure_ascii=False
-        )
-        return self._once("POST", self.server.at("chat/completions"), body.encode())
+        body = {"model": self.server.model, "messages": messages, **parameters}
+        raw = json.dumps(body, ensure_ascii=False).encode()
+        return self._once("POST", self.server.at("chat/completions"), raw)
 
     def properties(self) -> str:
         """Return what llama.cpp says about its weights, which it does not name in replies; empty for other servers."""
-        root = urlsplit(self.server.url)
-        record = self._once("GET", f"{root.scheme}://{root.netloc}/props", None).record
-        known = {
-            key: record[key]
-            for key in ("model_path", "model_alias", "build_info")
-            if isinstance(record.get(key), str)
-        }
+        address = str(httpx_module().URL(self.server.url).copy_with(path="/props", query=None))
+        record, keys = self._once("GET", address, None).record, ("model_path", "model_alias", "build_info")
+        known = {key: record[key] for key in keys if isinstance(record.get(key), str)}
         return json.dumps(known, sort_keys=True) if known else ""
 
     def _once(self, method: str, url: str, body: bytes | None) -> Reply:
-        import httpx
-
-        sent = False
+        httpx, limit = httpx_module(), self.server.timeout
+        raw, deadline = bytearray(), time.monotonic() + limit
+        headers = {"Content-Type": "application/json"} if body else {}
         try:
-            deadline = time.monotonic() + self.server.timeout
-            headers = {"Content-Type": "application/json"} if body else {}
             with self._http.stream(method, url, content=body, headers=headers) as response:
-                sent = True
-                raw = bytearray()
                 for part in response.iter_bytes():
                     raw += part
                     if len(raw) > MOST_READ:
-                        what = f"a reply of more than {MOST_READ >> 20} MiB"
-                        return Reply(status=200, reason=what, oversized=True)
+                        return Reply(
+                            status=200, reason=f"a reply of more than {MOST_READ >> 20} MiB", again=True
+                        )
                     if time.monotonic() > deadline:
-                        return Reply(reason=f"no whole reply within {self.server.timeout:g} s", again=True)
+                        return Reply(reason=f"no whole reply within {limit:g} s", again=True)
                 return self._read(response, bytes(raw))
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             return Reply(reason=f"cannot be reached: {self._safe(error)}", again=True, paid=False)
         except httpx.TimeoutException:
-            return Reply(reason=f"no reply within {self.server.timeout:g} s", again=True)
+            return Reply(reason=f"no reply within {limit:g} s", again=True)
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            what = "reply broken off" if sent else "connection broken"
-            return Reply(reason=f"{what}: {self._safe(error)}", again=True)
+            return Reply(reason=f"connection broken: {self._safe(error)}", again=True)
 
     def _read(self, response: httpx.Response, raw: bytes) -> Reply:
         status = response.status_code
         try:
-            record = json.loads(raw)
+            parsed = json.loads(raw)
         except (ValueError, RecursionError):
-            record = None
+            parsed = None
+        record = parsed if isinstance(parsed, dict) else {}
         if 200 <= status < 300:
-            if isinstance(record, dict) and isinstance(record.get("choices"), list):
-                return Reply(record, status)
-            if isinstance(record, dict) and not record.get("error"):
-                return Reply(record, status, reason="JSON without choices")
+            if record and not record.get("error"):
+                complete = isinstance(record.get("choices"), list)
+                return Reply(record, status, reason="" if complete else "JSON without choices")
             return Reply(status=status, reason="something that is no chat completion")
         if 300 <= status < 400:
             return Reply(status=status, reason="a redirect, which is not followed", paid=False)
-        error = record.get("error") if isinstance(record, dict) else None
-        told = (
-            error if isinstance(error, dict) else {"message": error or raw[:200].decode("utf-8", "replace")}
-        )
-        text = self._safe(f"{told.get('code') or ''} {told.get('message') or ''}".strip())
+        error = record.get("error") or raw[:200].decode("utf-8", "replace")
+        said = error if isinstance(error, dict) else {"message": error}
+        text = self._safe(f"{said.get('code') or ''} {said.get('message') or ''}".strip())
         if status == 400 and ("content_filter" in text or "content management policy" in text):
             # Azure: the filter refused; the prompt is charged
-            filtered = {"choices": [{"finish_reason": "content_filter", "message": {"content": None}}]}
-            return Reply(filtered, status)
-        pause = _pause(response.headers)
-        return Reply(
-            status=status, reason=f"error {status}: {text}", pause=pause, again=status in _AGAIN, paid=False
-        )
+            return Reply({"choices": [{"finish_reason": "content_filter", "message": {}}]}, status)
+        reason, pause = f"error {status}: {text}", _pause(response.headers)
+        return Reply(status=status, reason=reason, pause=pause, again=status in _AGAIN, paid=False)
 
     def _safe(self, text: object) -> str:
         """One short line of foreign text, without the token."""
         shown = " ".join(str(text).split())
-        if self._token:
-            shown = shown.replace(self._token, "***")
-        return visible(shown[:200]) or "no reason"
+        return visible((shown.replace(self._token, "***") if self._token else shown)[:200]) or "no reason"
 
 
 def _pause(headers: Mapping[str, str]) -> float | None:
     """Read retry-after-ms, and retry-after in seconds or as a date."""
     for key, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = headers.get(key)
-        if value is None:
-            continue
+        value = headers.get(key, "")
         try:
             return max(float(value) / scale, 0.0)
         except ValueError:

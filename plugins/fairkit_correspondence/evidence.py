@@ -37,19 +37,17 @@ def placebo(answers: Answers, group: int, rng: np.random.Generator) -> float | N
     total, used = np.zeros(SPLITS), np.zeros(SPLITS)
     for start in range(0, len(answers.documents), _CHUNK):
         here = (document >= start) & (document < start + _CHUNK)
-        size = min(_CHUNK, len(answers.documents) - start)
         flat = (document[here] - start) * len(names) + local[here]
-        sums = np.bincount(flat, y[here], minlength=size * len(names)).reshape(size, -1)
-        counts = np.bincount(flat, minlength=size * len(names)).reshape(size, -1).astype(float)
+        sums, counts = (
+            np.bincount(flat, w, _CHUNK * len(names)).reshape(_CHUNK, -1)
+            for w in (y[here], np.ones(len(flat)))
+        )
         first, many = sums @ half, counts @ half
         second, rest = sums.sum(1)[:, None] - first, counts.sum(1)[:, None] - many
         both = (many > 0) & (rest > 0)
         gap = first / np.maximum(many, 1) - second / np.maximum(rest, 1)
-        total += (gap * both).sum(axis=0)
-        used += both.sum(axis=0)
-    if not (used > 0).all():
-        return None
-    return float(np.sqrt(np.mean((total / used) ** 2)))
+        total, used = total + (gap * both).sum(axis=0), used + both.sum(axis=0)
+    return float(np.sqrt(np.mean((total / used) ** 2))) if (used > 0).all() else None
 
 
 def drift(answers: Answers) -> dict[str, Any] | None:
@@ -57,32 +55,23 @@ def drift(answers: Answers) -> dict[str, Any] | None:
     if answers.order is None or np.isnan(answers.order).any():
         return None
     cell = answers.context * len(answers.groups) + answers.group
-    mean = np.bincount(cell, answers.middle) / np.maximum(np.bincount(cell), 1)
-    residual = answers.middle - mean[cell]
+    residual = answers.middle - (np.bincount(cell, answers.middle) / np.maximum(np.bincount(cell), 1))[cell]
     # early and late: before and after the middle of the look in which a document was asked about
-    middle = [
-        float(np.median(answers.order[answers.block == b])) for b in range(int(answers.block.max()) + 1)
-    ]
+    middle = [np.median(answers.order[answers.block == b]) for b in range(int(answers.block.max()) + 1)]
     early = answers.order <= np.array(middle)[answers.block]
-    halves = []
-    for part in (early.astype(float), (~early).astype(float)):
-        count = np.bincount(answers.document, part, minlength=len(answers.documents))
-        with np.errstate(invalid="ignore"):
-            halves.append(np.bincount(answers.document, residual * part, minlength=len(count)) / count)
-    e = halves[1] - halves[0]
-    e = e[~np.isnan(e)]
-    if len(e) < 2:
+    with np.errstate(invalid="ignore"):
+        before, after = (
+            np.bincount(answers.document, residual * part, len(answers.documents))
+            / np.bincount(answers.document, part, len(answers.documents))
+            for part in (early.astype(float), (~early).astype(float))
+        )
+    gaps = (after - before)[~np.isnan(after - before)]
+    if len(gaps) < 2:
         return None
-    shift = float(e.mean())
-    error = float(e.std(ddof=1) / math.sqrt(len(e)))
-    t = float(student(two_sided(DRIFT_LEVEL), np.array([float(len(e))]))[0])
-    return {
-        "shift": shift,
-        "low": shift - t * error,
-        "high": shift + t * error,
-        "level": 1 - DRIFT_LEVEL,
-        "found": bool(abs(shift) > t * error),
-    }
+    shift, error = float(gaps.mean()), float(gaps.std(ddof=1) / math.sqrt(len(gaps)))
+    half = float(student(two_sided(DRIFT_LEVEL), np.array([float(len(gaps))]))[0]) * error
+    ends = {"shift": shift, "low": shift - half, "high": shift + half}
+    return {**ends, "level": 1 - DRIFT_LEVEL, "found": abs(shift) > half}
 
 
 def group_means(answers: Answers) -> Array:
@@ -90,9 +79,9 @@ def group_means(answers: Answers) -> Array:
     shape = (len(answers.documents), len(answers.contexts), len(answers.groups))
     flat = np.ravel_multi_index((answers.document, answers.context, answers.group), shape)
     size = math.prod(shape)
-    count = np.bincount(flat, minlength=size)
     with np.errstate(invalid="ignore"):
-        return np.asarray((np.bincount(flat, answers.middle, minlength=size) / count).reshape(shape))
+        means = np.bincount(flat, answers.middle, size) / np.bincount(flat, minlength=size)
+    return np.asarray(means.reshape(shape))
 
 
 def changed(answers: Answers, means: Array, first: int, second: int) -> NDArray[np.bool_]:
@@ -101,38 +90,31 @@ def changed(answers: Answers, means: Array, first: int, second: int) -> NDArray[
     Answers that are all yes or no differ where their means do; others where one group's mean is at least 1/2 and the
     other's below.
     """
-    known = answers.low[answers.outcome == 0]
-    one, other = means[:, :, first], means[:, :, second]
-    whole = np.isin(known, (0.0, 1.0)).all()
-    differ = one != other if whole else (one >= 0.5) != (other >= 0.5)
-    return np.asarray((differ & ~np.isnan(one) & ~np.isnan(other)).any(axis=1))
+    left, right = means[:, :, first], means[:, :, second]
+    whole = np.isin(answers.low[answers.outcome == 0], (0.0, 1.0)).all()
+    differ = left != right if whole else (left >= 0.5) != (right >= 0.5)
+    return np.asarray((differ & ~np.isnan(left) & ~np.isnan(right)).any(axis=1))
 
 
 def examples(answers: Answers, means: Array, first: int, second: int, most: int = 5) -> list[dict[str, Any]]:
     """Return the documents, by their names or digests, on which two groups' mean answers differ most."""
     gap = np.nan_to_num(means[:, :, first] - means[:, :, second])
     order = np.argsort(-np.abs(gap), axis=None, kind="stable")[:most]
-    found = []
-    for flat in order:
-        t, c = (int(i) for i in np.unravel_index(flat, gap.shape))
-        if gap[t, c] == 0:
-            break
-        found.append(
-            {
-                "document": answers.documents[t],
-                "context": answers.contexts[c],
-                "groups": [answers.groups[first], answers.groups[second]],
-                "answers": [float(means[t, c, first]), float(means[t, c, second])],
-            }
-        )
-    return found
+    places = [(int(flat) // gap.shape[1], int(flat) % gap.shape[1]) for flat in order if gap.flat[flat]]
+    return [
+        {
+            "document": answers.documents[t],
+            "context": answers.contexts[c],
+            "groups": [answers.groups[first], answers.groups[second]],
+            "answers": [float(means[t, c, first]), float(means[t, c, second])],
+        }
+        for t, c in places
+    ]
 
 
 def all_equal(answers: Answers) -> int:
     """Return how many documents have the same answer everywhere: instructions in a text can cause that."""
-    size = len(answers.documents)
-    low = np.full(size, np.inf)
-    high = np.full(size, -np.inf)
+    low, high = np.full(len(answers.documents), np.inf), np.full(len(answers.documents), -np.inf)
     np.minimum.at(low, answers.document, answers.middle)
     np.maximum.at(high, answers.document, answers.middle)
     return int((low == high).sum())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -15,22 +15,22 @@ from fairkit.intervals import clopper_pearson, two_sided
 from fairkit.results.findings import Finding
 from fairkit.results.values import GroupValue, StratumValue
 from fairkit_correspondence import evidence
-from fairkit_correspondence.answers import OUTCOMES, Answers, digest_of
+from fairkit_correspondence.answers import Answers, cost_of, digest_of, recorded_values
 from fairkit_correspondence.interval import Parts, limits, parts
-from fairkit_correspondence.looks import confidence_at, sequence_factor
-from fairkit_correspondence.parameters import OPEN, Parameters
-from fairkit_correspondence.planning import ENOUGH_DOCUMENTS, ENOUGH_NAMES, PLANNED_NAMES
+from fairkit_correspondence.looks import confidence_at
+from fairkit_correspondence.parameters import OUTCOMES, Parameters
+from fairkit_correspondence.planning import ENOUGH_DOCUMENTS, ENOUGH_NAMES, PLANNED_NAMES, Spread
+from fairkit_correspondence.table import requests_digest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from fairkit.auditors import AuditContext
     from fairkit.results.values import Interval
 
-DIFFERENCE, CHANGED, REFUSALS, PLACEBO = (
-    "correspondence_difference",
-    "changed_documents",
-    "refusal_rate_difference",
-    "placebo_difference",
-)
+DIFFERENCE, CHANGED, REFUSALS, PLACEBO = MEASURES = (
+    "correspondence_difference", "changed_documents", "refusal_rate_difference", "placebo_difference",
+)  # fmt: skip
 _PLANNED_DOCUMENTS = 50
 
 
@@ -52,13 +52,10 @@ class Comparison:
         value = (self.bounds[0].value + self.bounds[1].value) / 2
         return value if abs(value) > 1e-12 else 0.0
 
-    def limits(self, confidence: float, parameters: Parameters) -> Interval:
+    def limits(self, confidence: float, *, fixed: bool) -> Interval:
         """Return the interval: its lower end with all open answers against the first group, its upper for it."""
-        fixed = parameters.names == "fixed"
-        size = len(self.bounds[0].differences)
-        factor = sequence_factor(size, confidence) if parameters.sequence else None
-        ends = [limits(found, confidence, fixed=fixed, factor=factor) for found in self.bounds]
-        return min(ends[0][0], ends[1][0]), max(ends[0][1], ends[1][1])
+        (low, high), (other_low, other_high) = (limits(b, confidence, fixed=fixed) for b in self.bounds)
+        return min(low, other_low), max(high, other_high)
 
 
 @dataclass(frozen=True)
@@ -68,20 +65,31 @@ class Statement:
     answers: Answers
     sensitive: str
     parameters: Parameters
-    confidence: float
-    placebo: tuple[int, int] | None
-    table: str
-    recorded: dict[str, list[str]]
-    cost: float = 0.0
+    context: AuditContext
+    table: pa.Table
 
-    @functools.cached_property
+    @cached_property
+    def placebo(self) -> tuple[int, int] | None:
+        """The placebo arm and its group."""
+        if not self.parameters.placebo:
+            return None
+        groups = self.answers.groups
+        arm, _, group = self.parameters.placebo.partition("=")
+        if not {arm, group} <= set(groups) or arm == group:
+            raise ParameterError(
+                f"correspondence.placebo={self.parameters.placebo!r} names no two groups of {self.sensitive!r} "
+                f"({', '.join(groups)}); write PLACEBO=GROUP"
+            )
+        return groups.index(arm), groups.index(group)
+
+    @cached_property
     def pairs(self) -> list[tuple[int, int]]:
         """The pairs of groups that are compared, without the placebo arm."""
         neutral = self.placebo[0] if self.placebo else -1
         kept = [g for g in range(len(self.answers.groups)) if g != neutral]
         if len(kept) < 2:
             raise DataError(
-                f"{self.table}: {self.sensitive!r} has one group besides the placebo arm; two are due"
+                f"{self.context.dataset.name}: {self.sensitive!r} has one group besides the placebo arm; two are due"
             )
         return list(combinations(kept, 2))
 
@@ -90,16 +98,15 @@ class Statement:
     ) -> Comparison:
         """Return one comparison."""
         cells = self.answers.cells(*pair, context, open_only=open_only)
-        one = parts(cells, 0.0)
-        same = not (cells.high > cells.low).any()
-        return Comparison(*pair, context, (one, one if same else parts(cells, 1.0)))
+        low = parts(cells, 0.0)
+        return Comparison(*pair, context, (low, parts(cells, 1.0) if (cells.high > cells.low).any() else low))
 
-    @functools.cached_property
+    @cached_property
     def averaged(self) -> list[Comparison]:
         """Every pair, averaged over the contexts."""
         return [self.compare(pair) for pair in self.pairs]
 
-    @functools.cached_property
+    @cached_property
     def by_context(self) -> list[Comparison]:
         """Every pair in every context."""
         if len(self.answers.contexts) == 1:
@@ -108,13 +115,12 @@ class Statement:
 
     def level(self, confidence: float) -> float:
         """Return the confidence of one interval at this look."""
-        if self.answers.looks == 1:
-            return confidence
         return confidence_at(max(self.answers.look, 1), self.answers.looks, confidence)
 
     def pair_limits(self, comparison: Comparison, confidence: float, among: int = 1) -> Interval:
         """Return one pair's interval: `among` of them hold together."""
-        return comparison.limits(self.level(1 - (1 - confidence) / among), self.parameters)
+        level = self.level(1 - (1 - confidence) / among)
+        return comparison.limits(level, fixed=self.parameters.names == "fixed")
 
     def worst(self, comparisons: list[Comparison], confidence: float) -> Interval:
         """Return an interval of the largest |difference|.
@@ -122,20 +128,21 @@ class Statement:
         Upper end: the largest of the pairs' own ends (Berger 1982: no correction). Lower end: the largest lower limit,
         where all pairs' intervals hold together.
         """
-        high = max(max(abs(end) for end in self.pair_limits(c, confidence)) for c in comparisons)
-        low = 0.0
-        for comparison in comparisons:
-            least, most = self.pair_limits(comparison, confidence, len(comparisons))
-            low = max(low, least, -most)
-        return low, high
+        own = [self.pair_limits(c, confidence) for c in comparisons]
+        together = [self.pair_limits(c, confidence, len(comparisons)) for c in comparisons]
+        high = max(max(abs(low), abs(high)) for low, high in own)
+        return max(0.0, *(max(low, -high) for low, high in together)), high
 
-    @functools.cached_property
+    @cached_property
+    def recorded(self) -> dict[str, list[str]]:
+        """What the table says about who answered."""
+        return recorded_values(self.table)
+
+    @cached_property
     def doubt(self) -> str | None:
         """Why no verdict may be made; None where one may."""
-        answers, reasons = self.answers, []
-        used = {g for pair in self.pairs for g in pair}
-        counts = {g: len(np.unique(answers.name[answers.group == g])) for g in used}
-        fewest = min(counts.values())
+        answers, models, reasons = self.answers, self.recorded.get("stated_model", ()), []
+        fewest = min(answers.names_of(g) for pair in self.pairs for g in pair)
         if self.parameters.names == "sampled" and fewest < ENOUGH_NAMES:
             reasons.append(
                 f"{fewest} names cannot stand for a group; {ENOUGH_NAMES} do, {PLANNED_NAMES} are planned "
@@ -151,78 +158,62 @@ class Statement:
                 f"late answers differ from early ones by {self.drift['shift']:.3f}: the served model changed while "
                 "it was asked"
             )
-        if len(self.recorded.get("stated_model", ())) > 1:
-            models = " and ".join(self.recorded["stated_model"])
-            reasons.append(f"more than one model answered ({models})")
+        if len(models) > 1:
+            reasons.append(f"more than one model answered ({' and '.join(models)})")
         return "; ".join(reasons) or None
 
-    @functools.cached_property
+    @cached_property
     def drift(self) -> dict[str, Any] | None:
         """Early against late answers."""
         return evidence.drift(self.answers)
 
-    @functools.cached_property
+    @cached_property
     def means(self) -> Any:
         """The mean answer by document, context and group."""
         return evidence.group_means(self.answers)
 
+    def finding(self, metric: str, value: float, at: Callable[[float], Interval], **more: Any) -> Finding:
+        """Return a finding; what `more` does not say is the statement's own."""
+        settings, answers, confidence = self.parameters, self.answers, self.context.confidence
+        shared: dict[str, Any] = {"names": settings.names, "documents": settings.documents}
+        shared |= {"refused": settings.refused} if settings.refused != "bounds" else {}
+        shared |= {"adjust": list(settings.adjust)} if settings.adjust else {}
+        shared |= {"look": answers.look, "looks": answers.looks} if answers.looks > 1 else {}
+        more = {"better": "lower", "inconclusive": self.doubt} | more
+        return Finding(
+            auditor="correspondence", metric=metric, sensitive=self.sensitive, value=value, interval=at(confidence),
+            confidence=confidence, interval_at=at, parameters=shared | more.pop("parameters", {}), **more,
+        )  # fmt: skip
 
-def findings(statement: Statement, context: AuditContext, requests: str | None) -> list[Finding]:
+    def largest(self, metric: str, comparisons: list[Comparison], **more: Any) -> Finding:
+        """Return the largest |difference| of some comparisons, under one bound."""
+        value = max(abs(one.value) for one in comparisons)
+        return self.finding(metric, value, lambda level: self.worst(comparisons, level), **more)
+
+    def group_values(
+        self, means: Any, rows: Any = True, among: tuple[int, ...] = ()
+    ) -> tuple[GroupValue, ...]:
+        """Return each group's mean with its rows, of all groups or of some."""
+        group, names = self.answers.group, self.answers.groups
+        return tuple(
+            GroupValue(group=names[g], rows=int((rows & (group == g)).sum()), value=float(means[g]))
+            for g in among or range(len(names))
+        )
+
+
+def findings(statement: Statement) -> list[Finding]:
     """Return the findings of one way to split people."""
     worst = statement.parameters.worst == "context"
-    beside = _evidence(statement, context, requests)
-    made = [
-        _of_pairs(
-            statement,
-            DIFFERENCE,
-            statement.by_context if worst else statement.averaged,
-            groups=_group_values(statement, np.nanmean(np.nanmean(statement.means, axis=1), axis=0)),
-            parameters={"worst": "context"} if worst else {},
-            evidence=beside,
-            notes=_notes(statement),
-        )
-    ]
-    if len(statement.answers.contexts) > 1 and not worst:
-        made.append(_per_context(statement))
-    return [*made, _changed(statement), _refusals(statement), *_placebo(statement)]
-
-
-def _finding(
-    statement: Statement, metric: str, value: float, at: Callable[[float], Interval], **more: Any
-) -> Finding:
-    parameters = _shared(statement) | more.pop("parameters", {})
-    told = {"better": "lower", "inconclusive": statement.doubt} | more
-    return Finding(
-        auditor="correspondence",
-        metric=metric,
-        sensitive=statement.sensitive,
-        value=value,
-        interval=at(statement.confidence),
-        confidence=statement.confidence,
-        parameters=parameters,
-        interval_at=at,
-        **told,
+    headline = statement.largest(
+        DIFFERENCE,
+        statement.by_context if worst else statement.averaged,
+        groups=statement.group_values(np.nanmean(np.nanmean(statement.means, axis=1), axis=0)),
+        parameters={"worst": "context"} if worst else {},
+        evidence=_evidence(statement),
+        notes=_notes(statement),
     )
-
-
-def _of_pairs(statement: Statement, metric: str, comparisons: list[Comparison], **more: Any) -> Finding:
-    """Return the largest |difference| of some comparisons, under one bound."""
-    value = max(abs(one.value) for one in comparisons)
-    return _finding(statement, metric, value, lambda level: statement.worst(comparisons, level), **more)
-
-
-def _shared(statement: Statement) -> dict[str, Any]:
-    answers, parameters = statement.answers, statement.parameters
-    told: dict[str, Any] = {"names": parameters.names, "documents": parameters.documents}
-    if parameters.refused != "bounds":
-        told["refused"] = parameters.refused
-    if parameters.adjust:
-        told["adjust"] = list(parameters.adjust)
-    if answers.looks > 1:
-        told |= {"look": answers.look, "looks": answers.looks}
-    if parameters.sequence:
-        told["sequence"] = True
-    return told
+    contexts = [_per_context(statement)] if len(statement.answers.contexts) > 1 and not worst else []
+    return [headline, *contexts, _changed(statement), _refusals(statement), *_placebo(statement)]
 
 
 def _per_context(statement: Statement) -> Finding:
@@ -230,21 +221,15 @@ def _per_context(statement: Statement) -> Finding:
     answers, comparisons = statement.answers, statement.by_context
     top = max(comparisons, key=lambda c: abs(c.value))
     pair = (top.first, top.second) if top.value >= 0 else (top.second, top.first)
-    means = np.nanmean(statement.means, axis=0)
-    strata = []
+    means, strata = np.nanmean(statement.means, axis=0), []
     for c, name in enumerate(answers.contexts):
-        here = statement.compare(pair, c)
+        here, rows = statement.compare(pair, c), answers.context == c
+        ends = statement.pair_limits(here, statement.context.confidence)
+        groups = statement.group_values(means[c], rows, pair)
         strata.append(
-            StratumValue(
-                stratum=name,
-                rows=int((answers.context == c).sum()),
-                value=here.value,
-                interval=statement.pair_limits(here, statement.confidence),
-                groups=_group_values(statement, means[c], answers.context == c, pair),
-            )
+            StratumValue(stratum=name, rows=int(rows.sum()), value=here.value, interval=ends, groups=groups)
         )
-    return _of_pairs(
-        statement,
+    return statement.largest(
         DIFFERENCE,
         comparisons,
         parameters={"strata": "context"},
@@ -274,19 +259,24 @@ def _changed(statement: Statement) -> Finding:
         "The share of documents whose answers differ between groups, draws and names included; two wordings of one "
         "group differ as well (see the placebo)."
     )
-    return _finding(statement, CHANGED, share, at, evidence=beside, notes=(note,), inconclusive=None)
+    return statement.finding(CHANGED, share, at, evidence=beside, notes=(note,), inconclusive=None)
 
 
 def _refusals(statement: Statement) -> Finding:
     """Return the largest difference of the shares that were refused, unreadable or cut off."""
     answers = statement.answers
-    rates = [float(answers.open[answers.group == g].mean()) for g in range(len(answers.groups))]
-    return _of_pairs(
-        statement,
+    counts = {
+        f"{name}: {kind}": int(((answers.group == g) & (answers.outcome == place)).sum())
+        for g, name in enumerate(answers.groups)
+        for place, kind in enumerate(OUTCOMES[:-1])
+    }
+    return statement.largest(
         REFUSALS,
         [statement.compare(pair, open_only=True) for pair in statement.pairs],
-        groups=_group_values(statement, rates),
-        evidence={"refusals": _outcome_counts(answers)},
+        groups=statement.group_values(
+            [answers.open[answers.group == g].mean() for g in range(len(answers.groups))]
+        ),
+        evidence={"refusals": counts},
     )
 
 
@@ -294,126 +284,69 @@ def _placebo(statement: Statement) -> list[Finding]:
     """Return the difference that a neutral edit makes, if there is one."""
     if statement.placebo is None:
         return []
-    first, second = (statement.answers.groups[g] for g in statement.placebo)
-    note = f"{first!r} is a neutral edit of {second!r}: models react to those as well."
-    comparisons = [statement.compare(statement.placebo)]
-    return [_of_pairs(statement, PLACEBO, comparisons, better="none", notes=(note,))]
+    arm, group = (statement.answers.groups[g] for g in statement.placebo)
+    notes = (f"{arm!r} is a neutral edit of {group!r}: models react to those as well.",)
+    pairs = [statement.compare(statement.placebo)]
+    return [statement.largest(PLACEBO, pairs, better="none", notes=notes)]
 
 
-def _group_values(
-    statement: Statement, means: Any, rows: Any = True, among: tuple[int, ...] = ()
-) -> tuple[GroupValue, ...]:
-    """Return each group's mean with its rows, of all groups or of some."""
-    answers = statement.answers
-    return tuple(
-        GroupValue(
-            group=answers.groups[g], rows=int((rows & (answers.group == g)).sum()), value=float(means[g])
-        )
-        for g in among or range(len(answers.groups))
-    )
-
-
-def _outcome_counts(answers: Answers) -> dict[str, int]:
-    return {
-        f"{name}: {kind}": int(((answers.group == g) & (answers.outcome == OUTCOMES.index(kind))).sum())
-        for g, name in enumerate(answers.groups)
-        for kind in (OUTCOMES[0], *OPEN)
-    }
-
-
-def _evidence(statement: Statement, context: AuditContext, requests: str | None) -> dict[str, Any]:
-    answers = statement.answers
+def _evidence(statement: Statement) -> dict[str, Any]:
+    answers, context = statement.answers, statement.context
     shown = [*statement.averaged, *(statement.by_context if len(answers.contexts) > 1 else ())]
-    pairs = {name: number for one in shown for name, number in _pair_numbers(statement, one).items()}
     rng = context.rng(f"placebo {statement.sensitive}")
-    splits = {
-        name: evidence.placebo(answers, g, rng)
-        for g, name in enumerate(answers.groups)
-        if not (statement.placebo and g == statement.placebo[0])
-    }
-    found: dict[str, Any] = {
-        "correspondence_pairs": pairs,
+    neutral = statement.placebo[0] if statement.placebo else -1
+    groups = {name: g for g, name in enumerate(answers.groups)}
+    splits = {name: evidence.placebo(answers, g, rng) for name, g in groups.items() if g != neutral}
+    counts = {"documents": len(answers.documents), "contexts": len(answers.contexts), "answers": len(answers.low),
+              "unfinished": answers.unfinished}  # fmt: skip
+    counts |= {f"names of {name}": answers.names_of(g) for name, g in groups.items()}
+    found = {
+        "correspondence_pairs": {k: v for one in shown for k, v in _pair_numbers(statement, one).items()},
         "placebo_splits": {name: value for name, value in splits.items() if value is not None},
-        "counts": {
-            "documents": len(answers.documents),
-            "contexts": len(answers.contexts),
-            "answers": len(answers.low),
-            "unfinished": answers.unfinished,
-            **{
-                f"names of {name}": len(np.unique(answers.name[answers.group == g]))
-                for g, name in enumerate(answers.groups)
-            },
-        },
+        "counts": counts,
+        "variances": asdict(Spread.of_pilot(*(answers.cells(*pair) for pair in statement.pairs))),
         "documents_sha256": digest_of(answers.documents),
         "names_sha256": digest_of([f"{group}\t{name}" for name, group in answers.names]),
     }
+    if answers.tokens is not None and not np.isnan(answers.tokens).all():
+        means = {name: np.nanmean(answers.tokens[answers.group == g]) for name, g in groups.items()}
+        found["prompt_tokens"] = {name: float(value) for name, value in means.items()}
     if statement.drift is not None:
         found["drift"] = statement.drift
     if statement.recorded:
         found["served"] = {key: ", ".join(values) for key, values in statement.recorded.items()}
-    if requests is not None:
-        found |= {"requests_sha256": requests, "cost": statement.cost}
-    return found
+    requests = requests_digest(statement.table)
+    return found | (
+        {} if requests is None else {"requests_sha256": requests, "cost": cost_of(statement.table)}
+    )
 
 
 def _pair_numbers(statement: Statement, one: Comparison) -> dict[str, float]:
     """Return value, low and high of a pair: plain numbers by name, which certificates keep."""
     groups = statement.answers.groups
-    low, high = statement.pair_limits(one, statement.confidence)
+    low, high = statement.pair_limits(one, statement.context.confidence)
     where = "all contexts" if one.context is None else statement.answers.contexts[one.context]
     name = f"{groups[one.first]} - {groups[one.second]}, {where}"
     return {f"{name}: {key}": number for key, number in (("value", one.value), ("low", low), ("high", high))}
 
 
 def _notes(statement: Statement) -> tuple[str, ...]:
-    answers, parameters = statement.answers, statement.parameters
-    of_names = (
-        "these very names, which is no statement about a group"
-        if parameters.names == "fixed"
-        else "names like these"
-    )
+    answers, parameters, confidence = statement.answers, statement.parameters, statement.context.confidence
+    fixed = parameters.names == "fixed"
+    names = "these very names, which is no statement about a group" if fixed else "names like these"
     documents = "these very documents" if parameters.documents == "fixed" else "documents like these"
     notes = [
-        f"About {of_names}, on {documents}, in these contexts, and about what was served on these days.",
-        "The interval treats documents and names as samples that cross; names differ in more than group: class, age, "
-        "religion."
-        if parameters.names == "sampled"
-        else "The interval treats documents as a sample; names are taken as they are.",
+        f"About {names}, on {documents}, in these contexts, and about what was served on these days.",
+        "The interval treats documents as a sample; names are taken as they are."
+        if fixed
+        else "The interval treats documents and names as samples that cross; names differ in more than group: class, "
+        "age, religion.",
     ]
     if answers.looks > 1:
         notes.append(
             f"Look {answers.look} of {answers.looks} planned ones: the interval is at "
-            f"{statement.level(statement.confidence):.4%} so that all looks hold together."
+            f"{statement.level(confidence):.4%} so that all looks hold together."
         )
     if answers.unfinished:
         notes.append(f"{answers.unfinished:,} documents are not finished and do not count.")
     return tuple(notes)
-
-
-def statement_of(
-    answers: Answers,
-    sensitive: str,
-    parameters: Parameters,
-    context: AuditContext,
-    recorded: dict[str, list[str]],
-    cost: float,
-) -> Statement:
-    """Return the statement about one way to split people.
-
-    Raises
-    ------
-    ParameterError
-        The placebo arm is no group of it.
-    """
-    arm = None
-    if parameters.placebo:
-        neutral, _, of = parameters.placebo.partition("=")
-        absent = [name for name in (neutral, of) if name not in answers.groups]
-        if absent or neutral == of:
-            raise ParameterError(
-                f"correspondence.placebo={parameters.placebo!r} names no two groups of {sensitive!r} "
-                f"({', '.join(answers.groups)}); write PLACEBO=GROUP"
-            )
-        arm = (answers.groups.index(neutral), answers.groups.index(of))
-    table = context.dataset.name
-    return Statement(answers, sensitive, parameters, context.confidence, arm, table, recorded, cost)

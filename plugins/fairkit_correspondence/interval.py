@@ -160,8 +160,9 @@ def _names(cells: Cells, contribution: Array, which: bool, v: float) -> tuple[fl
     moved = np.bincount(local, part)
     # a name's answers on one document, in all contexts, are one contribution
     pair = local * cells.documents + cells.document[rows]
-    _, same = np.unique(pair, return_inverse=True)
-    squares = float((np.bincount(same, part) ** 2).sum())
+    if count * cells.documents > 8 * len(part):
+        pair = np.unique(pair, return_inverse=True)[1]
+    squares = float((np.bincount(pair, part) ** 2).sum())
     total = float((moved**2).sum())
     spread = count / (count - 1) * total
     variance = max(0.0, spread - squares + v / count)
@@ -171,31 +172,13 @@ def _names(cells: Cells, contribution: Array, which: bool, v: float) -> tuple[fl
     return variance, spread, count
 
 
-def limits(found: Parts, confidence: float, *, fixed: bool = False, factor: float | None = None) -> Interval:
-    """Return the two-sided interval of a difference, within [-1, 1].
-
-    Parameters
-    ----------
-    found
-        From `parts`.
-    confidence
-        In (0, 1).
-    fixed
-        Whether the names are all that the statement is about: V_T alone.
-    factor
-        A confidence sequence's factor c(t), which takes the place of the documents' quantile.
-    """
+def limits(found: Parts, confidence: float, *, fixed: bool = False) -> Interval:
+    """Return the two-sided interval of a difference, within [-1, 1]; `fixed` names: V_T alone."""
     z, size = two_sided(confidence), len(found.differences)
-    if fixed:
-        names, degrees = 0.0, size - 1.0
-    else:
-        names, degrees = sum(found.names), _degrees(found)
+    names, degrees = (0.0, size - 1.0) if fixed else (sum(found.names), _degrees(found))
     if not math.isfinite(names + found.documents):
         return -1.0, 1.0
-    t = float(student(z, np.array([degrees + 1]))[0])
-    half = t * math.sqrt(found.documents + names)
-    if factor is not None:
-        half = math.sqrt(factor**2 * found.documents + t**2 * names)
+    half = float(student(z, np.array([degrees + 1]))[0]) * math.sqrt(found.documents + names)
     low, high = found.value - half, found.value + half
     if found.speaking < FEW_SPEAKING:
         exact = _exact(found.differences, z)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 _NORMAL = NormalDist()
 _GRID = np.linspace(-8, 8, 1601)
-BURN_IN = 100
-"""Documents at which the confidence sequence is narrowest."""
+_ERF = np.vectorize(_NORMAL.cdf)
 
 
 @functools.lru_cache(maxsize=64)
@@ -59,11 +58,10 @@ def quantiles(looks: int, confidence: float) -> tuple[float, ...]:
 
 def _solve(density: Array, grid: Array, step: float, scale: float, due: float) -> float:
     """Return the bound that the sum crosses for the first time now with probability `due`, on one side."""
-    erf = np.vectorize(_NORMAL.cdf)
     low, high = 0.5, 8.0
     for _ in range(50):
         middle = (low + high) / 2
-        crossed = float(np.trapezoid(density * erf((grid - middle * scale) / math.sqrt(step)), grid))
+        crossed = float(np.trapezoid(density * _ERF((grid - middle * scale) / math.sqrt(step)), grid))
         low, high = (middle, high) if crossed > due else (low, middle)
     return (low + high) / 2
 
@@ -71,23 +69,3 @@ def _solve(density: Array, grid: Array, step: float, scale: float, due: float) -
 def confidence_at(look: int, looks: int, confidence: float) -> float:
     """Return the confidence of the interval at look number `look` of `looks`, from 1."""
     return 2 * _NORMAL.cdf(quantiles(looks, confidence)[look - 1]) - 1
-
-
-def sequence_factor(documents: int, confidence: float) -> float:
-    """Return c(t), which takes the place of the normal quantile where an audit is looked at any number of times.
-
-    Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (2024), c(t)² = (tρ²+1)/(tρ²) (log(tρ²+1) + 2 log(1/α)), narrowest at
-    `BURN_IN` documents. It holds for the documents asymptotically; with names it is measured, not proven.
-    """
-    alpha = 1 - confidence
-    rho = (-_lambert(-(alpha**2) / math.e) - 1) / BURN_IN
-    spread = documents * rho
-    return math.sqrt((spread + 1) / spread * (math.log(spread + 1) + 2 * math.log(1 / alpha)))
-
-
-def _lambert(x: float) -> float:
-    """Return the lower branch W₋₁(x) for x in (-1/e, 0), by Newton's steps on w + log(-w) = log(-x)."""
-    w = math.log(-x) - math.log(-math.log(-x))
-    for _ in range(50):
-        w -= (w + math.log(-w) - math.log(-x)) / (1 + 1 / w)
-    return w

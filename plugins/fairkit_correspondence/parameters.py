@@ -7,7 +7,8 @@ from typing import Literal
 
 from fairkit.parameters.declare import parameter
 
-ANSWERED, OPEN, NOT_ASKED = "answered", ("refused", "unreadable", "cut off"), "not asked"
+ANSWERED, NOT_ASKED = "answered", "not asked"
+OUTCOMES = (ANSWERED, "refused", "unreadable", "cut off", NOT_ASKED)
 """Outcomes of a question: an option; open ones, which could have been anything; and questions not put yet."""
 
 
@@ -17,9 +18,7 @@ class Parameters:
 
     document: str = parameter("document", help="The column that says which text an answer is about.")
     name: str = parameter("name", help="The column with the name, or other wording, that stood in the text.")
-    context: str = parameter(
-        "context", help="The column with the context of the question; without it there is one context."
-    )
+    context: str = parameter("context", help="The column with the context of the question; optional.")
     outcome: str = parameter(
         "outcome",
         help="The column with answered, refused, unreadable, cut off or not asked; without it a missing answer is "
@@ -46,10 +45,6 @@ class Parameters:
     refused: Literal["bounds", "no", "yes"] = parameter(
         "bounds",
         help="What an open answer counts as: anything (bounds), 0 (no) or 1 (yes), as in the deployment.",
-    )
-    sequence: bool = parameter(
-        False,
-        help="Use a confidence sequence, which holds at any number of looks, in place of planned looks.",
     )
     placebo: str = parameter(
         "",

@@ -13,8 +13,7 @@ from fairkit_correspondence.requests import LETTERS
 if TYPE_CHECKING:
     from fairkit_correspondence.plan import Question
 
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_OPEN_THOUGHT = re.compile(r"<think(?:ing)?>.*\Z", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _REFUSED = re.compile(
     r"\W*(?:i.?m sorry|i am sorry|sorry,|i can(?:no|.)t|i(?:.m| am) (?:unable|not able)|as an ai)",
     re.IGNORECASE,
@@ -53,25 +52,21 @@ def read_reply(reply: Mapping[str, Any], question: Question, size: int, *, logpr
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     message = found if isinstance(found := choice.get("message"), dict) else {}
     content, refusal = message.get("content"), message.get("refusal")
-    nothing: tuple[float | None, ...] = (None,) * size
     whole = content if isinstance(content, str) else ""
+    text, nothing = whole[:KEPT_TEXT], (None,) * size
     if refusal or choice.get("finish_reason") == "content_filter":
         return Reading("refused", nothing, text=str(refusal or whole)[:KEPT_TEXT])
-    text = _OPEN_THOUGHT.sub("", _THOUGHT.sub("", whole)).strip()
-    cut = choice.get("finish_reason") == "length"
-    kept = whole[:KEPT_TEXT]
-    if question.options and logprobs:
-        mass = option_masses(choice.get("logprobs"), question.options)
-        if mass is not None:
-            yes = sum(mass[option] for option in question.favorable)
-            rest = max(0.0, 1 - sum(mass.values()))
-            return Reading("answered", (min(yes, 1.0),), min(rest, 1 - min(yes, 1.0)), kept)
-    values = _values(text, question, size)
+    mass = option_masses(choice.get("logprobs"), question.options) if question.options and logprobs else None
+    if mass is not None:
+        yes = min(sum(mass[option] for option in question.favorable), 1.0)
+        return Reading("answered", (yes,), min(max(0.0, 1 - sum(mass.values())), 1 - yes), text)
+    said = _THOUGHT.sub("", whole).strip()
+    values = _values(said, question, size)
     if values is not None:
-        return Reading("answered", values, text=kept)
-    if cut:
-        return Reading("cut off", nothing, text=kept)
-    return Reading("refused" if not text or _REFUSED.match(text) else "unreadable", nothing, text=kept)
+        return Reading("answered", values, text=text)
+    if choice.get("finish_reason") == "length":
+        return Reading("cut off", nothing, text=text)
+    return Reading("refused" if not said or _REFUSED.match(said) else "unreadable", nothing, text=text)
 
 
 def option_masses(record: Any, options: Sequence[str]) -> dict[str, float] | None:
@@ -84,24 +79,23 @@ def option_masses(record: Any, options: Sequence[str]) -> dict[str, float] | Non
         return None
     tokens = [token for token in tokens if isinstance(token, dict)]
     closed = [i for i, token in enumerate(tokens) if "</think" in str(token.get("token")).lower()]
-    for token in tokens[closed[-1] + 1 if closed else 0 :]:
-        if not str(token.get("token", "")).strip(_EDGES):
+    after = tokens[closed[-1] + 1 if closed else 0 :]
+    token = next((token for token in after if str(token.get("token", "")).strip(_EDGES)), None)
+    if token is None:
+        return None
+    likely = token.get("top_logprobs")
+    mass, seen = dict.fromkeys(options, 0.0), set()
+    for one in [*(likely if isinstance(likely, list) else ()), token]:
+        text, value = str(one.get("token", "")), one.get("logprob")
+        # -9999 stands for no log-probability (vLLM); the sampled token may be listed twice
+        if text in seen or not isinstance(value, int | float) or not -1000 < value <= 1e-3:
             continue
-        found = dict.fromkeys(options, 0.0)
-        likely = token.get("top_logprobs")
-        seen: set[str] = set()
-        for one in [*(likely if isinstance(likely, list) else ()), token]:
-            text, value = str(one.get("token", "")), one.get("logprob")
-            # -9999 stands for no log-probability (vLLM); the sampled token may be listed twice
-            if text in seen or not isinstance(value, int | float) or not -1000 < value <= 1e-3:
-                continue
-            seen.add(text)
-            begun = text.strip(_EDGES).casefold()
-            fits = [option for option in options if begun and option.casefold().startswith(begun)]
-            if len(fits) == 1:
-                found[fits[0]] += math.exp(min(value, 0.0))
-        return found if seen else None
-    return None
+        seen.add(text)
+        begun = text.strip(_EDGES).casefold()
+        fits = [option for option in options if begun and option.casefold().startswith(begun)]
+        if len(fits) == 1:
+            mass[fits[0]] += math.exp(min(value, 0.0))
+    return mass if seen else None
 
 
 def _values(text: str, question: Question, size: int) -> tuple[float | None, ...] | None:
@@ -112,8 +106,8 @@ def _values(text: str, question: Question, size: int) -> tuple[float | None, ...
         low, high = question.score
         text = re.sub(rf"\s*(?:/|out of)\s*{high:g}\b", "", text)
         numbers = {float(one.replace(",", ".")) for one in _NUMBER.findall(text)}
-        numbers = {n for n in numbers if low <= n <= high} if len(numbers) == 1 else set()
-        return ((numbers.pop() - low) / (high - low),) if numbers else None
+        inside = len(numbers) == 1 and low <= min(numbers) <= high
+        return ((numbers.pop() - low) / (high - low),) if inside else None
     return _ranks(text, question.outcome, size)
 
 

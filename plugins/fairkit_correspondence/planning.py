@@ -3,32 +3,43 @@
     se² = (τ² + σ²/m) / T + ν/J
 
 τ² is the variance of document x group, σ² what is left of one answer, of both groups together, ν the variance of name
-effects of both. calls = documents x contexts x groups x m x K. The chance to pass, names as samples, is
-Φ((L - θ - ts)/se) - Φ((θ - L + ts)/se), where s² is the expectation of V with its floors.
+effects of both. The interval adds floors and Student's quantile to it, which no short formula has: audits of that size
+are drawn and judged, and the formula only says how their power changes with T.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairkit.errors import ParameterError
-from fairkit.intervals import student, two_sided
+from fairkit.intervals import two_sided
+from fairkit_correspondence.interval import Cells, limits, parts
 
 if TYPE_CHECKING:
-    from fairkit_correspondence.interval import Cells
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
 
 _NORMAL = NormalDist()
-MOST_DOCUMENTS = 100_000
+MOST_DOCUMENTS, MOST_ANSWERS, STAGES = 100_000, 200_000, (400, 800, 1_600)
+"""The largest plan, the largest audit that is drawn, and how many are drawn while a size is searched."""
 ENOUGH_NAMES, ENOUGH_DOCUMENTS, PLANNED_NAMES = 30, 30, 40
 """Fewer cannot stand for a group or for documents like these; 40 names meet rare kinds of names as well."""
+_GRID = np.linspace(-5, 5, 101)
+_WEIGHT = np.exp(-(_GRID**2) / 2) / np.exp(-(_GRID**2) / 2).sum()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _expit(x: Array) -> Array:
+    return np.asarray(0.5 + 0.5 * np.tanh(0.5 * x))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spread:
     """Variances of answers on [0, 1], of both groups together.
 
@@ -40,14 +51,17 @@ class Spread:
         σ²: of one answer around its document and group (2 p (1 - p) for two groups of yes and no).
     name
         ν: of the names' effects.
-    largest
-        The largest |d_t| that is expected, in [0, 1]: 1 where few answers differ.
+    base
+        The mean answer.
+    whole
+        Whether an answer is yes or no, and no number between.
     """
 
     interaction: float = 0.0
     answer: float = 0.5
     name: float = 0.0
-    largest: float = 1.0
+    base: float = 0.5
+    whole: bool = True
 
     @classmethod
     def of_rate(cls, base: float, *, probabilities: bool = False) -> Spread:
@@ -55,136 +69,149 @@ class Spread:
 
         Documents are taken to differ by one unit of log-odds (standard deviation), which makes draws vary less.
         """
-        x = math.log(base / (1 - base)) + np.linspace(-6, 6, 601)
-        weight = np.exp(-(np.linspace(-6, 6, 601) ** 2) / 2)
-        p = 1 / (1 + np.exp(-x))
-        variance = 2 * float(weight @ (p * (1 - p)) / weight.sum())
-        # probabilities of yes have no draw in them; a tenth of the variance is what names and wording leave
-        return cls(answer=variance * (0.04 if probabilities else 1.0), largest=0.5 if probabilities else 1.0)
+        p = _expit(_middle(base, 1.0) + _GRID)
+        variance = 2 * float(_WEIGHT @ (p * (1 - p)))
+        # probabilities of yes have no draw in them; a tenth of the deviation is what names and wording leave
+        return cls(answer=variance * (0.04 if probabilities else 1.0), base=base, whole=not probabilities)
 
     @classmethod
-    def of_pilot(cls, cells: Cells) -> Spread:
-        """Estimate the variances from a pilot's answers, by moments."""
-        from fairkit_correspondence.interval import parts
+    def of_pilot(cls, *pairs: Cells) -> Spread:
+        """Estimate the variances from a pilot's pairs of groups by moments: the largest of all pairs."""
+        spreads = [cls._of_pair(cells) for cells in pairs]
+        largest = {
+            key: max(getattr(one, key) for one in spreads) for key in ("interaction", "answer", "name")
+        }
+        base = min((one.base for one in spreads), key=lambda rate: abs(rate - 0.5))
+        return cls(**largest, base=base, whole=all(one.whole for one in spreads))
 
-        found = parts(cells)
-        y = cells.answers(0.5)
+    @classmethod
+    def _of_pair(cls, cells: Cells) -> Spread:
+        found, y, size = parts(cells), cells.answers(0.5), 2 * cells.documents
         key = 2 * cells.document + cells.side
-        count = np.bincount(key, minlength=2 * cells.documents).astype(float)
-        mean = np.bincount(key, y, minlength=2 * cells.documents) / np.maximum(count, 1)
-        rest = np.bincount(key, (y - mean[key]) ** 2, minlength=2 * cells.documents)
-        several = count > 1
-        each = float(rest[several].sum() / np.maximum(count[several] - 1, 1).sum()) if several.any() else 0.25
+        count = np.bincount(key, minlength=size).astype(float)
+        mean = np.bincount(key, y, size) / np.maximum(count, 1)
+        rest, several = np.bincount(key, (y - mean[key]) ** 2, size), count > 1
+        each = float(rest[several].sum() / (count[several] - 1).sum()) if several.any() else 0.25
         name = sum(n * j for n, j in zip(found.names, found.counts, strict=True) if math.isfinite(n))
-        answer = max(2 * each - name, 1e-6)
         m = float(np.median(count[several])) if several.any() else 1.0
         tau = max(0.0, float(found.differences.var(ddof=1)) - 2 * each / m)
+        whole = bool(np.isin(y, (0.0, 1.0)).all())
         return cls(
-            interaction=tau,
-            answer=answer,
-            name=name,
-            largest=float(max(np.abs(found.differences).max(), 0.05)),
+            interaction=tau, answer=max(2 * each - name, 1e-6), name=name, base=float(y.mean()), whole=whole
         )
+
+    @cached_property
+    def odds(self) -> tuple[float, float, float, float, float]:
+        """Middle and deviations of yes and no in log-odds: documents, document x group, names; and a unit's slope."""
+        base = min(max(self.base, 0.01), 0.99)
+        # σ²/2 = E p(1 - p): what it lacks to base (1 - base) is the spread of all effects together
+        low, high = 0.0, 5.0
+        for _ in range(30):
+            deviation = (low + high) / 2
+            middle = _middle(base, deviation)
+            p = _expit(middle + deviation * _GRID)
+            low, high = (deviation, high) if _WEIGHT @ (p * (1 - p)) > self.answer / 2 else (low, deviation)
+        slope, square = float(_WEIGHT @ (p * (1 - p))), float(_WEIGHT @ (p * (1 - p)) ** 2)
+        both, names = math.sqrt(self.interaction / 2 / square), math.sqrt(self.name / 2) / slope
+        return middle, math.sqrt(max(deviation**2 - both**2 - names**2, 0.0)), both, names, slope
+
+    def error(self, documents: int, names: int, each: int, *, fixed: bool) -> float:
+        """Return the standard error of an audit."""
+        part = 0.0 if fixed else self.name / names
+        return math.sqrt((self.interaction + self.answer / each) / documents + part)
+
+
+def _middle(base: float, deviation: float) -> float:
+    """Return the log-odds around which documents have the mean `base`."""
+    low, high = -12.0, 12.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _WEIGHT @ _expit(middle + deviation * _GRID) < base else (low, middle)
+    return middle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
-    """What an audit of some size will see.
+class Size:
+    """The size of an audit, and what is judged.
 
     Attributes
     ----------
-    documents, names, each
-        T, J, and m: the names of a group on each document.
-    half_width
-        Of the interval, in [0, 1].
-    passes, fails
-        The chances that the whole interval lies inside ± the limit, and outside.
+    names, each
+        J, and m: the names of a group on each document.
+    limit, truth
+        The difference that matters, and the true one, in [0, 1].
+    confidence, fixed
+        Of the interval, and whether the statement is about these names alone.
     """
 
-    documents: int
     names: int
     each: int
-    half_width: float
-    passes: float
-    fails: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self)
+    limit: float
+    truth: float = 0.0
+    confidence: float = 0.95
+    fixed: bool = False
 
 
-def forecast(
-    spread: Spread,
-    documents: int,
-    names: int,
-    each: int,
-    *,
-    limit: float,
-    truth: float = 0.0,
-    confidence: float = 0.95,
-    fixed: bool = False,
-) -> Forecast:
-    """Return what an audit of this size will see, if the true difference is `truth`."""
-    v = (spread.interaction + spread.answer / each) / documents
-    # h: the largest of T differences that spread like d_t, or 1 where few documents speak
-    deviation = math.sqrt(v * documents)
-    reach = min(spread.largest, deviation * _NORMAL.inv_cdf(1 - 0.35 / documents))
-    floor = (v * documents * (documents - 1) + 2 * reach**2) / ((documents + 1) * (documents + 2))
-    of_documents = max(v, floor)
-    # one group's W without name effects, and the expectation of N = max(0, W - Σc² + v/J), whose noise is W's
-    half = spread.answer / 2
-    noise = (half * (1 + 1 / each) + spread.interaction) / (each * documents)
-    effect = 0.0 if fixed else spread.name / 2 / names
-    mean = effect + max(noise - v / names, 0.0) / max(names - 1, 1)
-    spreads = effect + noise
-    error = spreads * math.sqrt(2 / max(names - 1, 1))
-    truncated = mean * _NORMAL.cdf(mean / error) + error * math.exp(-((mean / error) ** 2) / 2) / math.sqrt(
-        2 * math.pi
+def forecast(spread: Spread, documents: int, size: Size, audits: int = 400) -> tuple[float, float, float]:
+    """Return the mean half-width of an audit's interval, and the chances that it lies inside and outside the limit.
+
+    Audits are drawn from a population with these variances: yes and no by log-odds, other answers around a mean.
+    """
+    rng, (m, names) = np.random.default_rng(0), (size.each, size.names)
+    document, side = np.arange(documents).repeat(2 * m), np.tile(np.arange(2).repeat(m), documents)
+    name = (document * m + np.tile(np.arange(m), 2 * documents)) % names + names * side
+    cells = (document, np.zeros_like(document), name, side == 1)
+    middle, of_documents, of_both, of_names, slope = spread.odds
+    if not spread.whole:
+        middle, of_documents, of_both, of_names = (
+            0.5,
+            0.0,
+            *np.sqrt([spread.interaction / 2, spread.name / 2]),
+        )
+    shift = (side - 0.5) * size.truth / (slope if spread.whole else 1.0)
+    half, ends = [], []
+    for _ in range(audits):
+        x = middle + shift + of_names * rng.normal(size=2 * names)[name]
+        x += of_both * rng.normal(size=2 * documents)[2 * document + side]
+        if spread.whole:
+            x += of_documents * rng.normal(size=documents)[document]
+            y = (rng.random(len(x)) < _expit(x)).astype(float)
+        else:
+            y = x + math.sqrt(spread.answer / 2) * rng.normal(size=len(x))
+        low, high = limits(parts(Cells(*cells, y, y, documents)), size.confidence, fixed=size.fixed)
+        half.append((high - low) / 2)
+        ends.append((low, high))
+    low, high = np.array(ends).T
+    inside = (-size.limit < low) & (high < size.limit)
+    outside = (low > size.limit) | (high < -size.limit)
+    return float(np.mean(half)), float(inside.mean()), float(outside.mean())
+
+
+def _power(spread: Spread, documents: int, size: Size) -> float:
+    """Return the chance of the verdict that the truth is, by normal quantiles."""
+    error, theta = spread.error(documents, size.names, size.each, fixed=size.fixed), abs(size.truth)
+    reach = two_sided(size.confidence)
+    if theta > size.limit:
+        return _NORMAL.cdf((theta - size.limit) / error - reach)
+    inside = (
+        _NORMAL.cdf((size.limit - theta) / error - reach),
+        _NORMAL.cdf(reach - (size.limit + theta) / error),
     )
-    # two pseudo-names with the largest of J squares
-    most = _NORMAL.inv_cdf(1 - 0.35 / max(names, 2)) ** 2 / names
-    pseudo = (1 - 1 / names) * (1 + 2 * most) * names**2 / ((names + 1) * (names + 2))
-    of_names = 0.0 if fixed else 2 * truncated * max(1.0, pseudo)
-    expected = of_documents + of_names
-    degrees = documents - 1.0
-    if not fixed:
-        bottom = of_documents**2 / max(documents - 1, 1) + 2 * spreads**2 / max(names - 1, 1)
-        degrees = (of_documents + 2 * spreads) ** 2 / bottom
-    z = two_sided(confidence)
-    t = float(student(z, np.array([degrees + 1]))[0])
-    half_width = t * math.sqrt(expected)
-    # the half-width varies from audit to audit, as √V does
-    square = (mean**2 + error**2) * _NORMAL.cdf(mean / error) + mean * (
-        truncated - mean * _NORMAL.cdf(mean / error)
-    )
-    variance = 2 * of_documents**2 / max(documents - 1, 1) + (0.0 if fixed else 2 * (square - truncated**2))
-    wander = t * math.sqrt(max(variance, 0.0)) / (2 * math.sqrt(expected))
-    theta = abs(truth)
-    error = max(math.sqrt(v + (0.0 if fixed else spread.name / names) + wander**2), 1e-12)
-    inside, outside = limit - theta - half_width, theta - limit - half_width
-    passes = max(_NORMAL.cdf(inside / error) - _NORMAL.cdf((half_width - limit - theta) / error), 0.0)
-    fails = _NORMAL.cdf(outside / error) + _NORMAL.cdf((-theta - limit - half_width) / error)
-    return Forecast(
-        documents=documents,
-        names=names,
-        each=each,
-        half_width=half_width,
-        passes=passes,
-        fails=min(fails, 1.0),
-    )
+    return max(inside[0] - inside[1], 0.0)
 
 
-def documents_needed(
-    spread: Spread,
-    names: int,
-    each: int,
-    *,
-    limit: float,
-    truth: float = 0.0,
-    power: float = 0.8,
-    confidence: float = 0.95,
-    fixed: bool = False,
-) -> int | None:
+def _smallest(spread: Spread, size: Size, power: float) -> int | None:
+    """Return the documents that the normal quantiles need; None where 100,000 are too few."""
+    low, high = 1, MOST_DOCUMENTS
+    if _power(spread, high, size) < power:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _power(spread, middle, size) >= power else (middle, high)
+    return high
+
+
+def documents_needed(spread: Spread, size: Size, power: float = 0.8) -> int | None:
     """Return the smallest number of documents that decides with chance `power`; None where even 100,000 do not.
 
     Raises
@@ -192,24 +219,25 @@ def documents_needed(
     ParameterError
         The limit is not above 0, or the power not in (0, 1).
     """
-    if not 0 < limit <= 1 or not 0 < power < 1:
-        raise ParameterError(f"limit={limit} and power={power}: both are above 0, and power is below 1")
-
-    def enough(documents: int) -> bool:
-        seen = forecast(
-            spread, documents, names, each, limit=limit, truth=truth, confidence=confidence, fixed=fixed
+    if not 0 < size.limit <= 1 or not 0 < power < 1:
+        raise ParameterError(f"limit={size.limit} and power={power}: both are above 0, and power is below 1")
+    target = _smallest(spread, size, power)
+    if target is None:
+        return None
+    # drawn audits of T documents have the power that the normal quantiles give T x worth
+    documents, worths, drawn = target, [], []
+    for audits in STAGES:
+        documents = min(
+            max(documents, ENOUGH_DOCUMENTS), max(MOST_ANSWERS // (2 * size.each), ENOUGH_DOCUMENTS)
         )
-        return (seen.passes if abs(truth) < limit else seen.fails) >= power
-
-    low, high = 2, 4
-    while not enough(high):
-        low, high = high, 2 * high
-        if low > MOST_DOCUMENTS:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return max(high, ENOUGH_DOCUMENTS)
+        _, passes, fails = forecast(spread, documents, size, audits)
+        seen = fails if abs(size.truth) > size.limit else passes
+        seen = min(max(seen, 0.5 / audits), 1 - 0.5 / audits)
+        worths.append(math.log((_smallest(spread, size, seen) or MOST_DOCUMENTS) / documents))
+        drawn.append(audits)
+        worth = math.exp(np.average(worths[-2:], weights=drawn[-2:]))
+        documents = math.ceil(target / worth)
+    return None if documents > MOST_DOCUMENTS else max(documents, ENOUGH_DOCUMENTS)
 
 
 def names_needed(spread: Spread, limit: float) -> int:

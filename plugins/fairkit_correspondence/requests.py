@@ -82,14 +82,8 @@ def instruction(question: Question, size: int, *, backward: bool) -> str:
 
 def parameters_of(asking: Asking) -> dict[str, Any]:
     """Return the parameters of every request; all are sent, since servers have defaults of their own."""
-    found: dict[str, Any] = {
-        "temperature": asking.temperature,
-        "max_tokens": asking.max_tokens,
-        **asking.extra,
-    }
-    if asking.logprobs:
-        found |= {"logprobs": True, "top_logprobs": 20}
-    return found
+    sent = {"temperature": asking.temperature, "max_tokens": asking.max_tokens, **asking.extra}
+    return sent | ({"logprobs": True, "top_logprobs": 20} if asking.logprobs else {})
 
 
 def requests_of(plan: Plan) -> list[Request]:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fairkit_correspondence.parameters import NOT_ASKED
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -21,6 +23,11 @@ ANSWER_COLUMNS = (
     "stated_model", "fingerprint", "address", "model", "parameters", "asked_on",
 )  # fmt: skip
 """What comes back; empty in a table of requests."""
+_KINDS = {
+    **dict.fromkeys(("answer", "unresolved", "cost"), "float64"),
+    **dict.fromkeys(("prompt_tokens", "completion_tokens", "draw", "look", "order", "place"), "int64"),
+    "reversed": "bool_",
+}
 
 
 def is_ours(columns: Sequence[str]) -> bool:
@@ -28,7 +35,7 @@ def is_ours(columns: Sequence[str]) -> bool:
     return {"plan", "request", *ANSWER_COLUMNS} <= set(columns)
 
 
-def requests_digest(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> str | None:
+def requests_digest(table: pa.Table) -> str | None:
     """Return the content digest of the requests behind a table of answers: the table without its answers.
 
     It is the digest of the table that `fairkit ask PLAN --dry-run --requests FILE` writes, which a policy lock signs
@@ -38,15 +45,13 @@ def requests_digest(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -
 
     from fairkit.data.digest import TableDigest
 
+    columns = table.column_names
     if not is_ours(columns):
         return None
-    digest = TableDigest(columns)
-    for batch in batches:
-        emptied = [
-            pa.nulls(batch.num_rows, pa.string()) if name in ANSWER_COLUMNS else batch.column(name)
-            for name in columns
-        ]
-        digest.update(pa.RecordBatch.from_arrays(emptied, names=list(columns)))
+    digest, empty = TableDigest(columns), pa.nulls(table.num_rows, pa.string())
+    kept = [empty if name in ANSWER_COLUMNS else table.column(name) for name in columns]
+    for batch in pa.table(kept, names=columns).to_batches():
+        digest.update(batch)
     return digest.hexdigest()
 
 
@@ -77,17 +82,11 @@ def answers_table(
                 "plan": plan.digest, "document": request.unit, "text_digest": plan.documents[entry.document].id,
                 "context": request.context, plan.column: entry.name.group, "name": entry.name.text,
                 "draw": request.draw, "reversed": request.reversed, "look": request.look, "order": request.order,
-                "place": place, "request": digest,
+                "place": place, "request": digest, **_answer(record, place, len(request.entries), served),
             }  # fmt: skip
-            row |= _answer(record, place, len(request.entries), served)
             for name, values in columns.items():
-                values.append(row[name])
-    kinds = {"answer": pa.float64(), "unresolved": pa.float64(), "cost": pa.float64()}
-    kinds |= dict.fromkeys(
-        ("prompt_tokens", "completion_tokens", "draw", "look", "order", "place"), pa.int64()
-    )
-    kinds["reversed"] = pa.bool_()
-    arrays = [pa.array(values, kinds.get(name, pa.string())) for name, values in columns.items()]
+                values.append(row.get(name))
+    arrays = [pa.array(values, getattr(pa, _KINDS.get(name, "string"))()) for name, values in columns.items()]
     table = pa.table(arrays, names=list(columns))
     return table.replace_schema_metadata({"fairkit.data": json.dumps({"sensitive": [plan.column]})})
 
@@ -95,16 +94,11 @@ def answers_table(
 def _answer(
     record: Mapping[str, Any] | None, place: int, size: int, served: Mapping[str, str]
 ) -> dict[str, Any]:
-    found: dict[str, Any] = dict.fromkeys(ANSWER_COLUMNS)
     if record is None:
-        return found | ({"outcome": "not asked"} if served else {})
-    value = record["values"][place]
-    found |= {key: record[key] for key in ANSWER_COLUMNS if key in record} | dict(served)
-    # what a list's reply leaves out could have stood anywhere
-    found["outcome"] = (
-        record["outcome"] if value is not None or record["outcome"] != "answered" else "unreadable"
-    )
-    found |= {"answer": value, "cost": record["cost"] / size}
-    if place:
-        found |= {"text": None, "prompt_tokens": None, "completion_tokens": None}
-    return found
+        return {"outcome": NOT_ASKED} if served else {}
+    value, outcome = record["values"][place], record["outcome"]
+    row = {key: record[key] for key in ANSWER_COLUMNS if key in record} | dict(served)
+    row |= {"answer": value, "cost": record["cost"] / size}
+    if value is None and outcome == "answered":  # what a list's reply leaves out could have stood anywhere
+        row["outcome"] = "unreadable"
+    return row | (dict.fromkeys(("text", "prompt_tokens", "completion_tokens")) if place else {})

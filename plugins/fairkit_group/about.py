@@ -96,7 +96,7 @@ class About:
             )
         pair = interval(self.confidence) if known else None
         if known and pair is None:
-            notes.append("No interval: the metric's replicates are not finite on these totals.")
+            notes.append("No interval: nothing on these rows bounds the noise of this number.")
         return Finding(
             auditor=self.auditor,
             metric=metric,
@@ -122,10 +122,15 @@ class About:
     ) -> tuple[GroupValue, ...]:
         """Return each group's value with its interval and denominator; none of them where it is not finite."""
         return tuple(
-            GroupValue(group=name, rows=rows, value=float(v), interval=(float(lo), float(hi)), denominator=n)
+            GroupValue(group=name, rows=rows, value=float(v), interval=known_ends(lo, hi), denominator=n)
             if math.isfinite(v)
             else GroupValue(group=name, rows=rows, value=None)
             for name, rows, v, lo, hi, n in zip(
                 self.names, self.rows, values, low, high, over or [None] * len(self.names), strict=True
             )
         )
+
+
+def known_ends(low: float, high: float) -> tuple[float, float] | None:
+    """Return an interval; None where an end is not known."""
+    return None if math.isnan(low) or math.isnan(high) else (float(low), float(high))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fairkit.limits.means import unseen, widened
 from fairkit.metrics import Estimate, Headline, Mean, Metric, Term
 from fairkit_group.ranking import SCORES
 
@@ -77,7 +78,8 @@ class Ecce(Metric):
         place is chosen: the lower end takes off the quantile of a Brownian motion's largest deviation, which the noise
         of cumulative sums has. The noise is at least that of calibrated scores, Σ w² s (1 - s) / (Σ w)² (Arrieta-Ibarra
         et al. 2022): a sample without any rare outcome shows none of it. Sums of rare outcomes are skewed and jump
-        by whole rows: in rows, (q² - 1) / 6 + 1/2 (Cornish & Fisher 1938) is taken off too.
+        by whole rows: in rows, (q² - 1) / 6 + 1/2 (Cornish & Fisher 1938) is taken off too. Unseen rows could each
+        be off by 1 (`fairkit.limits.means.widened`).
         """
         mass, scores = totals.mass, totals.middles
         size = mass.sum(axis=(0, 2))
@@ -97,7 +99,8 @@ class Ecce(Metric):
         def limits(z: float) -> tuple[Array, Array]:
             quantile = brownian_quantile(2 * _upper(z))
             low = value - quantile * error - (max(quantile**2 - 1, 0) / 6 + 0.5) * row - hidden
-            return np.clip(low, 0, 1), np.clip(value + z * error + hidden, 0, 1)
+            up = widened(z * error, unseen(rows, z) * (1 - value), np.zeros_like(value), rows)
+            return np.clip(low, 0, 1), np.clip(value + up + hidden, 0, 1)
 
         return Estimate(value, limits, sizes=rows)
 

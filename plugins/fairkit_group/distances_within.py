@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.dependent import FEWEST, STRATA_BUCKETS, noise_of, too_few
+from fairkit.dependent import STRATA_BUCKETS, effective_clusters, noise_of, too_few
 from fairkit.intervals import kolmogorov_quantile
 
 if TYPE_CHECKING:
@@ -116,10 +116,12 @@ def _stretched(
             whole = np.nan_to_num(all_below.sum(axis=2) / everybody.sum(axis=1))  # F_s
             pull = pull - np.einsum("s,zsb->zb", base, all_below - whole[:, :, None] * everybody)
         there: NDArray[np.bool_] = np.asarray(size[own > 0].any(axis=(0, 1)))
+        counted = size[own > 0][:, group].sum(axis=0)
         noise = noise_of(pull, np.tile(there, (len(pull), 1)))
         largest = float(np.sqrt(np.nanmax(noise.variance, initial=0.0)))
         if scale[group] > 0:
             stretched[group] = scale[group] * max(largest / (0.5 * scale[group]), 1.0)
-        if there.sum() < FEWEST:
-            doubts[group] = too_few(int(there.sum()))
+        doubt = too_few(int(there.sum()), float(effective_clusters(counted)))
+        if doubt:
+            doubts[group] = doubt
     return stretched, doubts

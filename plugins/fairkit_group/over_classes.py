@@ -157,9 +157,9 @@ def over_classes(sections: Sequence[Section]) -> list[Finding]:
         first.context.rng(f"class gaps {first.sensitive}").standard_normal((DRAWS, len(estimates)))
     )
     gaps = ClassGaps(estimates, draws)
-    caveats = _caveats(measured)
     found = []
     for name in NAMES:
+        caveats = _caveats(measured, name)
         evidence = _by_class(measured, gaps) | _unknown(name, measured, gaps)
         found.append(first.over_classes(name, partial(gaps.spread, name), evidence, caveats))
     return found
@@ -200,18 +200,41 @@ def _norm(name: str, gaps: Array) -> float:
     return float(np.sqrt(np.mean(gaps**2)) if name == "class_gap_rms" else gaps.mean())
 
 
-def _caveats(sections: Sequence[Section]) -> tuple[list[str], str | None]:
-    """Name the classes whose own gap has a caveat."""
-    doubtful = [
-        str(section.label)
-        for section in sections
-        if section.about.caveats.of(section.estimates[RATE][1])[1] is not None
-    ]
-    if not doubtful:
-        return [], None
-    more = f" and {len(doubtful) - 5} more" if len(doubtful) > 5 else ""
-    told = (
-        f"Classes in which a group has too few rows, or none, or an interval in doubt: "
-        f"{', '.join(doubtful[:5])}{more}; {RATE}_difference of the class says which."
-    )
-    return [told], told
+def _caveats(sections: Sequence[Section], name: str) -> tuple[list[str], str | None]:
+    """Name the classes whose own gap has a caveat.
+
+    A class with few rows has exact limits, which are wide: in a mean over classes it counts with these, and no more
+    needs to be known. What blocks a verdict is a class whose interval is in doubt, a largest gap over classes of which
+    one has few rows, and numbers of which fewer than half of the classes are known.
+    """
+    doubtful, few, unknown = [], [], []
+    for section in sections:
+        estimate, label = section.estimates[RATE][1], str(section.label)
+        if section.about.caveats.of(estimate)[1] is None:
+            continue
+        if name == "class_gap_max" or estimate.doubts:
+            doubtful.append(label)
+        elif np.isfinite(estimate.values).sum() < 2:
+            unknown.append(label)
+        else:
+            few.append(label)
+    notes = []
+    if few:
+        notes.append(
+            f"Classes in which a group has few rows count with their own exact limits: {_some(few)}; "
+            f"{RATE}_difference of the class says which."
+        )
+    if unknown:
+        notes.append(f"Not defined, and left out: {_some(unknown)} (a group has no rows of the class).")
+    if doubtful:
+        notes.append(
+            f"Classes in which a group has too few rows, or none, or an interval in doubt: {_some(doubtful)}; "
+            f"{RATE}_difference of the class says which."
+        )
+    blocked = bool(doubtful) or 2 * len(unknown) > len(sections)
+    return notes, " ".join(notes) if blocked else None
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return up to five names, and how many more there are."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

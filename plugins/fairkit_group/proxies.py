@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.data.proxies import proxies
 from fairkit.data.roles import proxy_of
-from fairkit.dependent import FEWEST, noise_of, too_few
+from fairkit.dependent import effective_clusters, noise_of, too_few
 from fairkit.intervals import two_sided
 from fairkit.metrics import Rate
 from fairkit.results.findings import Finding
@@ -198,6 +198,8 @@ class Proxy:
         blocking = [f"Groups with fewer than {least} expected rows: {', '.join(few)}."] if few else []
         if self.totals.joint_buckets is not None:
             clusters = int(self.totals.joint_buckets.any(axis=(1, 2)).sum())
-            if clusters < FEWEST:
-                blocking.append(f"The interval is not trusted: {too_few(clusters)}.")
+            sizes = np.maximum(self.totals.joint_buckets @ over, 0.0)  # by bucket and group
+            doubt = too_few(clusters, float(effective_clusters(sizes.T).min()))
+            if doubt:
+                blocking.append(f"The interval is not trusted: {doubt}.")
         return notes, " ".join(blocking) or None

@@ -12,6 +12,7 @@ import numpy as np
 from fairkit.data.roles import HIGHEST, LARGEST, reference_of
 from fairkit.intervals import difference_limits, guarded, pairwise_quantile, ratio_limits, two_sided
 from fairkit.results.values import GroupValue
+from fairkit_group.about import known_ends
 from fairkit_group.dunnett import dunnett_quantile
 from fairkit_group.ranking import SCORES
 from fairkit_group.standardised import mean_differences
@@ -140,9 +141,7 @@ def _finding(section: Section, reference: Reference, estimate: Estimate, kind: s
         return pair if all(map(math.isfinite, pair)) else None
 
     groups = tuple(
-        GroupValue(
-            group=about.names[g], rows=about.rows[g], value=_finite(v), interval=(float(lo), float(hi))
-        )
+        GroupValue(group=about.names[g], rows=about.rows[g], value=_finite(v), interval=known_ends(lo, hi))
         for g, v, lo, hi in zip(usable, values, low, high, strict=True)
     )
     evidence: dict[str, Any] = {}
@@ -194,7 +193,9 @@ class Compared:
             return np.asarray(own)
         with np.errstate(all="ignore"):
             return np.asarray(
-                own - base if self.kind == "difference" else np.where(base > 0, own / base, np.nan)
+                own - base
+                if self.kind == "difference"
+                else np.where((base > 0) & (own >= 0), own / base, np.nan)
             )
 
     def worst(self, *, lowest: bool) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.dependent import SCORE_BUCKETS, noise_of
+from fairkit.dependent import SCORE_BUCKETS, doubts_of, noise_of
 from fairkit.limits.means import student
 from fairkit.metrics import Estimate
 from fairkit.statistics import ScoreTable
@@ -39,8 +39,9 @@ def mean_differences(table: ScoreTable, buckets: ScoreTable | None, reference: i
         rows = mass.sum(axis=0) ** 2 / squares.sum(axis=0)
         variance = (own**2 * squares).sum(axis=0) + (other**2 * squares[:, [reference]]).sum(axis=0)
     degrees = np.minimum(rows, rows[reference]) - 1
+    doubts: dict[int, str] = {}
     if isinstance(buckets, ScoreTable):
-        variance, degrees = _dependent(buckets, reference, len(values))
+        variance, degrees, doubts = _dependent(buckets, reference, len(values))
     error = np.sqrt(variance)
     error[reference] = 0.0
 
@@ -48,7 +49,7 @@ def mean_differences(table: ScoreTable, buckets: ScoreTable | None, reference: i
         half = student(z, degrees + 1) * error
         return values - half, values + half
 
-    return Estimate(values, limits, sizes=rows)
+    return Estimate(values, limits, sizes=rows, doubts=doubts)
 
 
 def _influences(mass: Array, scores: Array, reference: int) -> tuple[Array, Array, Array]:
@@ -67,12 +68,18 @@ def _influences(mass: Array, scores: Array, reference: int) -> tuple[Array, Arra
     return value, own, other
 
 
-def _dependent(buckets: ScoreTable, reference: int, groups: int) -> tuple[Array, Array]:
-    """Return the variances and their degrees of freedom from buckets of clusters."""
+def _dependent(buckets: ScoreTable, reference: int, groups: int) -> tuple[Array, Array, dict[int, str]]:
+    """Return the variances, their degrees of freedom and what is in doubt, from buckets of clusters."""
     mass = buckets.mass.sum(axis=2).reshape(len(buckets.values), groups, SCORE_BUCKETS)
     _, own, other = _influences(mass.sum(axis=2), buckets.middles, reference)
     with np.errstate(all="ignore"):
         pull = np.einsum("ug,ugb->gb", np.nan_to_num(own), mass)
         pull = pull + np.einsum("ug,ub->gb", np.nan_to_num(other), mass[:, reference])
-    noise = noise_of(pull, mass.any(axis=0) | mass[:, reference].any(axis=0))
-    return noise.variance, noise.degrees
+    sizes = mass.sum(axis=0)
+    noise = noise_of(pull, (sizes > 0) | (sizes[reference] > 0), sizes)
+    fewer = np.minimum(noise.effective, noise.effective[reference])
+    return (
+        noise.variance,
+        np.minimum(noise.degrees, np.maximum(noise.degrees[reference], 1)),
+        doubts_of(noise.buckets, fewer),
+    )

@@ -107,7 +107,8 @@ class Strata:
         used, places = weights > 0, list(pair)
         pooled = np.einsum("s,sgb->gb", weights[used], pull[used][:, places])
         some: NDArray[np.bool_] = np.asarray(there[used][:, places].any(axis=0))
-        return noise_of(pooled, some | some[::-1])
+        mass = table.mass.sum(axis=(0, 2)).reshape(len(self.names), self.groups, STRATA_BUCKETS)
+        return noise_of(pooled, some | some[::-1], mass[used][:, places].sum(axis=0))
 
     def pairs(self, metric: Metric, cells: StratumCells, reference: int | None = None) -> list[Pair]:
         """Pool every pair of groups, or every group with the reference, that some stratum has."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.dependent import FEWEST, by_bucket, noise_of, too_few
+from fairkit.dependent import by_bucket, doubts_of, effective_clusters, noise_of
 from fairkit.errors import DataError
 from fairkit.intervals import Spread, two_sided
 from fairkit.limits.means import student
@@ -255,10 +255,14 @@ class Inside:
         else:
             shaped = by_bucket(cells, len(self.counts) * self.strata.groups)
             shaped = shaped.reshape(-1, shaped.shape[2])
-        there = (shaped != 0).any(axis=1).reshape(len(self.counts), self.strata.groups, -1)[self.mixed]
-        clusters = there.any(axis=0).sum(axis=1)
-        least = int(clusters.min())
-        return "" if least >= FEWEST else f"The interval is not trusted: {too_few(least)}."
+        sizes = (
+            np.abs(shaped)
+            .sum(axis=1)
+            .reshape(len(self.counts), self.strata.groups, -1)[self.mixed]
+            .sum(axis=0)
+        )
+        doubts = doubts_of((sizes > 0).sum(axis=1), effective_clusters(sizes))
+        return f"The interval is not trusted: {next(iter(doubts.values()))}." if doubts else ""
 
     def _agreement(self, metric: Metric, cells: StratumCells, worst: Pair | None) -> tuple[str, Test] | None:
         """Test that the strata agree: their odds ratios where cells are counts, else their differences."""

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     Columns = Mapping[str, NDArray[Any]]
 
 
+def sources_of(model: Encoded, columns: Columns) -> list[str | None]:
+    """Return the raw column behind each feature of a model; None: a constant of these rows."""
+    finite = all(np.isfinite(values).all() for values in columns.values() if values.dtype.kind == "f")
+    return model.sources({name: values[:3] for name, values in columns.items()}, finite=finite).source
+
+
 def values_of(predictions: Predictions, of: str) -> Array:
     """Return decisions, or scores."""
     return np.asarray(predictions.decision if of == "decision" else predictions.score, dtype=np.float64)
@@ -76,8 +82,7 @@ class FeatureAsks(RowAsks):
             for start in range(0, len(first), 65_536)
         ]
         self._features = np.concatenate(parts)
-        few = {name: values[:3] for name, values in self._columns.items()}
-        owner = [-1 if name is None else self._owner[name] for name in model.sources(few).source]
+        owner = [-1 if name is None else self._owner[name] for name in sources_of(model, self._columns)]
         self._feature_owner = np.array(owner)[: self._features.shape[1]]
         self._reading = model.scorer.reading
         self._matrix = model.matrix
@@ -91,11 +96,7 @@ class FeatureAsks(RowAsks):
 
 
 def asks_of(
-    scorer: Scorer,
-    of: str,
-    columns: Columns,
-    players: Sequence[Sequence[str]],
-    known: Array,
+    scorer: Scorer, of: str, columns: Columns, players: Sequence[Sequence[str]], known: Array
 ) -> RowAsks:
     """Return the fastest way to ask a model about hybrid rows.
 

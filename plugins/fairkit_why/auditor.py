@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.errors import ParameterError
+from fairkit.errors import ParameterError, did_you_mean
 from fairkit.metrics import Headline
-from fairkit_why.parameters import Parameters, allowed_columns, metrics_of, players_of
+from fairkit_why.parameters import Parameters, allowed_columns, conditions_of, metrics_of, players_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,13 +58,18 @@ class WhyAuditor(Auditor):
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Name the model's columns, those that are allowed, and with `refit` all features."""
         own = () if getattr(context.scorer, "recorded", False) else context.scorer.columns
-        return list(dict.fromkeys([*own, *allowed_columns(self.parameters, context)]))
+        named = [str(one["column"]) for one in conditions_of(self.parameters)]
+        lacking = next((name for name in named if name not in context.dataset.columns), None)
+        if lacking is not None:
+            hint = did_you_mean(lacking, context.dataset.columns, what="columns")
+            raise ParameterError(f"why.people: {context.dataset.name} has no column {lacking!r}. {hint}")
+        return list(dict.fromkeys([*own, *allowed_columns(self.parameters, context), *named]))
 
     def begin(self, context: AuditContext) -> None:
         """Refuse what means nothing before any row is scored."""
         chosen = self.parameters
         metrics_of(chosen, context)
-        if not context.dataset.roles.sensitive:
+        if not context.dataset.roles.sensitive and not chosen.people:
             raise ParameterError("why: a gap is between groups; name a column with `sensitive`")
         if getattr(context.scorer, "recorded", False):
             if chosen.together or chosen.refit:
@@ -80,7 +85,9 @@ class WhyAuditor(Auditor):
         """Keep the rows."""
         from fairkit_why.people import Collected
 
-        return Collected.of(batch, predictions, self.columns(context), context)
+        return Collected.of(
+            batch, predictions, self.columns(context), context, conditions_of(self.parameters)
+        )
 
     def findings(self, total: Collected, context: AuditContext) -> list[Finding]:
         """Divide every gap."""
@@ -101,6 +108,14 @@ class WhyAuditor(Auditor):
             for total, context in zip(totals, contexts, strict=True)
         )
         return list(changes(first, second))
+
+    def table_changes(
+        self, totals: Sequence[Sequence[Collected]], contexts: Sequence[Sequence[AuditContext]]
+    ) -> list[Change]:
+        """Divide the change of a gap (see `fairkit.auditors.ComparesTables`)."""
+        from fairkit_why.windows import Windows
+
+        return list(Windows(self.parameters, totals, contexts).changes())
 
     @classmethod
     def contradictions(cls, finding: Finding) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit_why.asks import RowAsks, asks_of
-from fairkit_why.limits import Noise, effective, shares, two_samples
+from fairkit_why.limits import Noise, by_cluster, effective, shares, two_samples
 from fairkit_why.walks import walk
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 OUTCOME = "outcome"
 """The player of a residual that is no column of the model."""
+FEWEST = 50
+"""Rows of a group below which a gap is not divided."""
 VARIANCE_ROWS = 50_000
 """Rows of a group whose own attributions are computed, for the variance."""
 
@@ -47,6 +49,8 @@ class Divided:
         Names.
     sampled
         For walks: how many, the model's calls, the sampling's share of the variance; None where exact.
+    rows
+        Where exact, what each row of either group has of every value, shapes [n, P] and [m, P].
     """
 
     of: str
@@ -57,6 +61,7 @@ class Divided:
     sure: Noise
     players: tuple[str, ...]
     sampled: dict[str, float] | None
+    rows: tuple[Array, Array] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +110,16 @@ class Pair:
         first, second = (effective(w, len(r)) for w, r in zip(self.weights, self.rows, strict=True))
         return first, second
 
+    @cached_property
+    def units(self) -> tuple[float, float]:
+        """The effective numbers of what was drawn: of rows, or of clusters of them, with weights."""
+        clusters = self.each("clusters")
+        if clusters is None:
+            return self.sizes
+        shared = zip(self.weights, self.rows, clusters, strict=True)
+        sums = [by_cluster(shares(w, len(r))[:, None], c)[0] for w, r, c in shared]
+        return float(1 / (sums[0] ** 2).sum()), float(1 / (sums[1] ** 2).sum())
+
     def seed(self, model: str, of: str) -> np.random.Generator:
         """Make the generator of a metric's walks: from the model and the rows, so that nobody can choose a seed."""
         told = f"{model}|{int(self.people.hashes.sum())}|{of}|{self.sensitive}|{self.group}|{self.reference}"
@@ -119,7 +134,7 @@ class Pair:
             (values[0][:, None], values[1][:, None]), self.weights, self.sizes, self.each("clusters")
         )
         spread = max(float(np.ptp(np.concatenate(values))), 0.0) if reach is None else reach
-        noise = Noise(variance, degrees, np.array([spread]), self.sizes)
+        noise = Noise(variance, degrees, np.array([spread]), self.units)
         return means[0] - means[1], (means[0], means[1]), noise
 
     def exactly(self, score: ExactScore, codes: Any, of: str, names: tuple[str, ...]) -> Divided:
@@ -158,12 +173,13 @@ class Pair:
         return Divided(
             of=of,
             gap=float(values.sum()),
-            noise=Noise(spread, freedom, widest, self.sizes),
+            noise=Noise(spread, freedom, widest, self.units),
             means=None,
             values=values,
-            sure=Noise(variance, degrees, reach, self.sizes),
+            sure=Noise(variance, degrees, reach, self.units),
             players=names,
             sampled=None,
+            rows=(rows[0], rows[1]),
         )
 
     def by_walks(
@@ -212,7 +228,7 @@ class Pair:
             asks, f, self.weights, self.each("clusters"), len(names), calls=calls, rng=self.seed(model, of)
         )
         told = {"walks": found.walks, "calls": found.calls, "sampling_share": found.sampling}
-        sure = Noise(found.variance, found.degrees, reach, self.sizes)
+        sure = Noise(found.variance, found.degrees, reach, self.units)
         return Divided(of, gap, noise, means, found.values, sure, names, told)
 
 

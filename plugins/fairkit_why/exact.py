@@ -16,6 +16,7 @@ from fairkit_onnx.read.scorer import OnnxScorer
 from fairkit_onnx.structure.linear import read_linear
 from fairkit_onnx.structure.trees import TreeModel, read_trees
 from fairkit_why import kernels
+from fairkit_why.asks import sources_of
 from fairkit_why.fringes import MOST_COLUMNS, MOST_STEPS, cut_trees
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def read_exact(scorer: Scorer, rows: Columns, players: Sequence[Sequence[str]]) 
     scorer
         The model.
     rows
-        A few rows of the table.
+        The rows that are asked about.
     players
         The columns of every player.
     """
@@ -86,12 +87,13 @@ def read_exact(scorer: Scorer, rows: Columns, players: Sequence[Sequence[str]]) 
         model: TreeModel | LinearModel | None = read_trees(scorer) or read_linear(scorer)
         if model is None:
             return f"{scorer.info.name} is no sum of trees and no linear model."
-        source = model.sources(rows).source
+        source = sources_of(model, rows)
     except (ModelError, ParameterError) as error:
         return f"{error}."
+    few = {name: values[:3] for name, values in rows.items()}
     number = {column: place for place, columns in enumerate(players) for column in columns}
     player = np.array([-1 if name is None else number[name] for name in source], dtype=np.int64)
-    return _TreeScore.of(model, player, rows, len(players)) if isinstance(model, TreeModel) else _LinearScore(
+    return _TreeScore.of(model, player, few, len(players)) if isinstance(model, TreeModel) else _LinearScore(
         model, player, len(players)
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ import numpy as np
 from fairkit.data.text_hashes import mixed
 from fairkit.results.findings import Finding
 from fairkit_watch.rate_parts import NAMES, parts_of
+from fairkit_why.comparison import FEWEST
 from fairkit_why.gaps import Why, finding_of, group_values, parameters_of
 from fairkit_why.nuisances import FOLDS, Design
 from fairkit_why.parameters import allowed_columns, metrics_of
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-FEWEST = 50
-"""Rows of a group below which a gap is not divided."""
 MOST_ROWS = 200_000
 """Rows on which nuisances are fitted: of more, so many drawn by the hash of what they hold."""
 

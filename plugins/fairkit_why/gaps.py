@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.roles import HIGHEST, LARGEST, reference_of
+from fairkit.results.conditions import in_words
 from fairkit.results.findings import Finding
 from fairkit.results.values import GroupValue
 from fairkit_why.comparison import Pair
 from fairkit_why.exact import read_exact
 from fairkit_why.limits import shares
-from fairkit_why.parameters import players_of
+from fairkit_why.parameters import conditions_of, players_of
+from fairkit_why.people import PEOPLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,15 +69,17 @@ class Why:
     @cached_property
     def exact(self) -> tuple[ExactScore, Any] | str:
         """The score whose attribution is exact, and all rows as it wants them; else why there is none."""
-        few = {name: values[:3] for name, values in self.columns.items()}
-        score = read_exact(self.context.scorer, few, self.players)
+        score = read_exact(self.context.scorer, self.columns, self.players)
         return score if isinstance(score, str) else (score, score.prepare(self.columns))
 
     def pairs(self, as_in: Sequence[Pair] = ()) -> list[Pair]:
         """Return every group against its reference, by sensitive column; with the references of `as_in`."""
         references = {pair.sensitive: pair.reference for pair in as_in}
         found = []
-        for name, groups in self.context.dataset.profile.groups.items():
+        every = dict(self.context.dataset.profile.groups)
+        if self.chosen.people:
+            every[PEOPLE] = dict.fromkeys((in_words(conditions_of(self.chosen)), "everybody else"), 0)
+        for name, groups in every.items():
             codes, names = self.people.groups[name], list(groups)
             rows = [np.flatnonzero(codes == place) for place in range(len(names))]
             there = [place for place in range(len(names)) if len(rows[place])]
@@ -105,6 +109,8 @@ class Why:
         told = dict(reference_of(text, columns) for text in self.context.dataset.roles.reference).get(
             sensitive
         )
+        if sensitive == PEOPLE:
+            return 1
         f = self.people.number("decision") if self.context.scorer.task != "regression" else None
         f = self.people.number("score") if f is None else f
         means = {} if f is None else {place: self._mean(f, rows[place]) for place in there}
@@ -123,7 +129,7 @@ class Why:
 
 def parameters_of(pair: Pair, **more: Any) -> dict[str, Any]:
     """Return what tells a finding from others: of several groups, which one is compared."""
-    return more if pair.alone else {**more, "group": pair.group}
+    return more if pair.alone and pair.sensitive != PEOPLE else {**more, "group": pair.group}
 
 
 def group_values(pair: Pair, means: tuple[float, float] | None) -> tuple[GroupValue, ...]:
@@ -142,10 +148,10 @@ def finding_of(why: Why, pair: Pair, metric: str, value: float | None, **more: A
     return Finding(
         auditor="why",
         metric=metric,
-        sensitive=pair.sensitive,
+        sensitive=pair.sensitive or None,
         value=value,
         interval=None if at is None or value is None else at(confidence),
         confidence=confidence,
-        reference=pair.reference,
+        reference=pair.reference if pair.sensitive else None,
         **more,
     )

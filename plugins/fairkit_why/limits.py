@@ -9,6 +9,7 @@ import numpy as np
 
 from fairkit.data.clusters import BUCKETS
 from fairkit.dependent import noise_of
+from fairkit.errors import DataError
 from fairkit.intervals import student, two_sided
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Noise:
     reach
         How far one row could pull each number, shape [P]; 0: no row that was seen pulls it at all.
     rows
-        Of both groups (effective ones under weights).
+        Of both groups, or their clusters (effective ones under weights).
     """
 
     variance: Array
@@ -54,8 +55,18 @@ def effective(weights: Array | None, rows: int) -> float:
 
 
 def shares(weights: Array | None, rows: int) -> Array:
-    """Return weights that add up to 1, shape [n]."""
-    return np.full(rows, 1.0 / rows) if weights is None else weights / weights.sum()
+    """Return weights that add up to 1, shape [n].
+
+    Raises
+    ------
+    DataError
+        All of them are 0.
+    """
+    if weights is None:
+        return np.full(rows, 1.0 / rows)
+    if not weights.sum() > 0:
+        raise DataError("why: every row of a group has the weight 0, so that there is no gap to explain")
+    return np.asarray(weights / weights.sum())
 
 
 def by_cluster(values: NDArray[Any], clusters: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.parameters.declare import parameter
@@ -34,6 +34,11 @@ class Parameters:
     )
     together: tuple[str, ...] = parameter(
         (), help="Columns that belong together, joined by +, such as job=a+job=b; by default each is alone."
+    )
+    people: tuple[str, ...] = parameter(
+        (),
+        help="Conditions of a group to compare with everybody else, such as age=25:60 or job=clerk; income=:30000 is "
+        "open below, job= is a missing value.",
     )
     calls: int = parameter(
         400_000,
@@ -115,6 +120,31 @@ def _joined(text: str, columns: Sequence[str]) -> tuple[str, ...] | None:
         found.append("+".join(rest[:size]))
         rest = rest[size:]
     return tuple(found)
+
+
+def conditions_of(chosen: Parameters) -> list[dict[str, Any]]:
+    """Return what describes the group of `people` (see `fairkit.results.conditions`).
+
+    Raises
+    ------
+    ParameterError
+        A text is no condition.
+    """
+    conditions: list[dict[str, Any]] = []
+    for text in chosen.people:
+        column, sign, value = text.partition("=")
+        low, colon, high = value.partition(":")
+        try:
+            ends = [float(end) if end else None for end in (low, high)] if colon else []
+        except ValueError:
+            ends = []
+        if not column or not sign:
+            raise ParameterError(
+                f"why.people: {text!r} is no condition; write COLUMN=VALUE or COLUMN=LOW:HIGH"
+            )
+        told = {"low": ends[0], "high": ends[1]} if ends else {"value": value or None}
+        conditions.append({"column": column, **told})
+    return conditions
 
 
 def allowed_columns(chosen: Parameters, context: AuditContext) -> tuple[str, ...]:

@@ -37,7 +37,8 @@ def label_error(cells: tuple[Cells, Cells], confidence: float) -> dict[str, floa
     error = float(np.sqrt(sum((1 - p) / (p * n) for p, n in zip(base, sizes, strict=True))))
     z = two_sided(guarded(confidence))
     ratio = base[low] / base[1 - low]
-    ends = [1 - ratio * np.exp(z * error), 1 - ratio * np.exp(-z * error)]
+    with np.errstate(over="ignore"):  # of a group that is one row's weight nothing is known
+        ends = [1 - ratio * np.exp(z * error), 1 - ratio * np.exp(-z * error)]
     return {
         "of": "group" if low == 0 else "reference",
         "share": float(1 - ratio),

@@ -11,6 +11,7 @@ import numpy as np
 from fairkit.auditing.views import views
 from fairkit.data.arrow import as_numpy
 from fairkit.data.clusters import words_of
+from fairkit.data.roles import value_text
 from fairkit.data.text_hashes import mixed
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
+PEOPLE = ""
+"""In place of a sensitive column: the group that conditions describe, and everybody else."""
 _NUMBERS = ("outcome", "decision", "score", "weights", "clusters")
 
 
@@ -56,9 +59,14 @@ class Collected:
 
     @classmethod
     def of(
-        cls, batch: Batch, predictions: Predictions, columns: Sequence[str], context: AuditContext
+        cls,
+        batch: Batch,
+        predictions: Predictions,
+        columns: Sequence[str],
+        context: AuditContext,
+        people: Sequence[Mapping[str, Any]] = (),
     ) -> Collected:
-        """Take a batch's rows."""
+        """Take a batch's rows; those who fulfil the conditions `people` are group 0 of `PEOPLE`."""
         rows = next(iter(views(batch, predictions, context.scorer, context.dataset)))[1]
         told = {
             "outcome": rows.outcome if batch.label is not None else None,
@@ -72,11 +80,27 @@ class Collected:
             name: (absent if told[name] is None else np.asarray(told[name], dtype=np.float64),)
             for name in _NUMBERS
         }
-        return cls(
-            {name: (batch.arrow(name),) for name in columns},
-            {name: (codes,) for name, codes in batch.groups.items()},
-            numbers,
-        )
+        groups = {name: (codes,) for name, codes in batch.groups.items()}
+        if people:
+            inside = np.logical_and.reduce(
+                [_fulfils(one, as_numpy(batch.arrow(one["column"]))) for one in people]
+            )
+            groups[PEOPLE] = (np.where(inside, 0, 1),)
+        return cls({name: (batch.arrow(name),) for name in columns}, groups, numbers)
+
+
+def _fulfils(condition: Mapping[str, Any], values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which values fulfil a condition (see `fairkit.results.conditions`)."""
+    if "value" in condition:
+        wanted = condition["value"]
+        missing = np.array([value is None or str(value) == "nan" for value in values.tolist()])
+        texts = np.array([value_text(value) for value in values.tolist()])
+        return np.asarray(missing if wanted is None else ~missing & (texts == str(wanted)))
+    low, high = condition["low"], condition["high"]
+    numbers = values.astype(np.float64)
+    return np.asarray(
+        (numbers >= (-np.inf if low is None else low)) & (numbers <= (np.inf if high is None else high))
+    )
 
 
 class People:

@@ -118,10 +118,7 @@ def _without(why: Why, pair: Pair, name: str, columns: Sequence[str], training: 
         "refits": why.chosen.refits,
         "refit_deviation": extra**0.5 if changes else None,
     }
-    notes = [
-        f"The gap of models trained with {name}: {evidence['with']:.3f}, and without: {gap:.3f}.",
-        ABOUT,
-    ]
+    notes = [f"The gap of models trained with {name}: {evidence['with']:.3f}, and without: {gap:.3f}.", ABOUT]
     if not changes:
         notes.append("The interval is of the rows of the audit, for this training set.")
     return finding_of(

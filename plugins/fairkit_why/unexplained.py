@@ -46,6 +46,8 @@ class Left:
         The effective rows of the weighted group.
     far
         The share of people without a counterpart.
+    explained
+        The standard error of the rest of the gap; NaN where it is not known.
     """
 
     value: float
@@ -54,6 +56,7 @@ class Left:
     refused: str | None
     effective: float
     far: float
+    explained: float = float("nan")
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Return the interval."""
@@ -145,14 +148,23 @@ def unexplained(told: Comparison) -> Unexplained:
 
 
 def _finish(
-    told: Comparison, value: float, pulls: Array, effective: float, far: float, refused: str | None
+    told: Comparison,
+    value: float,
+    pulls: Array,
+    effective: float,
+    far: float,
+    refused: str | None,
+    rest: Array | None = None,
 ) -> Left:
-    """Return a number with the noise of its influence function."""
+    """Return a number with the noise of its influence function, and of that of the rest of the gap."""
+    both = np.stack([pulls, np.full_like(pulls, np.nan) if rest is None else rest], axis=1)
     if told.clusters is not None:
-        variance, degrees = clustered(by_cluster(pulls[:, None], told.clusters), told.clusters)
-        return Left(value, float(variance[0]) ** 0.5, float(degrees[0]), refused, effective, far)
-    error = float((pulls**2).sum()) ** 0.5
-    return Left(value, error, max(effective - 1, 1.0), refused, effective, far)
+        variance, degrees = clustered(by_cluster(both, told.clusters), told.clusters)
+        freedom = float(degrees[0])
+    else:
+        variance, freedom = (both**2).sum(axis=0), max(effective - 1, 1.0)
+    error, explained = np.sqrt(variance)
+    return Left(value, float(error), freedom, refused, effective, far, float(explained))
 
 
 def _toward(
@@ -167,6 +179,8 @@ def _toward(
     own = w * mine / (w * mine).sum()
     here, there = float(own @ away), float(ratio @ away)
     pulls = own * (away - here) - ratio * (away - there)
+    base = w * other / (w * other).sum()
+    rest = own * (d - own @ d) - base * (d - base @ d) - pulls
     effective = float(1 / (ratio**2).sum())
     with np.errstate(divide="ignore"):
         density = chance / (1 - chance) * (w @ other) / (w @ mine)
@@ -179,7 +193,7 @@ def _toward(
         )
     elif effective < FEWEST:
         refused = f"only {effective:.0f} rows of group {names[1]} are like group {names[0]}"
-    return _finish(told, here - there, pulls, effective, far, refused)
+    return _finish(told, here - there, pulls, effective, far, refused, rest)
 
 
 def _overlap(told: Comparison, chance: Array, mean_a: Array, mean_b: Array, refused: str | None) -> Left:

@@ -17,6 +17,7 @@ import fairkit
 from .conftest import ROLES
 from .test_all_inputs import CHANCE, FLIP, SCORE, handmade, trusted
 from .test_encoders import built, node
+from .test_odd_models import NAMES, newer, people
 
 DOCS = Path(__file__).resolve().parents[2] / "docs/explanation"
 
@@ -220,3 +221,86 @@ def test_pieces_of_a_column_are_checked_too(tmp_path, checker, capsys):
     (tmp_path / "q.json").write_text(json.dumps(told))
     assert checker.main(tmp_path / "q.json", model, report) == 1
     capsys.readouterr()
+
+
+def rounds_of_opset_five(folder, **told):
+    """Trees of ai.onnx.ml 5, and their proof and report."""
+    import numpy as np
+    import pandas as pd
+
+    kind = onnx.TensorProto.DOUBLE if told.get("double") else onnx.TensorProto.FLOAT
+    helper = onnx.helper
+    made = helper.make_graph([newer(11, **told)], "g", [helper.make_tensor_value_info("x", kind, [None, 3])],
+                             [helper.make_tensor_value_info("y", kind, [None, 1])])  # fmt: skip
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 5)]
+    model = folder / "five.onnx"
+    onnx.save(helper.make_model(made, opset_imports=opsets, ir_version=9), model)
+    rows = pd.DataFrame(people()[0].astype(int), columns=NAMES).assign(y=np.linspace(-1, 1, 240))
+    data = fairkit.load_data(rows, label="y", sensitive=["sex"], features=NAMES)
+    _, report = reported(model, data, folder / "five.json", columns="sex")
+    return model, folder / "five.json", report
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"modes": [0, 6], "most": 60},
+        {"double": True, "most": 45},
+        {"modes": range(6), "aggregate_function": 0},
+    ],
+)
+def test_trees_of_opset_five_are_read_by_the_checker_too(tmp_path, checker, capsys, told):
+    model, proof, report = rounds_of_opset_five(tmp_path, **told)
+    assert checker.main(proof, model, report) == 0
+    assert "holds" in capsys.readouterr().out
+
+
+FIVE = {
+    "a leaf": ("leaf_weights", lambda values: values.__setitem__(0, values[0] + 1.0)),
+    "a threshold": (
+        "nodes_splits",
+        lambda values: values.__setitem__(slice(None), [v + 1.0 for v in values]),
+    ),
+    "a set": ("membership_values", lambda values: values.__setitem__(0, 29.0)),
+    "a test": (
+        "nodes_modes",
+        lambda values: values.__setitem__(slice(None), [0 if v == 3 else v for v in values]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*FIVE, "a tree", "a branch", "a missing value"])
+def test_changed_trees_of_opset_five_are_refused_although_the_digest_was_written_everywhere(
+    tmp_path, checker, capsys, name
+):
+    import hashlib
+
+    model, proof, report = rounds_of_opset_five(tmp_path)
+    before = model.read_bytes()
+    proto = onnx.load(model)
+    own = {entry.name: entry for entry in proto.graph.node[0].attribute}
+    if name in FIVE:
+        tensor = own[FIVE[name][0]].t
+        values = onnx.numpy_helper.to_array(tensor).tolist()
+        FIVE[name][1](values)
+        tensor.CopyFrom(onnx.helper.make_tensor("", tensor.data_type, list(tensor.dims), values))
+    elif name == "a tree":
+        own["tree_roots"].ints.pop()
+    elif name == "a branch":
+        yes, no = own["nodes_truenodeids"].ints, own["nodes_falsenodeids"].ints
+        root = own["tree_roots"].ints[0]
+        yes[root], no[root] = no[root], yes[root]
+    else:
+        some = own["nodes_missing_value_tracks_true"].ints
+        some[:] = [1 - one for one in some]
+    onnx.save(proto, model)
+    told, claimed = (json.loads(path.read_text()) for path in (proof, report))
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    assert model.read_bytes() != before
+    told["model_sha256"] = claimed["model"]["sha256"] = digest
+    proof.write_text(json.dumps(told))
+    report.write_text(json.dumps(claimed))
+    same = name == "a missing value"  # no value of this domain is missing: nothing is claimed of them
+    assert checker.main(proof, model, report) == (0 if same else 1)
+    assert ("holds" if same else "REFUSED") in capsys.readouterr().out

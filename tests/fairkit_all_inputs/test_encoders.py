@@ -115,6 +115,82 @@ def test_an_inside_that_differs_from_equal_ends_is_found(tmp_path, name):
     assert found[CHANCE].interval[1] >= 0.76
 
 
+def _cast(name, last="e"):
+    return node("Cast", [name], [last], to=FLOAT)
+
+
+ONE = [constant("one", 1.0)]
+OPERATORS = {
+    # after |x|, whose order turns inside: what the operator makes of it, and the threshold between 0 and 2.5
+    "Identity": ([node("Identity", ["a"], ["e"])], [], 1.0),
+    "Neg": ([node("Neg", ["a"], ["e"])], [], -1.0),
+    "Floor": ([node("Floor", ["a"], ["e"])], [], 1.0),
+    "Ceil": ([node("Ceil", ["a"], ["e"])], [], 1.0),
+    "Round": ([node("Round", ["a"], ["e"])], [], 1.0),
+    "Relu": ([node("Sub", ["a", "one"], ["b"]), node("Relu", ["b"], ["e"])], ONE, 0.5),
+    "Abs": ([node("Sub", ["a", "one"], ["b"]), node("Abs", ["b"], ["e"])], ONE, 1.2),
+    "Sqrt": ([node("Sqrt", ["a"], ["e"])], [], 1.0),
+    "Exp": ([node("Exp", ["a"], ["e"])], [], 2.7),
+    "Log": ([node("Add", ["a", "one"], ["b"]), node("Log", ["b"], ["e"])], ONE, 0.7),
+    "Sigmoid": ([node("Sigmoid", ["a"], ["e"])], [], 0.7),
+    "Tanh": ([node("Tanh", ["a"], ["e"])], [], 0.7),
+    "Pow": ([node("Pow", ["a", "two"], ["e"])], [constant("two", 2.0)], 1.0),
+    "Binarizer": ([node("Binarizer", ["a"], ["e"], threshold=1.0)], [], 0.5),
+    "Scaler": ([node("Scaler", ["a"], ["e"], offset=[1.0], scale=[-2.0])], [], 0.0),
+    "Imputer": ([node("Imputer", ["a"], ["e"], imputed_value_floats=[9.0], replaced_value_float=2.5)], [], 1.0),
+    "Clip": ([node("Clip", ["a", "one"], ["e"])], ONE, 1.5),
+    "Min": ([node("Min", ["a", "two"], ["e"])], [constant("two", 2.0)], 1.0),
+    "Max": ([node("Max", ["a", "one"], ["e"])], ONE, 1.5),
+    "Add": ([node("Add", ["one", "a"], ["e"])], ONE, 2.0),
+    "Sub": ([node("Sub", ["one", "a"], ["e"])], ONE, 0.0),
+    "Mul": ([node("Mul", ["a", "minus"], ["e"])], [constant("minus", -2.0)], -2.0),
+    "Div": ([node("Add", ["a", "one"], ["b"]), node("Div", ["one", "b"], ["e"])], ONE, 0.5),
+    "Greater": ([node("Greater", ["a", "one"], ["b"]), _cast("b")], ONE, 0.5),
+    "GreaterOrEqual": ([node("GreaterOrEqual", ["a", "one"], ["b"]), _cast("b")], ONE, 0.5),
+    "Less": ([node("Less", ["a", "one"], ["b"]), _cast("b")], ONE, 0.5),
+    "LessOrEqual": ([node("LessOrEqual", ["one", "a"], ["b"]), _cast("b")], ONE, 0.5),
+    "Equal": ([node("Equal", ["a", "one"], ["b"]), _cast("b")], ONE, 0.5),
+    "Not": ([node("Greater", ["a", "one"], ["b"]), node("Not", ["b"], ["n"]), _cast("n")], ONE, 0.5),
+    "And": ([node("Greater", ["a", "one"], ["b"]), node("And", ["b", "yes"], ["n"]), _cast("n")],
+            [*ONE, constant("yes", True, kind=bool)], 0.5),
+    "Or": ([node("Greater", ["a", "one"], ["b"]), node("Or", ["b", "no"], ["n"]), _cast("n")],
+           [*ONE, constant("no", False, kind=bool)], 0.5),
+    "Where": ([node("Less", ["a", "one"], ["b"]), node("Where", ["b", "one", "a"], ["e"])], ONE, 1.5),
+    "IsNaN": ([node("Sub", ["one", "a"], ["b"]), node("Sqrt", ["b"], ["r"]), node("IsNaN", ["r"], ["n"]), _cast("n")],
+              ONE, 0.5),
+    "Cast to whole numbers": ([node("Cast", ["a"], ["i"], to=INT8), _cast("i")], [], 1.0),
+    "Cast to truth": ([node("Floor", ["a"], ["b"]), node("Cast", ["b"], ["t"], to=BOOL), _cast("t")], [], 0.5),
+    "Cast to doubles": ([node("Cast", ["a"], ["d"], to=onnx.TensorProto.DOUBLE), _cast("d")], [], 1.0),
+    "Reshape": ([node("Reshape", ["a", "shape"], ["e"])], [constant("shape", -1, 1, kind=np.int64)], 1.0),
+    "Squeeze and Unsqueeze": ([node("Unsqueeze", ["a", "at"], ["b"]), node("Squeeze", ["b", "at"], ["e"])],
+                              [constant("at", 2, kind=np.int64)], 1.0),
+    "Flatten": ([node("Flatten", ["a"], ["e"])], [], 1.0),
+    "Concat and Slice": ([node("Concat", ["x", "a"], ["b"], axis=1), node("Slice", ["b", "at", "to", "at"], ["e"])],
+                         [constant("at", 1, kind=np.int64), constant("to", 2, kind=np.int64)], 1.0),
+    "Gather": ([node("Concat", ["x", "a"], ["b"], axis=1), node("Gather", ["b", "at"], ["e"], axis=1)],
+               [constant("at", 1, kind=np.int64)], 1.0),
+    "Split": ([node("Concat", ["x", "a"], ["b"], axis=1), node("Split", ["b"], ["first", "e"], axis=1)], [], 1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operator_after_one_that_turns_an_order_shows_the_inside(tmp_path, name):
+    nodes, constants, threshold = OPERATORS[name]
+    nodes = [node("Abs", ["x"], ["a"]), *nodes]
+    x = np.round(np.linspace(-2.5, 2.5, 201), 3)
+    inside = None
+    for mode in ("BRANCH_LEQ", "BRANCH_GT"):  # an operator may turn the order round
+        path = built(tmp_path / "m.onnx", nodes, constants, threshold=threshold, mode=mode)
+        inside = flips(path, x)
+        if not inside[0]:
+            break
+    assert inside is not None
+    assert inside.any()
+    assert not inside[0]
+    assert not inside[-1]
+    assert audit(path, x)[FLIP].interval == (1.0, 1.0)
+
+
 MORE = {
     # the same with other ranges: an inside that is not there must be proved not to be
     "no sentinel in the range": (CASES["sentinel"], (0.0, 3.0), False),

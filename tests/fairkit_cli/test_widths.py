@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from functools import partial
 from os import terminal_size
 
 import numpy as np
@@ -74,32 +75,100 @@ def files(tmp_path_factory):
     return folder, groups
 
 
-def screens(folder):
+RULE = fairkit.Rule.parse("demographic_parity_difference:sex=0.3", "max")
+
+
+@pytest.fixture(scope="module")
+def made(files):
+    """A table of loans, a watch with decisions, and a registry, in the folder of the tables."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from tests.exports import network
+
+    folder, _ = files
+    rng = np.random.default_rng(1)
+    sex, age = rng.choice(["female", "male"], 700), rng.normal(40, 9, 700)
+    income = rng.normal(2, 1, 700) + (sex == "male")
+    paid = (income + rng.normal(size=700) > 2).astype(int)
+    table = {"sex": sex, "age_in_years": age, "income_before_tax": income, "paid": paid}
+    pq.write_table(pa.table(table), folder / "loans.parquet")
+    with fairkit.Watch.create(
+        folder / "w", [RULE], decision="paid", favorable_decision=1, sensitive=["sex"]
+    ) as watch:
+        watch.add(table, day="2026-02-01")
+    (folder / "model.onnx").write_bytes(network().SerializeToString())
+    name, registry = "a-model-with-a-long-name", ["--registry", str(folder / "registry")]
+    added = CliRunner().invoke(app, ["registry", "add", name, str(folder / "model.onnx"), *registry])
+    assert added.exit_code == 0, added.output
+    return folder
+
+
+def quick(folder):
+    """Yield the screens that take no training."""
     roles = ["--data", str(folder / "d.parquet"), "--label", "repaid", "--favorable", "1"]
     sensitive = ["--sensitive", "sex,race,sex+race"]
     first = ["--predictions", "decision=first,score=p"]
     limit = ["--max", "demographic_parity_difference:sex+race=0.05"]
+    registry = ["--registry", str(folder / "registry")]
     yield "audit", ["audit", *first, *roles, *sensitive, *limit]
-    yield "compare", ["compare", *roles, *sensitive, *first, "--predictions", "decision=second"]
+    yield "compare", ["compare", *roles, *sensitive, *first, "--predictions", "decision=second", *limit]
+    rules = ["--max", "demographic_parity_difference:sex=0.05", "--groups", "female=0.45,male=0.55"]
+    yield "plan", ["plan", *rules]
+    yield "watch", ["watch", "show", str(folder / "w")]
+    yield "registry list", ["registry", "list", *registry]
+    yield "registry log", ["registry", "log", *registry]
+    yield "packs", ["packs"]
     yield "plugins", ["plugins", "list"]
+    yield "a plugin", ["plugins", "show", "subgroups"]
 
 
-def test_every_screen(files, monkeypatch):
-    folder, groups = files
-    for name, arguments in screens(folder):
-        found = {}
+def trained(folder):
+    """Yield what renders the screens of models: of other auditors, of a repair, of a frontier."""
+    from fairkit_cli.text.comparison import comparison
+    from fairkit_cli.text.frontier import frontier_text
+    from fairkit_cli.text.mitigation import mitigation_text
+    from fairkit_cli.text.render import table
+    from fairkit_repair.frontiers.sweeps import Sweep
+
+    data = fairkit.load_data(str(folder / "loans.parquet"), label="paid", favorable=1, sensitive="sex")
+    options = {"learner": "logistic", "threads": 1}
+    searched = fairkit.repair(data, [RULE], methods=["threshold-optimizer"], anyway=True, **options)
+    plain = fairkit.mitigate("reweigh", data, **options)
+    fronts = fairkit.frontier([Sweep(plugin="reweigh", vary={"strength": [0.0, 1.0]})], data, **options)
+    for auditors in (["consistency", "dif"], ["all-inputs"], ["subgroups"], ["why"]):
+        parameters = {"all-inputs": {"seconds": 1}} if auditors == ["all-inputs"] else {}
+        report = fairkit.audit(plain.onnx, data, auditors=["group", *auditors], parameters=parameters)
+        yield "+".join(auditors), partial(table, report, terminal=False)
+    strata = fairkit.load_data(
+        str(folder / "d.parquet"), label="repaid", favorable=1, sensitive="sex", within="race",
+        reference="sex=male",
+    )  # fmt: skip
+    report = fairkit.audit(fairkit.PredictedColumns(decision="first", score="p"), strata)
+    yield "conditions", partial(table, report, terminal=False)
+    yield "mitigate", partial(mitigation_text, searched, terminal=False)
+    yield "mitigate --all", partial(comparison, searched, terminal=False)
+    yield "mitigate --plugin", partial(mitigation_text, plain, terminal=False)
+    yield "frontier", partial(frontier_text, fronts, terminal=False)
+
+
+def _check(screens, groups, monkeypatch):
+    for name, screen in screens:
+        found: dict[int, str] = {}
         for width in WIDTHS:
             monkeypatch.setenv("COLUMNS", str(width))
-            result = CliRunner().invoke(app, arguments)
-            assert result.exit_code in (0, 1, 3), (name, result.output, result.exception)
-            text = result.stdout
+            if callable(screen):
+                text = screen()
+            else:
+                result = CliRunner().invoke(app, screen)
+                assert result.exit_code in (0, 1, 3), (name, result.output, result.exception)
+                text = result.stdout
             assert "…" not in text, (name, width)
             if width >= 80:
-                longest = max(text.splitlines(), key=len)
+                longest = max((line for line in text.splitlines() if "https://" not in line), key=len)
                 assert len(longest) <= width, (name, width, longest)
-            found[width] = text
+            found[width] = re.sub(r"\b\d+(\.\d+)? s\b", "", text)  # how long it took differs
         numbers = {width: sorted(re.findall(r"\d\.\d+", text)) for width, text in found.items()}
-        bars = re.findall(r"^metric.*\b(\d\.\d+)$", found[140], re.MULTILINE)
+        bars = re.findall(r"^metric.*\b(\d+\.\d+)$", found[140], re.MULTILINE)
         for width in (60, 80, 100):
             missing = [
                 one for one in dict.fromkeys(numbers[140]) if one not in numbers[width] and one not in bars
@@ -109,6 +178,15 @@ def test_every_screen(files, monkeypatch):
             for text in found.values():
                 for group in groups:
                     assert all(word in text for word in re.split(r"[\s-]+", group))
+
+
+def test_every_screen(files, made, monkeypatch):
+    _check(quick(made), files[1], monkeypatch)
+
+
+@pytest.mark.long
+def test_every_screen_of_models(files, made, monkeypatch):
+    _check(trained(made), files[1], monkeypatch)
 
 
 def test_terminals_and_pipes(files, monkeypatch):

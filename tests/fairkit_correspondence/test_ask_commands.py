@@ -1,4 +1,4 @@
-"""`fairkit ask`, `ask plan`, `ask names`, and audits, locks and certificates of what they wrote."""
+"""`fairkit ask`, `ask plan`, and audits, locks and certificates of what they wrote."""
 
 from __future__ import annotations
 
@@ -168,15 +168,9 @@ def test_a_pilot_plans_the_audit(tmp_path):
     run("ask", "plan", tmp_path / "pilot.parquet", code=2)
 
 
-def test_lists_of_names_are_shown_with_licence_and_balance(tmp_path):
-    assert "licence: Apache-2.0" in run("ask", "names").stdout
-    write_plan(tmp_path, documents=2)
-    assert "grey: names 40, letters" in run("ask", "names", tmp_path / "names.csv").stdout
-
-
 def test_help_loads_nothing_heavy():
     assert "PLAN.toml" in run("ask", "run", "--help").stdout
-    assert "names" in run("ask", "--help").stdout
+    assert "plan" in run("ask", "--help").stdout
 
 
 def test_a_csv_of_answers_is_audited_too(tmp_path):

@@ -110,7 +110,7 @@ def test_rankings_are_balanced_over_places(tmp_path):
 def test_the_budget_is_never_exceeded_and_the_plan_goes_on(tmp_path):
     settings = {"documents": 30, "names": 30}
     plan = read_plan(write_plan(tmp_path, **settings))
-    needed = bill(plan, requests_of(plan)).price
+    needed = bill(plan, requests_of(plan))["price"]
     spent = []
     for share in (0.3, 0.6, 2.0):
         outcome, _, _ = ask(tmp_path, Behaviour(gap=0.1, repeats=True), budget=share * needed)

@@ -9,8 +9,8 @@ import pytest
 
 from fairkit.errors import ParameterError
 from fairkit_correspondence.interval import Cells, limits, parts
-from fairkit_correspondence.looks import confidence_at, quantiles, sequence_factor
-from fairkit_correspondence.planning import Spread, documents_needed, forecast, names_needed
+from fairkit_correspondence.looks import confidence_at, quantiles
+from fairkit_correspondence.planning import Size, Spread, documents_needed, forecast, names_needed
 
 
 def test_the_boundaries_are_those_of_lan_and_demets():
@@ -26,16 +26,6 @@ def test_all_looks_together_miss_one_time_in_ten(looks):
     steps = rng.normal(size=(40_000, looks)).cumsum(axis=1) / np.sqrt(np.arange(1, looks + 1))
     crossed = (np.abs(steps) > np.array(quantiles(looks, 0.9))).any(axis=1).mean()
     assert crossed == pytest.approx(0.1, abs=0.006)
-
-
-def test_the_sequence_holds_at_every_document():
-    rng = np.random.default_rng(4)
-    t = np.arange(100, 3_000)
-    factors = np.array([sequence_factor(int(n), 0.95) for n in t])
-    # √(c²/t) is narrowest against neighbours' factors at the burn-in: it solves the stated equation
-    walks = rng.normal(size=(1_000, 3_000)).cumsum(axis=1)[:, 99:-1] / np.sqrt(t)
-    assert (np.abs(walks) > factors).any(axis=1).mean() < 0.05
-    assert factors[0] == pytest.approx(3.035, abs=1e-3)
 
 
 def audit(rng, T, J, m, base, names=0.0, interaction=0.0, probability=False):
@@ -54,8 +44,9 @@ def audit(rng, T, J, m, base, names=0.0, interaction=0.0, probability=False):
 @pytest.mark.parametrize(("base", "m"), [(0.5, 2), (0.5, 8), (0.1, 2)])
 def test_the_planned_power_is_the_simulated_one(base, m):
     limit = 0.08
-    spread = Spread.of_rate(base)
-    T = documents_needed(spread, 40, m, limit=limit)
+    odds = math.log(base / (1 - base)) + np.random.default_rng(0).normal(size=100_000)
+    spread = Spread.of_rate(float(np.mean(1 / (1 + np.exp(-odds)))))
+    T = documents_needed(spread, Size(names=40, each=m, limit=limit))
     rng = np.random.default_rng(m)
     passed = 0
     for _ in range(300):
@@ -79,13 +70,14 @@ def test_names_that_differ_too_much_need_more_names():
     J = names_needed(spread, 0.05)
     assert math.sqrt(0.04 / J) <= 0.05 / 3.5
     assert names_needed(Spread(), 0.05) == 40
-    assert documents_needed(Spread(name=0.5), 40, 2, limit=0.05) is None
-    assert (
-        forecast(Spread(), 400, 40, 2, limit=0.05).passes < forecast(Spread(), 1600, 40, 2, limit=0.05).passes
-    )
+    assert documents_needed(Spread(name=0.5), Size(names=40, each=2, limit=0.05)) is None
+    size = Size(names=40, each=2, limit=0.08)
+    widths, passes, _ = zip(*(forecast(Spread(), T, size, audits=100) for T in (100, 400)), strict=True)
+    assert widths[0] > 1.7 * widths[1]
+    assert passes[0] < 0.5 < passes[1]
 
 
 @pytest.mark.parametrize(("limit", "power"), [(0, 0.8), (0.05, 1.0), (2, 0.5)])
 def test_what_cannot_be_planned_is_refused(limit, power):
     with pytest.raises(ParameterError, match="above 0"):
-        documents_needed(Spread(), 40, 2, limit=limit, power=power)
+        documents_needed(Spread(), Size(names=40, each=2, limit=limit), power)

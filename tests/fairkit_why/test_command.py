@@ -107,3 +107,25 @@ def test_a_certificate_is_verified_and_computed_again(folder):
     checked = ("--model", folder / "loans.onnx", "--data", folder / "loans.csv", "--key", folder / "k.pub")
     text = run("verify", folder / "c.json", *checked, "--recompute")
     assert "computed again" in text
+
+
+@pytest.mark.long
+def test_the_group_that_was_found_is_explained(folder):
+    text = run("why", folder / "loans.onnx", *data(folder), "--subgroup", "--metric", "score")
+    blocks = [line for line in text.splitlines() if line.startswith("why  ")]
+    assert len(blocks) == 2
+    assert "everybody else" in " ".join(text.split())
+    named = run(
+        "why", folder / "loans.onnx", *data(folder), "--people", "employment=permanent", "--metric", "score"
+    )
+    assert "employment = permanent" in named
+
+
+@pytest.mark.long
+def test_two_months_are_compared(folder, frame):
+    frame.sample(frac=0.6, random_state=1).to_csv(folder / "later.csv", index=False)
+    told = ("--against", folder / "later.csv", "--auditor", "why", "--set", "why.calls=12000")
+    text = run("compare", folder / "loans.onnx", *data(folder), *told)
+    assert "What carries the gap" in text
+    assert "who applies" in text
+    assert "the gap: base rate" in text

@@ -101,9 +101,11 @@ def people(seed=0, rows=240, missing=False):
     return frame
 
 
-def pipeline(estimator, *, numbers="passthrough", encoder=None, missing=False, task="classification"):
+def pipeline(
+    estimator, *, numbers="passthrough", encoder=None, missing=False, task="classification", doubles=False
+):
     from skl2onnx import to_onnx
-    from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, StringTensorType
     from sklearn.compose import make_column_transformer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder
@@ -111,12 +113,10 @@ def pipeline(estimator, *, numbers="passthrough", encoder=None, missing=False, t
     encoder = encoder or OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     frame = people(missing=missing)
     columns = make_column_transformer((encoder, TEXTS), (numbers, NUMBERS))
-    fitted = make_pipeline(columns, estimator).fit(
-        frame[TEXTS + NUMBERS], frame["y"] if task != "number" else frame["debt"]
-    )
-    types = [(c, StringTensorType([None, 1])) for c in TEXTS] + [
-        (c, FloatTensorType([None, 1])) for c in NUMBERS
-    ]
+    y = {"number": frame["debt"], "shares": np.stack([1.0 - frame["y"], frame["y"]], axis=1)}
+    fitted = make_pipeline(columns, estimator).fit(frame[TEXTS + NUMBERS], y.get(task, frame["y"]))
+    kind = DoubleTensorType if doubles else FloatTensorType
+    types = [(c, StringTensorType([None, 1])) for c in TEXTS] + [(c, kind([None, 1])) for c in NUMBERS]
     options = {id(estimator): {"zipmap": False}} if task == "classification" else {}
     return to_onnx(
         fitted, initial_types=types, options=options, target_opset={"": 15, "ai.onnx.ml": 3}
@@ -135,6 +135,7 @@ def _models():
     from sklearn.linear_model import LinearRegression, LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import (
+        KBinsDiscretizer,
         MinMaxScaler,
         OrdinalEncoder,
         StandardScaler,
@@ -149,6 +150,9 @@ def _models():
         "boosting min-max": (GradientBoostingClassifier(**small), {"numbers": MinMaxScaler()}),
         "boosting imputed": (GradientBoostingClassifier(**small), {"numbers": filled, "missing": True}),
         "boosting ordinal": (GradientBoostingClassifier(**small), {"encoder": OrdinalEncoder()}),
+        "boosting of bins": (GradientBoostingClassifier(**small), {"numbers": KBinsDiscretizer(3, encode="ordinal")}),
+        "forest of two targets": (RandomForestRegressor(**small), {"task": "shares"}),
+        "forest of doubles": (RandomForestClassifier(**small), {"numbers": StandardScaler(), "doubles": True}),
         "forest": (RandomForestClassifier(**small), {}),
         "forest scaled": (RandomForestClassifier(**small), {"numbers": StandardScaler()}),
         "forest of numbers": (RandomForestRegressor(**small), {"task": "number"}),
@@ -164,9 +168,9 @@ def _models():
 
 
 PIPELINES = (
-    "boosting|boosting scaled|boosting min-max|boosting imputed|boosting ordinal|forest|forest scaled|"
-    "forest of numbers|extra trees|tree|tree of numbers|boosting of numbers|logistic|logistic imputed|linear|"
-    "linear min-max"
+    "boosting|boosting of bins|forest of two targets|forest of doubles|boosting scaled|boosting min-max|"
+    "boosting imputed|boosting ordinal|forest|forest scaled|forest of numbers|extra trees|tree|tree of numbers|"
+    "boosting of numbers|logistic|logistic imputed|linear|linear min-max"
 )
 
 
@@ -224,7 +228,7 @@ def check_file(oracle, raw, *, missing, task=None, features=None):
         link = not number and getattr(score, "logistic", False)
         return np.log(said / (1 - said)) if link else said
 
-    score = exact.read_exact(scorer, {n: v[:3] for n, v in columns.items()}, [(name,) for name in names])
+    score = exact.read_exact(scorer, columns, [(name,) for name in names])
     assert not isinstance(score, str), score
     prepared = score.prepare(columns)
     a, b = np.arange(6), np.arange(6, 13)

@@ -30,7 +30,9 @@ def compare(
     against: Annotated[
         str | None,
         opt.option(
-            "--against", "FILE", "A later table: compare one model on it with the same model on --data."
+            "--against",
+            "FILE",
+            "A later table: compare one model on it with the same model on --data, or a second model with the first.",
         ),
     ] = None,
     features_of: Annotated[
@@ -58,9 +60,11 @@ def compare(
     both.
 
     Two reports (JSON) or certificates in place of the models are compared as they are, number by number. With --against
-    one model is compared on two tables. With --max or --min every model is judged; the exit code is that of the worst
-    verdict on a model beside the first. Each --predictions is one more to compare, after the models: columns of the
-    data, as in `fairkit audit`.
+    one model is compared on two tables, or two models each on its own; --auditor why says what carries the change of a
+    gap: who applies, what is decided about people who are alike, the model. With --max or --min every model is judged;
+    the exit code is that of the worst verdict on a model beside the first.
+
+    Each --predictions is one more to compare, after the models: columns of the data, as in `fairkit audit`.
     """
     from fairkit.data.predictions import PredictionRoles
     from fairkit.models.columns import PredictedColumns

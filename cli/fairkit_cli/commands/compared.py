@@ -110,19 +110,31 @@ def of_tables(
     settings: AuditSettings,
     engine: Mapping[str, Any],
 ) -> Comparison:
-    """Compare a model on one table with the same model on another.
+    """Compare a model on one table with the same model, or the one that followed it, on another.
 
     Raises
     ------
     ParameterError
-        There is not one model.
+        There are more than two models.
     """
+    from dataclasses import replace
+
     from fairkit.auditing.run import audit
     from fairkit_cli.report_changes import compare_reports
+    from fairkit_comparing.windows import changes_between
 
-    if len(models) != 1:
+    if not 1 <= len(models) <= 2:
         raise ParameterError(
-            "--against compares one model on two tables; give one model, or one --predictions"
+            "--against compares one model on two tables, or the earlier model on --data with the later one on "
+            "--against; give one or two models, or --predictions"
         )
-    first, second = (audit(models[0], data, settings=settings, **engine) for data in (before, after))
-    return compare_reports(first, second, settings.policy)
+    tables = before, after
+    first, second = (
+        audit(model, data, settings=settings, **engine)
+        for model, data in zip((models[0], models[-1]), tables, strict=True)
+    )
+    found = compare_reports(first, second, settings.policy)
+    more = changes_between(models, tables, settings, **engine)
+    divided = {change.metric for change in more}
+    kept = (change for change in found.changes[0] if change.metric not in divided)
+    return replace(found, changes=((*kept, *more),))

@@ -60,6 +60,14 @@ Repeats = Annotated[
         min=1,
     ),
 ]
+Explained = Annotated[
+    list[str] | None,
+    opt.option(
+        "--auditor",
+        "NAME",
+        "An auditor that compares models, too: why says which columns' parts of a gap the repair moved. Repeatable.",
+    ),
+]
 Everything = Annotated[
     bool,
     typer.Option(
@@ -92,6 +100,7 @@ def mitigate(
     seed: opt.Seed = None,
     threads: Threads = None,
     repeats: Repeats = None,
+    auditor: Explained = None,
     output: Target = None,
     register: RegisterName = None,
     registry: RegistryFolder = None,
@@ -138,6 +147,7 @@ def mitigate(
         "threads": threads,
         "policy": audited.policy,
         "confidence": audited.confidence,
+        "auditors": tuple(auditor or ()),
         "output": target,
     }
     again = _first(repeats, settings.mitigate.get("repeats"), 1)

@@ -12,6 +12,7 @@ import typer
 from fairkit_cli import options as opt
 from fairkit_cli.packs import find_pack, installed
 from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, print_json, say
+from fairkit_cli.text.plain import indented
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,10 +38,12 @@ def packs(ctx: typer.Context, output_format: opt.TableFormat = "table") -> None:
         print_json([pack.to_dict() for pack in found.values()])
     for pack in found.values() if output_format == "table" else ():
         echo(
-            f"{pack.name}  {pack.title}",
-            f"    {pack.law}",
-            f"    {pack.source}, checked {pack.checked}, status {pack.to_dict()['status'] or 'unknown'}",
-            f"    facts: {', '.join(fact.key for fact in pack.facts) or 'none'}",
+            *indented(f"{pack.name}  {pack.title}", ""),
+            *indented(pack.law),
+            *indented(
+                f"{pack.source}, checked {pack.checked}, status {pack.to_dict()['status'] or 'unknown'}"
+            ),
+            *indented(f"facts: {', '.join(fact.key for fact in pack.facts) or 'none'}"),
         )
     for failure in failures:
         say(failure)

@@ -72,8 +72,8 @@ def verify(
             f"Missing {missing}: fairkit verify CERT --key PUB; keys inside a certificate never count"
         )
     if is_address(certificate):
-        others = (model, data, join, endpoint, revocations, revoker, timestamp_root, recompute or None)
-        _verify_remote(certificate, keys, others, output_format)
+        local = (model, data, join, endpoint, revocations, revoker, timestamp_root, recompute or None)
+        _verify_remote(certificate, keys, local, output_format)
     if recompute and data is None:
         raise FairkitError(
             "--recompute needs --data, and --model if there is one: it repeats the audit on them"

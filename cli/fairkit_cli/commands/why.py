@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
 from fairkit_cli.commands.audit import run_audit, text_of
 from fairkit_cli.options.declare import option
@@ -17,53 +18,48 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
 
 _PANEL = "What is divided"
+Names = list[str] | None
 Allow = Annotated[
-    list[str] | None,
-    option(
-        "--allow", "A,B", "Columns in which a difference is allowed: say what is left between people who are alike.",
-        _PANEL,
-    ),
-]  # fmt: skip
+    Names,
+    option("--allow", "A,B", "Columns in which a difference is allowed: say what is left of it.", _PANEL),
+]
 Divide = Annotated[
-    list[str] | None,
+    Names,
     option(
-        "--metric", "NAME", "selection_rate, true_positive_rate, false_positive_rate, score, mean_prediction or "
-        "mean_residual; repeatable. Default: the selection rate and, where it is exact, the score.",
+        "--metric",
+        "NAME",
+        "What to divide (repeatable). Default: the selection rate and an exact score.",
         _PANEL,
     ),
-]  # fmt: skip
-Together = Annotated[
-    list[str] | None,
-    option("--together", "A+B", "Columns that belong together, joined by +. Repeatable.", _PANEL),
+]
+Together = Annotated[Names, option("--together", "A+B", "Columns that belong together. Repeatable.", _PANEL)]
+People = Annotated[
+    Names,
+    option("--people", "COND", "A group of COLUMN=VALUE or COLUMN=LOW:HIGH against all others.", _PANEL),
+]
+Subgroup = Annotated[
+    bool,
+    typer.Option(
+        "--subgroup", help="Search the worst-treated group, and divide its gap.", rich_help_panel=_PANEL
+    ),
 ]
 Calls = Annotated[
     int | None,
-    option("--calls", "N", "The most rows that the model is asked about for each division (400000).", _PANEL),
+    option("--calls", "N", "The most rows that the model is asked about each time (400000).", _PANEL),
 ]
 Refit = Annotated[
-    Path | None,
-    option("--refit", "FILE", "Train again on this table, with and without a column, and compare.", _PANEL),
+    Path | None, option("--refit", "FILE", "Train again on this table, with and without a column.", _PANEL)
 ]
-Without = Annotated[
-    list[str] | None,
-    option(
-        "--without",
-        "A,B",
-        "The columns to leave out with --refit. Default: the one that carries most.",
-        _PANEL,
-    ),
-]
+Without = Annotated[Names, option("--without", "A,B", "The columns that --refit leaves out.", _PANEL)]
 Refits = Annotated[
-    int | None,
-    option("--refits", "N", "How often to train; beyond 1 on resampled rows, for the interval (1).", _PANEL),
+    int | None, option("--refits", "N", "How often to train; beyond 1 on resampled rows (1).", _PANEL)
 ]
 
 
 @opt.expanded
 def why(
     model: Annotated[
-        str | None,
-        typer.Argument(metavar="[MODEL.onnx]", help="The model file, or a name in the registry."),
+        str | None, typer.Argument(metavar="[MODEL.onnx]", help="The model file, or a name in the registry.")
     ] = None,
     *,
     columns: opt.DataOptions,
@@ -73,6 +69,8 @@ def why(
     allow: Allow = None,
     metric: Divide = None,
     together: Together = None,
+    people: People = None,
+    subgroup: Subgroup = False,
     calls: Calls = None,
     refit: Refit = None,
     without: Without = None,
@@ -85,7 +83,11 @@ def why(
     config: opt.ConfigFile = None,
 ) -> None:
     """Divide the gap between groups: among columns, among rates, and into what allowed columns explain and leave."""
-    told = {"allowed": allow, "metric": metric, "together": together, "without": without,
+    if subgroup:
+        searched = replace(typed, auditors=["subgroups"])  # type: ignore[type-var]
+        first = run_audit(model, columns, searched, config, where, predictions, served, conditions)
+        people = [*(people or ()), *_conditions(first)]
+    told = {"allowed": allow, "people": people, "metric": metric, "together": together, "without": without,
             "calls": calls, "refit": refit, "refits": refits}  # fmt: skip
     given = [
         f"why.{key}={','.join(value) if isinstance(value, list) else value}"
@@ -96,6 +98,17 @@ def why(
     report = run_audit(model, columns, typed, config, where, predictions, served, conditions)
     write(lambda terminal: _text(report, output_format, terminal), output, verdict=report.verdict)
     raise typer.Exit(exit_code(report.verdict))
+
+
+def _conditions(report: Report) -> list[str]:
+    """Return what describes the group that was found."""
+    from fairkit.results.conditions import texts_of
+
+    found = next((f for f in report.findings if f.metric == "worst_subgroup_gap"), None)
+    conditions = None if found is None else found.evidence.get("conditions")
+    if not conditions:
+        raise ParameterError("no subgroup was found; name its conditions with --people")
+    return texts_of(conditions)
 
 
 def _text(report: Report, output_format: str, terminal: bool) -> str:

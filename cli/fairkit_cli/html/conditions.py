@@ -68,9 +68,11 @@ def _inside(found: Stratified, confidence: float) -> Markup:
         tag(
             "p",
             f"Pooled over the strata, with {confidence:.0%} intervals. Where the strata do not agree, read their own "
-            "numbers.",
+            "numbers."
+            if found.how == "pooled"
+            else f"The largest of the strata, with {confidence:.0%} intervals that hold for all of them.",
         ),
-        table(columns, rows, numeric={1, 2, 3, 4}, label=f"{label}, pooled"),
+        table(columns, rows, numeric={1, 2, 3, 4}, label=f"{label}, {found.how}"),
         None if found.strata is None else _strata(found.strata, found.within),
     )
 

@@ -13,6 +13,7 @@ from fairkit_cli.html.page import figure, section, table
 from fairkit_cli.html.svg import draw
 from fairkit_cli.html.terms import metric_link
 from fairkit_cli.text.numbers import interval, number
+from fairkit_cli.text.ranking import disparities
 from fairkit_cli.text.subgroups import is_searched
 from fairkit_cli.text.view import metric_name
 
@@ -27,8 +28,9 @@ MOST_COLUMNS = 40
 
 
 def individual_section(report: Report) -> Markup | None:
-    """Return what other auditors than `group` found; None where none ran."""
-    found = individual_findings(report)
+    """Return what other auditors than `group` found, and no section above shows; None where nothing is left."""
+    above = {one.key for one in disparities(report)}
+    found = [one for one in individual_findings(report) if not one.strata and one.key not in above]
     if not found:
         return None
     rows = [
@@ -42,12 +44,13 @@ def individual_section(report: Report) -> Markup | None:
         for f in found
     ]
     columns = ("metric", "auditor", "on", "value", "interval")
-    parts: list[Content] = [table(columns, rows, numeric={3, 4}, label="Findings about single people")]
+    parts: list[Content] = [table(columns, rows, numeric={3, 4}, label="Other findings")]
     for metric in dict.fromkeys(finding.metric for finding in found):
         parts.append(_gap_curve(metric, [finding for finding in found if finding.metric == metric]))
     parts += [_pairs(finding, evidence, place) for place, finding, evidence in _with(found, Pairs)]
     parts += [_flips(finding, evidence, place) for place, finding, evidence in _with(found, Flips)]
-    return section("Single people", parts)
+    shown = any(part is not None for part in parts[1:])
+    return section("Single people" if shown else "Other findings", parts)
 
 
 def individual_findings(report: Report) -> list[Finding]:

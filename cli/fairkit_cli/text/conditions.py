@@ -42,7 +42,7 @@ def _grid(title: str) -> Table:
 
 
 def _inside(found: Stratified) -> list[RenderableType]:
-    grid = _grid(f"Groups of {found.sensitive} inside the strata of {found.within}, pooled")
+    grid = _grid(f"Groups of {found.sensitive} inside the strata of {found.within}, {found.how}")
     for name in ("metric", "as a whole", "inside strata", "interval", "strata agree"):
         grid.add_column(name, justify="left" if name == "metric" else "right")
     for row in found.rows:

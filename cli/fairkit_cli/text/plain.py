@@ -48,8 +48,8 @@ def to_text(parts: Iterable[RenderableType], *, terminal: bool) -> str:
     from fairkit_cli.text.fitting import fitted
 
     target = io.StringIO()
-    told = terminal or os.environ.get("COLUMNS", "").isdigit()
-    width = max(shutil.get_terminal_size((100, 24)).columns, LEAST) if told else 100
+    told = told_width(terminal=terminal)
+    width = told or 100
     console = _console(file=target, width=width, force_terminal=terminal, no_color=not terminal)
     for part in parts:
         if isinstance(part, Table):
@@ -59,6 +59,23 @@ def to_text(parts: Iterable[RenderableType], *, terminal: bool) -> str:
         else:
             console.print(part)
     return "\n".join(line.rstrip() for line in target.getvalue().split("\n")).rstrip("\n") + "\n"
+
+
+def told_width(*, terminal: bool) -> int | None:
+    """Return how wide text may be: as the terminal, or as ``COLUMNS`` says; None where nobody says."""
+    if not (terminal or os.environ.get("COLUMNS", "").isdigit()):
+        return None
+    return max(shutil.get_terminal_size((100, 24)).columns, LEAST)
+
+
+def indented(text: str, indent: str = "    ") -> list[str]:
+    """Return a sentence in lines that fit where somebody says how wide text may be, else in one."""
+    from textwrap import wrap
+
+    width = told_width(terminal=sys.stdout.isatty())
+    if width is None:
+        return [indent + text]
+    return wrap(text, width, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False)
 
 
 def messages() -> Console:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import TYPE_CHECKING
 
 from fairkit.results.rules import SCENARIO
 from fairkit.support.escaping import visible
 from fairkit_cli.text.numbers import measured
+from fairkit_cli.text.plain import plain, to_text, told_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,12 +18,35 @@ if TYPE_CHECKING:
     from fairkit_registry.promotion.compare import Comparison
 
 
+MOST_WRAPPED = 500
+
+
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Set rows under a header, each column as wide as its widest cell; return the lines."""
+    """Set rows under a header, each column as wide as its widest cell, or wrapped where that is too wide; return lines.
+
+    With more rows than `MOST_WRAPPED` lines are as long as they are: wrapping takes a millisecond a row.
+    """
     table = [[visible(cell) for cell in row] for row in [header, *rows]]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    width = told_width(terminal=sys.stdout.isatty())
+    if width is not None and sum(widths) + 2 * (len(widths) - 1) > width and len(table) <= MOST_WRAPPED:
+        return _wrapped(table)
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
     return [line.rstrip() for line in lines]
+
+
+def _wrapped(table: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table that is made to fit, as every other table of the command is."""
+    from rich.table import Table
+
+    header, *rows = table
+    grid = Table(box=None, pad_edge=False)
+    for place, name in enumerate(header):
+        numbers = all(re.fullmatch(r"[-\d.,%]*", row[place]) for row in rows)
+        grid.add_column(name, justify="right" if numbers else "left")
+    for row in rows:
+        grid.add_row(*map(plain, row))
+    return to_text([grid], terminal=sys.stdout.isatty()).splitlines()
 
 
 def policy(one: AliasPolicy) -> str:

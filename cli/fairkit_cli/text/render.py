@@ -207,7 +207,15 @@ def _others(report: Report) -> list[RenderableType]:
     from fairkit_cli.text.subgroups import listed_apart
     from fairkit_cli.text.why import AUDITOR as WHY
 
-    found = [one for one in report.findings if one.auditor not in ("group", WHY) and not listed_apart(one)]
+    above = {one.key for one in disparities(report)}
+    found = [
+        one
+        for one in report.findings
+        if one.auditor not in ("group", WHY)
+        and not listed_apart(one)
+        and one.key not in above
+        and not one.strata
+    ]
     if not found:
         return []
     grid = Table(box=None, pad_edge=False, title_justify="left", title="Other findings")

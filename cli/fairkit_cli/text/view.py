@@ -12,7 +12,7 @@ from fairkit.results.evidence import Failure, evidence_of
 from fairkit.results.values import GroupValue
 from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import number
-from fairkit_cli.text.ranking import disparities
+from fairkit_cli.text.ranking import disparities, performance
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change, Outcome
@@ -122,6 +122,8 @@ def _notes(report: Report) -> tuple[str, ...]:
     for finding in shown:
         place = f"{finding.place}: " if finding.sensitive and finding.auditor == "group" else ""
         notes += [f"{place}{note}" for note in finding.notes]
+    for finding in performance(report):
+        notes += [f"{finding.metric}: {note}" for note in finding.notes] if finding.interval is None else []
     for finding in report.findings:  # a metric that failed has no place among the disparities
         notes += finding.notes if finding.auditor == "group" and evidence_of(finding, Failure) else ()
     notes += [f"Not loaded: {reason}" for reason in report.environment.get("plugins_not_loaded", ())]
@@ -290,13 +292,14 @@ class PooledRow:
 class Stratified:
     """What is shown of one sensitive column inside the strata of a column.
 
-    `strata` is the finding whose strata are shown.
+    `strata` is the finding whose strata are shown; `how` says what a row is of its strata.
     """
 
     sensitive: str
     within: str
     rows: tuple[PooledRow, ...]
     strata: Finding | None
+    how: str
 
 
 def against(report: Report) -> dict[tuple[str, str], list[Finding]]:
@@ -336,6 +339,7 @@ def inside(report: Report) -> list[Stratified]:
                 for f in findings
             ),
             _shown_by_stratum(report, findings),
+            "the largest" if any("strata" in f.parameters for f in findings) else "pooled",
         )
         for (sensitive, within), findings in found.items()
     ]

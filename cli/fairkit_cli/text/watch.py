@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairkit_cli.text.numbers import interval, number
-from fairkit_cli.text.plain import plain, to_text
+from fairkit_cli.text.plain import plain, to_text, told_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fairkit_watch.results import WatchSnapshot
 
 MOST_ALARMS, MOST_DAYS = 12, 6
+_WIDE = 120
 _STYLES = {"pass": "green", "fail": "bold red", "undecided": "yellow"}
 
 
@@ -63,6 +64,8 @@ def watch_text(look: WatchSnapshot, statements: Mapping[str, Any] | None, *, ter
         rules.add_column(
             name, justify="right" if name in ("value", "interval", "this week", "certificate") else "left"
         )
+    width = told_width(terminal=terminal)
+    gap = "\n" if width is not None and width < _WIDE else " "  # intervals go below their numbers
     for one in look.rules:
         where = f" ({one.sensitive})" if one.sensitive else ""
         rules.add_row(
@@ -70,8 +73,8 @@ def watch_text(look: WatchSnapshot, statements: Mapping[str, Any] | None, *, ter
             number(one.value),
             interval(one.interval),
             plain(one.verdict, _STYLES[one.verdict]),
-            f"{number(one.week[0])} {interval(one.week[1]) if one.week[1] else ''}".strip(),
-            "-" if one.reference is None else f"{number(one.reference[0])} {interval(one.reference[1])}",
+            f"{number(one.week[0])}{gap}{interval(one.week[1]) if one.week[1] else ''}".strip(),
+            "-" if one.reference is None else f"{number(one.reference[0])}{gap}{interval(one.reference[1])}",
         )
     if look.rules:
         parts.append(rules)

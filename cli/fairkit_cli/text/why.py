@@ -23,7 +23,8 @@ MOST = 6
 """Columns that have a line of their own."""
 _MARKS = 12
 _OF = {"decision": "selection rate", "true_positive_rate": "true positive rate", "score": "score before the link",
-       "false_positive_rate": "false positive rate", "prediction": "prediction", "residual": "residual"}  # fmt: skip
+       "false_positive_rate": "false positive rate", "prediction": "prediction", "residual": "residual",
+       "outcome": "base rate"}  # fmt: skip
 _PARTS = {"base_rate_part": "base rates", "true_positive_rate_part": "true positive rates",
           "false_positive_rate_part": "false positive rates"}  # fmt: skip
 
@@ -73,19 +74,23 @@ def part_changes(changes: Sequence[Change], names: tuple[str, str]) -> list[Rend
             head, justify="right" if head in (*names, "change") else "left", no_wrap=head == "change"
         )
     key = [(str(one.place), str(one.parameters["of"]), one.parameters.get("group")) for one in found]
-    order = sorted(range(len(found)), key=lambda k: (key.index(key[k]), "column" in found[k].parameters,
+    order = sorted(range(len(found)), key=lambda k: (key.index(key[k]), _is_part(found[k]),
                                                      -abs(found[k].difference or 0.0)))  # fmt: skip
     for one in map(found.__getitem__, order):
         whole = f"the gap: {_OF[str(one.parameters['of'])]}"
         grid.add_row(
             one.place or "-",
-            str(one.parameters.get("column", whole)),
-            number(one.before),
-            number(one.after),
+            str(one.parameters.get("column", one.parameters.get("part", whole))),
+            number(None if "part" in one.parameters else one.before),
+            number(None if "part" in one.parameters else one.after),
             measured(one.difference, one.interval),
             MEANING[one.outcome],
         )
     return [grid, ""]
+
+
+def _is_part(change: Change) -> bool:
+    return not {"column", "part"}.isdisjoint(change.parameters)
 
 
 def why_lines(one: Divided) -> list[str]:

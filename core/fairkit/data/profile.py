@@ -34,6 +34,7 @@ MAX_GROUP_VALUES = 20
 """A numeric sensitive column with more distinct values than this is binned at its quartiles."""
 
 MAX_CLASSES = 1_000
+_LEAST_WEIGHT, _MOST_WEIGHT = 1e-90, 1e90  # their cubes are numbers
 
 Bins = Mapping[str, "Sensitive"]
 """Each way to split people, with the bins that numeric columns get."""
@@ -114,6 +115,7 @@ class Tally:
         self.labels: Counter[Any] = Counter()
         self.noted: dict[str, Counter[Any]] = {name: Counter() for name in noted}
         self.label_low, self.label_high = math.inf, -math.inf
+        self.weight_high = 0.0
         self.label_numeric = False
 
     @property
@@ -171,6 +173,7 @@ class Tally:
         joined.ids = self.ids + other.ids
         joined.label_low = min(self.label_low, other.label_low)
         joined.label_high = max(self.label_high, other.label_high)
+        joined.weight_high = max(self.weight_high, other.weight_high)
         joined.label_numeric = self.label_numeric or other.label_numeric
         return joined
 
@@ -192,6 +195,18 @@ class Tally:
             raise DataError(
                 f"{self.table}: {int((weights < 0).sum())} weights in column {name!r} are negative; "
                 "weights are 0 or more"
+            )
+        self.weight_high = max(self.weight_high, float(weights.max(initial=0.0)))
+
+    def _check_weight_scale(self, table: str) -> None:
+        """Refuse weights that add up to nothing, or whose cubes no floating-point number holds."""
+        name, high = self.roles.weights, self.weight_high
+        if name is not None and not high > 0:
+            raise DataError(f"{table}: every weight in column {name!r} is 0, so that no row counts")
+        if name is not None and not _LEAST_WEIGHT <= high <= _MOST_WEIGHT:
+            raise DataError(
+                f"{table}: the largest weight in column {name!r} is {high:.3g}; multiply the column by a "
+                f"constant so that it is between {_LEAST_WEIGHT:g} and {_MOST_WEIGHT:g}"
             )
 
     def _refuse_infinite(self, column: str, count: int) -> None:
@@ -216,6 +231,7 @@ class Tally:
                 if self.roles.weights is None
                 else f"{table}: none of the {self.digest.rows} rows has both a label and a weight"
             )
+        self._check_weight_scale(table)
         classes: tuple[Any, ...] = ()
         if len(self.labels) <= MAX_CLASSES:
             classes = tuple(sorted(self.labels, key=lambda v: (isinstance(v, str), v)))

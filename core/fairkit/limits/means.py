@@ -147,7 +147,10 @@ def widened(half: Array, hidden: Array, skewness: Array, n: Array) -> Array:
         The number of rows.
     """
     more = np.where(skewness > 0, 2 * np.minimum(1, (np.abs(skewness) / _bound(n)) ** 4), 0.0)
-    return np.asarray(np.maximum((half**4 + hidden**4) ** 0.25, half + more * hidden))
+    large, small = np.maximum(half, hidden), np.minimum(half, hidden)
+    with np.errstate(all="ignore"):  # powers of the ratio: those of the halves may vanish or overflow
+        both = np.where(large > 0, large * (1 + (small / large) ** 4) ** 0.25, 0.0)
+    return np.asarray(np.maximum(both, half + more * hidden))
 
 
 def bounded_mean_limits(

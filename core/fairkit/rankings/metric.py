@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fairkit.dependent import FEWEST, Noise, noise_of
+from fairkit.dependent import FEWEST, FEWEST_EFFECTIVE, Noise, effective_clusters, noise_of
 from fairkit.limits.means import student
 from fairkit.metrics import Estimate, Metric
 from fairkit.statistics import Statistic
@@ -95,13 +95,26 @@ class QueryMetric(Metric):
             values,
             limits,
             sizes=totals.rows.sum(axis=0),
-            doubts={
-                place: f"it is over {count} queries, and with fewer than {FEWEST} their noise cannot be known"
-                for place, count in enumerate(there.sum(axis=1).tolist())
-                if count < FEWEST
-            },
+            doubts=_doubts(there, totals.rows.T),
             correlation=noise.correlation,
         )
+
+
+def _doubts(there: NDArray[np.bool_], sizes: Array) -> dict[int, str]:
+    """Say which groups have too few queries, or queries of which a few have most of the rows, shapes [G, Q]."""
+    found = {}
+    effective = effective_clusters(np.where(there, sizes, 0.0))
+    for place, (count, size) in enumerate(zip(there.sum(axis=1).tolist(), effective.tolist(), strict=True)):
+        if count < FEWEST:
+            found[place] = (
+                f"it is over {count} queries, and with fewer than {FEWEST} their noise cannot be known"
+            )
+        elif size < FEWEST_EFFECTIVE:
+            found[place] = (
+                f"it is over {count} queries, of which a few have most of the rows: they count as about {size:.0f} of "
+                f"one size, and with fewer than {FEWEST_EFFECTIVE} their noise cannot be known"
+            )
+    return found
 
 
 def _half(noise: Noise, there: NDArray[np.bool_], z: float, span: float) -> Array:

@@ -22,6 +22,20 @@ def in_words(conditions: Sequence[Mapping[str, Any]], within: Sequence[Mapping[s
     return f"{told} (within {', '.join(_words(one) for one in within)})" if within else told
 
 
+def texts_of(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return conditions as options take them: ``COLUMN=VALUE``, ``COLUMN=LOW:HIGH``; missing: ``COLUMN=``."""
+
+    def end(value: Any) -> str:
+        return "" if value is None else str(value)
+
+    return [
+        f"{one['column']}={end(one['value'])}"
+        if "value" in one
+        else f"{one['column']}={end(one.get('low'))}:{end(one.get('high'))}"
+        for one in conditions
+    ]
+
+
 def _words(condition: Mapping[str, Any]) -> str:
     column = str(condition["column"])
     if "value" in condition:

@@ -32,7 +32,8 @@ class ReportPlots:
 
     def __repr__(self) -> str:
         """Return the charts that there are."""
-        return "<charts: disparities(), groups(sensitive), roc(sensitive), scores(sensitive), calibration(sensitive)>"
+        own = "disparities(), groups(sensitive), roc(sensitive), scores(sensitive), calibration(sensitive)"
+        return f"<charts: {own}, evidence(name)>"
 
     def disparities(self, sensitive: str | None = None, *, kind: Kind = "difference") -> alt.LayerChart:
         """Return the largest disparities between groups with their intervals, and the policy's limits.
@@ -122,6 +123,26 @@ class ReportPlots:
             Altair is not installed.
         """
         return layered("calibration", self._report, sensitive, groups=groups, label=label)
+
+    def evidence(self, name: str, sensitive: str | None = None) -> alt.LayerChart:
+        """Return what an auditor puts on a page, a panel for each finding: ``columns`` is the waterfall of `why`.
+
+        Parameters
+        ----------
+        name
+            The key of ``Finding.evidence`` that a plugin's chart shows, such as ``columns``, ``left`` (what allowed
+            columns leave), ``correspondence_pairs``.
+        sensitive
+            The sensitive column; None: all of them.
+
+        Raises
+        ------
+        DataError
+            The report has no such evidence, or none with a picture.
+        MissingExtraError
+            Altair is not installed.
+        """
+        return layered("evidence", self._report, name, sensitive)
 
 
 def layered(name: str, result: Any, *asked: Any, **options: Any) -> alt.LayerChart:

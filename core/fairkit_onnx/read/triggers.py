@@ -137,4 +137,6 @@ def _numbers(proto: onnx.ModelProto) -> Iterator[float]:
 
 
 def _shown(value: Any) -> str:
+    if value is None or value != value:  # noqa: PLR0124 -- NaN
+        return "missing"
     return repr(value) if isinstance(value, str) else str(value)

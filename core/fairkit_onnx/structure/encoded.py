@@ -163,13 +163,15 @@ class Encoded:
         proto = up_to(model.proto, list(dict.fromkeys(tensors)))
         return OnnxFile(proto.SerializeToString(), model.name, None, 1, getattr(model, "sandbox", None))
 
-    def sources(self, rows: Columns) -> Features:
+    def sources(self, rows: Columns, *, finite: bool = False) -> Features:
         """Follow the features back to the raw columns.
 
         Parameters
         ----------
         rows
             A few rows of the table.
+        finite
+            Whether all numbers of the table are finite: then what is multiplied by 0 is a constant.
 
         Raises
         ------
@@ -187,7 +189,7 @@ class Encoded:
                 {feed.input.name: feed.build(rows) for feed in feeds}, list(tensors)
             )
 
-        found = Sources(self.scorer.model.proto.graph, inputs, self.matrix, run)
+        found = Sources(self.scorer.model.proto.graph, inputs, self.matrix, run, finite=finite)
         places = found.of[self.matrix].tolist()
         if self.width > len(places):
             raise ModelError(

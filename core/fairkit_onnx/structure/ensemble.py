@@ -256,8 +256,10 @@ def _plain(told: dict[str, Any], kind: str, named: str) -> dict[str, Any]:
     link = told.get("post_transform", b"NONE").decode()
     if link not in LINKS:
         raise ModelError(f"{named} has the post_transform {link}; these are read: {', '.join(LINKS)}")
-    if kind == "target" and told.get("n_targets", 1) != 1:
-        raise ModelError(f"{named} has {told['n_targets']} targets; one is read")
+    if kind == "target" and told.get("n_targets", 1) > 2:
+        raise ModelError(
+            f"{named} has {told['n_targets']} targets; one is read, or the shares of two classes"
+        )
     return told
 
 

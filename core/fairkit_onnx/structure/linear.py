@@ -72,7 +72,10 @@ def read_linear(scorer: OnnxScorer, *, grouped: bool = False) -> LinearModel | N
     groups = group_part(scorer, list(node.output), grouped=grouped)
     check_monotone(graph, tail_nodes(graph, wanted, list(node.output)), start)
     cut: Any = node if node.op_type == KINDS[0] else node.output[0]
-    return LinearModel(scorer, node.input[0], Tail(scorer=scorer, cut=cut, groups=groups), weights, base)
+    constant = constant_of(graph, node.input[1]) if node.op_type in ("Gemm", "MatMul") else None
+    double = constant is not None and constant.dtype == np.float64
+    tail = Tail(scorer=scorer, cut=cut, double=double, groups=groups)
+    return LinearModel(scorer, node.input[0], tail, weights, base)
 
 
 def _of_classifier(node: onnx.NodeProto) -> tuple[NDArray[np.float64], float] | None:

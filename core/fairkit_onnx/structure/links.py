@@ -24,6 +24,7 @@ _AGAINST = {"Sub": -1, "Greater": -1, "GreaterOrEqual": -1, "Less": 1, "LessOrEq
 """Operators of two inputs, and which way the second counts; the first the other way."""
 _STEPS = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 _TWO = ((-1, 1), (1, -1))
+_POSITIVE = frozenset({"Sigmoid", "Exp", "Relu", "Softmax"})
 
 
 class Way(NamedTuple):
@@ -38,11 +39,20 @@ class Way(NamedTuple):
         The tensor of two values, the second from some sum on, of which this one is a function; None: of no such.
     wide
         Whether the one number stands for several columns.
+    positive
+        Whether no number of it is below zero.
+    same
+        The tensor that has its numbers, too.
+    total
+        The tensor whose columns it adds up.
     """
 
     columns: tuple[int, ...] | None
     label: str | None = None
     wide: bool = False
+    positive: bool = False
+    same: str | None = None
+    total: str | None = None
 
 
 def check_monotone(
@@ -82,6 +92,9 @@ def _ways(node: onnx.NodeProto, inputs: Sequence[Way | None], graph: onnx.GraphP
     moving = [one for one in inputs if one is not None]
     labels = {one.label for one in moving}
     label = labels.pop() if len(labels) == 1 else None
+    share = _share(node, inputs)
+    if share is not None:
+        return [share]
     if any(one.columns is None for one in moving):
         columns = None
     elif node.op_type == "Split":
@@ -94,7 +107,24 @@ def _ways(node: onnx.NodeProto, inputs: Sequence[Way | None], graph: onnx.GraphP
     single = columns is not None and len(columns) == 1 and not wide
     if single and label is None and node.op_type in {*_STEPS, "ArgMax"}:
         label = node.output[0]
-    return [Way(columns, label, wide)] * len(node.output)
+    positive = node.op_type in _POSITIVE or (node.op_type in SAME and moving[0].positive)
+    return [Way(columns, label, wide, positive)] * len(node.output)
+
+
+def _share(node: onnx.NodeProto, inputs: Sequence[Way | None]) -> Way | None:
+    """Two columns that are not negative, each divided by their sum: the one share rises while the other falls."""
+    first = inputs[0] if inputs else None
+    if first is not None and first.total is not None and node.op_type in SAME:
+        return first
+    if first is None or not first.positive or first.columns not in _TWO:
+        return None
+    origin = first.same or node.input[0]
+    if node.op_type == "Abs":
+        return first._replace(same=origin)
+    if node.op_type == "ReduceSum":
+        return Way(None, total=origin)
+    second = inputs[1] if len(inputs) > 1 else None
+    return first if node.op_type == "Div" and second is not None and second.total == origin else None
 
 
 def _wide(node: onnx.NodeProto, inputs: Sequence[Way | None], graph: onnx.GraphProto) -> bool:

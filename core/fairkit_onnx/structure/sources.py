@@ -54,6 +54,8 @@ class Sources:
         inputs: Mapping[str, Sequence[int]],
         tensor: str,
         run: Callable[[Sequence[str]], Mapping[str, Any]],
+        *,
+        finite: bool = False,
     ) -> None:
         """Follow the columns.
 
@@ -65,13 +67,15 @@ class Sources:
             By graph input, the raw columns that fill it, by number.
         run
             Returns tensors by name for a few rows: for their shapes.
+        finite
+            Whether all numbers are finite: then what is multiplied by 0 is a constant.
 
         Raises
         ------
         ModelError
             A node mixes columns, or is not understood; it is named.
         """
-        self._graph = graph
+        self._graph, self._finite = graph, finite
         self.of: dict[str, Places] = {
             name: np.array(columns, dtype=np.int64) for name, columns in inputs.items()
         }
@@ -135,6 +139,8 @@ class Sources:
             return list(np.split(known[0], ends[:-1])) if ends[-1] == len(known[0]) else None
         if kind == "Slice" and told[0] is not None:
             return self._sliced(node, known[0], width)
+        if kind == "Mul" and self._finite and any(self._is_zero(name) for name in node.input):
+            return [np.full(width, CONSTANT, dtype=np.int64)]
         if kind in _TOGETHER:
             return _together(known, width)
         if kind in _JOINED:
@@ -143,6 +149,10 @@ class Sources:
 
     def _constant(self, name: str) -> NDArray[Any] | None:
         return constant_of(self._graph, name)
+
+    def _is_zero(self, name: str) -> bool:
+        constant = constant_of(self._graph, name)
+        return constant is not None and not constant.any()
 
     def _joined(self, node: onnx.NodeProto, columns: Places, width: int) -> list[Places] | None:
         """Columns of a row become one number: of one raw column, as where rare values share a code."""

@@ -69,6 +69,8 @@ class Tail:
         Whether a weight of the replaced node is negative: onnxruntime reads a binary classifier by that.
     columns
         Of a tensor: 1, or 2 whose difference is the sum.
+    shares
+        Whether the tensor's two columns are shares of 1 in place of that, the second being the sum.
     double
         Whether the tensor has double precision.
     groups
@@ -79,6 +81,7 @@ class Tail:
     cut: onnx.NodeProto | str
     negative: bool = False
     columns: int = 1
+    shares: bool = False
     double: bool = False
     groups: GroupPart | None = None
     _opened: dict[str, Any] = field(default_factory=dict)
@@ -112,7 +115,9 @@ class Tail:
                 self._opened["file"] = self.opened(self.after(self.cut))
             one: NDArray[Any] = rows.reshape(-1, 1)
             one = one.astype(np.float64) if self.double else one
-            feeds = {self.cut: one if self.columns == 1 else np.hstack([-one / 2, one / 2])}
+            if self.columns == 2:
+                one = np.hstack([1 - one, one] if self.shares else [-one / 2, one / 2])
+            feeds = {self.cut: one}
         elif self.cut.op_type == "LinearClassifier":
             if "file" not in self._opened:
                 proto = self.after(*self.cut.output)

@@ -181,12 +181,18 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto], grouped: bool) 
             f"{len(trees)} ensembles do not add up to one number of one matrix of features ({shown}); nodes "
             "Add or Sum over TreeEnsembleRegressor are read"
         )
+    told = [told_of(node) for node in trees]
+    shares = any(one.get("n_targets", 1) == 2 for one in told)
+    if shares and (len(trees) > 1 or offset[cut] != 0.0):
+        raise ModelError(f"the shares of two classes in {cut!r} are not of one ensemble alone")
     groups = group_part(scorer, [cut], grouped=grouped)
-    check_monotone(graph, tail_nodes(graph, wanted, [cut]), {cut: (1,)})
+    check_monotone(graph, tail_nodes(graph, wanted, [cut]), {cut: (-1, 1) if shares else (1,)})
     joined = _joined([parts[node.output[0]] for node in owners[cut]], offset[cut])
-    told = [told_of(node) for node in trees if node.op_type == NEWER]
-    double = any("nodes_values_as_tensor" in one for one in told)
-    tail = Tail(scorer=scorer, cut=cut, double=double, groups=groups)
+    double = any(
+        node.op_type == NEWER and "nodes_values_as_tensor" in one
+        for node, one in zip(trees, told, strict=True)
+    )
+    tail = Tail(scorer=scorer, cut=cut, columns=1 + shares, shares=shares, double=double, groups=groups)
     return TreeModel(scorer, trees[0].input[0], tail, joined, tuple(node.output[0] for node in owners[cut]))
 
 
@@ -208,6 +214,6 @@ def _joined(parts: Sequence[Ensemble], offset: float) -> Ensemble:
         parts[0],
         **arrays,
         base=sum(part.base for part in parts) + offset,
-        uneven=0.0,
+        uneven=sum(part.uneven for part in parts),
         terms=sum(part.terms for part in parts) + abs(offset),
     )

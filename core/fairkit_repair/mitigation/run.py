@@ -22,6 +22,8 @@ from fairkit.results.plots import layered
 from fairkit.results.rendering import Shown
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions
 from fairkit.support.files import check_writable, write_atomic
+from fairkit_comparing.audits import check_auditors
+from fairkit_comparing.run import compare
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import digest
 from fairkit_repair.comparison import audit_beside
@@ -205,6 +207,7 @@ def mitigate(
     policy: Sequence[Rule] = (),
     confidence: float = 0.95,
     repeats: int = 1,
+    auditors: Sequence[str] = (),
     output: str | Path | None = None,
     progress: Progress = no_progress,
     engine: Engine | str | None = None,
@@ -242,6 +245,8 @@ def mitigate(
     repeats
         How many models to train in all. Those after the first are trained on rows drawn anew with replacement, each
         with the next seed; they show how far retraining moves the numbers, which no interval covers.
+    auditors
+        Those that compare models, for `changes` besides: ``why`` says which columns' parts of a gap the repair moved.
     output
         Where the result will be saved: checked before training, written at the end.
     progress
@@ -275,7 +280,8 @@ def mitigate(
     check_policy(policy, data)
     method = as_mitigator(plugin, parameters)
     base = base_model(method, model, options)
-    run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
+    check_auditors(auditors)
+    run = Run(seed=seed, threads=threads, learner=learner, progress=progress, auditors=tuple(auditors))
     with opened(engine, scheduler) as running:
         check_repeats(repeats, here=running.here)
         learn = learn_here if running.here else learn_spread
@@ -307,15 +313,17 @@ def measured(
             seed=run.seed,
         )
         asked = LoadedAuditors.of(settings)
+        models = [learned.baseline, learned.model]
+        options = [method.model_options() if isinstance(method, RepairsModels) else plain, repaired]
         (before, after), comparison = audit_beside(
-            engine,
-            [learned.baseline, learned.model],
-            learned.test,
-            asked,
-            [method.model_options() if isinstance(method, RepairsModels) else plain, repaired],
-            run.progress,
-            compared=learned.compared,
+            engine, models, learned.test, asked, options, run.progress, compared=learned.compared
         )
+    if run.auditors:
+        rows = learned.test if learned.compared is None else learned.compared
+        comparison = compare(
+            models, rows, auditors=run.auditors, confidence=confidence, seed=run.seed, options=options,
+            progress=run.progress, engine=engine,
+        )  # fmt: skip
     constant = treats_all_alike(fitted, table, after)
     alarms = (CONSTANT,) if constant else (*below_majority(table, after), *gives_up(table, before, after))
     return MitigationResult(

@@ -18,6 +18,7 @@ from fairkit.fitted import Run
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.support.files import check_writable
+from fairkit_comparing.audits import check_auditors
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.mitigation.choose import loaded_base
@@ -79,6 +80,7 @@ def repair(
     seed: int = 0,
     threads: int | None = None,
     confidence: float = 0.95,
+    auditors: Sequence[str] = (),
     output: str | Path | None = None,
     progress: Progress = no_progress,
 ) -> MitigationResult:
@@ -128,6 +130,8 @@ def repair(
         Default: one below 50,000 rows, else left to the libraries.
     confidence
         Of the intervals.
+    auditors
+        Those that compare the models before and after besides, as in `mitigate`.
     output
         Where the result will be saved: checked before training, written at the end.
     progress
@@ -163,7 +167,8 @@ def repair(
     fixed = parameters or {}
     _check_methods(candidates(limits, methods, fixed, 0.5, task)[0], policy, data, task)
     begun = time.monotonic()
-    run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
+    check_auditors(auditors)
+    run = Run(seed=seed, threads=threads, learner=learner, progress=progress, auditors=tuple(auditors))
     learner_of(run)
     with opened(None, None) as engine:
         ready = prepare(engine, data, test, holdout, seed, limits, policy, confidence, blind=blind)

@@ -162,7 +162,7 @@ def linear_problem(
     DataError
         A domain is empty or infinite.
     """
-    encode, defaults = model.encoding(), model.defaults(domains)
+    encode, defaults = model.encoding(doubles=True), model.defaults(domains)
     pieces = model.pieces(domains, features)
     blocks = [_block(one, model.kinds(), pieces) for one in domains]
     of_column = {column: place for place, block in enumerate(blocks) for column in block.columns}

@@ -13,7 +13,6 @@ from fairkit_cli.terminal.timings import with_timings
 _COMMANDS = {
     "run": "fairkit_correspondence.commands.running:run",
     "plan": "fairkit_correspondence.commands.planned:plan",
-    "names": "fairkit_correspondence.commands.planned:names",
 }
 
 

@@ -1,16 +1,20 @@
-"""`fairkit ask plan` and `fairkit ask names`: sizes from a pilot, and the lists of names with their balance."""
+"""`fairkit ask plan` sizes an audit from a pilot; a dry run says what a plan costs and what it will see."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairkit.errors import ParameterError
+from fairkit.support.escaping import visible
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import echo, print_json
-from fairkit_correspondence.commands.lines import balance_lines
+
+if TYPE_CHECKING:
+    from fairkit_correspondence.plan import Plan
 
 
 def plan(
@@ -29,26 +33,25 @@ def plan(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Say how many documents and calls decide a limit, from a pilot's answers."""
-    from fairkit.data.loading import load_data
-    from fairkit.parameters.declare import parse_parameters, split_assignment
+    import fairkit
+    from fairkit.parameters.declare import split_assignment
     from fairkit_cli.subject import carried_by
-    from fairkit_correspondence.parameters import Parameters
-    from fairkit_correspondence.planning import documents_needed, names_needed
-    from fairkit_correspondence.reading import pilot_of
+    from fairkit_correspondence.planning import Size, Spread, documents_needed, names_needed
 
     column = sensitive or next(iter(carried_by(str(pilot)).get("sensitive", ())), None)
     if column is None:
         raise ParameterError("which column holds the groups? Name it with --sensitive COL")
-    told = dict(split_assignment(text) for text in assignments or ())
-    told = {key.removeprefix("correspondence."): value for key, value in told.items()}
-    parameters = parse_parameters(Parameters, told, owner="correspondence")
-    data = load_data(pilot, sensitive=[column], predictions={"answer": answer})
-    spread, groups, contexts = pilot_of(data, parameters)
-    rows = []
+    settings = dict(split_assignment(text) for text in assignments or ())
+    settings = {key.removeprefix("correspondence."): value for key, value in settings.items()}
+    data = fairkit.load_data(pilot, sensitive=[column], predictions={"answer": answer})
+    report = fairkit.audit(None, data, auditors=["correspondence"], parameters={"correspondence": settings})
+    finding = report.findings[0]
+    spread, contexts = Spread(**finding.evidence["variances"]), finding.evidence["counts"]["contexts"]
+    size, rows = Size(names=names, each=1, limit=limit, truth=truth), []
     for each in (1, 2, 4, 8):
-        found = documents_needed(spread, names, each * contexts, limit=limit, truth=truth, power=power)
-        calls = None if found is None else found * contexts * groups * each
-        rows.append({"names_per_document": each, "documents": found, "calls": calls})
+        documents = documents_needed(spread, replace(size, each=each * contexts), power)
+        calls = None if documents is None else documents * contexts * len(finding.groups) * each
+        rows.append({"names_per_document": each, "documents": documents, "calls": calls})
     record = {
         "interaction": spread.interaction, "answer": spread.answer, "name": spread.name, "limit": limit, "truth": truth,
         "power": power, "names": names, "names_needed": names_needed(spread, limit), "sizes": rows,
@@ -56,44 +59,75 @@ def plan(
     if output_format == "json":
         print_json(record)
         return
+    said = [
+        f"{r['documents']:,} documents, {r['calls']:,} calls" if r["calls"] else "not decidable" for r in rows
+    ]
     echo(
         f"variances: document x group {spread.interaction:.4f}, answer {spread.answer:.4f}, names {spread.name:.4f}",
-        f"limit {limit:g}, true difference {truth:g}, {power:.0%} chance, {contexts} contexts, {groups} groups, "
-        f"{names} names a group ({record['names_needed']} are needed)",
+        f"limit {limit:g}, true difference {truth:g}, {power:.0%} chance, {contexts} contexts, "
+        f"{len(finding.groups)} groups, {names} names a group ({record['names_needed']} are needed)",
         *(
-            f"  {row['names_per_document']} names on each document: "
-            + (
-                f"{row['documents']:,} documents, {row['calls']:,} calls"
-                if row["documents"]
-                else "not decidable"
-            )
-            for row in rows
+            f"  {r['names_per_document']} names on each document: {text}"
+            for r, text in zip(rows, said, strict=True)
         ),
     )
 
 
-def names(
-    source: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="A CSV file of names, or a published list by name.")
-    ] = None,
-    *,
-    column: Annotated[str, opt.option("--column", "COL", "The column that holds the group.")] = "group",
-    output_format: opt.TableFormat = "table",
-) -> None:
-    """List the published lists of names with their licences, or print how alike the groups of a list are."""
-    from fairkit_correspondence.stimuli import LISTS, balance, read_names
+def bill_record(plan: Plan) -> dict[str, Any]:
+    """Return what a plan costs and what it will be able to see."""
+    from fairkit_correspondence.asking import bill
+    from fairkit_correspondence.looks import confidence_at
+    from fairkit_correspondence.planning import Size, Spread, documents_needed, forecast
+    from fairkit_correspondence.requests import requests_of
+    from fairkit_correspondence.stimuli import balance
 
-    if source is None:
-        if output_format == "json":
-            print_json(
-                {name: {"licence": one.licence, "files": dict(one.files)} for name, one in LISTS.items()}
-            )
-            return
-        for name, one in LISTS.items():
-            echo(f"{name}: {one.about}", f"  licence: {one.licence}", *(f"  {url}" for url in one.files))
-        return
-    found = balance(read_names(source, Path(), None, column))
-    if output_format == "json":
-        print_json(found)
-    else:
-        echo("Means by group; these names differ in more than group:", *balance_lines(found))
+    asking, together, groups = plan.asking, max(plan.question.list_size, 1), balance(plan.names)
+    size = Size(
+        names=int(next(iter(groups.values()))["names"]),
+        each=(asking.names_per_document if together == 1 else together) * len(plan.contexts),
+        limit=asking.limit,
+        confidence=confidence_at(asking.looks, asking.looks, 0.95),
+        fixed=asking.names == "fixed",
+    )
+    spread = Spread.of_rate(asking.base, probabilities=asking.logprobs)
+    half_width, passes, _ = forecast(spread, len(plan.documents) // together, size)
+    return {
+        **bill(plan, requests_of(plan)),
+        "documents": len(plan.documents),
+        "contexts": len(plan.contexts),
+        "looks": asking.looks,
+        "limit": asking.limit,
+        "half_width": half_width,
+        "passes": passes,
+        "documents_needed": documents_needed(spread, size),
+        "balance": groups,
+        "notes": list(plan.notes),
+        "plan": plan.digest,
+    }
+
+
+def bill_text(plan: Plan) -> str:
+    """Return the bill for people."""
+    record, asking = bill_record(plan), plan.asking
+    price = (
+        "unknown: the plan names no [price]" if record["price"] is None else f"about {record['price']:,.4g}"
+    )
+    looks = "one look" if asking.looks == 1 else f"{asking.looks} looks"
+    needed = record["documents_needed"]
+    lines = [
+        f"{record['calls']:,} calls, about {record['prompt_tokens']:,} prompt and {record['completion_tokens']:,} "
+        f"completion tokens; price {price}",
+        f"{len(plan.documents):,} documents in {len(plan.contexts)} contexts, "
+        f"{plan.question.list_size or asking.names_per_document} names each time, {looks}; plan {plan.digest[:16]}",
+        f"without a difference the interval will be about ±{100 * record['half_width']:.1f} of 100, and passes the "
+        f"limit {100 * asking.limit:g} of 100 with {record['passes']:.0%} chance (drawn audits; assumed: mean answer "
+        f"{asking.base:g}, names alike inside a group)",
+        f"80 % chance needs {needed:,} documents"
+        if needed
+        else "no number of documents reaches 80 %: take more names",
+        "These names differ in more than group. Means by group:",
+    ]
+    for group, numbers in record["balance"].items():
+        lines.append(f"  {group}: {', '.join(f'{key} {value:.4g}' for key, value in numbers.items())}")
+    lines += [*(f"note: {note}" for note in plan.notes), "Nothing was sent."]
+    return "".join(f"{visible(line)}\n" for line in lines)

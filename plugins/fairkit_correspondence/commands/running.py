@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairkit.errors import ParameterError
+from fairkit.support.escaping import visible
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import exit_code, print_json, say, write
-from fairkit_correspondence.commands.lines import bill_record, bill_text, outcome_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fairkit.results.findings import Finding
     from fairkit_correspondence.asking import Asker, Outcome
     from fairkit_correspondence.plan import Plan
 
@@ -78,8 +80,12 @@ def run(
     command goes on. The token is read from FAIRKIT_ENDPOINT_TOKEN.
     """
     from fairkit.support.files import check_writable
-    from fairkit_cli.commands.audit import copy_format
+    from fairkit_cli.commands.audit import copy_format, write_copy
+    from fairkit_cli.progress import progress_bar
+    from fairkit_correspondence.asking import Asker
+    from fairkit_correspondence.client import Client, Server
     from fairkit_correspondence.plan import read_plan
+    from fairkit_correspondence.store import Store
 
     copies = {path: copy_format(path) for path in save or ()}
     for written in filter(None, (output, requests)):
@@ -90,90 +96,64 @@ def run(
             )
     if rate is not None and rate <= 0:
         raise ParameterError(f"--rate {rate:g} is not above 0")
-    made = read_plan(plan, looks=looks)
+    read = read_plan(plan, looks=looks)
     if dry_run or requests is not None:
-        _dry(made, requests, output_format)
+        _dry(read, requests, output_format)
         return
     if endpoint is None or model is None or output is None:
         raise ParameterError(
             "say whom to ask and where answers go: --endpoint URL --model NAME --output FILE"
         )
     if lock is not None:
-        check_lock(made, lock)
-    outcome = _asked(
-        made, endpoint, model, output, budget, (concurrency, rate, timeout), ask_again, output_format
-    )
-    if outcome is None:
-        return
-    _write_table(outcome.table, output)
-    if outcome.report is not None:
-        from fairkit_cli.commands.audit import write_copy
-
-        for path, form in copies.items():
-            write_copy(outcome.report, form, path)
-    if output_format == "json":
-        report = None if outcome.report is None else outcome.report.to_dict()
-        print_json(
-            {"spent": outcome.spent, "pending": outcome.pending, "stopped": outcome.stopped, "report": report}
-        )
-    else:
-        write(lambda terminal: outcome_text(made, outcome, output))
-    verdict = (
-        None if made.asking.pilot else "inconclusive" if outcome.report is None else outcome.report.verdict
-    )
-    raise typer.Exit(exit_code(verdict))
-
-
-def _dry(plan: Plan, requests: Path | None, output_format: str) -> None:
-    from fairkit_correspondence.asking import bill
-    from fairkit_correspondence.requests import requests_of
-    from fairkit_correspondence.table import answers_table
-
-    every = requests_of(plan)
-    cost = bill(plan, every)
-    if requests is not None:
-        _write_table(answers_table(plan, every, {}, {}), requests)
-        say(f"wrote {len(every):,} requests to {requests}")
-    if output_format == "json":
-        print_json(bill_record(plan, cost))
-    else:
-        write(lambda terminal: bill_text(plan, cost))
-
-
-def _asked(
-    plan: Plan,
-    endpoint: str,
-    model: str,
-    output: Path,
-    budget: float | None,
-    pace: tuple[int, float | None, float],
-    again: int | None,
-    output_format: str,
-) -> Outcome | None:
-    from contextlib import closing
-
-    from fairkit_cli.progress import progress_bar
-    from fairkit_correspondence.asking import Asker
-    from fairkit_correspondence.client import Client, Server
-    from fairkit_correspondence.store import Store
-
-    server = Server(url=endpoint, model=model, timeout=pace[2])
-    kept = output.with_name(f"{output.name}.sqlite")
-    for note in plan.notes:
+        check_lock(read, lock)
+    server = Server(url=endpoint, model=model, timeout=timeout)
+    for note in read.notes:
         say(f"note: {note}")
     subject = {"address": server.at(""), "model": model}
     with (
         closing(Client(server)) as client,
-        closing(Store(kept, plan.digest, subject)) as store,
+        closing(Store(output.with_name(f"{output.name}.sqlite"), read.digest, subject)) as store,
         progress_bar() as progress,
     ):
-        asker = Asker(
-            plan, client, store, budget=budget, concurrency=pace[0], rate=pace[1], progress=progress
+        asker = Asker(read, client, store, budget, concurrency, rate, progress)
+        if ask_again is not None:
+            _again(asker, ask_again, output_format)
+            return
+        outcome = asker.run()
+    _write_table(outcome.table, output)
+    report = outcome.report
+    for path, form in copies.items():
+        if report is not None:
+            write_copy(report, form, path)
+    if output_format == "json":
+        record = None if report is None else report.to_dict()
+        print_json(
+            {"spent": outcome.spent, "pending": outcome.pending, "stopped": outcome.stopped, "report": record}
         )
-        if again is None:
-            return asker.run()
-        _again(asker, again, output_format)
-    return None
+    else:
+        write(lambda terminal: outcome_text(read, outcome, output))
+    verdict = "inconclusive" if report is None else report.verdict
+    raise typer.Exit(exit_code(None if read.asking.pilot else verdict))
+
+
+def _requests(plan: Plan) -> pa.Table:
+    from fairkit_correspondence.requests import requests_of
+    from fairkit_correspondence.table import answers_table
+
+    return answers_table(plan, requests_of(plan), {}, {})
+
+
+def _dry(plan: Plan, requests: Path | None, output_format: str) -> None:
+    from fairkit_correspondence.commands.planned import bill_record, bill_text
+
+    if requests is not None:
+        table = _requests(plan)
+        _write_table(table, requests)
+        say(f"wrote {table.num_rows:,} requests to {requests}")
+    if output_format == "json":
+        print_json(bill_record(plan))
+    else:
+        write(lambda terminal: bill_text(plan))
 
 
 def _again(asker: Asker, count: int, output_format: str) -> None:
@@ -182,21 +162,20 @@ def _again(asker: Asker, count: int, output_format: str) -> None:
     from fairkit.intervals import clopper_pearson, two_sided
     from fairkit_correspondence.asking import ask_again
 
-    asked, differ = ask_again(asker, count)
-    if not asked:
+    repeated, differ = ask_again(asker, count)
+    if not repeated:
         raise ParameterError(
             "there are no answers to compare with yet; ask first, with the same plan and output"
         )
-    _, upper = clopper_pearson(np.array([differ / asked]), np.array([float(asked)]), two_sided(0.9))
+    _, upper = clopper_pearson(np.array([differ / repeated]), np.array([float(repeated)]), two_sided(0.9))
     if output_format == "json":
-        print_json({"asked": asked, "differ": differ, "at_most": float(upper[0]), "confidence": 0.95})
+        print_json({"asked": repeated, "differ": differ, "at_most": float(upper[0]), "confidence": 0.95})
         return
-    write(
-        lambda terminal: (
-            f"{differ} of {asked} answers differ from those before: at most {upper[0]:.1%} do, at 95 % "
-            "confidence (draws differ by themselves unless the temperature is 0)\n"
-        )
+    text = (
+        f"{differ} of {repeated} answers differ from those before: at most {upper[0]:.1%} do, at 95 % "
+        "confidence (draws differ by themselves unless the temperature is 0)\n"
     )
+    write(lambda terminal: text)
 
 
 def check_lock(plan: Plan, path: Path) -> None:
@@ -207,16 +186,13 @@ def check_lock(plan: Plan, path: Path) -> None:
     ParameterError
         The lock is about other requests.
     """
-    from fairkit_correspondence.requests import requests_of
-    from fairkit_correspondence.table import answers_table, requests_digest
+    from fairkit_correspondence.table import requests_digest
     from fairkit_registry.evidence.locks import read_file, read_lock
 
-    locked = read_lock(read_file(path)).data_sha256
-    table = answers_table(plan, requests_of(plan), {}, {})
-    found = requests_digest(table.to_batches(), table.column_names)
-    if found != locked:
+    locked, planned = read_lock(read_file(path)).data_sha256, str(requests_digest(_requests(plan)))
+    if planned != locked:
         raise ParameterError(
-            f"{path} locks other requests ({locked[:16]}) than this plan's ({str(found)[:16]}): the plan, its texts or "
+            f"{path} locks other requests ({locked[:16]}) than this plan's ({planned[:16]}): the plan, its texts or "
             "its names were changed after the lock"
         )
 
@@ -228,3 +204,55 @@ def _write_table(table: pa.Table, path: Path) -> None:
 
     with replacing(path) as file:
         pq.write_table(table, file, compression="zstd")
+
+
+def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
+    """Return at most twelve lines about a run."""
+    from fairkit_correspondence.asking import audit_parameters
+
+    lines: list[str] = []
+    if outcome.report is not None:
+        found = {(f.metric, bool(f.within)): f for f in outcome.report.findings}
+        main, worst = (
+            found["correspondence_difference", False],
+            found.get(("correspondence_difference", True)),
+        )
+        changed, refused = found["changed_documents", False], found["refusal_rate_difference", False]
+        lines += [f"{rule.verdict.upper()}: {rule.reason}" for rule in outcome.report.policy]
+        lines += _pairs(main)
+        if worst is not None:
+            lines.append(f"worst context: {_people(worst.value, worst.interval)}")
+        rates = ", ".join(f"{one.group} {one.value or 0:.1%}" for one in refused.groups)
+        lines += [
+            f"documents whose answers differ: {changed.value or 0:.0%} (largest difference "
+            f"{changed.evidence['largest']:.2f}, equal everywhere {changed.evidence['equal_everywhere']})",
+            f"refused, unreadable, cut off or no option: {rates}",
+        ]
+        splits = main.evidence["placebo_splits"].values()
+        if splits:
+            lines.append(f"two halves of one group's names differ by {100 * max(splits):.1f} of 100")
+    lines.append(f"cost {outcome.spent:.4g}; {outcome.pending:,} requests without an answer")
+    if outcome.stopped:
+        lines.append(f"stopped: {outcome.stopped}")
+    settings = "".join(f" --set correspondence.{k}={v}" for k, v in audit_parameters(plan).items())
+    lines.append(f"answers: {output}; `fairkit audit {output}{settings}` shows everything")
+    if len(lines) > 12:
+        lines = [*lines[:4], f"... {len(lines) - 11} more pairs in the report", *lines[-7:]]
+    return "".join(f"{visible(line)}\n" for line in lines)
+
+
+def _pairs(finding: Finding) -> list[str]:
+    from fairkit_correspondence.charts import by_name
+
+    rows = by_name(finding.evidence["correspondence_pairs"]).items()
+    pairs = [
+        (name.removesuffix(", all contexts"), row) for name, row in rows if name.endswith(", all contexts")
+    ]
+    pairs.sort(key=lambda pair: -abs(pair[1]["value"]))
+    return [f"{name}: {_people(row['value'], (row['low'], row['high']))}" for name, row in pairs]
+
+
+def _people(value: float | None, interval: tuple[float, float] | None) -> str:
+    """Write a difference in people of 100."""
+    low, high = interval or (-1.0, 1.0)
+    return f"{100 * (value or 0):.1f} of 100 [{100 * low:.1f}, {100 * high:.1f}]"

@@ -16,6 +16,7 @@ from fairkit_all_inputs.bounds.forest import Layout
 from fairkit_all_inputs.bounds.networks.aims import objective
 from fairkit_all_inputs.bounds.networks.bounds import bounds
 from fairkit_all_inputs.bounds.networks.boxes import CellFeatures
+from fairkit_all_inputs.bounds.networks.climbing import Climber
 from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
 from fairkit_all_inputs.bounds.networks.proof import proved_network
 from fairkit_all_inputs.bounds.networks.searching import answer_network
@@ -23,7 +24,7 @@ from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
 from fairkit_all_inputs.bounds.questions import log_of
 from fairkit_all_inputs.bounds.searching import Effort
 from fairkit_onnx.structure.domain import Block
-from fairkit_onnx.structure.networks.layers import RELU, SIGMOID, TANH, Layer, output
+from fairkit_onnx.structure.networks.layers import RELU, SIGMOID, TANH, Layer, gradient, output
 from fairkit_onnx.structure.networks.reading import Reader
 
 KINDS = (SCORE, FLIP, CHANCE)
@@ -423,3 +424,34 @@ def test_witnesses_are_at_least_those_of_a_plain_coordinate_ascent(seed):
             break
     climber.scatter(np.inf)
     assert climber.best >= 0.995 * worth.max()
+
+
+@pytest.mark.parametrize("kind", [RELU, SIGMOID, TANH])
+def test_the_gradient_is_that_of_finite_differences(kind):
+    problem = made(3, kinds=(kind, kind))
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(5, problem.layers[0].weights.shape[1]))
+    found = gradient(problem.layers, features)
+    for place in range(features.shape[1]):
+        step = np.zeros(features.shape[1])
+        step[place] = 1e-6
+        apart = output(problem.layers, features + step) - output(problem.layers, features - step)
+        assert found[:, place] == pytest.approx(apart / 2e-6, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_along_the_gradient_never_lose_and_mostly_gain(kind):
+    gained = 0
+    for seed in range(4):
+        problem = made(seed, widths=(12, 8), sizes=(40, 30, 6, 2))
+        climber = Climber(problem, kind, problem.pairs[0], {}, np.inf, None, -np.inf)
+        rng = np.random.default_rng(0)
+        chosen = rng.integers(0, problem.layout.sizes, size=(20, 4))
+        top = rng.random(chosen.shape) < 0.5
+        moved, ends = climber.leap(chosen, top)
+        assert (moved >= 0).all()
+        assert (moved < problem.layout.sizes).all()
+        before, after = climber.worth(chosen, top), climber.worth(moved, ends)
+        assert (after >= before).all()
+        gained += int((after > before + 1e-3).sum())
+    assert gained > 40

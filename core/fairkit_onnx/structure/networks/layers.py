@@ -83,3 +83,16 @@ def output(layers: Sequence[Layer], features: Floats) -> Floats:
     for layer in layers:
         values = applied(layer.kind, values @ layer.weights.T + layer.bias)
     return np.asarray(values[:, 0])
+
+
+def gradient(layers: Sequence[Layer], features: Floats) -> Floats:
+    """Return the derivative of the last layer's only sum by each feature, shape [n, d]; at a kink one of the two."""
+    values, slopes = features, []
+    for layer in layers:
+        sums = values @ layer.weights.T + layer.bias
+        slopes.append(slope(layer.kind, sums))
+        values = applied(layer.kind, sums)
+    found = slopes[-1][:, :1] * layers[-1].weights[:1]
+    for layer, steep in zip(layers[-2::-1], slopes[-2::-1], strict=True):
+        found = (found * steep) @ layer.weights
+    return np.asarray(found)

@@ -92,6 +92,20 @@ def objective(
     return first - second
 
 
+def weights_of(
+    kind: int, first: Floats, second: Floats, thresholds: tuple[Floats | float, Floats | float]
+) -> tuple[Floats, Floats]:
+    """Return by how much an objective rises with the first sum, and falls with the second, shape [n] each."""
+    if kind == FLIP:  # the lesser of two rises; both where they are close
+        apart = (first - thresholds[0]) - (thresholds[1] - second)
+        share = 1.0 - logistic(8.0 * apart)
+        return share, 1.0 - share
+    if kind == CHANCE:
+        one, other = (0.25 * (1.0 - np.tanh(0.5 * x) ** 2) + 1e-3 for x in (first, second))
+        return one, other
+    return np.ones(len(first)), np.ones(len(second))
+
+
 def _above(rate: Floats, low: Floats, high: Floats) -> Floats:
     """Return the largest logistic(x) - rate · x between two ends: at one of them, or where the slope is the rate.
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit_all_inputs.bounds.networks.aims import objective
-from fairkit_onnx.structure.networks.layers import applied, output
+from fairkit_all_inputs.bounds.networks.aims import objective, weights_of
+from fairkit_onnx.structure.networks.layers import applied, gradient, output
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +36,12 @@ BEST = 8
 """So many of the best inputs are climbed from again."""
 MOVED = 0.3
 """The share of columns that is moved."""
+LEAPS = 24
+"""Steps along the gradient at most, of all columns at once."""
+SHARES = (0.02, 0.1, 0.4, 1.0)
+"""How far numbers move at a step, of the way to the end that the gradient asks for."""
+SWITCHES = (0, 1, 4, 1_000)
+"""How many listed columns take another value at a step, those that gain most."""
 FLAT = 0.05
 """Sums that are so small may change their sign when an input is moved to the best of its linear piece."""
 
@@ -112,7 +118,7 @@ class Climber:
         best = np.argsort(-self.worth(chosen, top), kind="stable")
         one = sum(layer.weights.size for layer in self.problem.layers) * 4.0 * len(sizes) * 3
         some = best[: int(np.clip(WORK / (one * COARSE), 4, FEW))]
-        chosen, top, reached = self.climb(chosen[some], top[some], enough, tries=COARSE)
+        chosen, top, reached = self.climb(*self.leap(chosen[some], top[some]), enough, tries=COARSE)
         for again in range(1 + int(np.clip(WORK / (one * TRIES * BEST), 0, RESTARTS))):
             if reached.max() > enough:
                 break
@@ -122,11 +128,62 @@ class Climber:
                 others = rng.random(moved.shape) < MOVED
                 moved = np.where(others, rng.integers(0, sizes, moved.shape), moved)
                 ends = np.where(others, rng.random(moved.shape) < 0.5, ends)
+                moved, ends = self.leap(moved, ends)
             new = self.climb(moved, ends, enough)
             chosen, top, reached = (
                 np.concatenate([old[order], more])
                 for old, more in zip((chosen, top, reached), new, strict=True)
             )
+
+    def leap(self, chosen: Cells, top: Tops) -> tuple[Cells, Tops]:
+        """Move all blocks of points at once along the gradient, shape [S, blocks], while that gains."""
+        chosen, top = chosen.copy(), top.copy()
+        reached, moving = self.worth(chosen, top), np.arange(len(chosen))
+        for _ in range(LEAPS):
+            many, ends = self._steps(chosen[moving], top[moving])
+            worth = self.worth(many, ends).reshape(len(moving), -1)
+            place = worth.argmax(axis=1)
+            rows = np.arange(len(moving))
+            better = worth[rows, place] > reached[moving] + 1e-9
+            if not better.any():
+                break
+            at = (rows * worth.shape[1] + place)[better]
+            moving = moving[better]
+            chosen[moving], top[moving], reached[moving] = many[at], ends[at], worth[better].max(axis=1)
+        return chosen, top
+
+    def _steps(self, chosen: Cells, top: Tops) -> tuple[Cells, Tops]:
+        """Return the points that steps of each size lead to, point by point, shape [S · steps, blocks]."""
+        cells, features = self.problem.cells, self._features(chosen, top)
+        f, g = (output(self.problem.layers, features + side) for side in self.sides)
+        rates = weights_of(self.kind, f, g, self.problem.thresholds_at(self.pair, chosen))
+        one, other = (gradient(self.problem.layers, features + side) for side in self.sides)
+        slope = rates[0][:, None] * one - rates[1][:, None] * other
+        steps = len(SHARES) * len(SWITCHES)
+        many, ends = np.repeat(chosen[:, None, :], steps, axis=1), np.repeat(top[:, None, :], steps, axis=1)
+        share = np.repeat(SHARES, len(SWITCHES))
+        for block in cells.ranges:
+            mine, last = cells.features[block], int(self.problem.layout.sizes[block]) - 1
+            rises = slope[:, mine] @ (cells.last[block][-1] - cells.first[block][0])
+            far = np.where(rises > 0.0, last, 0)[:, None] - chosen[:, block, None]
+            moved = np.rint(share * far).astype(np.int64)
+            many[:, :, block] += np.where((moved == 0) & (share > 0.05), np.sign(far), moved)
+            ends[:, :, block] = (rises > 0.0)[:, None]
+        gains, targets = (
+            np.zeros((len(chosen), len(cells.lists))),
+            np.zeros((len(chosen), len(cells.lists)), np.int64),
+        )
+        for place, block in enumerate(cells.lists):
+            values = slope[:, cells.features[block]] @ cells.first[block].T
+            targets[:, place] = values.argmax(axis=1)
+            gains[:, place] = values.max(axis=1) - values[np.arange(len(chosen)), chosen[:, block]]
+        rank = np.argsort(np.argsort(-gains, axis=1, kind="stable"), axis=1)
+        allowed = np.tile(SWITCHES, len(SHARES))
+        for place, block in enumerate(cells.lists):
+            switches = (rank[:, place, None] < allowed) & (gains[:, place, None] > 0.0)
+            many[:, :, block] = np.where(switches, targets[:, place, None], many[:, :, block])
+        blocks = chosen.shape[1]
+        return many.reshape(-1, blocks), ends.reshape(-1, blocks)
 
     def climb(
         self, chosen: Cells, top: Tops | None = None, enough: float = np.inf, tries: int = TRIES

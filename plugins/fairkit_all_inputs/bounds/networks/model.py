@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 CELLS = 1_024
 """Cells of a column of numbers; where a number is missing, or the order breaks, boxes are sets of fewer cells."""
 CELLS_WITH_MISSING = 48
+KINDS = (np.float32, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ class NetworkModel(Encoded):
         DataError
             A domain is empty or infinite, or features are no numbers.
         """
-        encode, defaults = self.encoding(), self.defaults(domains)
+        encode, defaults = self.encoding(doubles=True), self.defaults(domains)
         pieces = self.pieces(domains, features)
         turning = self.pieces(domains, replace(features, cuts=()))  # a rule's cuts turn no order
         blocks = [_block(one, self.kinds(), pieces, turning) for one in domains]
@@ -103,8 +104,13 @@ class NetworkModel(Encoded):
         else:
             direction, rule, logistic = group_thresholds(self, blocks, *_range(made))
             threshold = None if rule is None else 0.0
+        beside = threshold if rule is None else float(np.abs(rule.table).max())
+        # sums of double precision are looked up as float32: the next of those is as far away
+        band = self.band + (
+            2.0**-22 * abs(beside or 0.0) if self.tail.double and np.isfinite(beside or 0.0) else 0.0
+        )
         layers = self.layers if direction > 0 else [*self.layers[:-1], _negated(self.layers[-1])]
-        return replace(made, layers=layers, threshold=threshold, logistic=logistic, band=self.band, rule=rule)
+        return replace(made, layers=layers, threshold=threshold, logistic=logistic, band=band, rule=rule)
 
 
 def _range(problem: NetworkProblem) -> tuple[float, float]:
@@ -212,7 +218,7 @@ def _front(
     candidates = [*inputs, *(name for node in nodes for name in node.output if name)]
     for tensor in candidates:
         value = values.get(tensor)
-        if value is None or value.ndim != 2 or value.dtype != np.float32:
+        if value is None or value.ndim != 2 or value.dtype not in KINDS:
             continue
         if not _alone(graph, wanted, tensor, set(inputs)):
             continue
@@ -225,7 +231,7 @@ def _front(
             found = tensor, value.shape[1]
     if found is None:
         raise refused or ModelError(
-            f"{scorer.info.name}: no float32 matrix of features is between the columns and the network"
+            f"{scorer.info.name}: no matrix of features in float32 or float64 is between the columns and the network"
         )
     return found
 
@@ -250,7 +256,7 @@ def _network(
             break  # what follows is the link
         for tensor in node.output:
             value = values.get(tensor)
-            if value is None or value.dtype != np.float32 or value.ndim != 2 or value.shape[1] not in (1, 2):
+            if value is None or value.dtype not in KINDS or value.ndim != 2 or value.shape[1] not in (1, 2):
                 continue
             if not _alone(graph, wanted, tensor, fed):
                 continue
@@ -265,12 +271,13 @@ def _network(
             except ModelError as error:
                 refused = refused or error
                 continue
-            tail = Tail(scorer=scorer, cut=tensor, columns=2 if two else 1, groups=groups)
+            double = value.dtype == np.float64
+            tail = Tail(scorer=scorer, cut=tensor, columns=2 if two else 1, double=double, groups=groups)
             found = NetworkModel(scorer, matrix, tail, reader.layers(tensor))
     if found is not None:
         return found
     raise refused or ModelError(
-        f"{scorer.info.name}: the network's last layer gives no single float32 number, or two of two classes, from "
+        f"{scorer.info.name}: the network's last layer gives no single number, or two of two classes, from "
         "which the score follows"
     )
 
