@@ -7,7 +7,7 @@ from importlib import resources
 import pytest
 
 from fairkit_registry.exchange import describe
-from fairkit_registry.exchange.bom import cyclonedx
+from fairkit_registry.exchange.bom import cyclonedx, spdx
 from fairkit_registry.exchange.cards import markdown
 from fairkit_registry.exchange.hubcards import hub_card
 from fairkit_registry.policies import AliasPolicy
@@ -125,10 +125,10 @@ def bom_schema():
     folder = resources.files(schemas)
     parts = {
         name: json.loads(folder.joinpath(f"{name}.SNAPSHOT.schema.json").read_text("utf-8"))
-        for name in ("bom-1.6", "spdx", "jsf-0.82")
+        for name in ("bom-1.7", "spdx", "jsf-0.82", "cryptography-defs")
     }
     known = Registry().with_resources((part["$id"], Resource.from_contents(part)) for part in parts.values())
-    return Draft7Validator(parts["bom-1.6"], registry=known)
+    return Draft7Validator(parts["bom-1.7"], registry=known)
 
 
 def test_the_bill_of_materials_is_valid_cyclonedx(card, bom_schema):
@@ -137,6 +137,25 @@ def test_the_bill_of_materials_is_valid_cyclonedx(card, bom_schema):
     wrong = json.loads(text.replace('"machine-learning-model"', '"no such type"'))
     assert list(bom_schema.iter_errors(wrong))
     assert cyclonedx(card) == text
+
+
+def test_the_certificates_are_evidence_by_digest(card):
+    (component,) = json.loads(cyclonedx(card))["components"]
+    named = [one["hashes"][0]["content"] for one in component["externalReferences"]]
+    assert named == list(card.version.certificates) != []
+    assert {one["type"] for one in component["externalReferences"]} == {"attestation"}
+    graph = json.loads(spdx(card))["@graph"]
+    by_id = {one.get("spdxId", one.get("@id")): one for one in graph}
+    (model,) = (one for one in graph if one["type"] == "ai_AIPackage")
+    assert model["verifiedUsing"][0]["hashValue"] == card.version.model
+    (evidence,) = (one for one in graph if one["type"] == "Relationship")
+    assert (evidence["from"], evidence["relationshipType"]) == (model["spdxId"], "hasEvidence")
+    assert [by_id[one]["verifiedUsing"][0]["hashValue"] for one in evidence["to"]] == named
+    # nothing is referred to that is not there, and every element says who made it
+    (document,) = (one for one in graph if one["type"] == "SpdxDocument")
+    assert {*document["rootElement"], *document["element"]} <= set(by_id)
+    assert all(by_id[one["creationInfo"]]["createdBy"][0] in by_id for one in graph if "creationInfo" in one)
+    assert spdx(card) == spdx(card)
 
 
 def test_the_bill_of_materials_has_metrics_per_group(card, make):

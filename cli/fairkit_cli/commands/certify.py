@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,6 +12,11 @@ from fairkit_cli import options as opt
 from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
 from fairkit_cli.terminal.interrupts import finished
 from fairkit_cli.terminal.output import echo, exit_code, print_json, say, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit_registry.evidence.signers import Signer
 
 key = typer.Typer(
     no_args_is_help=True,
@@ -108,6 +113,14 @@ def certify(
             "--test-result", "FILE", "Also sign the verdict as an in-toto test result, for other tools."
         ),
     ] = None,
+    eval_result: Annotated[
+        Path | None,
+        opt.option(
+            "--eval-result",
+            "FILE",
+            "Also sign each rule as an in-toto evaluation result, a line for each; that form is a draft.",
+        ),
+    ] = None,
     columns: opt.DataOptions,
     predictions: opt.PredictionColumns = None,
     served: opt.EndpointOptions,
@@ -143,7 +156,7 @@ def certify(
     if timestamp is not None:
         ask(timestamp, b"is anybody there")
     statements = [read_statement_file(path) for path in signed_data or ()]
-    for written in filter(None, (output, test_result)):
+    for written in filter(None, (output, test_result, eval_result)):
         check_writable(written)
     settings = load_config(config)
     facts = opt.stated_facts(about, settings, dated=False)
@@ -162,6 +175,8 @@ def certify(
         told, dataset = by_lock(lock, columns, salt)
         predicted = dataset.roles.predictions if model is None else None
         subject = chosen(model, None, settings) if predicted is None else Subject(None, predicted)
+    if eval_result is not None and not told.policy:
+        raise FairkitError("--eval-result is about a policy: give --max or --min, or leave it out")
     with progress_bar() as progress:
         signed, report = run(
             subject.model,
@@ -180,11 +195,7 @@ def certify(
         )
     finished()  # an interrupt from here on would say that there is no certificate, and there is one
     write_atomic(output, signed)
-    if test_result is not None:
-        from fairkit_registry.evidence import certificate as certificates
-        from fairkit_registry.evidence.summaries import test_result as verdict_of
-
-        write_atomic(test_result, verdict_of(signed, certificates.read(signed), secrets))
+    _write_summaries(signed, secrets, test_result, eval_result)
     if output_format == "json":
         print_json(report.to_dict())
     else:
@@ -193,3 +204,15 @@ def certify(
         write(lambda terminal: table(report, terminal=terminal))
     say(f"wrote the certificate {output}, verdict {report.verdict or 'none: no policy'}")
     raise typer.Exit(exit_code(report.verdict))
+
+
+def _write_summaries(
+    signed: bytes, secrets: Sequence[Signer], test_result: Path | None, eval_result: Path | None
+) -> None:
+    """Sign the verdict in the forms of other tools, where they are asked for."""
+    from fairkit.support.files import write_atomic
+    from fairkit_registry.evidence import certificate, summaries
+
+    for path, make in ((test_result, summaries.test_result), (eval_result, summaries.eval_results)):
+        if path is not None:
+            write_atomic(path, make(signed, certificate.read(signed), secrets))

@@ -63,8 +63,8 @@ def verify(
     from fairkit_registry.oci.address import is_address
 
     if page is not None:
-        others = (certificate, keys, model, data, join, endpoint, revocations, revoker, timestamp_root)
-        _write_page(page, others, recompute=recompute)
+        unused = (certificate, keys, model, data, join, endpoint, revocations, revoker, timestamp_root)
+        _write_page(page, unused, recompute=recompute)
         return
     if certificate is None or not keys:
         missing = "argument CERT" if certificate is None else "option --key"

@@ -148,10 +148,10 @@ def show(
 
             put(hub_card(describe.card(store, version)))
             return
-        if output_format == "cyclonedx":
-            from fairkit_registry.exchange.bom import cyclonedx
+        if output_format in ("cyclonedx", "spdx"):
+            from fairkit_registry.exchange.bom import cyclonedx, spdx
 
-            put(cyclonedx(describe.card(store, version)))
+            put((cyclonedx if output_format == "cyclonedx" else spdx)(describe.card(store, version)))
             return
         found = describe.certificates_of(store, version)
         aliases = [one.alias for one in store.aliases(version.name) if one.version == version.version]

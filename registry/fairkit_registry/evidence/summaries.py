@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
 SUMMARY = "https://slsa.dev/verification_summary/v1"
+EVAL_RESULT = "https://in-toto.io/attestation/eval-result/v0.1"
+"""A draft: it may change until it is one of in-toto's predicates."""
+COVERAGE = "docs/explanation/intervals.md"
+"""Where the simulations of the intervals' coverage are described: evidence about what measured."""
 VERIFIER = "https://fairkit.dev/verifier/v1"
 """Names what verified; it is a name, and nothing is ever fetched from it."""
 LEVEL = "FAIRKIT_POLICY"
@@ -69,6 +73,51 @@ def test_result(raw: bytes, certificate: Certificate, secrets: Sequence[Signer])
     }
     subject = certificate.model_sha256 or report.data.sha256
     return _signed(certificate.model_name, subject, TEST_RESULT, body, secrets)
+
+
+def eval_results(raw: bytes, certificate: Certificate, secrets: Sequence[Signer]) -> bytes:
+    """Sign each rule of a certificate's policy as an in-toto evaluation result, a line of JSON for each.
+
+    The predicate is a draft (in-toto/attestation, pull request 575) and may still change. A claim there passes or does
+    not: an inconclusive rule has not passed, and its `verdict` says why.
+
+    Parameters
+    ----------
+    raw, certificate, secrets
+        As for `test_result`.
+
+    Raises
+    ------
+    CertificateError
+        The certificate has no policy, so that there is nothing to claim.
+    """
+    report = certificate.report
+    if not report.policy:
+        raise CertificateError("an evaluation result is about a policy: the certificate has none")
+    lines = []
+    for rule in report.policy:
+        place = f":{rule.place}" if rule.place else ""
+        body = {
+            "status": "draft",
+            "metric": f"{rule.metric}{place}",
+            "comparator": "<=" if rule.rule.upper else ">=",
+            "threshold": rule.limit,
+            "passed": rule.verdict == "pass",
+            "verdict": rule.verdict,
+            "sampleSize": report.data.rows,
+            "assuranceLevel": "self_attested",
+            "dataset": {"name": report.data.name, "digest": {"fairkitTableSha256": report.data.sha256}},
+            "evidence": [{"name": "certificate", "digest": {"sha256": hashlib.sha256(raw).hexdigest()}}],
+            "harness": {
+                "name": "fairkit",
+                "version": str(report.environment.get("fairkit", "")),
+                "coverageStudy": COVERAGE,
+            },
+            "evaluatedAt": time_text(certificate.audited_at),
+        }
+        subject = certificate.model_sha256 or report.data.sha256
+        lines.append(_signed(certificate.model_name, subject, EVAL_RESULT, body, secrets))
+    return b"".join(lines)
 
 
 def summary(
@@ -126,7 +175,7 @@ def _signed(name: str, sha256: str, kind: str, body: dict[str, Any], secrets: Se
 
 
 def read(raw: bytes, trusted: Sequence[PublicKey], *, model_sha256: str | None = None) -> dict[str, Any]:
-    """Check a test result or a verification summary, and return its predicate with ``predicateType``.
+    """Check a test result, an evaluation result or a verification summary; return its predicate with ``predicateType``.
 
     Raises
     ------
@@ -143,6 +192,7 @@ def read(raw: bytes, trusted: Sequence[PublicKey], *, model_sha256: str | None =
         kind = said["predicateType"]
         if (envelope.payload_type, said["_type"]) != (PAYLOAD_TYPE, STATEMENT_TYPE) or kind not in (
             TEST_RESULT,
+            EVAL_RESULT,
             SUMMARY,
         ):
             raise CertificateError(

@@ -1,4 +1,4 @@
-"""A CycloneDX 1.6 machine-learning bill of materials for one version."""
+"""A CycloneDX 1.7 machine-learning bill of materials for one version."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ def cyclonedx(card: Card) -> str:
     """Return the bill of materials as JSON. The same version and certificates give the same bytes.
 
     The model is a component of type ``machine-learning-model`` with its digest, its model card with a
-    performance metric for every finding and every group, and its data sets by content digest.
+    performance metric for every finding and every group, its data sets by content digest, and its certificates as
+    external references of type ``attestation``, each by its digest.
     """
     version = card.version
     identity = "|".join([version.reference, version.model, *version.certificates])
     document = {
-        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "$schema": "http://cyclonedx.org/schema/bom-1.7.schema.json",
         "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
+        "specVersion": "1.7",
         "serialNumber": f"urn:uuid:{uuid.uuid5(_NAMESPACE, identity)}",
         "version": 1,
         "metadata": {
@@ -41,6 +42,76 @@ def cyclonedx(card: Card) -> str:
         "components": [_component(card)],
     }
     return json_text(document) + "\n"
+
+
+def spdx(card: Card) -> str:
+    """Return the version as SPDX 3.0.1 (JSON-LD). The same version and certificates give the same bytes.
+
+    The model is an ``ai_AIPackage`` with its digest; each certificate is a file, by its digest, that is evidence for
+    the model (relationship ``hasEvidence``).
+    """
+    version = card.version
+    identity = "|".join([version.reference, version.model, *version.certificates])
+    base = f"urn:uuid:{uuid.uuid5(_NAMESPACE, 'spdx|' + identity)}"
+    info = "_:creation"
+
+    def element(kind: str, fragment: str, **more: Any) -> dict[str, Any]:
+        return {"type": kind, "spdxId": f"{base}#{fragment}", "creationInfo": info, **more}
+
+    def hashed(digest: str) -> list[dict[str, str]]:
+        return [{"type": "Hash", "algorithm": "sha256", "hashValue": digest}]
+
+    agent = element("SoftwareAgent", "fairkit", name="fairkit")
+    model = element(
+        "ai_AIPackage",
+        "model",
+        name=version.name,
+        software_packageVersion=str(version.version),
+        software_primaryPurpose="model",
+        verifiedUsing=hashed(version.model),
+    )
+    files = [
+        element(
+            "software_File",
+            f"certificate-{place}",
+            name=f"{digest}.json",
+            software_primaryPurpose="evidence",
+            description="Fairness certificate: an in-toto statement in a DSSE envelope.",
+            verifiedUsing=hashed(digest),
+        )
+        for place, digest in enumerate(version.certificates)
+    ]
+    known = [agent, model, *files]
+    if files:
+        evidence = [one["spdxId"] for one in files]
+        known.append(
+            element(
+                "Relationship",
+                "evidence",
+                relationshipType="hasEvidence",
+                **{"from": model["spdxId"], "to": evidence},
+            )
+        )
+    document = element(
+        "SpdxDocument",
+        "document",
+        name=version.reference,
+        rootElement=[model["spdxId"]],
+        element=[one["spdxId"] for one in known],
+        profileConformance=["core", "software"],
+    )
+    creation = {
+        "type": "CreationInfo",
+        "@id": info,
+        "specVersion": "3.0.1",
+        "created": version.added_at,
+        "createdBy": [agent["spdxId"]],
+    }
+    graph = {
+        "@context": "https://spdx.org/rdf/3.0.1/spdx-context.jsonld",
+        "@graph": [creation, document, *known],
+    }
+    return json_text(graph) + "\n"
 
 
 def _component(card: Card) -> dict[str, Any]:
@@ -63,6 +134,16 @@ def _component(card: Card) -> dict[str, Any]:
         component["description"] = version.notes
     if properties:
         component["properties"] = [{"name": name, "value": value} for name, value in properties]
+    if version.certificates:
+        component["externalReferences"] = [
+            {
+                "type": "attestation",
+                "url": f"urn:sha256:{digest}",
+                "comment": "fairness certificate, an in-toto statement in a DSSE envelope",
+                "hashes": [{"alg": "SHA-256", "content": digest}],
+            }
+            for digest in version.certificates
+        ]
     if version.parent is not None:
         component["pedigree"] = {"notes": f"made from {version.parent}"}
     return component
