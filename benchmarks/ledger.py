@@ -3,6 +3,7 @@
     nice python benchmarks/ledger.py                                        # all tables, all auditors, all formats
     nice python benchmarks/ledger.py --tables "one row,no rows" --tasks binary --auditors group
     nice python benchmarks/ledger.py --page docs/reference/ledger.md        # and write the table of the docs
+    python benchmarks/ledger.py --tasks binary --cells ledger.json ...      # in pieces
 
 A cell is one auditor on one table: refused with one sentence, or a report. Of a report every finding is read. A value
 must be finite and in the metric's range, and have an interval around it that is wider than nothing, or a note; no value
@@ -598,8 +599,8 @@ def page(cells: Sequence[Cell]) -> str:
         "",
         "<!-- Written by benchmarks/ledger.py. -->",
         "",
-        f"`python benchmarks/ledger.py` audits {len(TABLES)} degenerate tables with every auditor and reads each report in "
-        f"every format ({', '.join(FORMATS)}). A cell says how many findings are a number with an interval, and how many "
+        f"`python benchmarks/ledger.py` audits {len(TABLES)} degenerate tables and reads each report in every format "
+        f"({', '.join(FORMATS)}). A cell says how many findings are a number with an interval, and how many "
         "say in a sentence why no verdict may be made or why there is no number. *refused* is one sentence and exit code "
         f"2. Violations (a number in silence, a NaN, a value that plain loops do not give): {sum(len(c.violations) for c in cells)}.",
         "",
@@ -647,6 +648,9 @@ def main() -> int:
         ("formats", ",".join(FORMATS)),
     ):
         parser.add_argument(f"--{name}", default=default)
+    parser.add_argument(
+        "--cells", type=Path, help="what was measured before is read from here, and all is written to it"
+    )
     parser.add_argument("--page", type=Path)
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
@@ -666,6 +670,12 @@ def main() -> int:
     print(
         f"{len(cells)} cells, {refused} refused, {count} violations, {time.process_time() - start:.0f} s of CPU time"
     )
+    if options.cells is not None:
+        fresh = {(cell.table, cell.auditor, cell.task) for cell in cells}
+        known = json.loads(options.cells.read_text("utf-8")) if options.cells.exists() else []
+        before = [Cell(**one) for one in known]
+        cells = [one for one in before if (one.table, one.auditor, one.task) not in fresh] + cells
+        options.cells.write_text(json.dumps([dataclasses.asdict(cell) for cell in cells]), "utf-8")
     if options.page is not None:
         options.page.write_text(page(cells), "utf-8")
     return int(count > 0)

@@ -280,7 +280,7 @@ def _finding(
         meaning(kind, label, asked),
         BOUNDS,
         *notes,
-        *state_of(asked, decided=decided, searched=asked.searched),
+        *state_of(asked, decided=decided),
     ]
     parameters = None if label is None else {"class": label}
     return asked.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters), log

@@ -68,11 +68,11 @@ NOT_COMPILED = (
 )
 
 
-def state_of(asked: AuditScope, *, decided: bool, searched: bool = True) -> list[str]:
+def state_of(asked: AuditScope, *, decided: bool) -> list[str]:
     """Say where a question is not decided, and what would decide it."""
     if decided:
         return []
-    more = [] if searched else [NOT_COMPILED]
+    more = [] if asked.searched else [NOT_COMPILED]
     limit = f"{asked.told.boxes:,} boxes" + (
         "" if asked.told.seconds is None else f" or {asked.told.seconds:g} s"
     )

@@ -391,7 +391,12 @@ def test_text_scores_and_odd_decisions_in_columns() -> None:
 
 def test_rules_that_nothing_measured_suggest() -> None:
     rule = fairkit.Rule(metric="demographic_party_difference", max=0.1)
-    _refused(fairkit.PolicyError, "was not measured", "'demographic_parity_difference'", policy=[rule])
+    _refused(
+        fairkit.PolicyError,
+        "which no installed auditor measures",
+        "'demographic_parity_difference'",
+        policy=[rule],
+    )
     rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sx", max=0.1)
     _refused(fairkit.PolicyError, "for 'sx', which was not audited", "Did you mean 'sex'?", policy=[rule])
 

@@ -506,3 +506,4 @@ print(json.dumps([used, {{name: one.interval for name, one in found.items()}}, n
     assert intervals[SCORE][0] > 0  # a row of the table is a witness without any search
     assert intervals[SCORE][1] > 1.5 * whole[SCORE][1]
     assert any("not compiled" in note for note in notes[SCORE])
+    assert any("not compiled" in note for note in notes[FLIP]) == (intervals[FLIP] != [1.0, 1.0])

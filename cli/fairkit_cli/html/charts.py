@@ -297,6 +297,10 @@ def gap_curve(points: Sequence[Spec], metric: str, *, narrow: bool) -> Spec:
     }
 
 
+FADED = 0.3
+"""Points that another one beats on both axes, and that were not picked, are drawn so light."""
+
+
 def tradeoff(values: Sequence[Spec], x_title: str, y_title: str, *, narrow: bool) -> Spec:
     """Draw points with intervals on both axes, the front as a line, the picked point in a ring."""
     order = [str(i) for i in range(len(COLOURS))]
@@ -327,13 +331,14 @@ def tradeoff(values: Sequence[Spec], x_title: str, y_title: str, *, narrow: bool
             "encoding": {"x": x, "y": y},
         },
         {
-            "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
+            "mark": {"type": "point", "filled": True, "size": 90},
             "encoding": {
                 "x": x,
                 "y": y,
                 "color": colour,
                 "shape": shape,
                 "description": {"field": "tip", "type": "nominal"},
+                "opacity": {"condition": {"test": "datum.front || datum.picked", "value": 1}, "value": FADED},
             },
         },
     ]

@@ -22,6 +22,7 @@ from fairkit_cli.html.summary import header
 from fairkit_cli.html.svg import draw
 from fairkit_cli.html.terms import glossary, metric_link
 from fairkit_cli.text.answers import answer
+from fairkit_cli.text.glossary import metric_term
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.ranking import disparities, kind_of, performance
 from fairkit_cli.text.view import about_many, metric_name, report_view, rule_for, survives
@@ -127,7 +128,10 @@ def forest_row(report: Report, finding: Finding) -> ForestRow:
     """Say about a finding what its line in a forest plot shows."""
     rule = rule_for(report, finding)
     limit = None if rule is None else rule.limit
-    name = metric_name(finding) + (f" · {finding.place}" if finding.sensitive else "")
+    about = metric_name(finding).removeprefix(finding.metric)
+    name = f"{metric_term(finding.metric).plain}{about}" + (
+        f" · {finding.place}" if finding.sensitive else ""
+    )
     name += " ✓" if survives(finding) else ""
     told = f"{name}: {number(finding.value)}, interval {interval(finding.interval)}"
     if rule is not None and limit is not None:
