@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 import re
 from typing import Any
 
@@ -14,7 +13,7 @@ from typer.testing import CliRunner
 
 from fairkit import Rule, Watch
 from fairkit_cli.main import app
-from fairkit_watch.settings import Reference
+from fairkit_watch.settings import Reference, canonical
 
 DPD = "demographic_parity_difference:sex"
 FIRST = datetime.date(2021, 3, 1)
@@ -39,7 +38,7 @@ def filled(folder: Any, days: int, drift: int, names: tuple[str, str] = ("female
                 "": {"": {"d": [int(600 - sum(yes)), int(sum(yes))]}},
                 "sex": own,
             }
-        counts = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        counts = hashlib.sha256(canonical(told)).hexdigest()
         watch.book.append(
             {"kind": "add", "batch": "all", "counts": counts, "rows": 600 * len(told), "days": told}
         )
