@@ -590,7 +590,7 @@ def run(
                     yield measure(name, task, auditor, known[auditor], formats)
 
 
-def page(cells: Sequence[Cell]) -> str:
+def page(cells: Sequence[Cell], formats: Sequence[str]) -> str:
     """Return the table of the docs."""
     columns = list(dict.fromkeys((cell.auditor, cell.task) for cell in cells))
     by_place = {(cell.table, cell.auditor, cell.task): cell for cell in cells}
@@ -599,8 +599,8 @@ def page(cells: Sequence[Cell]) -> str:
         "",
         "<!-- Written by benchmarks/ledger.py. -->",
         "",
-        f"`python benchmarks/ledger.py` audits {len(TABLES)} degenerate tables and reads each report in every format "
-        f"({', '.join(FORMATS)}). A cell says how many findings are a number with an interval, and how many "
+        f"`python benchmarks/ledger.py` audits {len(TABLES)} degenerate tables and reads each report in output formats "
+        f"({', '.join(formats)} here). A cell says how many findings are a number with an interval, and how many "
         "say in a sentence why no verdict may be made or why there is no number. *refused* is one sentence and exit code "
         f"2. Violations (a number in silence, a NaN, a value that plain loops do not give): {sum(len(c.violations) for c in cells)}.",
         "",
@@ -677,7 +677,7 @@ def main() -> int:
         cells = [one for one in before if (one.table, one.auditor, one.task) not in fresh] + cells
         options.cells.write_text(json.dumps([dataclasses.asdict(cell) for cell in cells]), "utf-8")
     if options.page is not None:
-        options.page.write_text(page(cells), "utf-8")
+        options.page.write_text(page(cells, chosen[3]), "utf-8")
     return int(count > 0)
 
 

@@ -94,7 +94,8 @@ class Spread:
         each = float(rest[several].sum() / (count[several] - 1).sum()) if several.any() else 0.25
         name = sum(n * j for n, j in zip(found.names, found.counts, strict=True) if math.isfinite(n))
         m = float(np.median(count[several])) if several.any() else 1.0
-        tau = max(0.0, float(found.differences.var(ddof=1)) - 2 * each / m)
+        varied = float(found.differences.var(ddof=1)) if len(found.differences) > 1 else 0.0
+        tau = max(0.0, varied - 2 * each / m)
         whole = bool(np.isin(y, (0.0, 1.0)).all())
         return cls(
             interaction=tau, answer=max(2 * each - name, 1e-6), name=name, base=float(y.mean()), whole=whole
