@@ -10,7 +10,17 @@ from urllib.parse import unquote
 
 import fairkit
 from fairkit.errors import MissingExtraError
-from fairkit.sources import STORES, Address, DataSource, Files, Records, StoredFile, server_of, store
+from fairkit.sources import (
+    STORES,
+    Address,
+    DataSource,
+    Files,
+    Records,
+    StoredFile,
+    secret_host,
+    server_of,
+    store,
+)
 
 FAIRKIT_INTERFACE = 1
 _PATIENCE = {"max_retries": "2", "retry_timeout": "8s", "connect_timeout": "4s"}
@@ -61,6 +71,12 @@ class DeltaTable(DataSource):
             )
         rows = pa.RecordBatchReader.from_stream(table.scan())
         return Records(name=name, schema=rows.schema, batches=rows, origin=origin, notes=(_UNORDERED,))
+
+    @classmethod
+    def secret_host(cls, address: Address) -> str | None:
+        """Return another server than that of the store that the table is in."""
+        inner = _inner(address)
+        return None if inner is None else secret_host(inner)
 
     @classmethod
     def example(cls, folder: Path) -> str | None:

@@ -9,7 +9,17 @@ from typing import Any, ClassVar
 
 import fairkit
 from fairkit.errors import MissingExtraError
-from fairkit.sources import STORES, Address, DataSource, Files, Records, StoredFile, server_of, store
+from fairkit.sources import (
+    STORES,
+    Address,
+    DataSource,
+    Files,
+    Records,
+    StoredFile,
+    secret_host,
+    server_of,
+    store,
+)
 
 FAIRKIT_INTERFACE = 1
 _MOST = 256 << 20
@@ -88,6 +98,12 @@ class IcebergTable(DataSource):
         finally:
             catalog.engine.dispose()
         return f"iceberg:{folder / 'people'}"
+
+    @classmethod
+    def secret_host(cls, address: Address) -> str | None:
+        """Return another server than that of the store that the table is in."""
+        inner = _inner(address)
+        return None if inner is None else secret_host(inner)
 
 
 def _inner(address: Address) -> Address | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fairkit
-from fairkit.sources import STORES, Address, DataSource, Files, files_at, origin_of
+from fairkit.sources import STORES, Address, DataSource, Files, files_at, origin_of, secret_host
 
 FAIRKIT_INTERFACE = 1
 
@@ -16,6 +16,11 @@ class _Store(DataSource):
         files = files_at(address)
         name = address.key.rstrip("/").rpartition("/")[2] or address.bucket
         return Files(name=name, files=files, origin=origin_of(address, self.name, files))
+
+    @classmethod
+    def secret_host(cls, address: Address) -> str | None:
+        """Return another server than the store's own."""
+        return secret_host(address)
 
 
 class S3(_Store):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -66,6 +68,15 @@ class PostgreSQL(DataSource):
             notes=order_notes(query),
             close=close,
         )
+
+    @classmethod
+    def secret_host(cls, address: Address) -> str | None:
+        """Return the server, where a password that is for any server would be sent to it."""
+        anywhere = bool(os.environ.get("PGPASSWORD"))
+        with contextlib.suppress(OSError, UnicodeDecodeError, RuntimeError):
+            file = Path(os.environ.get("PGPASSFILE") or Path.home() / ".pgpass")
+            anywhere = anywhere or any(line.startswith("*:") for line in file.read_text("utf-8").splitlines())
+        return address.host()[1] if anywhere else None
 
 
 def _uri(address: Address) -> str:

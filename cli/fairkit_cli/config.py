@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +11,7 @@ from typing import Any, Literal
 from fairkit.errors import ConfigError, did_you_mean
 from fairkit.results.rules import SCENARIO, Rule
 from fairkit.settings import declared
+from fairkit_cli.trust import check_table, written_by_user
 
 NAME = "fairkit.toml"
 MOST_SHOWN = 80
@@ -149,6 +148,11 @@ class Config:
         """Return a table that stands in the file: a path, or an address, whose path is relative to the file's folder.
 
         ``duckdb:loans.db?query=...`` has such a path; ``s3://bucket/...`` has none.
+
+        Raises
+        ------
+        ConfigError
+            Secrets would go to a host that this file alone names.
         """
         from fairkit.sources.finders import is_address
 
@@ -156,6 +160,7 @@ class Config:
             return str(self.file(text))
         scheme, _, rest = text.partition(":")
         location, mark, options = rest.partition("?")
+        check_table(text, self.path)
         return text if "//" in location else f"{scheme}:{self.file(location)}{mark}{options}"
 
 
@@ -178,7 +183,7 @@ def find_config(start: Path | None = None) -> Path | None:
             found = project
         else:
             continue
-        if not _ours(found):
+        if not written_by_user(found):
             raise ConfigError(
                 f"{found} could have been written by others than you, so its settings are not taken unasked; name it "
                 "with --config, or let only you write it (chmod go-w)"
@@ -196,19 +201,6 @@ def _searched(folder: Path) -> list[Path]:
     except (ValueError, RuntimeError, OSError):
         home = 0
     return above[: (home if root is None else root) + 1]
-
-
-def _ours(path: Path) -> bool:
-    """Tell whether only this user, or the system's administrator, can have written a file."""
-    if os.name == "nt":
-        return True
-    for one in (path, path.parent):
-        found = one.stat()
-        shared = found.st_mode & stat.S_IWGRP and found.st_gid != os.getgid()
-        sticky = one != path and found.st_mode & stat.S_ISVTX
-        if found.st_uid not in (0, os.getuid()) or ((found.st_mode & stat.S_IWOTH or shared) and not sticky):
-            return False
-    return True
 
 
 def load_announced(path: Path | None = None) -> Config:

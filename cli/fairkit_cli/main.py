@@ -15,6 +15,7 @@ from fairkit_cli.terminal.interrupts import end_at_once, own_process
 from fairkit_cli.terminal.output import echo, flush, say
 from fairkit_cli.terminal.streams import prepare
 from fairkit_cli.terminal.timings import with_timings
+from fairkit_cli.trust import trust
 
 
 class GuardedGroup(TyperGroup):
@@ -84,6 +85,14 @@ def _main(
     _: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and stop.")
     ] = False,
+    trust_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust-host",
+            metavar="HOST",
+            help="Let secrets of the environment go to this host, which a fairkit.toml names (repeatable).",
+        ),
+    ] = None,
 ) -> None:
     """Audit ONNX models for fairness, mitigate what is found, keep signed evidence.
 
@@ -91,6 +100,7 @@ def _main(
     3 the policy is inconclusive, 70 an error inside fairkit, 130 interrupted.
     """
     prepare_libraries()
+    trust(trust_host or ())
     warnings.showwarning = _show_warning
 
 

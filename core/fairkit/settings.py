@@ -13,6 +13,7 @@ from fairkit.errors import ParameterError, did_you_mean
 from fairkit.results.rules import ADJUSTMENTS, Adjustment, Rule
 
 ScoreKind = Literal["probability", "percent", "logit", "label", "value"]
+Copies = Literal["independent"]
 Kind = Literal["text", "number", "integer", "names", "columns"]
 """What a setting takes in the configuration file."""
 
@@ -177,6 +178,8 @@ class AuditSettings:
         Of every interval, in (0, 1).
     seed
         For every random draw, 0 or more.
+    copies
+        ``independent`` where rows that look like copies are different people; None: no verdict depends on them.
     options
         What cannot be guessed about the model.
     """
@@ -204,6 +207,12 @@ class AuditSettings:
         0.95, "number", "C", "The confidence of every interval, between 0 and 1. Default: 0.95."
     )
     seed: int = setting(0, "integer", "N", "The seed of every random draw. Default: 0.")
+    copies: Copies | None = setting(
+        None,
+        "text",
+        "independent",
+        "Take rows that look like copies of others for different people. Default: no verdict may depend on them.",
+    )
     options: ModelOptions = field(default_factory=ModelOptions)
 
     def __post_init__(self) -> None:
@@ -211,6 +220,8 @@ class AuditSettings:
             raise ParameterError(f"confidence={self.confidence} is not between 0 and 1; 0.95 is usual")
         if self.seed < 0:
             raise ParameterError(f"seed={self.seed} is negative; seeds are 0 or more")
+        if self.copies not in (None, *get_args(Copies)):
+            raise ParameterError(f"copies={self.copies!r} is not understood; it is independent")
         if self.adjustment not in (None, *ADJUSTMENTS):
             raise ParameterError(
                 f"the adjustment {self.adjustment!r} is not known; it is {', '.join(ADJUSTMENTS[:-1])} or "
@@ -244,7 +255,7 @@ class AuditSettings:
         return {
             each.name: getattr(self, each.name)
             for each in dataclasses.fields(AuditSettings)
-            if each.name != "options"
+            if each.name != "options" and (each.name != "copies" or self.copies is not None)
         } | {
             "auditors": list(self.auditors),
             "parameters": {name: dict(values) for name, values in self.parameters.items()},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
 from fairkit_watch.alarms import Alarm
+from fairkit_watch.integrity import check_records
 from fairkit_watch.log import Log, StateError, read
 from fairkit_watch.settings import WatchSettings
 
@@ -46,14 +47,15 @@ class WatchRecords:
 
     def __init__(self, folder: Path, settings: WatchSettings, records: list[Record], log: Log | None) -> None:
         self.folder, self.settings, self.records, self._log = folder, settings, records, log
-        if not records or records[0].get("kind") != "begin":
+        if not records or not isinstance(records[0], dict) or records[0].get("kind") != "begin":
             raise StateError(f"the log of {str(folder)!r} has no beginning; restore the folder from a backup")
-        if records[0]["policy"] != settings.digest:
+        if records[0].get("policy") != settings.digest:
             raise StateError(
                 f"{folder / SETTINGS} was changed after this watch began. Other rules are another sequence: "
                 "restore the file, "
                 "or begin a new watch in another folder"
             )
+        check_records(records, settings, str(folder / LOG))
 
     @property
     def writer(self) -> str:
@@ -92,7 +94,13 @@ class WatchRecords:
     @property
     def alarms(self) -> tuple[Alarm, ...]:
         """Every alarm so far, the oldest first."""
-        return tuple(Alarm.from_dict(one["alarm"]) for one in self.records if one["kind"] == "alarm")
+        try:
+            return tuple(Alarm.from_dict(one["alarm"]) for one in self.records if one["kind"] == "alarm")
+        except (KeyError, TypeError) as error:
+            raise StateError(
+                f"an alarm in the log of {str(self.folder)!r} is not what a watch writes ({error}); restore the folder "
+                "from a backup"
+            ) from None
 
     def refuse_bytes(self, name: str, digest: str | None) -> None:
         """Refuse a file that was added before under this name.

@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
+from fairkit.sources.reach import keeps_secrets
 from fairkit.support.escaping import visible
 
 if TYPE_CHECKING:
@@ -120,6 +121,11 @@ class Client:
         self._token = os.environ.get(TOKEN, "").strip()
         if not self._token.isascii() or any(ord(sign) < 33 for sign in self._token):
             raise ParameterError(f"the token in {TOKEN} holds signs that no header can carry")
+        if self._token and not keeps_secrets(server.url):
+            raise ParameterError(
+                f"the token in {TOKEN} is not sent to {visible(server.url)} without encryption; name an https:// "
+                "address"
+            )
         azure = httpx.URL(server.url).host.endswith((".azure.com", ".azure-api.net"))
         headers = {"api-key": self._token} if azure else {"Authorization": f"Bearer {self._token}"}
         self._http = httpx.Client(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+import fairkit_http
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
+from fairkit.sources.reach import keeps_secrets
 from fairkit.support.escaping import visible
 from fairkit_endpoint.tensors import BINARY_LENGTH
 
@@ -111,7 +111,7 @@ class Client:
     def __init__(self, settings: EndpointSettings) -> None:
         self.settings = settings
         self._http: httpx.Client | None = None
-        self._socket: Any = None
+        self._cutter = fairkit_http.Cutter()
         self._owner = os.getpid()
         self._next = 0.0
 
@@ -195,7 +195,12 @@ class Client:
                     return answer
                 if status not in _BUSY or last:
                     raise ModelError(self._refusal(status, answer, told))
-            time.sleep(pause if told is None else min(max(pause, _seconds(told)), _LONGEST_PAUSE))
+            wanted = None if told is None else fairkit_http.pause_of({"retry-after": told})
+            if wanted is not None and wanted > _LONGEST_PAUSE:
+                raise ModelError(
+                    f"{self.name} is busy, and asks to be left alone for {wanted:,.0f} s; ask it again then"
+                )
+            time.sleep(max(pause, wanted or 0.0))
             pause *= 2
         raise AssertionError("unreachable")  # pragma: no cover
 
@@ -204,55 +209,18 @@ class Client:
     ) -> tuple[int, Answer, str | None]:
         """Return the status, the answer, and what a header says about the next try or another address."""
         deadline = time.monotonic() + self.settings.timeout
-        http = self._client()
-        traced = {"trace": self._connected}
+        client = self._client()
+        traced = {"trace": self._cutter.trace}
         with (
             self._named(),
-            self._cut(self.settings.timeout),
-            http.stream(method, url, content=body, headers=dict(headers), extensions=traced) as response,
+            self._cutter.within(self.settings.timeout),
+            client.stream(method, url, content=body, headers=dict(headers), extensions=traced) as response,
         ):
-            parts, size = [], 0
-            for part in response.iter_bytes():
-                size += len(part)
-                if size > MOST_READ:
-                    raise ModelError(f"{self.name} answers with more than {MOST_READ >> 20} MiB")
-                if time.monotonic() > deadline:
-                    raise ModelError(self._slow())
-                parts.append(part)
+            content = fairkit_http.collect(response.iter_bytes(), MOST_READ, deadline)
             more = response.headers.get("Location" if 300 <= response.status_code < 400 else "Retry-After")
             length = response.headers.get(BINARY_LENGTH)
             head = int(length) if length is not None and length.isdigit() else None
-            return response.status_code, Answer(b"".join(parts), head), more
-
-    def _connected(self, event: str, info: Mapping[str, Any]) -> None:
-        """Keep the socket of a connection that httpx made: it tells so in its trace."""
-        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-            self._socket = info["return_value"].get_extra_info("socket")
-
-    @contextmanager
-    def _cut(self, seconds: float) -> Iterator[None]:
-        """End a request after so many seconds, whatever trickles in: httpx limits the wait for each byte only."""
-        import httpx
-
-        late = threading.Event()
-
-        def end() -> None:
-            late.set()
-            if self._socket is not None:
-                with suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RDWR)
-
-        watch = threading.Timer(seconds, end)
-        watch.daemon = True
-        watch.start()
-        try:
-            yield
-        except httpx.TransportError:
-            if late.is_set():
-                raise ModelError(self._slow()) from None
-            raise
-        finally:
-            watch.cancel()
+            return response.status_code, Answer(content, head), more
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -261,6 +229,10 @@ class Client:
 
         try:
             yield
+        except fairkit_http.LateError:
+            raise ModelError(self._slow()) from None
+        except fairkit_http.OversizedError:
+            raise ModelError(f"{self.name} answers with more than {MOST_READ >> 20} MiB") from None
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise _BrokenError(f"cannot be reached: {self._safe(error)}", unreachable=True) from None
         except httpx.TimeoutException:
@@ -318,6 +290,11 @@ class Client:
             token = os.environ.get(TOKEN, "").strip()
             if not token.isascii() or any(ord(sign) < 33 for sign in token):
                 raise ParameterError(f"the token in {TOKEN} holds signs that no header can carry")
+            if token and not keeps_secrets(self.settings.url):
+                raise ParameterError(
+                    f"the token in {TOKEN} is not sent to {visible(self.settings.base)} without encryption; name an "
+                    "https:// address"
+                )
             headers = {"Authorization": f"Bearer {token}"} if token else {}
             timeout = httpx.Timeout(self.settings.timeout, connect=min(_CONNECT, self.settings.timeout))
             self._http = httpx.Client(headers=headers, timeout=timeout, follow_redirects=False)
@@ -331,13 +308,6 @@ class _BrokenError(Exception):
     def __init__(self, what: str, *, unreachable: bool = False) -> None:
         super().__init__(what)
         self.unreachable = unreachable
-
-
-def _seconds(told: str) -> float:
-    try:
-        return max(float(told), 0.0)
-    except ValueError:
-        return 0.0
 
 
 def _error_text(body: bytes) -> str:

@@ -167,8 +167,10 @@ def fetched(uri: str, folder: Path, *, server: str | None = None) -> Tracked:
     except ImportError:
         raise MissingExtraError("mlflow-skinny", "mlflow") from None
     told = bool(mlflow.is_tracking_uri_set())
-    if server is None and not told and not os.environ.get("MLFLOW_REGISTRY_URI"):
-        raise RegistryError(  # MLflow itself would begin an empty database in the working folder
+    if server is None and not told:  # MLflow itself would begin an empty database in the working folder
+        server = os.environ.get("MLFLOW_REGISTRY_URI") or None
+    if server is None and not told:
+        raise RegistryError(
             f"which MLflow server keeps {visible(uri)}? Name it with --tracking-uri, or set MLFLOW_TRACKING_URI"
         )
     where = server or mlflow.get_registry_uri()

@@ -21,6 +21,8 @@ from fairkit_cli.main import app
 from fairkit_registry.evidence.keys import load_public
 from fairkit_registry.evidence.signers import new_key_pair
 from fairkit_registry.store.registry import Registry
+from fairkit_watch.log import frame, read
+from fairkit_watch.settings import canonical
 
 RULE = "demographic_parity_difference:sex=0.1"
 
@@ -220,6 +222,96 @@ def test_daily_statements_are_chained_and_a_change_shows(state, here):
     )
     path.unlink()
     assert "no signed statements" in run("watch", "show", state, "--key", "k.pub", code=1).stderr
+
+
+def frames(records):
+    return b"".join(frame(one) for one in records)
+
+
+def with_digest(record, **changes):
+    """A record with other counts and a digest that fits them, as somebody without a key can write it."""
+    made = {**record, **changes}
+    return made | {"counts": hashlib.sha256(canonical(made["days"])).hexdigest()}
+
+
+def test_a_log_that_was_changed_is_refused_by_its_signed_statements(state, here):
+    """Whoever can write to the folder makes every digest fit, and has no key."""
+    new_key_pair(here / "k")
+    for t in range(3):
+        run("watch", "add", state, "--data", write(here / "in", t), "--heartbeat", "k")
+    path = state / "totals.log"
+    original = path.read_bytes()
+    records = read(original, "")[0]
+    begin, first, second, third = records
+    replaced = with_digest(second, days={day(1): first["days"][day(0)]}, rows=first["rows"])
+    attacks = {
+        "it was cut": records[:-1],
+        "log, rows, since, totals differ": [begin, second, third, first],
+        "log, missing_days, rows, totals differ": [begin, first, third, third | {"batch": "again"}],
+        "log, totals differ": [begin, first, replaced, third],
+    }
+    for said, changed in attacks.items():
+        last = max(one["at"] for one in changed)
+        path.write_bytes(frames([one if one is begin else one | {"at": last} for one in changed]))
+        shown = run("watch", "show", state, "--key", "k.pub", code=1).stderr
+        assert said in shown or "differ" in shown, said
+        refused = run("watch", "add", state, "--data", write(here / "in", 5), "--heartbeat", "k", code=2)
+        assert "statement" in refused.stderr
+        (here / "in" / f"decisions-{day(5)}.parquet").unlink()
+    path.write_bytes(original)
+    run("watch", "add", state, "--data", write(here / "in", 2, rows=500), "--batch", "later")
+    found = json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json").stdout)["statements"]
+    assert (found["failed"], found["unsigned_records"]) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("digest", "do not have its digest"),
+        ("negative", "cannot be"),
+        ("nan", "cannot be"),
+        ("rows", "it says 2,000 rows"),
+        ("groups", "more decisions than there are"),
+        ("before", "before the watch began"),
+        ("twice", "counts twice"),
+        ("back", "lies before"),
+        ("policy", "other settings"),
+        ("form", "does not have the form"),
+        ("list", "does not have the form"),
+        ("file", "a name that no watch gives"),
+    ],
+)
+def test_records_are_held_against_their_own_digest_and_counts(here, what, said):
+    run(
+        "watch", "init", "--state", "w", "--sensitive", "sex", "--max", RULE, "--groups", "sex=f,m",
+        "--since", day(0),
+    )  # fmt: skip
+    run("watch", "add", "w", "--data", write(here / "in", 1))
+    path = here / "w" / "totals.log"
+    begin, record = read(path.read_bytes(), "")[0]
+    counts = record["days"][day(1)]
+    wrong = {"": {"": {"d": [-1, 2001]}}, "sex": {}}
+    numbers = {"": {"": {"d": ["1", 1999]}}, "sex": {}}
+    more = {"": counts[""], "sex": {"f": {"d": [2000, 1]}, "m": {"d": [0, 0]}}}
+    changed = {
+        "digest": record | {"rows": 1999},
+        "negative": with_digest(record, days={day(1): wrong}),
+        "nan": with_digest(record, days={day(1): numbers}),
+        "rows": with_digest(record, days={day(1): {"": {"": {"d": [1, 1]}}}}),
+        "groups": with_digest(record, days={day(1): more}),
+        "before": with_digest(record, days={"2023-12-31": counts}),
+        "twice": record,
+        "back": record | {"at": "2000-01-01T00:00:00.000Z"},
+        "policy": record | {"policy": "0" * 16},
+        "form": {key: value for key, value in record.items() if key != "at"},
+        "list": [1],
+        "file": with_digest(record, pending={day(1): ["../../in.parquet"]}),
+    }[what]
+    if what == "digest":
+        changed = record | {"days": {day(1): wrong}}
+    path.write_bytes(frames([begin, *([record] if what == "twice" else []), changed]))
+    for command in (("show", "w"), ("add", "w", "--data", write(here / "in", 2))):
+        assert said in run("watch", *command, code=2).stderr.replace("\n", " ")
 
 
 def test_a_loop_goes_on_after_files_that_cannot_be_used(state, here):

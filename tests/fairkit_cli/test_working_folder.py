@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
 import fairkit
-from fairkit.errors import ConfigError, DataError
-from fairkit_cli.config import find_config, load_announced
+from fairkit.errors import ConfigError, DataError, ParameterError
+from fairkit_cli.config import find_config, load_announced, load_config
+from fairkit_cli.main import app
+from fairkit_cli.options.audit import AuditOptions, audit_settings
+from fairkit_cli.trust import trust, user_file
+from fairkit_correspondence.client import Client as ChatClient
+from fairkit_correspondence.client import Server
+from fairkit_endpoint.client import Client as EndpointClient
+from fairkit_endpoint.client import EndpointSettings
+from fairkit_registry.evidence.signers import new_key_pair
 
 NAMES = (
     "json", "csv", "random", "types", "typing", "enum", "re", "socket", "ssl", "hashlib", "secrets", "pickle", "copy",
@@ -123,3 +134,169 @@ def test_a_query_on_duckdb_reads_its_own_file_only(tmp_path):
     ):
         with pytest.raises(DataError):
             fairkit.load_data(f"duckdb:{tmp_path / 'people.db'}?query={query}", label="y").learn()
+
+
+@pytest.fixture
+def outsider(tmp_path, monkeypatch):
+    """A project whose settings name hosts, and a user with secrets in the environment."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    for name in ("XDG_CONFIG_HOME", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    for name in ("AZURE_STORAGE_KEY", "PGPASSFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("PGPASSWORD", "FAIRKIT_ENDPOINT_TOKEN", "AZURE_STORAGE_SAS_TOKEN", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "very-secret")
+    return tmp_path
+
+
+PLACES = {
+    "postgresql://127.0.0.1:9/d?query=SELECT 1": "127.0.0.1",
+    "s3://b/x.parquet?endpoint=127.0.0.1:9": "127.0.0.1",
+    "gs://b/x.parquet?endpoint=https://127.0.0.1:9": "127.0.0.1",
+    "abfs://c@evil.dfs.core.windows.net/x.parquet": "evil.dfs.core.windows.net",
+    "delta:s3://b/x?endpoint=evil.example.org:9": "evil.example.org",
+}
+
+
+@pytest.mark.parametrize("address", PLACES)
+def test_secrets_go_to_no_host_that_only_a_configuration_names(outsider, address):
+    path = outsider / "fairkit.toml"
+    path.write_text(f"[data]\npath = {address!r}\n")
+    config = load_config(path)
+    with pytest.raises(ConfigError, match="would be sent there"):
+        config.table(address)
+    trust([PLACES[address].upper()])
+    assert config.table(address) == address
+    trust([])
+    with pytest.raises(ConfigError):
+        config.table(address)
+    own = user_file()
+    own.parent.mkdir(parents=True)
+    own.write_text(f"trusted_hosts = [{PLACES[address]!r}]\n")
+    assert config.table(address) == address
+    own.chmod(0o666)
+    with pytest.raises(ConfigError, match="written by others"):
+        config.table(address)
+    own.chmod(0o644)
+    own.write_text("trusted_hosts = 'all'\n")
+    with pytest.raises(ConfigError, match="holds one thing"):
+        config.table(address)
+
+
+def test_what_has_no_secret_or_no_host_needs_no_trust(outsider, monkeypatch):
+    (outsider / "fairkit.toml").write_text("")
+    config = load_config(outsider / "fairkit.toml")
+    for text in (
+        "s3://bucket/x.parquet",
+        "s3://b/x.csv?endpoint=host&anonymous=true",
+        "loans.csv",
+        "duckdb:l.db",
+    ):
+        assert config.table(text).endswith(text.partition(":")[2])
+    monkeypatch.delenv("PGPASSWORD")
+    (outsider / "home").mkdir()
+    (outsider / "home" / ".pgpass").write_text("db.example.org:*:*:*:secret\n")  # bound to its own host
+    assert config.table("postgresql://other/d?query=SELECT 1")
+    (outsider / "home" / ".pgpass").write_text("*:*:*:*:secret\n")
+    with pytest.raises(ConfigError, match="would be sent there"):
+        config.table("postgresql://other/d?query=SELECT 1")
+
+
+def test_the_token_goes_to_no_endpoint_that_only_a_configuration_names(outsider, loans_model):
+    (outsider / "fairkit.toml").write_text("[endpoint]\nurl = 'http://127.0.0.1:9'\nmodel_name = 'm'\n")
+    audit = ("audit", "--data", str(loans_model.data))
+    refused = CliRunner().invoke(app, [*audit])
+    assert (refused.exit_code, "would be sent there" in refused.stderr.replace("\n", " ")) == (2, True)
+    for words in (("--trust-host", "127.0.0.1", *audit), (*audit, "--endpoint", "http://127.0.0.1:9")):
+        tried = CliRunner().invoke(app, list(words))
+        assert "cannot be reached" in tried.stderr.replace("\n", " ")
+
+
+def test_secrets_are_not_sent_without_encryption_beyond_this_machine(outsider):
+    client = EndpointClient(EndpointSettings(url="http://model.example.org", model="m"))
+    with pytest.raises(ParameterError, match="without encryption"):
+        client.describe()
+    with pytest.raises(ParameterError, match="without encryption"):
+        ChatClient(Server(url="http://model.example.org/v1", model="m"))
+    with pytest.raises(DataError, match="without encryption"):
+        fairkit.load_data("s3://b/x.parquet?endpoint=http://store.example.org", label="y").learn()
+
+
+def test_a_weaker_policy_than_the_command_lines_is_told(tmp_path, capsys):
+    path = tmp_path / "fairkit.toml"
+    path.write_text(
+        '[[policy]]\nmetric = "demographic_parity_difference"\nsensitive = "sex"\nmax = 0.5\n'
+        '[[policy]]\nmetric = "accuracy"\nmin = 0.7\n'
+    )
+    typed = AuditOptions(maximums=["demographic_parity_difference:sex=0.05"])
+    settings = audit_settings(typed, load_config(path))
+    assert [rule.limit for rule in settings.policy] == [0.05]
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert (
+        "weaker than the command line's rules, which hold instead: demographic_parity_difference:sex max 0.5"
+        in said
+    )
+    assert "because the command line has its own: 1" in said
+    stricter = AuditOptions(maximums=["demographic_parity_difference:sex=0.9"], minimums=["accuracy=0.7"])
+    audit_settings(stricter, load_config(path))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_certificate_says_where_its_settings_come_from(tmp_path, monkeypatch, loans_model):
+    monkeypatch.chdir(tmp_path)
+    new_key_pair(tmp_path / "k")
+    path = tmp_path / "mine.toml"
+    path.write_text("[model]\nthreshold = 0.0001\n")
+    roles = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex", "--config", str(path))
+    words = ("certify", str(loans_model.path), "--data", str(loans_model.data), *roles, "--key", "k")
+    done = CliRunner().invoke(app, [*words, "--output", "c.json"])
+    assert f"settings from {path}: threshold 0.0001" in done.stderr.replace("\n", "")
+
+
+@pytest.mark.long
+def test_no_command_takes_a_module_from_the_working_folder(trap, tmp_path, loans_model):
+    """Every command there is, with what it needs to do its work or to refuse it late."""
+    shutil.copy(loans_model.path, trap / "m.onnx")
+    shutil.copy(
+        loans_model.data, trap / "d.csv" if str(loans_model.data).endswith("csv") else trap / "d.parquet"
+    )
+    data = next(trap.glob("d.*")).name
+    roles = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex"]
+    rule = ["--max", "demographic_parity_difference:sex=0.9"]
+    script = {
+        "key new": ["k"],
+        "audit": ["m.onnx", "--data", data, *roles],
+        "certify": ["m.onnx", "--data", data, *roles, *rule, "--key", "k", "--output", "c.json"],
+        "verify": ["c.json", "--key", "k.pub", "--model", "m.onnx", "--data", data, "--recompute"],
+        "registry add": ["credit", "m.onnx", "--certificate", "c.json", "--registry", "r"],
+        "frontier": ["reweigh", "--data", data, *roles, "--jobs", "2", "--output", "f.html"],
+        "mitigate": ["--plugin", "reweigh", "--data", data, *roles, "--output", "n.onnx"],
+        "compare": ["m.onnx", "m.onnx", "--data", data, *roles],
+        "init": [data],
+        "plan": [*rule, "--rows", "1000"],
+        "report": ["c.json", "--output", "p.html"],
+        "watch init": ["--state", "w", "--sensitive", "sex", *rule],
+        "revoke": ["--key", "k", "--certificate", "c.json", "--output", "l.json"],
+        "sign-data": [data, "--key", "k", "--output", "s.json"],
+        "why": ["m.onnx", "--data", data, *roles],
+        "plugins check": ["no-such-plugin"],
+        "demo": [],
+        "policy lock": ["--data", data, *roles, *rule, "--key", "k", "--output", "lock.json"],
+        "attest": ["http://127.0.0.1:9", "--model", "m.onnx", "--data", data],
+    }
+    for name in sorted(names_of(get_command(app)), key=lambda name: [*script, name].index(name)):
+        done = run(trap, SCRIPT, *name.split(), *script.get(name, ["nothing"]))
+        assert not (tmp_path / "loaded").exists(), (name, (tmp_path / "loaded").read_text())
+        assert done.returncode in (0, 1, 2, 3), (name, done.stderr)
+
+
+def names_of(command, prefix=""):
+    """Every command of a group, as it is typed."""
+    context = command.context_class(command)
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        if hasattr(inner, "list_commands"):
+            yield from names_of(inner, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}"

@@ -164,7 +164,7 @@ def test_by_command(loans_model, signer, tmp_path, monkeypatch):
     again = run(*command[:-1], "d.json", "--bundle", "--key", signer.path)
     assert again.exit_code == 0, again.stderr
     first, second = (certificate.read(Path(name).read_bytes()) for name in ("c.json", "d.json"))
-    assert second.sequence[0].previous == first.sha256
+    assert second.sequence[0].previous == first.statement_sha256
 
 
 def test_a_verification_summary_says_what_an_alias_came_to(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.client
+import itertools
 import json
 import os
 import re
@@ -430,6 +431,187 @@ def test_logins_are_not_sent_elsewhere(credit, there, place, proxy, server, tmp_
     assert set(told) == {None}
     other.server.shutdown()
     other.server.server_close()
+
+
+def login_for(host, tmp_path):
+    auth = base64.b64encode(b"bob:secret").decode()
+    (tmp_path / "docker").mkdir(exist_ok=True)
+    (tmp_path / "docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
+
+
+@pytest.mark.parametrize("way", ["redirect", "location", "link"])
+@pytest.mark.parametrize("kind", ["Basic", "Bearer"])
+def test_a_challenge_from_elsewhere_is_never_answered(
+    way, kind, credit, there, place, proxy, server, tmp_path
+):
+    """Another host asks for a login, or names a token server of its own, after the registry led to it."""
+    where = through(proxy, place)
+    pushing.push(credit, "credit@1", place)
+    login_for(where.host, tmp_path)
+    other = Proxy(server)
+    seen = []
+
+    def challenge(handler, body):
+        seen.append(handler.headers.get("authorization"))
+        realm = "tests" if kind == "Basic" else f"http://{other.host}/token"
+        handler.send(401, {"WWW-Authenticate": f'{kind} realm="{realm}",service="x"'}, b"")
+        return True
+
+    def lead(handler, status, headers, body):
+        away = f"http://{other.host}{handler.path}"
+        if way == "redirect" and handler.command == "GET" and "/blobs/" in handler.path:
+            return 307, {"Location": away}, b""
+        if way == "location" and handler.command == "POST":
+            return 202, {"Location": away}, b""
+        if way == "link" and "/referrers/" in handler.path:
+            return 200, {"Link": f'<{away}>; rel="next"'}, b'{"manifests": []}'
+        return status, headers, body
+
+    proxy.change, other.meddle = lead, challenge
+    with pytest.raises((RegistryError, ArchiveError), match=r"logins are answered to|not followed there"):
+        pushing.push(credit, "credit@1", replace(where, repository=f"{where.repository}/b")) if (
+            way == "location"
+        ) else remote.pull(there, where)
+    assert set(seen) <= {None}
+    assert seen or way == "link"
+    other.server.shutdown()
+    other.server.server_close()
+
+
+def test_a_second_token_server_is_refused(place, proxy, server, tmp_path):
+    where = through(proxy, place)
+    login_for(where.host, tmp_path)
+    realms = itertools.chain(["one", "one"], itertools.repeat("two"))
+
+    def guard(handler, body):
+        if handler.path.startswith("/token"):
+            handler.send(200, {}, b'{"token": "x"}')
+            return True
+        # the port tells the servers apart: both names are this machine's
+        realm = f"http://{where.host}/token" if next(realms) == "one" else f"http://{server}/token"
+        handler.send(401, {"WWW-Authenticate": f'Bearer realm="{realm}",scope="{handler.command}"'}, b"")
+        return True
+
+    proxy.meddle = guard
+    with Client(where) as client:
+        for digest in ("sha256:" + "0" * 64,) * 2:
+            with pytest.raises(RegistryError) as caught:
+                client.has_blob(digest)
+    assert "as its token server after" in str(caught.value)
+
+
+def test_a_login_is_not_sent_without_encryption_beyond_this_machine(place, proxy, tmp_path, monkeypatch):
+    where = through(proxy, place)
+    login_for(where.host, tmp_path)
+    proxy.meddle = lambda handler, body: (
+        handler.send(401, {"WWW-Authenticate": 'Basic realm="tests"'}, b"") or True
+    )
+    monkeypatch.setattr("fairkit.sources.reach.is_loopback", lambda host: False)
+    with pytest.raises(RegistryError, match="is not sent without encryption"):
+        remote.look(where)
+    assert [path for _, path in proxy.seen] == [f"/v2/{where.repository}/manifests/3"]
+
+
+def endless(handler, piece=b" " * 65536, pause=0.0):
+    """Send a body that does not end; count its bytes."""
+    import time
+
+    handler.close_connection = True
+    handler.send_response(handler.status)
+    handler.end_headers()
+    sent = 0
+    try:
+        while sent < 64 << 20:
+            handler.wfile.write(piece)
+            sent += len(piece)
+            time.sleep(pause)
+    except OSError:
+        pass
+    return sent
+
+
+@pytest.mark.parametrize("what", ["referrers", "token", "error", "manifest"])
+def test_no_answer_is_read_without_end(what, credit, there, place, proxy, tmp_path):
+    where = through(proxy, place)
+    pushing.push(credit, "credit@1", place)
+    sent = []
+
+    def meddle(handler, body):
+        handler.status = 500 if what == "error" else 200
+        hit = {
+            "referrers": "/referrers/",
+            "token": "/token",
+            "error": "/blobs/",
+            "manifest": "/manifests/",
+        }[what] in handler.path
+        if hit:
+            sent.append(endless(handler))
+            return True
+        if what == "token":
+            realm = f"http://{where.host}/token"
+            handler.send(401, {"WWW-Authenticate": f'Bearer realm="{realm}"'}, b"")
+            return True
+        return False
+
+    proxy.meddle = meddle
+    with pytest.raises(RegistryError, match=r"more than is read|status 500"):
+        remote.pull(there, where)
+    while not sent:
+        pass
+    assert max(sent) < 32 << 20
+    assert there.models() == []
+
+
+@pytest.mark.parametrize("what", ["headers", "body"])
+def test_an_answer_that_trickles_is_given_up(what, place, proxy, monkeypatch):
+    """Each byte comes in time, and the whole never does."""
+    import time
+
+    where = through(proxy, place)
+    monkeypatch.setattr("fairkit_registry.oci.transport.SECONDS", 0.4)
+
+    def meddle(handler, body):
+        handler.status = 200
+        if what == "headers":
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+            for _ in range(100):
+                try:
+                    handler.wfile.write(b"X-A: b\r\n")
+                except OSError:
+                    break
+                time.sleep(0.02)
+            return handler.hang_up()
+        endless(handler, b" ", 0.02)
+        return True
+
+    proxy.meddle = meddle
+    start = time.monotonic()
+    with pytest.raises(RegistryError, match="takes too long"):
+        remote.look(where)
+    assert time.monotonic() - start < 1.5
+
+
+def test_a_registry_that_is_busy_for_long_is_an_error_at_once(place, proxy):
+    where = through(proxy, place)
+    proxy.meddle = lambda handler, body: handler.send(503, {"Retry-After": "3600"}, b"") or True
+    with pytest.raises(RegistryError, match="left alone for 3,600 s"):
+        remote.look(where)
+    assert len(proxy.seen) == 1
+
+
+def test_lists_without_end_are_given_up(place, proxy, monkeypatch):
+    where = through(proxy, place)
+    monkeypatch.setattr("fairkit_registry.oci.client.MOST_PAGES", 3)
+    body = json.dumps({"manifests": [], "tags": []}).encode()
+    proxy.meddle = lambda handler, _: (
+        handler.send(200, {"Link": f'<{handler.path}>; rel="next"'}, body) or True
+    )
+    with Client(where) as client:
+        with pytest.raises(ArchiveError, match="more than 3 pages"):
+            client.referrers("sha256:" + "0" * 64)
+        with pytest.raises(ArchiveError, match="more than 3 pages"):
+            client.tags()
+    assert len(proxy.seen) == 6
 
 
 def test_unreachable_missing_and_strange_addresses_are_one_message(server, there, proxy):

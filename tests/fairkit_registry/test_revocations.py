@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -229,7 +231,7 @@ def test_a_revoked_certificate_keeps_its_number(registry, model, certify, signer
     """Aliases that ask for every number look for gaps, and a revocation is none."""
     found = []
     for number in (1, 2):
-        previous = found[-1].sha256 if found else None
+        previous = found[-1].statement_sha256 if found else None
         raw = issuing.issue(
             make.report(model()),
             [signer.secret],
@@ -304,6 +306,27 @@ def test_a_list_that_is_overdue_leaves_it_undecided(run, model, certify, signer)
     undecided = run("verify", path, "--key", signer.pub, "--revocations", "list.json")
     assert undecided.exit_code == 3
     assert "cannot be decided" in undecided.stdout
+
+
+def test_who_has_seen_nothing_can_ask_for_a_recent_list(run, model, certify, signer, stranger):
+    """An older list is shown to somebody without memory: only its age can tell."""
+    path = certify(model())
+    verify = ("verify", path, "--key", signer.pub, "--max-age", "24h")
+    without = run(*verify)
+    assert (without.exit_code, "there is no revocation list of key" in without.stdout) == (3, True)
+    for days, code in ((0, 0), (-3, 3), (3, 3)):  # of today, old, ahead
+        at = datetime.now(UTC) + timedelta(days=days)
+        raw = revocations.issue(
+            signer.secret, [], previous=None, next_update=datetime(2099, 1, 1, tzinfo=UTC), issued_at=at
+        )
+        Path("list.json").write_bytes(raw)
+        shutil.rmtree(os.environ["XDG_STATE_HOME"], ignore_errors=True)  # no memory
+        done = run(*verify, "--revocations", "list.json")
+        assert done.exit_code == code, done.stdout
+        assert ("one of the last 24 hours is asked for" in done.stdout) == (code == 3)
+    revoker = run(*verify, "--revocations", "list.json", "--revoker", stranger.pub)
+    assert f"no revocation list of key {stranger.public.keyid[:16]}" in revoker.stdout
+    assert run(*verify[:-1], "soon").exit_code == 2
 
 
 @pytest.fixture

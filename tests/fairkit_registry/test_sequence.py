@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from fairkit_registry.errors import CertificateError, RegistryError, VerificationError
 from fairkit_registry.evidence import certificate, issuing, tables
 from fairkit_registry.evidence.certifying import check_table
+from fairkit_registry.evidence.dsse import statement_sha256
 from fairkit_registry.evidence.sequence import SequenceFolder, SequenceNumber
+from fairkit_registry.evidence.signers import load_secret, new_key_pair
+from fairkit_registry.exchange.describe import card
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
+from fairkit_registry.store import maintenance
 from fairkit_registry.store.registry import Registry
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
@@ -59,7 +67,8 @@ def test_each_certificate_of_a_key_names_its_number_and_the_one_before(numbered,
     paths = [numbered(model()) for _ in range(3)]
     found = [certificate.verify(path.read_bytes(), [signer.public]) for path in paths]
     assert [one.sequence[0].number for one in found] == [1, 2, 3]
-    assert [one.sequence[0].previous for one in found] == [None, found[0].sha256, found[1].sha256]
+    statements = [one.statement_sha256 for one in found]
+    assert [one.sequence[0].previous for one in found] == [None, *statements[:2]]
     kept = numbered.folder.root / signer.public.keyid / "00000002.json"
     assert kept.read_bytes() == paths[1].read_bytes()
 
@@ -139,6 +148,11 @@ def test_the_file_added_again_does_not_leave_its_bad_certificate_behind(
         assert "failed its policy" in texts(decision)[0], reference
 
 
+def enveloped(number):
+    payload = base64.b64encode(str(number).encode()).decode()
+    return json.dumps({"payload": payload, "payloadType": "t", "signatures": [{"sig": ""}]}).encode()
+
+
 def test_numbers_are_given_once_also_at_the_same_time(tmp_path):
     folder = SequenceFolder(tmp_path / "s")
     key = "a" * 64
@@ -146,7 +160,7 @@ def test_numbers_are_given_once_also_at_the_same_time(tmp_path):
     def take():
         for _ in range(10):
             with folder.next([key]) as following:
-                following.keep(str(following.places[0].number).encode())
+                following.keep(enveloped(following.places[0].number))
 
     threads = [threading.Thread(target=take) for _ in range(4)]
     for thread in threads:
@@ -154,9 +168,9 @@ def test_numbers_are_given_once_also_at_the_same_time(tmp_path):
     for thread in threads:
         thread.join()
     files = sorted((tmp_path / "s" / key).glob("*.json"))
-    assert [int(file.read_bytes()) for file in files] == list(range(1, 41))
+    assert [file.read_bytes() for file in files] == [enveloped(number) for number in range(1, 41)]
     with folder.next([key]) as following:
-        assert following.places[0].previous == hashlib.sha256(b"40").hexdigest()
+        assert following.places[0].previous == statement_sha256(enveloped(40))
 
 
 def test_a_number_that_was_not_used_is_given_again(tmp_path):
@@ -239,3 +253,84 @@ def test_a_certificate_is_no_statement_about_a_table_nor_the_other_way_round(mod
 def test_a_statement_of_another_form_is_refused(signer, make, changes):
     with pytest.raises(CertificateError, match="no statement about a table"):
         tables.read_statement(statement(signer, make.data, **changes))
+
+
+def copies_of(raw):
+    """The same statement in other envelopes, as a stranger without a key can make them."""
+    record = json.loads(raw)
+    (signature,) = record["signatures"]
+    renamed = record | {"signatures": [signature | {"keyid": "somebody else"}]}
+    doubled = record | {"signatures": [signature, signature | {"keyid": "twice"}]}
+    found = [renamed, doubled]
+    der = base64.b64decode(signature["sig"])
+    if der[0] == 0x30 and len(der) > 64:  # ECDSA: (r, n - s) holds where (r, s) does
+        r, s = decode_dss_signature(der)
+        order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+        mirrored = base64.b64encode(encode_dss_signature(r, order - s)).decode()
+        found.append(record | {"signatures": [signature | {"sig": mirrored}]})
+    return [json.dumps(one).encode() for one in found]
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "p256"])
+def test_copies_of_a_certificate_are_one_certificate(registry, model, numbered, kind, tmp_path, signer):
+    """A stranger attaches copies: the sequence has no doubled number, and machines are not counted twice."""
+    by = signer
+    if kind == "p256":
+        public = new_key_pair(tmp_path / "p256", kind="p256")
+        by = SimpleNamespace(public=public, secret=load_secret(tmp_path / "p256"))
+    first, second = numbered(model(), by=by), numbered(model(), by=by)
+    registry.add("credit", model(), certificates=[first, second])
+    registry.set_alias("credit", "production", AliasPolicy(keys=(by.public.pem,), sequential=True))
+    for number, raw in enumerate(copy for path in (first, second) for copy in copies_of(path.read_bytes())):
+        path = tmp_path / f"copy-{number}.json"
+        path.write_bytes(raw)
+        registry.attach("credit@1", [path])
+    assert len(registry.version("credit@1").certificates) == (8 if kind == "p256" else 6)
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert decision.verdict == "pass", texts(decision)
+    assert len(card(registry, registry.version("credit@1")).certificates) == 2
+    registry.set_alias("credit", "production", AliasPolicy(keys=(by.public.pem,), machines=2))
+    assert "there are 0" in "".join(texts(evaluate(registry, "credit@1", "production", now=NOW)))
+
+
+def test_what_was_attached_in_error_is_taken_off_with_a_line_in_the_log(
+    registry, model, numbered, policy, certify, stranger, tmp_path
+):
+    strange = certify(model(), by=[stranger.secret])
+    registry.add("credit", model(), certificates=[numbered(model()), strange])
+    registry.set_alias("credit", "production", policy)
+    digest = hashlib.sha256(strange.read_bytes()).hexdigest()
+    with pytest.raises(RegistryError, match="no certificates 'abc'"):
+        registry.detach("credit@1", "abc", "why")
+    with pytest.raises(RegistryError, match="say why"):
+        registry.detach("credit@1", digest, " ")
+    version, taken = registry.detach("credit@1", digest[:12], "a stranger's")
+    assert taken == digest
+    assert digest not in version.certificates
+    event = registry.log("credit", limit=1)[0]
+    assert (event.action, event.body["reason"]) == ("detach", "a stranger's")
+    assert registry.detached() == (digest,)
+    assert maintenance.check(registry).problems == ()
+    maintenance.gc(registry)
+    assert registry.certificate(digest) == strange.read_bytes()  # what the log knows stays
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
+    registry.attach("credit@1", [strange])
+    assert registry.detached() == ()
+
+
+def test_a_bad_certificate_by_a_trusted_key_counts_though_it_was_detached(
+    registry, model, numbered, policy, make
+):
+    good = numbered(model())
+    bad = numbered(model(), findings=[make.finding("demographic_parity_difference", 0.4)], verdict="fail")
+    registry.add("credit", model(), certificates=[good, bad])
+    registry.add("again", model(), certificates=[good])
+    digest = hashlib.sha256(bad.read_bytes()).hexdigest()
+    registry.detach("credit@1", digest, "it is bad")
+    for name in ("credit", "again"):
+        registry.set_alias(name, "production", policy)
+        decision = promote(registry, f"{name}@1", "production", now=NOW)
+        assert "failed its policy" in "".join(texts(decision))
+        assert "goes on counting" in "".join(texts(decision, "note"))
+    registry.blobs.path(digest).unlink()
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "fail"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -213,6 +215,85 @@ def test_an_authority_that_answers_something_else(tsa, answer, said):
     tsa.answer = timestamps.ask(tsa.url, b"other") if answer == "replayed" else answer
     with pytest.raises(CertificateError, match=said):
         timestamps.ask(tsa.url, b"mine")
+
+
+@pytest.mark.parametrize(("piece", "said"), [(b" " * 65536, "without end"), (b" ", "takes too long")])
+def test_an_authority_that_answers_without_end_or_byte_by_byte(piece, said, monkeypatch):
+    class Endless(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                for _ in range(400):
+                    self.wfile.write(piece)
+                    time.sleep(0.0 if len(piece) > 1 else 0.01)
+
+        def log_message(self, *_) -> None:
+            pass
+
+    monkeypatch.setattr(timestamps, "_SECONDS", 0.4 if len(piece) == 1 else 20.0)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    with pytest.raises(CertificateError, match=said):
+        timestamps.ask(f"http://127.0.0.1:{server.server_address[1]}/", b"mine")
+    server.shutdown()
+    server.server_close()
+
+
+def test_how_fresh_a_log_is_shows_a_timestamp(
+    registry, model, signer, tsa, authorities, tmp_path, monkeypatch
+):
+    """An older checkpoint, shown to somebody who has never seen a newer one."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        return CliRunner().invoke(app, ["registry", *map(str, arguments)])
+
+    registry.add("credit", model())
+    made = run(
+        "checkpoint",
+        "--key",
+        signer.path,
+        "--output",
+        "note",
+        "--timestamp",
+        tsa.url,
+        "--registry",
+        registry.path,
+    )
+    assert made.exit_code == 0, made.stderr
+    verify = ("verify-log", "note", "--key", signer.pub)
+    fresh = (*verify, "--max-age", "1h", "--timestamp-root", tsa.root)
+    assert "stamped at" in run(*fresh).stdout
+    assert run(*fresh).exit_code == 0
+    assert run(*verify, "--max-age", "1h").exit_code == 2
+    assert run(*verify, "--max-age", "1h", "--timestamp-root", authorities[1].root).exit_code == 1
+    stamp, note = (tmp_path / "note.tsr").read_bytes(), (tmp_path / "note").read_bytes()
+    monkeypatch.setattr("fairkit_cli.registry.log.datetime", Later)
+    old = run(*fresh)
+    assert (old.exit_code, "longer ago than asked for" in old.stdout) == (3, True)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    registry.add("credit", model(2))
+    assert (
+        run("checkpoint", "--key", signer.path, "--output", "note", "--registry", registry.path).exit_code
+        == 0
+    )
+    assert run(*fresh).exit_code == 1  # the stamp of the one before
+    (tmp_path / "note.tsr").unlink()
+    assert run(*fresh).exit_code == 3
+    (tmp_path / "note").write_bytes(note)
+    (tmp_path / "note.tsr").write_bytes(stamp)
+    assert run(*fresh).exit_code == 0
+
+
+class Later(datetime):
+    """The clock of tomorrow."""
+
+    @classmethod
+    def now(cls, zone=None):
+        return datetime.now(zone) + timedelta(days=1)
 
 
 @pytest.mark.long

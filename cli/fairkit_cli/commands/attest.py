@@ -72,7 +72,7 @@ def attest(
     from fairkit.data.loading import load_data
     from fairkit.plugins import model_source
     from fairkit.support.files import check_writable, write_atomic
-    from fairkit_cli.config import load_config
+    from fairkit_cli.config import load_announced
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import load_model
     from fairkit_cli.terminal.passphrases import load_signers
@@ -87,7 +87,7 @@ def attest(
     secrets = load_signers(keys or (), insecure=insecure_key)
     if output is not None:
         check_writable(output)
-    settings = load_config(config)
+    settings = load_announced(config)
     file = load_model(model, settings)
     held = None if certificate is None else _checked(certificate, trust or (), file.sha256)
     dataset = load_data(data, features=opt.split_names(features))

@@ -137,7 +137,7 @@ def certify(
     """Audit a model, or a table of decisions, and sign what is found, whatever the verdict; the exit code tells it."""
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.commands.policy import by_lock, check_alone, salt_of
-    from fairkit_cli.config import load_config
+    from fairkit_cli.config import load_announced
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import Subject, chosen
     from fairkit_cli.terminal.passphrases import load_signers
@@ -158,7 +158,7 @@ def certify(
     statements = [read_statement_file(path) for path in signed_data or ()]
     for written in filter(None, (output, test_result, eval_result)):
         check_writable(written)
-    settings = load_config(config)
+    settings = load_announced(config)
     facts = opt.stated_facts(about, settings, dated=False)
     columns, conditions = asked_by(pack, columns, conditions, settings)
     salt = salt_of(lock, lock_salt)

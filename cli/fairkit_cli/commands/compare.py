@@ -70,7 +70,7 @@ def compare(
     from fairkit.models.columns import PredictedColumns
     from fairkit.support.files import check_writable
     from fairkit_cli.commands.audit import drawing
-    from fairkit_cli.config import load_config
+    from fairkit_cli.config import load_announced
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import load_model
     from fairkit_comparing.run import compare as run
@@ -88,7 +88,7 @@ def compare(
         result = of_reports(models, policy)
         write(lambda terminal: text_of(result, output_format, terminal), output)
         raise typer.Exit(exit_code(result.verdict))
-    settings = load_config(config)
+    settings = load_announced(config)
     audited = replace(opt.audit_settings(scoring, settings), policy=policy)
     asked = {*(scoring.auditors or ()), *(text.partition(".")[0] for text in scoring.assignments or ())}
     chosen = [name for name in audited.auditors if name in asked]

@@ -168,7 +168,7 @@ def frontier(
 
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.commands.audit import drawing
-    from fairkit_cli.config import load_config
+    from fairkit_cli.config import load_announced
     from fairkit_cli.progress import progress_bar
     from fairkit_repair.frontiers.choice import Choice
     from fairkit_repair.frontiers.run import frontier as run
@@ -177,7 +177,7 @@ def frontier(
     for target in (output, report, state):
         if target is not None:
             check_writable(target)
-    settings = load_config(config)
+    settings = load_announced(config)
     measured = _disparity(disparity, metric)
     auditor = own_auditor(measured)
     of_auditors = [text for text in assignments or [] if auditor and text.startswith(f"{auditor}.")]

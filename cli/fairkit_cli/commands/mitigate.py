@@ -115,10 +115,10 @@ def mitigate(
     """
     from fairkit.support.files import check_writable
     from fairkit_cli.commands.audit import drawing
-    from fairkit_cli.config import load_config
+    from fairkit_cli.config import load_announced
     from fairkit_cli.progress import progress_bar
 
-    settings = load_config(config)
+    settings = load_announced(config)
     target = _target(output, settings)
     check_writable(target)
     typed = opt.AuditOptions(

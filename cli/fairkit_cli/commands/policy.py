@@ -58,7 +58,7 @@ def lock(
     and an alias with --pre-registered points to nothing else.
     """
     from fairkit.support.files import check_writable, write_atomic
-    from fairkit_cli.config import load_config
+    from fairkit_cli.config import load_announced
     from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence.certifying import stamped
     from fairkit_registry.evidence.locks import read_lock, sign_lock
@@ -68,7 +68,7 @@ def lock(
     check_writable(output)
     if data_salted is not None:
         check_writable(data_salted)
-    settings = load_config(config)
+    settings = load_announced(config)
     file = "test" if "test" in settings.data else "path"
     requests = of_requests(columns)
     if requests is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -43,6 +44,7 @@ def verify(
     revocations: opt.RevocationLists = None,
     revoker: opt.Revokers = None,
     timestamp_root: opt.TimestampRoots = None,
+    max_age: opt.MaxAge = None,
     sandbox: opt.SandboxOptions,
     output_format: opt.TableFormat = "table",
     page: Annotated[
@@ -52,7 +54,8 @@ def verify(
 ) -> None:
     """Check a certificate: signature, revocation, model, data and, with --recompute, every number in it.
 
-    A certificate that holds and says that the policy failed gives exit code 1, as an audit does.
+    A certificate that holds and says that the policy failed gives exit code 1, as an audit does. With --max-age every
+    key that signed must have a revocation list of that age at most, else exit code 3.
     """
     from fairkit.data.sources import open_source
     from fairkit_cli.text.verified import code_of, lines, record
@@ -72,7 +75,17 @@ def verify(
             f"Missing {missing}: fairkit verify CERT --key PUB; keys inside a certificate never count"
         )
     if is_address(certificate):
-        local = (model, data, join, endpoint, revocations, revoker, timestamp_root, recompute or None)
+        local = (
+            model,
+            data,
+            join,
+            endpoint,
+            revocations,
+            revoker,
+            timestamp_root,
+            max_age,
+            recompute or None,
+        )
         _verify_remote(certificate, keys, local, output_format)
     if recompute and data is None:
         raise FairkitError(
@@ -80,6 +93,7 @@ def verify(
         )
     if endpoint is not None and not recompute:
         raise FairkitError("--endpoint is asked by --recompute only; add it, or leave --endpoint out")
+    age = None if max_age is None else opt.read_age(max_age)
     raw = read_file(Path(certificate))
     trusted = [load_public(path) for path in keys]
     known = known_revocations(revocations, trusted, [load_public(path) for path in revoker or ()])
@@ -99,6 +113,8 @@ def verify(
 
     digest = None if model is None or isinstance(known, str) else _model_digest(model)
     outcome = check(raw, trusted, revocations=known, roots=roots, model_sha256=digest, further=further)
+    if age is not None and not isinstance(known, str) and outcome.certificate is not None:
+        outcome.doubts += tuple(known.stale(outcome.certificate.keyids, datetime.now(UTC), age))
     if output_format == "json":
         print_json(record(outcome))
     else:

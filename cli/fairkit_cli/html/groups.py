@@ -12,6 +12,7 @@ from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, table
 from fairkit_cli.html.sheet import place_of
 from fairkit_cli.html.svg import draw
+from fairkit_cli.html.whatif import panel
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import FEW_ROWS, NO_GROUP, favorable_class, group_table
 
@@ -138,6 +139,7 @@ def _scores(report: Report, finding: Finding) -> Markup:
         tag("p", "How the scores are spread, how well they rank, and whether they mean what they say.", more),
         _legend(names),
         tag("div", figures, class_="trio"),
+        panel(report, finding, histogram),
     )
 
 

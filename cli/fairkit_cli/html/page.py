@@ -9,6 +9,8 @@ from collections.abc import Collection, Sequence
 from importlib.resources import files
 
 from fairkit_cli.html.markup import Content, Markup, clean, join, tag
+from fairkit_cli.html.whatif import MARK
+from fairkit_cli.verifier.bundle import what_if
 
 
 def page(title: str, body: Content) -> str:
@@ -19,8 +21,12 @@ def page(title: str, body: Content) -> str:
     style, script = (
         files("fairkit_cli.html").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js")
     )
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
+    inner = tag("main", body)
+    scripts = [script, *([what_if()] if MARK in inner else [])]
+    digests = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts
+    )
+    allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src {digests}; img-src data:"
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -31,7 +37,8 @@ def page(title: str, body: Content) -> str:
         Markup(f"<style>{style}</style>"),
     )
     tip = tag("div", id="tip", role="status", aria_live="polite", hidden=True)
-    content = tag("body", tag("main", body), _footer(None), tip, Markup(f"<script>{script}</script>"))
+    running = [Markup(f"<script>{each}</script>") for each in scripts]
+    content = tag("body", inner, _footer(None), tip, running)
     return f'<!doctype html>\n<html lang="en">{head}{content}</html>\n'
 
 

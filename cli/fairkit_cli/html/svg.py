@@ -59,7 +59,32 @@ def _renderer() -> Any:
         raise MissingRendererError(
             "pages with charts need the package vl-convert-python: pip install 'fairkit[html]'"
         ) from error
+    _check_address_space()
     return vl_convert
+
+
+_RESERVED = 72 << 30
+"""Bytes of addresses that the renderer's JavaScript engine reserves, whatever it uses; without them it aborts."""
+
+
+def _check_address_space() -> None:
+    """Refuse to start the renderer where the system would abort it.
+
+    Raises
+    ------
+    FairkitError
+        There is a limit on the process's addresses below what the renderer reserves.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < _RESERVED:
+        raise FairkitError(
+            f"pages with charts reserve {_RESERVED >> 30} GiB of addresses, of which they use little, and this process "
+            f"may have {limit / 2**30:.3g} GiB (ulimit -v): limit its memory in another way, or leave pages out"
+        )
 
 
 @contextmanager

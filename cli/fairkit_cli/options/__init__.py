@@ -22,7 +22,7 @@ from fairkit_cli.options.data import (
 from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, SANDBOX, formats, option
 from fairkit_cli.options.endpoints import AskingOptions, EndpointOptions
 from fairkit_cli.options.expand import expanded
-from fairkit_cli.options.revoking import RevocationLists, Revokers, TimestampRoots
+from fairkit_cli.options.revoking import MaxAge, RevocationLists, Revokers, TimestampRoots, read_age
 from fairkit_cli.options.running import EngineOptions, SandboxOptions
 from fairkit_cli.options.search import SearchOptions
 from fairkit_cli.options.shared import (
@@ -64,6 +64,7 @@ __all__ = [
     "EngineOptions",
     "Functions",
     "InsecureKey",
+    "MaxAge",
     "MaxRules",
     "MinRules",
     "Output",
@@ -88,6 +89,7 @@ __all__ = [
     "formats",
     "load_dataset",
     "option",
+    "read_age",
     "rules_of",
     "split_names",
     "stated_facts",

@@ -136,6 +136,8 @@ def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
     names = listed(stated["auditors"]) or [*DEFAULT_AUDITORS]
     stated["auditors"] = [*names, *(name for name in parameters if name not in names)]
     rules = rules_of(typed_only["maximums"], typed_only["minimums"])
+    if rules:
+        _say_replaced(rules, config)
     more = {"parameters": parameters, "policy": rules or config.policy, "options": ModelOptions(**model)}
     return AuditSettings.of(stated | more)
 
@@ -144,6 +146,29 @@ def rules_of(maximums: Sequence[str] | None, minimums: Sequence[str] | None) -> 
     """Read the rules of --max and --min."""
     rules = [Rule.parse(text, "max") for text in maximums or ()]
     return (*rules, *(Rule.parse(text, "min") for text in minimums or ()))
+
+
+def _say_replaced(rules: Sequence[Rule], config: Config) -> None:
+    """Say which rules of the configuration file are weaker than the command line's, and which do not hold at all."""
+    from fairkit_cli.terminal.output import say
+
+    weaker, left = [], 0
+    for held in config.policy:
+        own = [
+            one
+            for one in rules
+            if (one.metric, one.sensitive, one.side) == (held.metric, held.sensitive, held.side)
+        ]
+        left += not own
+        weaker += [
+            f"{held.metric}{f':{held.sensitive}' if held.sensitive else ''} {held.side} {held.limit:g}"
+            for one in own
+            if (held.limit > one.limit if held.side == "max" else held.limit < one.limit)
+        ]
+    if weaker:
+        say(f"{config.path}: weaker than the command line's rules, which hold instead: {', '.join(weaker)}")
+    if left:
+        say(f"{config.path}: rules of it that do not hold, because the command line has its own: {left}")
 
 
 def _stated(setting: Setting, typed: AuditOptions, config: Config) -> Any:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 from fairkit.errors import ParameterError
 from fairkit_cli.options.data import first_known
 from fairkit_cli.options.declare import option
+from fairkit_cli.trust import check_host
 
 if TYPE_CHECKING:
     from fairkit_cli.config import Config
 
 PANEL = "Endpoint"
+TOKEN = "FAIRKIT_ENDPOINT_TOKEN"  # noqa: S105 -- the name of a variable
 
 Endpoint = Annotated[
     str | None,
@@ -88,6 +92,8 @@ class EndpointOptions(AskingOptions):
             The address, the name or a limit cannot be used, or is given without a server.
         """
         url = self.endpoint or config.endpoint.get("url")
+        if self.endpoint is None and url is not None and os.environ.get(TOKEN):
+            check_host(urlsplit(url).netloc or url, config.path, f"the token in {TOKEN}")
         if url is None and self.typed:
             raise ParameterError("--model-name and the other options of an endpoint need --endpoint URL")
         return None if url is None else self.settings(url, config)

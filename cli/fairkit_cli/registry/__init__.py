@@ -18,6 +18,7 @@ _COMMANDS = {
     "diff": "fairkit_cli.registry.versions:diff",
     "alias": "fairkit_cli.registry.aliases:alias",
     "lock": "fairkit_cli.registry.locking:lock",
+    "detach": "fairkit_cli.registry.detaching:detach",
     "promote": "fairkit_cli.registry.aliases:promote",
     "verify": "fairkit_cli.registry.verifying:verify",
     "revocations": "fairkit_cli.registry.care:revocations",

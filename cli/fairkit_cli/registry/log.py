@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, prin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     from fairkit_registry.evidence.checkpoints import Checkpoint
     from fairkit_registry.evidence.keys import PublicKey
@@ -41,6 +43,14 @@ def checkpoint(
             "--origin",
             "NAME",
             "The log's name, as example.org/models; default: as before, or by its first event.",
+        ),
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        opt.option(
+            "--timestamp",
+            "URL",
+            "Ask this time-stamping authority (RFC 3161) about it; its answer goes beside it, as FILE.tsr.",
         ),
     ] = None,
     registry: RegistryOption = None,
@@ -73,6 +83,10 @@ def checkpoint(
         raise typer.Exit(FAILED) from None
     name = origin or f"fairkit.registry/{digests[0][:16]}"
     note = checkpoints.sign(name, leaves, signer)
+    if timestamp is not None:
+        from fairkit_registry.evidence.timestamps import ask
+
+        write_atomic(_stamp_of(str(output)), ask(timestamp, note.encode()))
     write_atomic(output, note.encode())
     found = checkpoints.parse(note)
     told = checkpoints.verifier_key(name, signer.public)
@@ -80,6 +94,11 @@ def checkpoint(
         print_json({"checkpoint": str(output), **_record(found), "verifier_key": told})
         return
     echo(f"{output}: {found.shown}", f"  verifier key {told}")
+
+
+def _stamp_of(checkpoint: str) -> Path:
+    """Return where the timestamp of a checkpoint is."""
+    return Path(f"{checkpoint}.tsr")
 
 
 def _record(found: Checkpoint) -> dict[str, Any]:
@@ -192,14 +211,23 @@ def verify_log(
     ],
     *,
     key: Annotated[list[Path], opt.option("--key", "PUB", "The log's public key (repeatable).")],
+    max_age: opt.MaxAge = None,
+    timestamp_root: opt.TimestampRoots = None,
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Check checkpoints and proofs of a log, without the registry: signatures, proofs, and that there is one history.
 
     Two checkpoints of different sizes need a proof between them (`fairkit registry prove --old`); exit code 3 without.
+    With --max-age and --timestamp-root the largest checkpoint must be stamped, in FILE.tsr, that recently.
     """
     from fairkit_registry.errors import VerificationError
+    from fairkit_registry.evidence.timestamps import read_roots
 
+    if (max_age is None) != (not timestamp_root):
+        raise FairkitError(
+            "--max-age and --timestamp-root go together: a checkpoint's age is what a timestamp proves"
+        )
+    age, roots = None if max_age is None else opt.read_age(max_age), read_roots(timestamp_root or ())
     trusted = load_keys(key)
     raws = [(name, _read(name)) for name in dict.fromkeys(files)]
     held: list[str] = []
@@ -207,6 +235,8 @@ def verify_log(
     failed = None
     try:
         _check(raws, trusted, held, doubts)
+        if age is not None:
+            _check_fresh(raws, trusted, age, roots, held, doubts)
     except VerificationError as error:
         failed = str(error)
     code = FAILED if failed else INCONCLUSIVE if doubts else PASSED
@@ -218,6 +248,40 @@ def verify_log(
         if failed:
             echo(f"  does not hold: {failed}")
     raise typer.Exit(code)
+
+
+def _check_fresh(
+    raws: Sequence[tuple[str, bytes]],
+    trusted: Sequence[PublicKey],
+    age: timedelta,
+    roots: Sequence[str],
+    held: list[str],
+    doubts: list[str],
+) -> None:
+    """Ask for a recent timestamp of the largest checkpoint of each log: an older one may be shown instead of it."""
+    from fairkit_registry.evidence import checkpoints
+    from fairkit_registry.evidence.timestamps import time_of
+
+    newest: dict[str, tuple[int, str, bytes]] = {}
+    for name, raw in raws:
+        if checkpoints.is_note(raw):
+            head = checkpoints.verify(raw, trusted, where=name)
+            newest[head.origin] = max(newest.get(head.origin, (-1, "", b"")), (head.size, name, raw))
+    if not newest:
+        doubts.append("how old the log is: name its checkpoint, beside which its timestamp is (FILE.tsr)")
+    for _, name, raw in newest.values():
+        try:
+            token = _read(str(_stamp_of(name)) if "://" not in name else f"{name}.tsr")
+        except FairkitError as error:
+            doubts.append(f"how old {name} is: it has no timestamp ({error})")
+            continue
+        at = time_of(token, raw, roots)
+        if datetime.now(UTC) - at > age:
+            doubts.append(
+                f"whether {name} is the newest: it was stamped at {at:%Y-%m-%d %H:%M} UTC, longer ago than asked for"
+            )
+        else:
+            held.append(f"{name}: stamped at {at:%Y-%m-%d %H:%M} UTC")
 
 
 def _check(

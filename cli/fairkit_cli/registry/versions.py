@@ -224,6 +224,7 @@ def log(
             "demote": f"{event.body.get('alias')}: taken from {event.name}@{event.body.get('taken_from')}",
             "alias": f"{event.body.get('alias')}: policy",
             "remove-alias": f"{event.body.get('alias')}: removed",
+            "detach": f"{str(event.body.get('certificate'))[:12]}: {event.body.get('reason')}",
             "lock": f"lock {str(event.body.get('statement'))[:12]}",
             "revoke": f"list {event.body.get('sequence')} of key {str(event.body.get('issuer'))[:16]}",
         }

@@ -131,4 +131,6 @@ def remarks(look: WatchSnapshot, statements: Mapping[str, Any] | None) -> list[s
             "each chained to "
             f"the one before{signed}{gap}"
         )
+        if statements["unsigned_records"]:
+            found.append(f"{statements['unsigned_records']:,} records came after the last of them")
     return found

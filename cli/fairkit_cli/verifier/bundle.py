@@ -8,8 +8,22 @@ import json
 import re
 from importlib.resources import files
 
-MODULES = ("json", "digest", "envelope", "form", "arithmetic", "statement", "check", "sentences", "view")
+MODULES = (
+    "json",
+    "digest",
+    "envelope",
+    "form",
+    "arithmetic",
+    "policy",
+    "statement",
+    "check",
+    "sentences",
+    "view",
+)
 """In the order in which they need each other."""
+
+WHAT_IF = ("arithmetic", "policy", "whatif")
+"""What the panel of an audit's page needs."""
 
 _IMPORT = re.compile(r'^import (\{[^}]*\}|\* as \w+) from "\./(\w+)\.mjs";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function|function|class|const) (\w+))", re.MULTILINE)
@@ -40,6 +54,11 @@ def module(name: str) -> str:
 def script(names: tuple[str, ...], ending: str = "") -> str:
     """Return modules as one script."""
     return '"use strict";\n' + "".join(map(module, names)) + ending
+
+
+def what_if() -> str:
+    """Return the script of the panels that move thresholds on an audit's page."""
+    return script(WHAT_IF, "moduleWhatif.start(document);\n")
 
 
 def tables() -> str:

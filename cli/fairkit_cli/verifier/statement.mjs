@@ -1,6 +1,7 @@
 // A statement held against itself: what follows from signed counts is computed again, and the policy is judged again.
 
 import * as arithmetic from "./arithmetic.mjs";
+import { UNKNOWNS, ends, judge, object, ruleText } from "./policy.mjs";
 
 const OVER = {
   selection_rate: "rows", accuracy: "rows", true_positive_rate: "positives", false_negative_rate: "positives",
@@ -14,13 +15,10 @@ const PARTS = ["base_rate_part", "true_positive_rate_part", "false_positive_rate
 const ALL_ROWS = new Set(["accuracy", "selection_rate", "mean_prediction", "log_loss", "brier_score", "mean_absolute_error", "mean_squared_error"]);
 const BETWEEN = new Set([...ALL_ROWS, "true_positive_rate", "false_positive_rate", "true_negative_rate", "false_negative_rate", "precision"]);
 const CLASSES = ["class_gap_rms", "class_gap_mean", "class_gap_max"];
-const UNKNOWNS = ["missing_bounds", "label_error_bounds", "outcome_error_bounds", "rounding_bounds"];
 const ROUNDING = 1e-9, SLACK = 1e-6;
 
 const about = (one, other, by = ROUNDING) => Math.abs(one - other) <= by * Math.max(1, Math.abs(one), Math.abs(other));
 const known = groups => groups.filter(one => one.value !== null);
-const object = value => value !== null && typeof value === "object" && !Array.isArray(value);
-const ends = interval => interval && [interval[0] ?? -Infinity, interval[1] ?? Infinity];
 export const nameOf = f => `${f.auditor}/${f.metric}` + (f.sensitive === null ? "" : `/${f.sensitive}`)
   + (f.reference ? ` against ${f.reference}` : "") + (f.within?.length ? ` | ${f.within.join("+")}` : "");
 const classOf = f => String(f.parameters.class ?? "");
@@ -476,41 +474,6 @@ class Examination {
 
 const add = (map, key, value) => { if (!map.has(key)) map.set(key, []); map.get(key).push(value); };
 const distance = (one, other) => Math.max(...[0, 1].map(i => (one[i] ?? (i ? Infinity : -Infinity)) === other[i] ? 0 : Math.abs(one[i] - other[i])));
-export const ruleText = rule => `${rule.metric}${rule.sensitive == null ? "" : `:${rule.sensitive}`} ${"max" in rule ? `≤ ${rule.max}` : `≥ ${rule.min}`}`;
-
-// true where the whole interval keeps the limit, false where it breaks it, null where it contains it
-export function settled(rule, [low, high]) {
-  if ("max" in rule) return high <= rule.max ? true : low > rule.max ? false : null;
-  return low >= rule.min ? true : high < rule.min ? false : null;
-}
-
-// One rule on one finding, at the confidence that is stated (fairkit.results.policy says why).
-export function judge(rule, finding) {
-  const support = finding.parameters?.support ?? null;
-  if ((finding.inconclusive ?? null) !== null || (rule.support != null && support !== rule.support)) return "inconclusive";
-  if (finding.value === null || !finding.interval) return "inconclusive";
-  const bound = "max" in rule ? finding.evidence?.upper_confidence_bound ?? null : null;
-  const interval = ends(finding.interval);
-  if (bound !== null) interval[1] = bound;
-  const kept = settled(rule, interval);
-  if (kept === null) return "inconclusive";
-  for (const key of UNKNOWNS) {
-    const told = finding.evidence?.[key];
-    if (!told || !told.binding) continue;
-    if (told.low === null) return "inconclusive";
-    const reach = [told.low - told.stretch * (finding.value - interval[0]), told.high + told.stretch * (interval[1] - finding.value)];
-    if (settled(rule, reach) === null) return "inconclusive";
-  }
-  if (!kept) return "fail";
-  if (rule.support == null && finding.evidence?.climbs) return "inconclusive";
-  const near = finding.evidence?.nearby;
-  if (object(near) && settled(rule, [near.nearby_low, near.nearby_high]) === false) {
-    const worse = "max" in rule ? near.change_low > 0 : near.change_high < 0;
-    if (worse && settled(rule, [near.here_low, near.here_high]) !== false) return "inconclusive";
-  }
-  return "pass";
-}
-
 // A part of a gap in selection rates from the cells of two groups (Kitagawa 1955), with its limits by the delta method.
 function partOf(evidence, place, confidence) {
   const cells = [evidence.counts_group, evidence.counts_reference], design = evidence.design_effects[place];

@@ -4,7 +4,8 @@ import { FormError, readObject } from "./json.mjs";
 import { SignatureError, readEnvelope, readKey } from "./envelope.mjs";
 import { digestOf } from "./digest.mjs";
 import { ContradictionError, LARGEST, RevokedError, checkCertificate, joined, readRevocations } from "./check.mjs";
-import { nameOf, ruleText } from "./statement.mjs";
+import { ruleText } from "./policy.mjs";
+import { nameOf } from "./statement.mjs";
 import { english, fill, short } from "./sentences.mjs";
 
 const SHOWN = 200, SVG = "http://www.w3.org/2000/svg", DIGEST = /^[0-9a-f]{64}$/, SMALL = 64 << 10;

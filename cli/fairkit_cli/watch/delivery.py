@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError, ParameterError
 from fairkit.support.files import FileError, check_writable, explain, sync_folder
+from fairkit_cli.watch.statements import HEARTBEATS, check_statements, subject_of
 from fairkit_cli.watch.webhook import hook_key, post
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from fairkit_watch.watch import Watch
 
 LEVELS = ("fail", "changed", "shares", "late")
-HEARTBEATS = "heartbeats.jsonl"
 RECENT = 30
 """Days within which an alarm takes the alias back, where it was not taken back at once."""
 
@@ -185,35 +185,30 @@ class Delivery:
         Raises
         ------
         FairkitError
-            The statements cannot be read or written.
+            The statements cannot be read or written, or the log is not the one that they were about.
         """
         if not self._secrets:
             return
-        from fairkit_registry.evidence.heartbeats import last_heartbeat, sign_heartbeat
+        from fairkit_registry.evidence.heartbeats import read_heartbeats, sign_heartbeat
         from fairkit_watch import snapshot as looking
 
         path = watch.book.folder / HEARTBEATS
         raw = path.read_bytes() if path.exists() else b""
         whole = raw[: raw.rfind(b"\n") + 1]
-        last, data = last_heartbeat(whole), watch.data
+        chain, data = read_heartbeats(whole), watch.data
+        check_statements(watch, chain)  # nothing is signed over a log that was cut or rewritten
+        last = chain[-1] if chain else None
         if not data.days or (last is not None and last.day >= data.days[-1]):
             return
         rules = looking.rule_looks(watch.judge, data, weeks=False)
-        body = {
-            "policy": watch.settings.digest,
-            "totals": hashlib.sha256(watch.totals()).hexdigest(),
-            "since": data.days[0],
-            "rows": sum(int(one["rows"]) for one in watch.book.records if one["kind"] == "add"),
-            "missing_days": len(looking.missing_days(data.days)),
+        body = watch.statement() | {
             "verdict": looking.worst(rules),
             "rules": [
                 {"metric": one.metric, "sensitive": one.sensitive, "verdict": one.verdict} for one in rules
             ],
-            "alarms": len(watch.alarms),
         }
-        subject = (watch.settings.model or "decisions", watch.settings.sha256 or watch.settings.digest)
         previous = None if last is None else last.digest
-        line = sign_heartbeat(data.days[-1], subject, body, previous, self._secrets)
+        line = sign_heartbeat(data.days[-1], subject_of(watch), body, previous, self._secrets)
         _write_end(path, len(whole), line + b"\n")
 
 

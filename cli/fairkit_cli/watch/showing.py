@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from fairkit_cli.registry.common import KeysOption, load_keys
 from fairkit_cli.terminal.output import FAILED, exit_code, record_text, say, write
 from fairkit_cli.watch.adding import AsOf, read_as_of
 from fairkit_cli.watch.begin import State
-from fairkit_cli.watch.delivery import HEARTBEATS
+from fairkit_cli.watch.statements import heartbeats
 
 if TYPE_CHECKING:
     from fairkit_watch.results import WatchSnapshot
@@ -40,7 +39,7 @@ def show(
     day = read_as_of(as_of)
     with Watch.open(state, write=False) as watch:
         look = watch.look(day)
-        statements = heartbeats(watch.book.folder / HEARTBEATS, key)
+        statements = heartbeats(watch, load_keys(key) if key else None)
         write(lambda terminal: _text(watch, look, statements, output_format, terminal, day), output)
     if statements is not None and statements["failed"]:
         say(statements["failed"])
@@ -74,42 +73,3 @@ def _text(
     from fairkit_cli.text.watch import watch_text
 
     return watch_text(look, statements, terminal=terminal)
-
-
-def heartbeats(path: Path, keys: list[Path] | None) -> dict[str, Any] | None:
-    """Return what the signed statements of a watch say; None where there are none and none were asked for."""
-    from fairkit_registry.errors import CertificateError
-    from fairkit_registry.evidence.heartbeats import read_heartbeats
-    from fairkit_watch.snapshot import missing_days
-
-    trusted = load_keys(keys) if keys else None
-    if not path.exists():
-        if trusted is None:
-            return None
-        return {
-            "count": 0,
-            "first": None,
-            "last": None,
-            "missing_days": [],
-            "keyids": [],
-            "failed": f"there are no signed statements: {path} is not there",
-        }
-    try:
-        chain = read_heartbeats(path.read_bytes(), trusted)
-    except CertificateError as error:
-        return {
-            "count": 0,
-            "first": None,
-            "last": None,
-            "missing_days": [],
-            "keyids": [],
-            "failed": str(error),
-        }
-    return {
-        "count": len(chain),
-        "first": chain[0].day if chain else None,
-        "last": chain[-1].day if chain else None,
-        "missing_days": list(missing_days([one.day for one in chain])),
-        "keyids": sorted({keyid for one in chain for keyid in one.keyids}) if trusted else [],
-        "failed": None,
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +20,7 @@ from fairkit.models.scale import is_own
 from fairkit.models.scorer import Recorded
 from fairkit.parameters.declare import parse_parameters
 from fairkit.progress import Progress, no_progress
-from fairkit.results.policy import judge
+from fairkit.results.policy import COPIES, judge
 from fairkit.results.report import Report
 from fairkit.support.timings import phase
 
@@ -210,6 +210,9 @@ class Audit:
         sense = judged(self.sense, seen, self.scorer, context.dataset)
         if sense.doubt is not None:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
+        copied = context.dataset.profile.copied
+        if copied is not None and settings.copies is None:
+            findings = [_with_copies(one, copied.bounds) for one in findings]
         results, verdict = judge(
             settings.policy,
             findings,
@@ -246,6 +249,7 @@ class Audit:
                 *sense.warnings,
                 *getattr(self.scorer, "warnings", ()),
                 *ranks_backwards(findings),
+                *([] if copied is None else [copied.told(settings.copies)]),
                 *context.dataset.profile.warnings,
             ),
         )
@@ -333,6 +337,13 @@ def _no_outcomes(context: AuditContext) -> list[str]:
         "There is no label, so nothing that compares with outcomes was measured: "
         f"{', '.join(names)}, and what is made of them."
     ]
+
+
+def _with_copies(finding: Finding, bounds: Callable[[float], dict[str, Any]]) -> Finding:
+    """Add evidence that rows are copies, where the finding has an interval that depends on their number."""
+    if finding.value is None or finding.interval is None or "proved" in finding.evidence:
+        return finding
+    return dataclasses.replace(finding, evidence={**finding.evidence, COPIES: bounds(finding.value)})
 
 
 def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str], scorer: Scorer) -> dict[str, Any]:

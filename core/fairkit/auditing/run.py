@@ -16,7 +16,7 @@ from fairkit.errors import ParameterError
 from fairkit.models.ranking import bound
 from fairkit.progress import Progress, no_progress
 from fairkit.results.about import facts_of
-from fairkit.settings import AuditSettings, ModelOptions
+from fairkit.settings import AuditSettings, Copies, ModelOptions
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
@@ -43,6 +43,7 @@ def audit(
     adjustment: Adjustment | None = None,
     confidence: float | None = None,
     seed: int | None = None,
+    copies: Copies | None = None,
     options: ModelOptions | None = None,
     progress: Progress = no_progress,
     engine: Engine | str | None = None,
@@ -65,11 +66,12 @@ def audit(
         What stands beside X, as scikit-learn has it: see `fairkit.load_data`.
     settings
         What decides what is found, in one value; each of the keywords that follow replaces one field of it.
-    auditors, parameters, policy, adjustment, confidence, seed, options
+    auditors, parameters, policy, adjustment, confidence, seed, copies, options
         The fields of `fairkit.settings.AuditSettings`: names of installed auditors (default: group), their parameters
         as ``{"restricted-dro": {"epsilon": 0.1}}``, rules (without any there is no verdict), the adjustment for their
-        number, the confidence of every interval (default: 0.95), the seed of every random draw (default: 0), and what
-        cannot be guessed about the model.
+        number, the confidence of every interval (default: 0.95), the seed of every random draw (default: 0),
+        whether rows that look like copies are different people (``independent``), and what cannot be guessed about the
+        model.
     progress
         Told about long work.
     engine
@@ -106,6 +108,7 @@ def audit(
             "adjustment": adjustment,
             "confidence": confidence,
             "seed": seed,
+            "copies": copies,
             "options": options,
         },
         settings,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from fairkit.data.copies import CopiedRows
     from fairkit.data.roles import Roles, Sensitive
     from fairkit.data.source import Source
 
@@ -54,7 +55,8 @@ class Profile:
     reader must know of the rows before the numbers. `strata` has the rows of each
     stratum by the column inside which groups are compared; `clusters` is the number of clusters (or of queries),
     exact below 4,096, where their column is named. `sheet` has each column's type, missing cells and dates.
-    `unordered` is the same for the same rows in any order: a hint, no evidence.
+    `unordered` is the same for the same rows in any order: a hint, no evidence. `copied` is what shows that rows are
+    copies, where no column of clusters says so.
     """
 
     sha256: str
@@ -73,6 +75,7 @@ class Profile:
     clusters: int | None = None
     sheet: Sheet = field(default_factory=Sheet)
     unordered: str = ""
+    copied: CopiedRows | None = None
 
 
 class Tally:
@@ -260,6 +263,7 @@ class Tally:
             clusters=self._clusters(table),
             sheet=self.sheet,
             unordered=f"{self.copies.total:016x}",
+            copied=self.copies.copied if self.units is None else None,
         )
 
     def _lookalikes(self, classes: Sequence[Any]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.data.arrow import as_numpy, empty_text
+from fairkit.data.copies import CopiedRows, copied_rows
 from fairkit.data.text_hashes import mixed, text_words
 
 if TYPE_CHECKING:
@@ -81,6 +82,12 @@ class Repeats:
         seen = int(self.counts.sum())
         return 1 - len(self.keys) / seen if seen else 0.0
 
+    @property
+    def pairs(self) -> float:
+        """How many pairs are the same, estimated from the sample."""
+        counts = self.counts.astype(np.float64)
+        return float((counts * (counts - 1)).sum()) / 2 * 2.0**self.shift
+
     def _join(self, keys: Hashes, counts: NDArray[np.int64]) -> None:
         places = np.searchsorted(self.keys, keys)  # both are in order: no sorting again
         known = places < len(self.keys)
@@ -110,18 +117,22 @@ class RowCopies:
     ----------
     whole, ids
         Counts of rows, and of the cells of columns.
+    fine
+        Counts of the values of those columns that have about as many as there are different rows.
     total
         The sum of the rows' hashes, 64 bits: the same for the same rows in any order.
     """
 
     whole: Repeats
     ids: dict[str, Repeats]
+    fine: dict[str, Repeats] = field(default_factory=dict)
     total: int = 0
 
     @classmethod
     def of(cls, columns: Sequence[str]) -> RowCopies:
         """Return what counts the rows of a table with these columns."""
-        return cls(Repeats(), {name: Repeats() for name in columns if looks_like_id(name)})
+        ids = {name: Repeats() for name in columns if looks_like_id(name)}
+        return cls(Repeats(), ids, {name: Repeats() for name in columns})
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Count more rows."""
@@ -129,6 +140,7 @@ class RowCopies:
         if pieces:
             hashes = np.concatenate(pieces)
             self.whole.update(hashes)
+            self._drop_coarse()
             self.total = (self.total + int(hashes.sum(dtype=np.uint64))) % 2**64
 
     def _update(self, batch: pa.RecordBatch) -> Hashes:
@@ -138,16 +150,34 @@ class RowCopies:
             hashes = column_hashes(column)
             if name in self.ids:
                 self.ids[name].update(mixed(hashes if not column.null_count else hashes[~_missing(column)]))
+            if name in self.fine:
+                self.fine[name].update(mixed(hashes))
             total *= _STEP
             total += hashes
             total ^= total >> np.uint64(32)
         return mixed(total)
 
+    def _drop_coarse(self) -> None:
+        """Count no longer the values of columns that many different rows share."""
+        for name, one in list(self.fine.items()):
+            if one.distinct < 0.5 * self.whole.distinct:
+                del self.fine[name]
+
     def __add__(self, other: RowCopies) -> RowCopies:
-        return RowCopies(
+        joined = RowCopies(
             self.whole + other.whole,
             {name: one + other.ids[name] for name, one in self.ids.items()},
+            {name: one + other.fine[name] for name, one in self.fine.items() if name in other.fine},
             (self.total + other.total) % 2**64,
+        )
+        joined._drop_coarse()
+        return joined
+
+    @property
+    def copied(self) -> CopiedRows | None:
+        """What shows that rows were copied; None where nothing does."""
+        return copied_rows(
+            self.whole.counts, self.whole.pairs, {name: one.pairs for name, one in self.fine.items()}
         )
 
     def warnings(self, known: Sequence[str] = ()) -> list[str]:
@@ -157,7 +187,7 @@ class RowCopies:
         """
         found = []
         copies, rows = self.whole.copies, self.whole.rows
-        if FEWEST <= copies <= 0.5:
+        if FEWEST <= copies <= 0.5 and self.copied is None:
             about = "" if self.whole.shift == 0 else "About "
             found.append(
                 f"{about}{rows - self.whole.distinct:,} of {rows:,} rows are exact copies of another row; intervals "

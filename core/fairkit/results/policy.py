@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 ATTRIBUTION = "attribution"
 """A gap divided among columns; a rule on ``sex.age`` is about one column's part."""
 
-UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds", "rounding_bounds")
+COPIES = "copies_bounds"
+"""Evidence that rows are copies: a verdict holds for the interval of the rows counted once, too."""
+
+UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds", "rounding_bounds", COPIES)
 """Evidence about what missing or wrong values could do to a number: low, high, reason, binding, stretch."""
 
 _ORDER: dict[VerdictName, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
@@ -226,6 +229,12 @@ def _turned(rule: Rule, finding: Finding, interval: Interval) -> str | None:
         stretch = float(told["stretch"])
         low = told["low"] - stretch * (value - interval[0])
         high = told["high"] + stretch * (interval[1] - value)
+        if rule.settled((low, high)) is None and name == COPIES:
+            return (
+                f"{told['reason']}: with copies counted once its interval is about [{low:.4g}, {high:.4g}], and the "
+                "verdict depends on them. Name the column whose values depend on each other as `cluster`, or say "
+                "`copies=independent`"
+            )
         if rule.settled((low, high)) is None:
             enough = _enough(rule, finding, interval) if name == "missing_bounds" else None
             return (

@@ -7,7 +7,7 @@ from fairkit.sources.interface import DataSource, Files, Records
 from fairkit.sources.reach import check_reachable
 from fairkit.sources.secrets import masked, said
 from fairkit.sources.stored import StoredFile
-from fairkit.sources.stores import STORES, files_at, found_files, origin_of, server_of, store
+from fairkit.sources.stores import STORES, files_at, found_files, origin_of, secret_host, server_of, store
 
 __all__ = [
     "STORES",
@@ -23,6 +23,7 @@ __all__ = [
     "order_notes",
     "origin_of",
     "said",
+    "secret_host",
     "server_of",
     "store",
 ]

@@ -147,6 +147,16 @@ class DataSource(ABC):
         """
 
     @classmethod
+    def secret_host(cls, address: Address) -> str | None:
+        """Return the host that the address names and that secrets of the environment would be sent to; None: no such.
+
+        A configuration file may name such a host only if the user trusts it. By default: any host behind ``//``.
+        """
+        if address.slashes:
+            return address.host()[1]
+        return address.location.partition("://")[2].partition("/")[0] or None
+
+    @classmethod
     def example(cls, folder: Path) -> str | None:
         """Make a small table in a folder and return its address, for the contract checks; None: it needs a server."""
         return None

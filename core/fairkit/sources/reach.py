@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import threading
+from urllib.parse import urlsplit
 
 from fairkit.errors import DataError
 from fairkit.support.escaping import visible
@@ -45,3 +47,22 @@ def _ask(host: str, port: int, patience: float, answers: list[str]) -> None:
         answers.append(getattr(error, "strerror", None) or str(error) or type(error).__name__)
     else:
         answers.append("")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host, with or without a port, is this machine."""
+    name = urlsplit(f"//{host}").hostname or "" if not host.startswith("::") else host
+    if name in ("localhost", "localhost."):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def keeps_secrets(url: str) -> bool:
+    """Tell whether a secret may be sent to an address: it is https, or http on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (
+        parts.scheme == "http" and is_loopback(parts.netloc.rpartition("@")[2])
+    )

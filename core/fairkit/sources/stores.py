@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from fairkit.errors import DataError
 from fairkit.sources.address import Address
-from fairkit.sources.reach import check_reachable
+from fairkit.sources.reach import check_reachable, keeps_secrets
 from fairkit.sources.secrets import said
 from fairkit.sources.stored import StoredFile
 from fairkit.support.escaping import visible
@@ -37,6 +37,7 @@ _SERVERS = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "gs": ("STORAGE_E
 """The variables that name another server, as the stores' own tools take them."""
 
 _CONNECT, _REQUEST, _TRIES = 3.0, 20.0, 2
+_AZURE_SECRETS = ("AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN")
 _AZURE_HOST = ".dfs.core.windows.net"
 _DELTA_LOG = "_delta_log"
 
@@ -219,7 +220,28 @@ def server_of(address: Address) -> tuple[str, str] | None:
     told = address.options.get("endpoint") or next(
         (os.environ[name] for name in _SERVERS.get(address.scheme, ()) if os.environ.get(name)), None
     )
-    return None if told is None else _server(told)
+    if told is None:
+        return None
+    if not keeps_secrets(told if "://" in told else f"https://{told}") and not _yes(address, "anonymous"):
+        raise DataError(
+            "the endpoint of the store is reached without encryption, and keys are not sent so beyond this machine: "
+            "name an https:// address, or add ?anonymous=true where no key is needed"
+        )
+    return _server(told)
+
+
+def secret_host(address: Address) -> str | None:
+    """Return the host that an address in a store names, where keys of the environment go to it; see `DataSource`.
+
+    A bucket of the store's own servers is none; an account of Azure is, as whoever has it sees the token.
+    """
+    if _yes(address, "anonymous"):
+        return None
+    if address.options.get("endpoint"):
+        text = address.options["endpoint"]
+        return urlsplit(text if "://" in text else f"https://{text}").netloc or text
+    azure = address.scheme in ("abfs", "abfss") and any(os.environ.get(name) for name in _AZURE_SECRETS)
+    return address.bucket.partition("@")[2] if azure else None
 
 
 def _s3(address: Address) -> tuple[Any, str]:
@@ -277,7 +299,7 @@ def _azure(address: Address) -> tuple[Any, str]:
     if server is not None:
         for kind in ("blob", "dfs"):
             more |= {f"{kind}_storage_scheme": server[0], f"{kind}_storage_authority": server[1]}
-    key, token = os.environ.get("AZURE_STORAGE_KEY"), os.environ.get("AZURE_STORAGE_SAS_TOKEN")
+    key, token = (os.environ.get(name) for name in _AZURE_SECRETS)
     filesystem = AzureFileSystem(account, account_key=key, sas_token=None if key else token, **more)
     return filesystem, f"{container}/{address.key}"
 

@@ -79,6 +79,25 @@ def as_matrix(output: GraphOutput, value: Any) -> NDArray[Any]:
     return flat.astype(np.float64) if output.shape == "column" else flat
 
 
+def check_rows(output: GraphOutput, value: Any, rows: int, name: str) -> None:
+    """Refuse an output of a model, named `name`, that does not have a number, or several, for each row.
+
+    Raises
+    ------
+    ModelError
+        It has fewer, more, or none.
+    """
+    if output.shape == "map":  # made row by row, by whoever reads it
+        value = value.matrix if isinstance(value, Maps) else np.empty((len(value), 1))
+    shape = np.shape(value)
+    answered = shape[:1] if output.shape in ("map", "matrix") else (int(np.prod(shape)),)
+    if answered != (rows,) or 0 in shape:
+        raise ModelError(
+            f"the output {output.name!r} of {name} has the shape {shape} for {rows:,} rows; a prediction has one for "
+            "each"
+        )
+
+
 def choose_score_output(outputs: Sequence[GraphOutput], options: ModelOptions) -> GraphOutput | None:
     """Find the output that holds scores; None where the model gives labels only.
 
@@ -193,6 +212,18 @@ class Reading:
     class_places: tuple[int, ...] = ()
     label_index: Mapping[str, int] | None = None
     chance: GraphOutput | None = None
+
+    def check_rows(self, values: Mapping[str, Any], rows: int, name: str) -> None:
+        """Refuse outputs of a model, named `name`, that do not have a number, or several, for each row.
+
+        Raises
+        ------
+        ModelError
+            One has fewer, more, or none.
+        """
+        for output in (self.score, self.label, self.chance):
+            if output is not None:
+                check_rows(output, values[output.name], rows, name)
 
     @property
     def wanted(self) -> list[str]:

@@ -248,6 +248,7 @@ class OnnxScorer:
         """
         arrays = self._runner.arrays(columns)
         values = self.model.run(arrays, self.wanted)
+        self._reading.check_rows(values, len(next(iter(columns.values()))), self.info.name)
         try:
             found = self.understand(values)
         except NotFiniteError as error:

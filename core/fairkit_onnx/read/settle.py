@@ -52,6 +52,9 @@ def settle(
     score, label = served.score, served.label
     if score is None and label is None and served.chance is None:
         raise ModelError(f"{model.name} has no output that a prediction could be read from: {sorted(first)}")
+    for output in (score, label, served.chance):
+        if output is not None:
+            reading.check_rows(output, first[output.name], len(batch), model.name)
     classes_scored = 2 if served.chance is not None else None if score is None else score.width
     task = choose_task(dataset, options.task, classes_scored)
     _refuse_unused(options, task, served)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from fairkit_onnx.structure.domain import Listed, Numbers, numbers_block
 if TYPE_CHECKING:
     from fairkit_all_inputs.bounds.questions import AnyProblem
 
-COMMAND = "from fairkit_all_inputs.bounds.compiling import compile_loops; compile_loops()"
+COMMAND = "from fairkit_all_inputs.bounds.compiling import compile_loops; compile_loops(classes={})"
 
 
 class Compilation:
@@ -26,9 +25,12 @@ class Compilation:
 
     def __init__(self, problem: AnyProblem) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        if isinstance(problem, Problem | ClassProblem) and sys.executable and not _compiled():
+        classes = isinstance(problem, ClassProblem)
+        if isinstance(problem, Problem | ClassProblem) and sys.executable and not _compiled(classes=classes):
             self._process = subprocess.Popen(
-                [sys.executable, "-c", COMMAND], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                [sys.executable, "-c", COMMAND.format(classes)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
 
     def ready(self, seconds: float) -> bool:
@@ -49,24 +51,23 @@ class Compilation:
             self._process.wait()
 
 
-def _compiled() -> bool:
-    """Tell whether numba's cache has the loops that take long."""
+def _compiled(*, classes: bool) -> bool:
+    """Tell whether numba's cache has the loops that take long, those of several classes among them where asked."""
     try:
         from fairkit_all_inputs.bounds import climbing, loops, merging
         from fairkit_all_inputs.bounds.classes import loops as class_loops
     except ImportError:
         return True  # without numba, which is said elsewhere
-    kernels: Sequence[Any] = (
-        loops.search, climbing.improve, merging.join, merging.gains, class_loops.search_classes, class_loops.climb,
-    )  # fmt: skip
+    kernels: list[Any] = [loops.search, climbing.improve, merging.join, merging.gains]
+    kernels += [class_loops.search_classes, class_loops.climb] if classes else []
     try:
         return all(one.signatures or one._cache._cache_file._load_index() for one in kernels)
     except AttributeError:  # another numba keeps its cache in another way
         return False
 
 
-def compile_loops() -> None:
-    """Ask every question of two small models, so that numba compiles the loops and keeps them."""
+def compile_loops(*, classes: bool) -> None:
+    """Ask every question of a small model, so that numba compiles the loops and keeps them; of `classes`, too."""
     blocks = [
         listed_block(Listed(columns=("a",), values=((0,), (1,), (2,)))),
         numbers_block(Numbers(name="b", low=0.0, high=3.0), np.arange(4.0), np.float32),
@@ -88,13 +89,16 @@ def compile_loops() -> None:
     effort = Effort(boxes=50)
     for kind in (SCORE, FLIP, CHANCE):
         answer(problem, kind, effort=effort, starts=[(0, 0, 0)])
-    from fairkit_all_inputs.bounds.classes.searching import answer_classes
     from fairkit_all_inputs.bounds.merging import Merged
 
     Merged.of(problem.gap(0, 1)).inside(problem.layout.pack(problem.layout.full), problem.layout)
+    if not classes:
+        return
+    from fairkit_all_inputs.bounds.classes.searching import answer_classes
+
     values = np.stack([value, np.roll(value, 1), np.zeros(len(value))])
-    classes = ClassProblem(
+    several = ClassProblem(
         plain=problem, values=values, roots=tuple(roots), bases=(0.0, 5.0, 0.0), roundings=(1e-6,) * 3, band=0.0,
         names=("a", "b", "c"),
     )  # fmt: skip
-    answer_classes(classes, effort=effort, starts=[(0, 0, 0)])
+    answer_classes(several, effort=effort, starts=[(0, 0, 0)])

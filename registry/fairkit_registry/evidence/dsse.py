@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +131,19 @@ def _signature(record: Any) -> Signature:
             _decode(one, "timestamp") for one in (stamps if isinstance(stamps, list) else [stamps])
         ),
     )
+
+
+def statement_sha256(raw: bytes) -> str:
+    """Return the digest of what a certificate states: its identity, whatever the envelope around it.
+
+    Copies with another key id, doubled signatures, a mirrored s or further timestamps have the same one.
+
+    Raises
+    ------
+    CertificateError
+        The bytes are no envelope.
+    """
+    return hashlib.sha256(Envelope.from_bytes(raw).payload).hexdigest()
 
 
 def sign(payload: bytes, payload_type: str, secrets: Sequence[Signer]) -> Envelope:

@@ -131,16 +131,6 @@ def read_heartbeats(raw: bytes, trusted: Sequence[PublicKey] | None = None) -> l
     return found
 
 
-def last_heartbeat(raw: bytes) -> Heartbeat | None:
-    """Return the newest statement, to continue it, without a look at those before it; None where there is none."""
-    lines = raw.split(b"\n")[:-1]
-    if not lines:
-        return None
-    envelope = dsse.Envelope.from_bytes(lines[-1])
-    keyids = tuple(one.keyid for one in envelope.signatures)
-    return _interpret(envelope, keyids, hashlib.sha256(lines[-1]).hexdigest(), len(lines))
-
-
 def _interpret(envelope: dsse.Envelope, keyids: tuple[str, ...], digest: str, number: int) -> Heartbeat:
     try:
         statement = read_object(envelope.payload)

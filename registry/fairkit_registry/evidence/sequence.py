@@ -6,14 +6,14 @@ missing: a bad one cannot be left out without a gap.
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.support.files import write_atomic
-from fairkit_registry.errors import RegistryError
+from fairkit_registry.errors import CertificateError, RegistryError
+from fairkit_registry.evidence.dsse import statement_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ class SequenceNumber:
     number
         From 1, without gaps.
     previous
-        SHA-256 of the certificate file before it; None for the first.
+        SHA-256 of the statement before it, however its certificate is wrapped; None for the first.
     """
 
     keyid: str
@@ -82,6 +82,11 @@ class SequenceFolder:
                     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                     held.enter_context(_locked(folder / "lock"))
                 places = tuple(self._place(keyid) for keyid in dict.fromkeys(keyids))
+            except CertificateError as error:
+                raise RegistryError(
+                    f"the certificate cannot be numbered: the newest one in {self.root} cannot be read ({error}); "
+                    "restore it from a backup"
+                ) from None
             except OSError as error:
                 raise RegistryError(
                     f"the certificate cannot be numbered: {self.root}: {error.strerror or error}. Name a folder that "
@@ -93,7 +98,7 @@ class SequenceFolder:
         files = sorted((self.root / keyid).glob("????????.json"))
         if not files:
             return SequenceNumber(keyid=keyid, number=1, previous=None)
-        previous = hashlib.sha256(files[-1].read_bytes()).hexdigest()
+        previous = statement_sha256(files[-1].read_bytes())
         return SequenceNumber(keyid=keyid, number=int(files[-1].stem) + 1, previous=previous)
 
 

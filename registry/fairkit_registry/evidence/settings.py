@@ -61,7 +61,7 @@ class SignedSettings(AuditSettings):
         from fairkit.data.roles import Roles
 
         known = {"model" if each.name == "options" else each.name for each in dataclasses.fields(cls)}
-        odd = (set(record) ^ known) - {"endpoint"}
+        odd = (set(record) ^ known) - {"endpoint", "copies"}
         for part, kind in (("data", Roles), ("model", ModelOptions)):
             odd |= set(record.get(part, ())) - ({each.name for each in dataclasses.fields(kind)} - {"joined"})
         if odd:

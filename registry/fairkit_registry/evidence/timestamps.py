@@ -6,11 +6,13 @@ says.
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fairkit_http
 from fairkit.errors import MissingExtraError
 from fairkit.support.escaping import visible
 from fairkit_registry.errors import CertificateError, VerificationError
@@ -68,19 +70,30 @@ def ask(url: str, signature: bytes) -> bytes:
     if not url.startswith(("https://", "http://")):
         raise CertificateError(f"{visible(url)} is no address of a time-stamping authority: https://...")
     headers = {"Content-Type": "application/timestamp-query", "Accept": "application/timestamp-reply"}
+    cutter, deadline = fairkit_http.Cutter(), time.monotonic() + _SECONDS
+    request = {"content": asked.as_bytes(), "headers": headers, "extensions": {"trace": cutter.trace}}
     try:
-        timeout = httpx.Timeout(_SECONDS, connect=_CONNECT)
-        answer = httpx.post(url, content=asked.as_bytes(), headers=headers, timeout=timeout)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        with (
+            httpx.Client(timeout=httpx.Timeout(_SECONDS, connect=_CONNECT)) as client,
+            cutter.within(_SECONDS),
+            client.stream("POST", url, **request) as answer,
+        ):
+            content = fairkit_http.collect(answer.iter_raw(), _LARGEST, deadline)
+    except (httpx.HTTPError, httpx.InvalidURL, fairkit_http.OversizedError, fairkit_http.LateError) as error:
+        why = {
+            fairkit_http.OversizedError: "it answers without end",
+            fairkit_http.LateError: "it takes too long to answer",
+        }
         raise CertificateError(
-            f"cannot reach the time-stamping authority {visible(url)}: {visible(str(error))}"
+            f"cannot reach the time-stamping authority {visible(url)}: "
+            f"{why.get(type(error)) or visible(str(error))}"
         ) from None
-    if answer.status_code != _OK or len(answer.content) > _LARGEST:
+    if answer.status_code != _OK:
         raise CertificateError(
             f"the time-stamping authority {visible(url)} answers with status {answer.status_code}"
         )
     try:
-        told = library.decode_timestamp_response(answer.content)
+        told = library.decode_timestamp_response(content)
         fits = told.status == 0 and told.tst_info.nonce == asked.nonce
         fits = fits and told.tst_info.message_imprint.message == asked.message_imprint.message
     except (ValueError, AttributeError) as error:
@@ -89,7 +102,7 @@ def ask(url: str, signature: bytes) -> bytes:
         ) from None
     if not fits:
         raise CertificateError(f"{visible(url)} refuses, or gives a timestamp of something else")
-    return answer.content
+    return content
 
 
 def read_roots(paths: Sequence[str | Path]) -> tuple[str, ...]:
@@ -150,7 +163,7 @@ def proven(envelope: Envelope, keys: Sequence[PublicKey], roots: Sequence[str]) 
     times, refused = [], []
     for sig, token in [(one.sig, token) for one in stamped for token in one.timestamps]:
         try:
-            times.append(_time(token, sig, roots))
+            times.append(time_of(token, sig, roots))
         except VerificationError as error:
             refused.append(str(error))
     if not times:
@@ -169,7 +182,14 @@ def proven_each(envelope: Envelope, keys: Sequence[PublicKey], roots: Sequence[s
     return found
 
 
-def _time(token: bytes, signature: bytes, roots: Sequence[str]) -> datetime:
+def time_of(token: bytes, signature: bytes, roots: Sequence[str]) -> datetime:
+    """Return since when some bytes are proven to exist, by a token of one of the authorities.
+
+    Raises
+    ------
+    VerificationError
+        It is by another authority, or about other bytes.
+    """
     from cryptography.x509 import load_pem_x509_certificate
 
     library = _library()

@@ -11,6 +11,8 @@ from fairkit_registry.evidence.keys import PublicKey, parse_public
 from fairkit_registry.exchange.cards import Card
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.store.records import Version
     from fairkit_registry.store.registry import Registry
@@ -58,5 +60,15 @@ def card(registry: Registry, version: Version) -> Card:
         version=version,
         graph=onnxfile.summarise(registry.model_path(version)),
         aliases=tuple(aliases),
-        certificates=tuple(certificates_of(registry, version)),
+        certificates=tuple(distinct(certificates_of(registry, version))),
     )
+
+
+def distinct(found: Sequence[Certificate]) -> list[Certificate]:
+    """Return one certificate for each statement, in the same order: copies are one, and a verified one stands first."""
+    chosen: dict[str, Certificate] = {}
+    for one in found:
+        known = chosen.get(one.statement_sha256)
+        if known is None or (one.verified and not known.verified):
+            chosen[one.statement_sha256] = one
+    return list(chosen.values())

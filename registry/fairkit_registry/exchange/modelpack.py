@@ -14,7 +14,8 @@ from fairkit_registry.exchange import archive
 from fairkit_registry.exchange.layout import record_of
 from fairkit_registry.jsonio import StrictJsonError, canonical, fingerprint, read_object
 from fairkit_registry.oci.blobs import check_descriptor
-from fairkit_registry.oci.client import EMPTY, LARGEST_DOCUMENT, MANIFEST
+from fairkit_registry.oci.client import EMPTY, MANIFEST
+from fairkit_registry.oci.transport import LARGEST_ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,7 +143,7 @@ def record(client: Client, content: Mapping[str, Any], address: Address, filenam
     if (
         isinstance(described, dict) and described.get("mediaType") == archive.CONFIG
     ):  # an archive that was copied
-        raw = client.small(described, LARGEST_DOCUMENT)
+        raw = client.small(described, LARGEST_ANSWER)
     try:
         return record_of(_new_record(address, filename) if raw is None else read_object(raw))
     except StrictJsonError as error:

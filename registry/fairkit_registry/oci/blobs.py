@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fairkit_registry.blobs import CHUNK, is_digest
 from fairkit_registry.errors import ArchiveError, RegistryError
-from fairkit_registry.oci.transport import LostError, Transport
+from fairkit_registry.oci.transport import LostError, Transport, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,6 +72,7 @@ class Blobs:
                     "PATCH",
                     location,
                     content=lambda start=start, stop=stop: _part(path, start, stop),
+                    size=stop - start,
                     headers={
                         "Content-Type": "application/octet-stream",
                         "Content-Length": str(stop - start),
@@ -156,7 +157,7 @@ class Blobs:
                 )
                 if response.status_code != (_PARTIAL if read else _OK):
                     raise self._transport.refuse(response, f"pull {digest[:19]} from {self.address.host}")
-                for piece in pieces(response):
+                for piece in pieces(response, size):
                     seen.update(piece)
                     read += len(piece)
                     if read > size:
@@ -203,18 +204,6 @@ def check_descriptor(descriptor: Any) -> tuple[str, int]:
     if type(size) is not int or size < 0:
         raise ArchiveError(f"the manifest is refused: {digest} has no size")
     return digest, size
-
-
-def pieces(response: httpx.Response) -> Iterator[bytes]:
-    """Yield the body of an answer; LostError where the registry hangs up."""
-    import httpx
-
-    try:
-        yield from response.iter_bytes()  # as it comes: what has arrived is not lost with the connection
-    except httpx.HTTPError as error:
-        raise LostError(f"the registry hung up: {error}") from None
-    finally:
-        response.close()
 
 
 def _part(path: Path, start: int, stop: int) -> Iterator[bytes]:

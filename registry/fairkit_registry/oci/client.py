@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.errors import ArchiveError, RegistryError
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
-from fairkit_registry.oci.blobs import Blobs, pieces
+from fairkit_registry.oci.blobs import Blobs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    import httpx
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 EMPTY = "application/vnd.oci.empty.v1+json"
-LARGEST_DOCUMENT = 4 << 20
 _TRIES = 5
-_MOST_PAGES = 1000
+MOST_PAGES = 100
+"""Pages of one list that are read."""
 _OK, _CREATED, _MISSING = 200, 201, 404
 _NEXT = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
 
@@ -64,21 +66,15 @@ class Client(Blobs):
     def find_manifest(self, reference: str, *, accept: tuple[str, ...] = (MANIFEST,)) -> Document | None:
         """Return a manifest, or None where there is none of that name; errors as for `manifest`."""
         response = self._transport.request(
-            "GET", f"{self._root}/manifests/{reference}", headers={"Accept": ", ".join(accept)}, stream=True
+            "GET", f"{self._root}/manifests/{reference}", headers={"Accept": ", ".join(accept)}
         )
         if response.status_code == _MISSING:
-            response.close()
             return None
         if response.status_code != _OK:
             raise self._transport.refuse(
                 response, f"read {reference} of {self.address.host}/{self.address.repository}"
             )
-        raw = b""
-        for piece in pieces(response):
-            raw += piece
-            if len(raw) > LARGEST_DOCUMENT:
-                response.close()
-                raise ArchiveError(f"the manifest {reference} is larger than {LARGEST_DOCUMENT >> 20} MiB")
+        raw = response.content
         digest = f"sha256:{hashlib.sha256(raw).hexdigest()}"
         if reference.startswith("sha256:") and digest != reference:
             raise ArchiveError(
@@ -135,9 +131,7 @@ class Client(Blobs):
             The list cannot be read.
         """
         listed: list[dict[str, Any]] = []
-        url = f"{self._root}/referrers/{digest}"
-        for _ in range(_MOST_PAGES):
-            response = self._transport.request("GET", url)
+        for response in self._pages(f"{self._root}/referrers/{digest}", f"what refers to {digest[:19]}"):
             if response.status_code == _MISSING:
                 return self._fallback(digest)
             if response.status_code != _OK:
@@ -146,11 +140,28 @@ class Client(Blobs):
                 listed += _entries(read_object(response.content))
             except StrictJsonError:  # a registry that answers with a page of its own
                 return self._fallback(digest)
+        return listed
+
+    def _pages(self, url: str, what: str) -> Iterator[httpx.Response]:
+        """Yield the answers of a list page by page, as long as the registry itself has the next one.
+
+        Raises
+        ------
+        ArchiveError
+            The next page is said to be on another host, or there are too many.
+        """
+        for _ in range(MOST_PAGES):
+            response = self._transport.request("GET", url)
+            yield response
             following = _NEXT.search(response.headers.get("link", ""))
             if following is None:
-                return listed
+                return
             url = urllib.parse.urljoin(str(response.request.url), following[1])
-        raise ArchiveError(f"more than {_MOST_PAGES} pages of what refers to {digest[:19]}")
+            if not url.startswith(f"{self.address.base}/"):
+                raise ArchiveError(
+                    f"{self.address.host} leads to another host for more of {what}; it is not followed there"
+                )
+        raise ArchiveError(f"{self.address.host} has more than {MOST_PAGES} pages of {what}")
 
     def _fallback(self, digest: str) -> list[dict[str, Any]]:
         found = self.find_manifest(_fallback_tag(digest), accept=(INDEX,))
@@ -199,19 +210,14 @@ class Client(Blobs):
     def _listed(self, url: str, what: str) -> list[str]:
         """Read a list of names, page by page."""
         found: list[str] = []
-        for _ in range(_MOST_PAGES):
-            response = self._transport.request("GET", url)
+        for response in self._pages(url, what):
             if response.status_code != _OK:
                 raise self._transport.refuse(response, f"list the {what} of {self.address.host}")
             try:
                 found += [str(name) for name in read_object(response.content).get(what) or ()]
             except (StrictJsonError, TypeError):
                 raise ArchiveError(f"the {what} of {self.address.host} cannot be read") from None
-            following = _NEXT.search(response.headers.get("link", ""))
-            if following is None:
-                return found
-            url = urllib.parse.urljoin(str(response.request.url), following[1])
-        raise ArchiveError(f"more than {_MOST_PAGES} pages of {what}")
+        return found
 
 
 def _entries(index: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -22,10 +22,10 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A certificate of the registry in one key's sequence: its number, its own digest and the one before it."""
+    """A statement of the registry in one key's sequence: its number, its digest and the digest of the one before it."""
 
     number: int
-    sha256: str
+    statement: str
     previous: str | None
 
 
@@ -74,14 +74,14 @@ def gaps(known: Iterable[_Known], keyid: str, number: int) -> Iterator[str]:
     for each, ones in sorted(by_number.items()):
         if len(ones) > 1:
             yield f"{key} has signed {len(ones)} certificates with the number {each}"
-        before = {one.sha256 for one in by_number.get(each - 1, ())}
+        before = {one.statement for one in by_number.get(each - 1, ())}
         if before and any(one.previous not in before for one in ones):
             yield f"certificate number {each} of {key} does not follow number {each - 1}: it names another one"
 
 
 def _of_key(case: Case, key: PublicKey) -> Iterator[_Known]:
     """Yield every certificate of the registry that the key has signed, whatever model it is about."""
-    for digest in case.registry.certificates():
+    for digest in (*case.registry.certificates(), *case.registry.detached()):
         try:
             found = certificates.verify(
                 case.registry.certificate(digest), [key], full=False, revocations=Revocations()
@@ -90,4 +90,4 @@ def _of_key(case: Case, key: PublicKey) -> Iterator[_Known]:
             continue  # of another key, or damaged: then its number is missing
         for place in found.sequence:
             if place.keyid == key.keyid:
-                yield _Known(place.number, found.sha256, place.previous)
+                yield _Known(place.number, found.statement_sha256, place.previous)

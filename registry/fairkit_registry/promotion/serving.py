@@ -76,7 +76,7 @@ def from_machines(
 ) -> list[Certificate]:
     """Return the newest certificate of each other machine; too few machines are a refusal."""
     known: dict[tuple[str, ...], Certificate] = {}
-    for one in sorted(found, key=lambda one: (one.audited_at, one.sha256)):
+    for one in sorted(found, key=lambda one: (one.audited_at, one.statement_sha256)):
         place = machine(one)
         if place is not None:
             known[place] = one
@@ -87,5 +87,5 @@ def from_machines(
             f"the alias asks for certificates from {wanted} unlike machines (processor, threads, system); there are "
             f"{len(known)}: {shown}"
         )
-    decided = {one.sha256 for one in newest}
-    return [one for one in known.values() if one.sha256 not in decided]
+    decided = {one.statement_sha256 for one in newest}
+    return [one for one in known.values() if one.statement_sha256 not in decided]

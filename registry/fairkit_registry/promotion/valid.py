@@ -55,25 +55,35 @@ def of_registry(
 def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterator[Certificate]:
     """Yield the certificates of a version that hold; each that does not becomes a reason against it.
 
-    Certificates of other versions with the same file count too: a file added again does not leave a bad one behind.
+    Copies of one statement are one certificate. Those of other versions with the same file count too: a file added
+    again does not leave a bad one behind. So do those that were detached, if a trusted key has signed them.
     A certificate by somebody else is a note where another one holds. One by a trusted key that contradicts itself, or a
     damaged file, is a refusal in any case: what it should have said may be worse than what the others say.
     """
     refused = []
-    good = 0
-    elsewhere = set(case.registry.certificates(model=version.model)) - set(version.certificates)
+    good: dict[str, Certificate] = {}
+    detached = case.registry.detached(model=version.model)
+    elsewhere = {*case.registry.certificates(model=version.model), *detached} - set(version.certificates)
     for digest in (*version.certificates, *sorted(elsewhere)):
         try:
             raw = case.registry.certificate(digest)
-            yield certificates.verify(
+            found = certificates.verify(
                 raw,
                 trusted,
                 model_sha256=version.model,
                 revocations=case.revocations,
                 timestamp_roots=case.alias.policy.timestamp_roots,
             )
-            good += 1
+            if digest in detached:
+                case.note(
+                    f"certificate {digest[:12]} was detached and goes on counting: a key that the alias trusts has "
+                    "signed it, and only its signer can revoke it"
+                )
+            good[found.statement_sha256] = _fuller(found, good.get(found.statement_sha256))
         except (ContradictionError, RegistryError) as error:
+            if digest in detached and isinstance(error, ContradictionError):
+                case.note(f"certificate {digest[:12]} was detached: {error}")
+                continue
             case.refuse(f"certificate {digest[:12]} of {version.reference} does not count: {error}")
         except CertificateError as error:
             if digest in elsewhere:
@@ -81,6 +91,18 @@ def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterato
             refused.append(f"certificate {digest[:12]} of {version.reference} does not count: {error}")
     for text in refused:
         (case.note if good else case.refuse)(text)
+    yield from good.values()
+
+
+def _fuller(copy: Certificate, known: Certificate | None) -> Certificate:
+    """Return which of two copies of a statement stands for it: more trusted keys, then the older proof of its time."""
+    if known is None:
+        return copy
+
+    def order(one: Certificate) -> tuple[int, float, str]:
+        return -len(one.keyids), one.proven_at.timestamp() if one.proven_at else float("inf"), one.sha256
+
+    return min(copy, known, key=order)
 
 
 def newest(found: Iterable[Certificate]) -> list[Certificate]:
@@ -88,7 +110,7 @@ def newest(found: Iterable[Certificate]) -> list[Certificate]:
 
     Of several the newest decides, so that nobody can pick the audit that came out best.
     """
-    listed = sorted(found, key=lambda one: (one.audited_at, one.sha256))
+    listed = sorted(found, key=lambda one: (one.audited_at, one.statement_sha256))
     return [one for one in listed if one.audited_at == listed[-1].audited_at]
 
 

@@ -31,7 +31,7 @@ class Event:
     at
         When, UTC.
     action
-        ``add``, ``certify``, ``alias``, ``promote``, ``demote``, ``remove-alias``, ``revoke``, ``lock``
+        ``add``, ``certify``, ``detach``, ``alias``, ``promote``, ``demote``, ``remove-alias``, ``revoke``, ``lock``
         or ``import``.
     name
         The model it is about.

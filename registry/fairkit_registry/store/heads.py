@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import fairkit_http
+from fairkit.sources.reach import keeps_secrets
+from fairkit.support.escaping import visible
 from fairkit.support.files import write_atomic
 from fairkit_registry import merkle
 from fairkit_registry.errors import CertificateError, RegistryError, TamperedError
@@ -262,14 +266,22 @@ def _fetched(url: str) -> bytes:
     from urllib.parse import urlsplit
     from urllib.request import urlopen
 
-    host = urlsplit(url).hostname or ""
-    if url.startswith("http://") and host not in ("localhost", "127.0.0.1", "::1"):
-        raise RegistryError(f"the witness {url} is not read without encryption: name an https address")
+    shown = visible(url)
+    if not keeps_secrets(url):
+        raise RegistryError(f"the witness {shown} is not read without encryption: name an https address")
+    deadline = time.monotonic() + _SECONDS
     try:
         with urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310 -- the scheme was checked
-            raw: bytes = answer.read(LARGEST + 1)
+            if not keeps_secrets(answer.url) or urlsplit(answer.url).netloc != urlsplit(url).netloc:
+                raise RegistryError(f"the witness {shown} leads to {visible(answer.url)}, which is not read")
+            return fairkit_http.read_answer(answer.read1, LARGEST, deadline)
+    except fairkit_http.OversizedError:
+        raise RegistryError(f"{shown} is too large to be a registry head, a checkpoint or a proof") from None
+    except fairkit_http.LateError:
+        raise RegistryError(f"the witness {shown} takes too long to answer") from None
     except (URLError, OSError, ValueError) as error:
-        raise RegistryError(f"the witness {url} cannot be read: {getattr(error, 'reason', error)}") from None
-    if len(raw) > LARGEST:
-        raise RegistryError(f"{url} is too large to be a registry head, a checkpoint or a proof")
-    return raw
+        if isinstance(error, RegistryError):
+            raise
+        raise RegistryError(
+            f"the witness {shown} cannot be read: {getattr(error, 'reason', error)}"
+        ) from None

@@ -128,6 +128,20 @@ class ReadableRegistry(OpenRegistry):
             )
             return tuple(row["digest"] for row in rows)
 
+    def detached(self, *, model: str | None = None) -> tuple[str, ...]:
+        """Return the digests of what was detached, and not attached again, of all models or of versions with a file."""
+        with self.index.read() as connection:
+            state = self.confirm(connection)
+        return tuple(
+            sorted(
+                {
+                    digest
+                    for name, version, digest in state.detached
+                    if model in (None, state.versions[f"{name}@{version}"][0])
+                }
+            )
+        )
+
     def revocations(self) -> dict[str, bytes]:
         """Return the newest revocation list of each issuer, by the issuer's key id, after hashing it again.
 

@@ -30,6 +30,9 @@ from fairkit_registry.store.reading import ReadableRegistry
 
 __all__ = ["INDEX_FILE", "Registry"]
 
+_SHORTEST = 8
+"""Characters of a digest that name a certificate."""
+
 
 class Registry(ReadableRegistry):
     """A folder with a SQLite index and a content-addressed store.
@@ -145,6 +148,48 @@ class Registry(ReadableRegistry):
                     if certificate.digest not in known:
                         tables.attach(connection, self.blobs, version, certificate, at)
                 return tables.find_version(connection, version.name, version.version)
+
+    def detach(self, reference: str, certificate: str, reason: str) -> tuple[Version, str]:
+        """Take a certificate off a version, with a line in the log; its file stays in the store.
+
+        Whatever a key that an alias trusts has signed goes on counting at promotions: only its signer can revoke it.
+
+        Parameters
+        ----------
+        reference
+            The version.
+        certificate
+            Its digest, or the first characters of it: at least eight.
+        reason
+            Why, for those who read the log.
+
+        Returns
+        -------
+        Version, str
+            The version as it is now, and the digest of what was taken off.
+
+        Raises
+        ------
+        RegistryError
+            There is no such version or certificate, there is no reason, or the registry cannot be written.
+        """
+        names.check_text([reason])
+        if not reason.strip():
+            raise RegistryError("say why: the reason stands in the log")
+        version = self.version(reference)
+        with self.index.write() as connection:
+            self.confirm(connection, version.name)
+            own = tables.find_version(connection, version.name, version.version).certificates
+            matches = (
+                [one for one in own if one.startswith(certificate)] if len(certificate) >= _SHORTEST else []
+            )
+            if len(matches) != 1:
+                listed = ", ".join(one[:12] for one in own) or "none"
+                raise RegistryError(
+                    f"{version.reference} has {len(matches) or 'no'} certificates {certificate!r}; it has {listed}"
+                )
+            tables.detach(connection, version, matches[0], reason, events.now())
+            return tables.find_version(connection, version.name, version.version), matches[0]
 
     def revoke(self, raws: Sequence[tuple[str, bytes]], keys: Sequence[PublicKey]) -> list[RevocationList]:
         """Take in revocation lists, all or none; a promotion heeds those by keys and revokers of its alias.

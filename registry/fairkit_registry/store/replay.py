@@ -24,6 +24,7 @@ class Replayed:
     owned: set[tuple[str, int, str]] = field(default_factory=set)
     aliases: dict[str, Any] = field(default_factory=dict)
     lists: set[str] = field(default_factory=set)
+    detached: set[tuple[str, int, str]] = field(default_factory=set)
 
     def add(self, event: Event) -> None:
         """Do an event again."""
@@ -36,6 +37,10 @@ class Replayed:
             self.owned |= {(name, body["version"], digest) for digest in body["certificates"]}
         elif event.action == "certify":
             self.owned.add((name, body["version"], body["certificate"]))
+            self.detached.discard((name, body["version"], body["certificate"]))
+        elif event.action == "detach":
+            self.owned.discard((name, body["version"], body["certificate"]))
+            self.detached.add((name, body["version"], body["certificate"]))
         elif event.action == "alias":
             held = self.aliases.get(f"{name}@{body['alias']}", (None, None, None, None))
             # an older version of the program wrote fewer conditions, each of which has a default
@@ -53,7 +58,7 @@ class Replayed:
         """Return the digests of all files that the log refers to."""
         return (
             {version[0] for version in self.versions.values()}
-            | {digest for _, _, digest in self.owned}
+            | {digest for _, _, digest in self.owned | self.detached}
             | self.lists
         )
 

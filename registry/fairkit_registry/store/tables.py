@@ -98,6 +98,16 @@ def attach(
     events.append(connection, "certify", version.name, body, at=at)
 
 
+def detach(connection: sqlite3.Connection, version: Version, certificate: str, reason: str, at: str) -> None:
+    """Take a certificate off a version: its row, and an event. The file stays, as the log refers to it."""
+    connection.execute(
+        "DELETE FROM certificates WHERE name = ? AND version = ? AND digest = ?",
+        (version.name, version.version, certificate),
+    )
+    body = {"version": version.version, "certificate": certificate, "reason": reason}
+    events.append(connection, "detach", version.name, body, at=at)
+
+
 def pinned(connection: sqlite3.Connection, text: str) -> tuple[str, int | None]:
     """Return name and number of what a reference means; no number means the newest."""
     wanted = names.parse(text)

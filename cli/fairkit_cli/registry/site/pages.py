@@ -118,6 +118,7 @@ def describe(one: Event) -> str:
         "add": f"{name}@{version} was added",
         "import": f"{name}@{version} was imported",
         "certify": f"a certificate was attached to {name}@{version}",
+        "detach": f"a certificate was taken off {name}@{version}: {body.get('reason')}",
         "alias": f"what {name}@{body.get('alias')} asks for was set",
         "remove-alias": f"{name}@{body.get('alias')} was taken away",
         "promote": f"{name}@{body.get('alias')} points to version {version}",

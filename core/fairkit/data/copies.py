@@ -1,0 +1,98 @@
+"""Copies of rows beyond what a table's own entropy explains: by how often rows occur, and by columns that decide all.
+
+Rows that are drawn independently occur about Poisson-many times each, whatever their distribution: the chance that one
+that occurs does so a number of times that d divides has an upper bound (`most_divisible`), 1/2 for d = 2. And where
+different rows hardly ever share a value of some column, rows that are the same in all columns are no coincidence.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DIVISORS = range(2, 65)
+FEWEST_ROWS = 10  # different ones
+SHARE = 0.01
+"""A smaller share of copies changes no interval by more than half of a percent."""
+AGREE = 0.9
+"""Rows that share a column's value are copies where so large a share of the pairs is the same in all columns."""
+_DEVIATIONS = 6.0
+"""Standard errors above the bound: one false alarm in more than 10⁷ tables, all divisors together."""
+
+
+class CopiedRows(NamedTuple):
+    """Copies that independent rows do not have.
+
+    Attributes
+    ----------
+    factor
+        How many rows stand for one: intervals are narrower than they should be by its square root.
+    reason
+        What shows it, as the beginning of a sentence.
+    """
+
+    factor: float
+    reason: str
+
+    def bounds(self, value: float) -> dict[str, Any]:
+        """Return evidence for a finding: its verdict must hold for the interval of the rows counted once, too."""
+        wider = math.sqrt(self.factor)
+        return {"low": value, "high": value, "stretch": wider, "reason": self.reason, "binding": True}
+
+    def told(self, setting: str | None) -> str:
+        """Return the sentence of a report."""
+        about = "they were said to be independent" if setting else "no verdict depends on them"
+        return (
+            f"Rows are copies of others: {self.reason}. Intervals take all rows for different people, and are about "
+            f"{math.sqrt(self.factor):.2g} times too narrow if they are not; {about}."
+        )
+
+
+@functools.cache
+def most_divisible(divisor: int) -> float:
+    """Return the largest chance, over all mixtures of Poisson rates, that a count of at least 1 is divisible by d."""
+    rates = np.exp(np.linspace(math.log(1e-3), math.log(4.0 * divisor + 40), 1_200))
+    counts = np.arange(1, int(rates[-1] + 12 * math.sqrt(rates[-1])) + 40)
+    logs = counts * np.log(rates)[:, None] - rates[:, None] - np.array([math.lgamma(k + 1) for k in counts])
+    chances = np.exp(logs)
+    inside = chances[:, counts % divisor == 0].sum(axis=1) / -np.expm1(-rates)
+    return float(inside.max() * 1.001)
+
+
+def copied_rows(counts: NDArray[np.int64], pairs: float, columns: Mapping[str, float]) -> CopiedRows | None:
+    """Return what shows that rows were copied; None where nothing does.
+
+    Parameters
+    ----------
+    counts
+        How often each of the different rows, or of a sample of them, occurs.
+    pairs, columns
+        How many pairs of rows are the same, and how many share a column's value, for columns with about as many values
+        as there are different rows.
+    """
+    different, copies = len(counts), 1 - len(counts) / max(int(counts.sum()), 1)
+    if different < FEWEST_ROWS or copies < SHARE:
+        return None
+    for divisor in reversed(DIVISORS):
+        share, bound = float((counts % divisor == 0).mean()), most_divisible(divisor)
+        if share > bound + _DEVIATIONS * math.sqrt(bound * (1 - bound) / different):
+            return CopiedRows(
+                factor=float(divisor),
+                reason=f"{share:.0%} of the different rows occur {divisor} times or a multiple of it, and of "
+                f"independent rows at most {bound:.0%} do",
+            )
+    for name, shared in columns.items():
+        if shared and pairs / shared > AGREE:
+            return CopiedRows(
+                factor=float((counts**2).sum() / counts.sum()),
+                reason=f"{copies:.0%} of the rows are copies of another one, while different rows hardly ever "
+                f"share a value of {name!r}",
+            )
+    return None
