@@ -86,7 +86,17 @@ def test_rows_that_the_author_cannot_know_are_sealed_and_opened(run, loans_model
     run(*certify, "--output", "c.json", "--lock-salt", tmp, code=2)
     run(*certify, "--output", "c.json", "--lock-salt", "secret.txt")
     run("registry", "add", "credit@1", "--certificate", "c.json")
-    run("registry", "alias", "credit", "production", "--key", "auditor.pub", "--data-key", "owner.pub", "--unseen")
+    run(
+        "registry",
+        "alias",
+        "credit",
+        "production",
+        "--key",
+        "auditor.pub",
+        "--data-key",
+        "owner.pub",
+        "--unseen",
+    )
     run("registry", "promote", "credit@1", "production")
     run(*certify, "--lock-salt", "secret.txt", "--output", "d.json", "--seed", "3", code=2)
 
