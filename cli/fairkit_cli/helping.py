@@ -33,7 +33,7 @@ _GROUPS = {
         "--adjust", "--sure", "--budget", "--methods", "--blind", "--deterministic", "--anyway", "--label-error",
         "--policy", "--lock", "--lock-salt",
     ),
-    "Statistics": ("--auditor", "--metric", "--confidence", "--simultaneous", "--seed", "--repeats"),
+    "Statistics": ("--auditor", "--metric", "--confidence", "--copies", "--simultaneous", "--seed", "--repeats"),
     "Running": (
         "--config", "--engine", "--scheduler", "--memory", "--timeout", "--allow-domain", "--threads", "--timings",
         "--help",

@@ -278,7 +278,7 @@ def test_an_unknown_key_in_the_configuration_is_named(run, loans_model, tmp_path
     (tmp_path / "fairkit.toml").write_text("[audit]\nconfidense = 0.9\n", encoding="utf-8")
     result = run("audit", loans_model.path, "--data", loans_model.data, *AUDIT)
     assert result.exit_code == 2
-    assert "no key 'confidense'. Did you mean 'confidence'?" in result.stderr
+    assert "no key 'confidense'. Did you mean 'confidence'" in result.stderr
 
 
 def test_init_writes_settings_that_audit_runs_on(run, loans_model, tmp_path):

@@ -13,8 +13,12 @@ from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import echo, print_json, say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import timedelta
+
     from fairkit.data.source import Source
     from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.evidence.revoked import Revocations
     from fairkit_registry.evidence.verifying import Verification
 
 
@@ -114,7 +118,7 @@ def verify(
     digest = None if model is None or isinstance(known, str) else _model_digest(model)
     outcome = check(raw, trusted, revocations=known, roots=roots, model_sha256=digest, further=further)
     if age is not None and not isinstance(known, str) and outcome.certificate is not None:
-        outcome.doubts += tuple(known.stale(outcome.certificate.keyids, datetime.now(UTC), age))
+        outcome.doubts += tuple(_stale(known, outcome.certificate.keyids, age))
     if output_format == "json":
         print_json(record(outcome))
     else:
@@ -133,6 +137,23 @@ def _write_page(page: Path, others: tuple[Any, ...], *, recompute: bool) -> None
     check_writable(page)
     write_atomic(page, verifier_page())
     say(f"wrote {page}")
+
+
+def _stale(known: Revocations, keyids: Sequence[str], age: timedelta) -> Iterator[str]:
+    """Say which keys, the revokers among them, have no list of this age: who has seen no newer one cannot tell."""
+    from fairkit_registry.evidence.predicate import time_text
+    from fairkit_registry.evidence.timestamps import CLOCK_SKEW
+
+    issued = {one.issuer: one.issued_at for one in known.lists}
+    for keyid in sorted({*keyids, *known.revokers}):
+        at = issued.get(keyid)
+        if at is None:
+            yield f"there is no revocation list of key {keyid[:16]}, and a recent one is asked for"
+        elif not -CLOCK_SKEW <= datetime.now(UTC) - at <= age:
+            yield (
+                f"the newest revocation list of key {keyid[:16]} is of {time_text(at)}, and one of the last "
+                f"{age.total_seconds() / 3600:g} hours is asked for: get it from the issuer"
+            )
 
 
 def _verify_remote(address: str, keys: list[Path], others: tuple[Any, ...], output_format: str) -> NoReturn:

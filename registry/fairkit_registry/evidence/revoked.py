@@ -10,11 +10,10 @@ from fairkit_registry.errors import CertificateError, RevokedError
 from fairkit_registry.evidence.predicate import time_text
 from fairkit_registry.evidence.revocations import LARGEST, Entry, Kind, RevocationList, read
 from fairkit_registry.evidence.statement import read_limited
-from fairkit_registry.evidence.timestamps import CLOCK_SKEW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from fairkit_registry.evidence.keys import PublicKey
 
@@ -90,31 +89,6 @@ class Revocations:
             for one in self.lists
             if now > one.next_update
         ]
-
-    def stale(self, keyids: Sequence[str], now: datetime, age: timedelta) -> list[str]:
-        """Say which keys have no revocation list that is young enough: who has never seen a newer one cannot tell.
-
-        Parameters
-        ----------
-        keyids
-            The keys whose signatures count; those of the revokers are added.
-        now, age
-            The present, and how old a list may be.
-        """
-        issued = {one.issuer: one.issued_at for one in self.lists}
-        found = []
-        for keyid in sorted({*keyids, *self.revokers}):
-            at = issued.get(keyid)
-            if at is None:
-                found.append(
-                    f"there is no revocation list of key {keyid[:16]}, and a recent one is asked for"
-                )
-            elif not -CLOCK_SKEW <= now - at <= age:
-                found.append(
-                    f"the newest revocation list of key {keyid[:16]} is of {time_text(at)}, and one of the last "
-                    f"{age.total_seconds() / 3600:g} hours is asked for: get it from the issuer"
-                )
-        return found
 
     def take(self, found: RevocationList, where: str) -> Revocations:
         """Return these with another list; the newest of an issuer counts.

@@ -12,7 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import fairkit_http
 from fairkit.errors import MissingExtraError
 from fairkit.support.escaping import visible
 from fairkit_registry.errors import CertificateError, VerificationError
@@ -60,6 +59,8 @@ def ask(url: str, signature: bytes) -> bytes:
         It cannot be reached, refuses, or answers something else.
     """
     library = _library()
+    import fairkit_http
+
     try:
         import httpx
         from rfc3161_client.base import HashAlgorithm
