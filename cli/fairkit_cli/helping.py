@@ -22,6 +22,7 @@ _GROUPS = {
     "Data": (
         "--features", "--drop", "--weights", "--missing", "--join", "--on", "--query", "--predictions", "--test",
         "--holdout", "--against", "--features-of", "--pack", "--tool-scores", "--day", "--id",
+        "--copies",
     ),
     "Model": (
         "--task", "--classes", "--plugin", "--model", "--set", "--learner", "--certificate", "--endpoint",
