@@ -168,7 +168,7 @@ class ConsistencyAuditor(Auditor):
 
     def _names(self, context: AuditContext) -> list[str]:
         """The flips: as asked, else the sensitive columns that the model reads."""
-        known = set(context.dataset.columns)
+        columns = set(context.dataset.columns)
         names = list(self.parameters.sensitive)
         named = {column for name in names for column in name.split("+")}
         names += [column for column in self.parameters.values if column not in named]
@@ -182,7 +182,7 @@ class ConsistencyAuditor(Auditor):
                 "name columns with the parameter `consistency.sensitive=COLUMN`"
             )
         for column in dict.fromkeys(column for name in names for column in name.split("+")):
-            if column not in known:
+            if column not in columns:
                 raise ParameterError(f"consistency cannot flip {column!r}: the data has no such column")
         return names
 
@@ -228,20 +228,20 @@ def _as_cell(wish: Any, column: str, observed: Sequence[Any]) -> Any:
 
 
 def _scored(
-    columns: Columns, combination: Combination, own: Predictions, scorer: Scorer, batch: Batch
+    columns: Columns, combination: Combination, original: Predictions, scorer: Scorer, batch: Batch
 ) -> Predictions:
     """Score the batch's rows with some columns set to given values; rows that have them already are not asked again."""
-    given = {column: value for column, value in combination.items() if column in columns}
+    assignment = {column: value for column, value in combination.items() if column in columns}
     other = np.zeros(len(batch), dtype=bool)
-    for column, value in given.items():
+    for column, value in assignment.items():
         other |= columns[column] != value
     places = np.flatnonzero(other)
     if not len(places):
-        return own
+        return original
     copy = {name: values[places] for name, values in columns.items()}
-    for column, value in given.items():
+    for column, value in assignment.items():
         copy[column] = np.full(len(places), value, dtype=columns[column].dtype)
-    return own.replaced(places, scorer.predict(copy))
+    return original.replaced(places, scorer.predict(copy))
 
 
 def _measure(
@@ -306,10 +306,10 @@ def _findings(
     ignored = [column for column in name.split("+") if column not in context.scorer.columns]
     if ignored:
         notes.append(f"The model does not read {', '.join(ignored)}, so flipping it changes nothing.")
-    found = []
+    findings = []
     if context.scorer.task != "regression":
         share = float(flips.sums[1] / flips.sums[0])
-        found.append(
+        findings.append(
             Finding(
                 auditor=auditor,
                 metric="consistency",
@@ -335,7 +335,7 @@ def _findings(
         )
         if not flips.sums[2] > 0 and context.scorer.task == "regression":
             notes.append("No row's score changes, so that nothing tells by how much others would.")
-        found.append(
+        findings.append(
             Finding(
                 auditor=auditor,
                 metric="counterfactual_score_change",
@@ -350,7 +350,7 @@ def _findings(
                 interval_at=lambda confidence: _change_interval(flips, confidence, most),
             )
         )
-    return found
+    return findings
 
 
 def _share_interval(flips: Flips, confidence: float) -> tuple[float, float]:

@@ -93,13 +93,18 @@ def learn_encoding(table: Table, alpha: float) -> LinearEncoding:
         There is no sensitive column to read, or no other feature.
     """
     sensitive = _sensitive_columns(table)
-    kept = [name for name in table.features if name not in sensitive]
-    if not kept:
+    features = [name for name in table.features if name not in sensitive]
+    if not features:
         raise fairkit.DataError(f"{table.name}: all features are sensitive; nothing is left to learn from")
     encoder = fit_encoder(
-        table.columns, [*kept, *sensitive], text="onehot", standardise=True, fill=True, weights=table.weights
+        table.columns,
+        [*features, *sensitive],
+        text="onehot",
+        standardise=True,
+        fill=True,
+        weights=table.weights,
     )
-    width = len(fit_encoder(table.columns, kept, text="onehot", standardise=True, fill=True).names)
+    width = len(fit_encoder(table.columns, features, text="onehot", standardise=True, fill=True).names)
     encoded = encoder.transform(table.columns).astype(np.float64)
     matrix, mean = remove_correlation(encoded[:, :width], encoded[:, width:], table.row_weights(), alpha)
     return LinearEncoding(

@@ -48,13 +48,13 @@ class DeltaTable(DataSource):
             raise MissingExtraError("deltalake", "delta") from error
         inner = _inner(address)
         table = _table(deltalake, address, inner)
-        found = table.version()
-        name = f"{address.location.rstrip('/').rpartition('/')[2]}, version {found}"
+        version = table.version()
+        name = f"{address.location.rstrip('/').rpartition('/')[2]}, version {version}"
         origin = {
             "kind": self.name,
             "address": address.text,
             "id": str(table.metadata().id),
-            "version": found,
+            "version": version,
         }
         import pyarrow as pa
 
@@ -119,19 +119,19 @@ def _table(deltalake: Any, address: Address, inner: Address | None) -> Any:
         raise fairkit.DataError(f"there is no folder {address.location!r} with a Delta table")
     place = address.location if inner is None else inner.text
     try:
-        found = deltalake.DeltaTable(place, storage_options=None if inner is None else _settings(inner))
+        table = deltalake.DeltaTable(place, storage_options=None if inner is None else _settings(inner))
     except deltalake.exceptions.TableNotFoundError:
         raise fairkit.DataError(f"there is no Delta table at {place}, or you may not read it") from None
-    newest = found.version()
+    newest = table.version()
     if version is not None and version > newest:
         raise fairkit.DataError(f"{address.text} has no version {version}; its newest is {newest}")
     if version is not None and version != newest:
-        found.load_as_version(version)
-    return found
+        table.load_as_version(version)
+    return table
 
 
 def _settings(inner: Address) -> dict[str, str]:
-    """Return what the library needs to know besides its own variables of the environment."""
+    """Return the library's storage options, besides its own environment variables."""
     settings, environment = dict(_PATIENCE), os.environ
     server = server_of(inner)
     if inner.scheme == "s3":
@@ -172,15 +172,15 @@ def _files(address: Address, inner: Address | None, paths: list[str]) -> list[St
     from pyarrow.fs import LocalFileSystem
 
     filesystem, root = (LocalFileSystem(), address.location) if inner is None else store(inner)
-    found = []
+    files = []
     for path in paths:
         try:
-            found.append(StoredFile.of(filesystem, f"{root.rstrip('/')}/{unquote(path)}"))
+            files.append(StoredFile.of(filesystem, f"{root.rstrip('/')}/{unquote(path)}"))
         except FileNotFoundError:
             raise fairkit.DataError(
                 f"a file of this version of {address.text} is gone: it was vacuumed; name a newer version"
             ) from None
-    return found
+    return files
 
 
 def _constants(entry: Mapping[str, Any], table: Any) -> dict[str, Any]:

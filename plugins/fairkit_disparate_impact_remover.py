@@ -240,14 +240,14 @@ def learn_repair(
     places = [place for place, name in enumerate(encoder.names) if name in numbers]
     matrix, weights = encoder.transform(table.columns).astype(np.float64), table.row_weights()
     used, maps = [], []
-    for place in places:
-        x = matrix[:, place]
+    for position in places:
+        x = matrix[:, position]
         rows = [
             np.flatnonzero((groups.codes == g) & ~np.isnan(x) & (weights > 0))
             for g in range(len(groups.names))
         ]
         if all(len(part) for part in rows):
-            used.append(place)
+            used.append(position)
             maps.append(median_repair([x[part] for part in rows], [weights[part] for part in rows], most))
     return RepairedEncoding(encoder=encoder, groups=codes, places=used, maps=maps, amount=amount)
 

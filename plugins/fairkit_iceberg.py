@@ -157,18 +157,18 @@ def _from_folder(address: Address) -> Any:
     names = [
         entry.base_name for entry in filesystem.get_file_info(FileSelector(folder, allow_not_found=True))
     ]
-    place = f"{folder}/{_newest(address, filesystem, folder, names)}"
-    with filesystem.open_input_stream(place) as file:  # a name that ends in .gz is decompressed
+    path = f"{folder}/{_newest(address, filesystem, folder, names)}"
+    with filesystem.open_input_stream(path) as file:  # a name that ends in .gz is decompressed
         content = file.read(_MOST + 1)
     if len(content) > _MOST:
         raise fairkit.DataError(f"the metadata of the Iceberg table at {address.text} has more than 256 MiB")
     try:
         metadata = TableMetadataUtil.parse_raw(content.decode())
     except (ValueError, ValidationError) as error:
-        raise fairkit.DataError(f"{place} is no metadata of an Iceberg table") from error
+        raise fairkit.DataError(f"{path} is no metadata of an Iceberg table") from error
     settings = {} if inner is None else _settings(inner)
-    name = ("static-table", place)
-    return StaticTable(name, metadata, place, PyArrowFileIO(settings), NoopCatalog("static-table"))
+    name = ("static-table", path)
+    return StaticTable(name, metadata, path, PyArrowFileIO(settings), NoopCatalog("static-table"))
 
 
 def _newest(address: Address, filesystem: Any, folder: str, names: list[str]) -> str:
@@ -198,7 +198,7 @@ def _absolute(address: Address) -> str:
 
 
 def _settings(inner: Address) -> dict[str, str]:
-    """Return what the library needs to know besides its own variables of the environment."""
+    """Return the library's storage options, besides its own environment variables."""
     server, settings = server_of(inner), dict[str, str]()
     if inner.scheme == "s3":
         if server is not None:

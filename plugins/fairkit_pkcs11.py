@@ -36,8 +36,8 @@ class Pkcs11Signer(Signer):
         ParameterError
             The address is no such URI, or the module, token, PIN or key is not as it says.
         """
-        given = parse(address)
-        module = given.get("module-path")
+        attributes = parse(address)
+        module = attributes.get("module-path")
         if module is None:
             raise ParameterError(f"{_shown(address)}: say which library reaches the token: {_EXAMPLE}")
         if not Path(module).is_file():
@@ -49,12 +49,12 @@ class Pkcs11Signer(Signer):
             from pkcs11.exceptions import PKCS11Error
         except ModuleNotFoundError:
             raise MissingExtraError("python-pkcs11", "pkcs11") from None
-        pin = _pin(given, lambda: passphrase(f"the token {given.get('token', '(any)')}"))
+        pin = _pin(attributes, lambda: passphrase(f"the token {attributes.get('token', '(any)')}"))
         try:
-            token = _token(pkcs11.lib(module), given, address)
+            token = _token(pkcs11.lib(module), attributes, address)
             session = token.open(user_pin=pin)
-            key = _only(session, given, pkcs11.ObjectClass.PRIVATE_KEY, address)
-            public = _only(session, given, pkcs11.ObjectClass.PUBLIC_KEY, address)
+            key = _only(session, attributes, pkcs11.ObjectClass.PRIVATE_KEY, address)
+            public = _only(session, attributes, pkcs11.ObjectClass.PUBLIC_KEY, address)
             pem = _pem(key, public, address)
         except (PKCS11Error, RuntimeError) as error:
             raise ParameterError(f"{_shown(address)}: {_reason(error)}") from None
@@ -87,8 +87,8 @@ def parse(address: str) -> dict[str, str]:
         It is none, names something that is not known here, or has a PIN in it, which other users would see.
     """
     path, _, query = address.removeprefix("pkcs11:").partition("?")
-    found: dict[str, str] = {}
-    for part, separator, known in ((path, ";", _PATH), (query, "&", _QUERY)):
+    attributes: dict[str, str] = {}
+    for part, separator, names in ((path, ";", _PATH), (query, "&", _QUERY)):
         for one in filter(None, part.split(separator)):
             key, equals, value = one.partition("=")
             if key == "pin-value":
@@ -96,16 +96,16 @@ def parse(address: str) -> dict[str, str]:
                     f"{_shown(address)}: a PIN on the command line is seen by other users; "
                     "use pin-source=file:PIN or the prompt"
                 )
-            if not equals or key not in known or key in found:
+            if not equals or key not in names or key in attributes:
                 raise ParameterError(
                     f"{_shown(address)}: {key!r} is not understood there; for instance {_EXAMPLE}"
                 )
-            found[key] = value if key == "id" else urllib.parse.unquote(value)
-    if not {"object", "id"} & set(found):
+            attributes[key] = value if key == "id" else urllib.parse.unquote(value)
+    if not {"object", "id"} & set(attributes):
         raise ParameterError(
             f"{_shown(address)}: say which key: object=LABEL or id=%01; for instance {_EXAMPLE}"
         )
-    return found
+    return attributes
 
 
 def _shown(address: str) -> str:
@@ -126,41 +126,41 @@ def _pin(given: Mapping[str, str], ask: Any) -> str:
         ) from None
 
 
-def _token(library: Any, given: Mapping[str, str], address: str) -> Any:
+def _token(library: Any, attributes: Mapping[str, str], address: str) -> Any:
     wanted = [
         slot.get_token()
         for slot in library.get_slots(token_present=True)
-        if given.get("slot-id") in (None, str(slot.slot_id))
+        if attributes.get("slot-id") in (None, str(slot.slot_id))
     ]
-    found = [
+    tokens = [
         token
         for token in wanted
-        if given.get("token") in (None, token.label)
-        and given.get("serial") in (None, token.serial.decode("ascii", "replace").strip())
+        if attributes.get("token") in (None, token.label)
+        and attributes.get("serial") in (None, token.serial.decode("ascii", "replace").strip())
     ]
-    if len(found) != 1:
+    if len(tokens) != 1:
         there = ", ".join(sorted({token.label for token in wanted if token.label})) or "none"
-        many = "no such token" if not found else f"{len(found)} tokens fit; add serial= or slot-id="
+        many = "no such token" if not tokens else f"{len(tokens)} tokens fit; add serial= or slot-id="
         raise ParameterError(f"{_shown(address)}: {many} (there are: {there})")
-    return found[0]
+    return tokens[0]
 
 
-def _only(session: Any, given: Mapping[str, str], kind: Any, address: str) -> Any:
+def _only(session: Any, attributes: Mapping[str, str], kind: Any, address: str) -> Any:
     from pkcs11 import Attribute
 
     wanted: dict[Any, Any] = {Attribute.CLASS: kind}
-    if "object" in given:
-        wanted[Attribute.LABEL] = given["object"]
-    if "id" in given:
-        wanted[Attribute.ID] = urllib.parse.unquote_to_bytes(given["id"])
-    found = list(session.get_objects(wanted))
-    if len(found) != 1:
+    if "object" in attributes:
+        wanted[Attribute.LABEL] = attributes["object"]
+    if "id" in attributes:
+        wanted[Attribute.ID] = urllib.parse.unquote_to_bytes(attributes["id"])
+    keys = list(session.get_objects(wanted))
+    if len(keys) != 1:
         what = "secret" if kind.name == "PRIVATE_KEY" else "public"
         raise ParameterError(
-            f"{_shown(address)}: the token has {len(found) or 'no'} {what} key{'s' if len(found) > 1 else ''} "
+            f"{_shown(address)}: the token has {len(keys) or 'no'} {what} key{'s' if len(keys) > 1 else ''} "
             "of that name; a key needs both halves in the token, under one label or id"
         )
-    return found[0]
+    return keys[0]
 
 
 def _pem(key: Any, public: Any, address: str) -> str:

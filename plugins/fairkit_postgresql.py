@@ -80,7 +80,7 @@ class PostgreSQL(DataSource):
 
 
 def _uri(address: Address) -> str:
-    """Return what libpq takes; it finds the password itself: in PGPASSWORD, PGPASSFILE or ~/.pgpass."""
+    """Return the URI for libpq, which reads the password from PGPASSWORD, PGPASSFILE or ~/.pgpass."""
     user, host, port = address.host()
     if not address.slashes:
         raise fairkit.DataError(

@@ -84,13 +84,13 @@ def learn_projection(
     columns, sensitive = _columns(table)
     metric = subspace(columns, sensitive, strength=strength, directions=named_directions(table, directions))
     projector = metric.matrix @ metric.matrix.T
-    kept = np.delete(np.arange(len(projector)), metric.encoder.places(sensitive))
+    features = np.delete(np.arange(len(projector)), metric.encoder.places(sensitive))
     read = [column for column in metric.encoder.columns if column.name not in sensitive]
     return LinearEncoding(
         encoder=graph_encoder(read),
-        matrix=projector[np.ix_(kept, kept)],
-        center=np.zeros(len(kept)),
-        names=[metric.encoder.features[place] for place in kept],
+        matrix=projector[np.ix_(features, features)],
+        center=np.zeros(len(features)),
+        names=[metric.encoder.features[place] for place in features],
     )
 
 

@@ -93,16 +93,16 @@ class RejectOption(PostProcessor):
         overall = float(np.average(rows.scores >= 0.5, weights=rows.weights))
         deprived = np.append(rates < overall, False)
         grid = GRID if self.parameters.theta is None else (self.parameters.theta,)
-        tried = [self._judge(judged, deprived, theta) for theta in grid]
+        judgements = [self._judge(judged, deprived, theta) for theta in grid]
         allowed = self.parameters.tolerance + judged.margin()
-        good = [place for place, (difference, _) in enumerate(tried) if difference <= allowed]
+        good = [place for place, (difference, _) in enumerate(judgements) if difference <= allowed]
         best = (
-            max(good, key=lambda place: tried[place][1])
+            max(good, key=lambda place: judgements[place][1])
             if good
-            else min(range(len(grid)), key=lambda place: tried[place][0])
+            else min(range(len(grid)), key=lambda place: judgements[place][0])
         )
         own, other = _thresholds(grid[best])
-        difference = tried[best][0]
+        difference = judgements[best][0]
         return Solution(
             pieces=(*((Piece(own if low else other),) for low in deprived[:-1]), (Piece(0.5),)),
             details={

@@ -275,6 +275,7 @@ def sharp_thresholds(
         ]
         seen = np.array([[rate[at] for rate in rates] for rates, at in zip(measures, chosen, strict=True)])
         over = max(float(np.ptp(seen, axis=0).max()) - tolerance, 0.0)
+        # accepted good less accepted bad: accuracy up to a constant
         gain = float(sum(one[at] for one, at in zip(gains, chosen, strict=True)))
         rank = (-round(over, 4), gain)
         if best is None or rank > best[:2]:
@@ -303,14 +304,14 @@ def _sharp(rows: ScoredRows, constraint: ConstraintName, tolerance: float, rate:
     reached = [one.measures(constraint)[0][at] for one, at in zip(curves, chosen, strict=True)]
     pooled = curve(rows.scores, rows.favorable, rows.row_weights)
     common = int(np.abs(pooled.measures(constraint)[0] - np.mean(reached)).argmin())
-    found = [*zip(curves, chosen, strict=True), (pooled, common)]
+    points = [*zip(curves, chosen, strict=True), (pooled, common)]
     shares = [np.eye(1, len(one.thresholds), at)[0] for one, at in zip(curves, chosen, strict=True)]
     means = [
         float(np.mean([one.measures(constraint)[place][at] for one, at in zip(curves, chosen, strict=True)]))
         for place in range(len(hulls[0].measures(constraint)))
     ]
     return Solution(
-        pieces=tuple((Piece(threshold=float(one.thresholds[at])),) for one, at in found),
+        pieces=tuple((Piece(threshold=float(one.thresholds[at])),) for one, at in points),
         details=_details(constraint, rows, curves, shares, means),
     )
 
@@ -347,10 +348,10 @@ def _details(
     }[constraint]
     reached = {
         label: {
-            name: float(hull.measures(constraint)[place] @ own)
+            name: float(hull.measures(constraint)[index] @ own)
             for name, hull, own in zip(rows.names, hulls, shares, strict=True)
         }
-        for place, label in enumerate(labels)
+        for index, label in enumerate(labels)
     }
     gained = sum(
         float((hull.accepted_good - hull.accepted_bad) @ own) for hull, own in zip(hulls, shares, strict=True)

@@ -178,17 +178,17 @@ def find_config(start: Path | None = None) -> Path | None:
     for here in _searched(folder):
         project = here / "pyproject.toml"
         if (here / NAME).is_file():
-            found = here / NAME
+            path = here / NAME
         elif project.is_file() and _section(_toml(project)) is not None:
-            found = project
+            path = project
         else:
             continue
-        if not written_by_user(found):
+        if not written_by_user(path):
             raise ConfigError(
-                f"{found} could have been written by others than you, so its settings are not taken unasked; name it "
+                f"{path} could have been written by others than you, so its settings are not taken unasked; name it "
                 "with --config, or let only you write it (chmod go-w)"
             )
-        return found
+        return path
     return None
 
 
@@ -210,15 +210,15 @@ def load_announced(path: Path | None = None) -> Config:
     config = load_config(path)
     if config.path is not None:
         tables = ("model", "audit", "endpoint", "sandbox")
-        told = [f"{key} {value}" for table in tables for key, value in getattr(config, table).items()]
-        told += [
+        entries = [f"{key} {value}" for table in tables for key, value in getattr(config, table).items()]
+        entries += [
             f"{name}.{key} {value}"
             for name, values in config.auditors.items()
             for key, value in values.items()
         ]
         rules = len(config.policy)
-        told += [f"{rules} rule{'s' * (rules > 1)}"] if rules else []
-        say(f"settings from {config.path}{': ' * bool(told)}{', '.join(told)}")
+        entries += [f"{rules} rule{'s' * (rules > 1)}"] if rules else []
+        say(f"settings from {config.path}{': ' * bool(entries)}{', '.join(entries)}")
     return config
 
 
@@ -301,17 +301,17 @@ def _plain(name: str, table: Any, where: str) -> dict[str, Any]:
 
 
 def _checked(
-    heading: str, key: str, value: Any, known: Mapping[str, Kind], where: str, inner: Collection[str] = ()
+    heading: str, key: str, value: Any, kinds: Mapping[str, Kind], where: str, inner: Collection[str] = ()
 ) -> bool:
     """Refuse an unknown key and a value of another kind than the key takes."""
-    if key in inner and key not in known:
+    if key in inner and key not in kinds:
         return True
-    if key not in known:
-        hint = did_you_mean(key, known, what=f"keys of {heading}")
+    if key not in kinds:
+        hint = did_you_mean(key, kinds, what=f"keys of {heading}")
         raise ConfigError(f"{where}: {heading} has no key {key!r}. {hint}")
-    if not _fits(value, known[key]):
+    if not _fits(value, kinds[key]):
         shown = repr(value) if len(repr(value)) < MOST_SHOWN else f"{repr(value)[:MOST_SHOWN]}..."
-        raise ConfigError(f"{where}: {key} in {heading} takes {KINDS[known[key]]}, not {shown}")
+        raise ConfigError(f"{where}: {key} in {heading} takes {KINDS[kinds[key]]}, not {shown}")
     return True
 
 

@@ -82,7 +82,7 @@ def read_evidence(
     paths: Sequence[Path],
     keys: Sequence[Path],
     *,
-    known: Revocations | str | None = None,
+    revocations: Revocations | str | None = None,
     roots: Sequence[Path] = (),
 ) -> list[Shown]:
     """Read and check certificates, the oldest first.
@@ -93,7 +93,7 @@ def read_evidence(
         The files.
     keys
         Public keys that are trusted; without any only the form is checked, and whether a statement contradicts itself.
-    known
+    revocations
         What counts no longer, or why that cannot be said; None: what this user has seen before.
     roots
         Roots of time-stamping authorities; with any, a timestamp by one of them is asked for.
@@ -113,12 +113,12 @@ def read_evidence(
         raise ParameterError("--timestamp-root needs --key: it is about signatures")
     trusted = [load_public(path) for path in keys]
     pems = read_roots(roots)
-    found = [_checked(path, trusted, known, pems) for path in paths]
+    found = [_checked(path, trusted, revocations, pems) for path in paths]
     return sorted(found, key=lambda one: one.certificate.audited_at)
 
 
 def _checked(
-    path: Path, trusted: Sequence[PublicKey], known: Revocations | str | None, roots: Sequence[str]
+    path: Path, trusted: Sequence[PublicKey], revocations: Revocations | str | None, roots: Sequence[str]
 ) -> Shown:
     from datetime import UTC, datetime
 
@@ -127,11 +127,11 @@ def _checked(
 
     raw = read_file(path)
     try:
-        if isinstance(known, str):
-            raise CertificateError(known)
+        if isinstance(revocations, str):
+            raise CertificateError(revocations)
         if trusted:
-            held = verify(raw, trusted, revocations=known, timestamp_roots=roots)
-            doubts = () if known is None else tuple(known.overdue(datetime.now(UTC)))
+            held = verify(raw, trusted, revocations=revocations, timestamp_roots=roots)
+            doubts = () if revocations is None else tuple(revocations.overdue(datetime.now(UTC)))
             return Shown(
                 name=path.name,
                 certificate=held,

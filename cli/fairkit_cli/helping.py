@@ -119,17 +119,17 @@ def _source(module: str) -> Path:
 
 def _shortened(text: str, limit: int) -> str:
     """Return the first sentence, up to so many characters, as typer shows it."""
-    words = " ".join(text.split("\n\n", maxsplit=1)[0].split()).split(" ")
-    length, kept = 0, list[str]()
-    for word in words:
-        length += len(word) + bool(kept)
-        kept.append(word)
+    parts = " ".join(text.split("\n\n", maxsplit=1)[0].split()).split(" ")
+    length, taken = 0, list[str]()
+    for word in parts:
+        length += len(word) + bool(taken)
+        taken.append(word)
         if word.endswith(".") and length <= limit:
-            return " ".join(kept)
+            return " ".join(taken)
         if length > limit:
             break
     else:
-        return " ".join(kept)
-    while kept and len(" ".join(kept)) > limit - 3:
-        kept.pop()
-    return f"{' '.join(kept)}..."
+        return " ".join(taken)
+    while taken and len(" ".join(taken)) > limit - 3:
+        taken.pop()
+    return f"{' '.join(taken)}..."

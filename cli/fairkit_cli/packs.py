@@ -48,22 +48,22 @@ def installed() -> tuple[dict[str, PackFile], list[str]]:
     """Return the packs by name, ours first, and why others cannot be used."""
     from fairkit.plugins.finding import blame, pack_plugins
 
-    found: dict[str, PackFile] = {}
+    packs: dict[str, PackFile] = {}
     failures: list[str] = []
     plugins, pack_format = pack_plugins()
     for plugin in plugins:
         for cls in plugin.packs:
-            if cls.name in found:
+            if cls.name in packs:
                 failures.append(
                     f"the pack {cls.name!r} of {plugin.found.name!r} is left out: the name is taken"
                 )
                 continue
             try:
                 with blame(plugin.found, f"the pack {cls.name!r} gave its text"):
-                    found[cls.name] = pack_format.read(cls.name, cls.text())
+                    packs[cls.name] = pack_format.read(cls.name, cls.text())
             except (ConfigError, ImportError) as error:
                 failures.append(str(error))
-    return found, failures
+    return packs, failures
 
 
 def find_pack(name: str) -> PackFile:
@@ -74,14 +74,14 @@ def find_pack(name: str) -> PackFile:
     ParameterError
         There is none.
     """
-    found, failures = installed()
+    packs, failures = installed()
     base, _, edition = name.partition("@")
-    if base in found and found[base].to_dict()["edition"] == edition:
-        return found[base]
-    if name not in found:
-        hint = did_you_mean(name, found, what="packs")
+    if base in packs and packs[base].to_dict()["edition"] == edition:
+        return packs[base]
+    if name not in packs:
+        hint = did_you_mean(name, packs, what="packs")
         raise ParameterError(f"there is no pack {name!r}. {hint} {' '.join(failures)}".strip())
-    return found[name]
+    return packs[name]
 
 
 def read_facts_file(pack: PackFile, path: Path | None) -> dict[str, str | bool]:

@@ -67,14 +67,14 @@ def fairkit_audit(
     """
     root = Path(request.config.rootpath)
 
-    def run(model: Any, data: Any = None, y: Any = None, **given: Any) -> Audited:
+    def run(model: Any, data: Any = None, y: Any = None, **options: Any) -> Audited:
         files = isinstance(model, str | Path) and (data is None or isinstance(data, str | Path)) and y is None
         if files:
-            report = _audit_files(root, model, data, given)
+            report = _audit_files(root, model, data, options)
         else:
             from fairkit.auditing.run import audit
 
-            report = audit(model, data, y, **given)
+            report = audit(model, data, y, **options)
         record_property("fairkit_verdict", report.verdict or "none")
         for rule in report.policy:
             record_property(f"fairkit_rule_{rule.metric}", f"{rule.verdict}: {rule.reason}")
@@ -83,7 +83,7 @@ def fairkit_audit(
     return run
 
 
-def _audit_files(root: Path, model: str | Path, data: str | Path | None, given: dict[str, Any]) -> Report:
+def _audit_files(root: Path, model: str | Path, data: str | Path | None, options: dict[str, Any]) -> Report:
     """Audit a file on a file: what is given wins over fairkit.toml, which wins over the model's metadata."""
     from fairkit.auditing.run import audit
     from fairkit_cli import options as opt
@@ -93,12 +93,12 @@ def _audit_files(root: Path, model: str | Path, data: str | Path | None, given: 
     config = load_config(find_config(root))
     here = root / model
     subject = chosen(str(here if here.is_file() else model), None, config)
-    named = {name: given.pop(name) for name in _TEXTS if name in given}
-    named |= {name: _listed(given.pop(name)) for name in _LISTS if name in given}
+    named = {name: options.pop(name) for name in _TEXTS if name in options}
+    named |= {name: _listed(options.pop(name)) for name in _LISTS if name in options}
     typed = opt.DataOptions(data=None if data is None else str(root / data), **named)
     dataset = subject.dataset(typed, config, opt.ConditionOptions())
     settings = opt.audit_settings(opt.AuditOptions(), config)
-    return audit(subject.model, dataset, settings=settings, **given)
+    return audit(subject.model, dataset, settings=settings, **options)
 
 
 def _listed(names: str | list[str]) -> list[str]:

@@ -82,35 +82,39 @@ def _named(before: Report, after: Report) -> tuple[ModelInfo, ModelInfo]:
     return replace(before.model, name=names[0]), replace(after.model, name=names[1])
 
 
-def _changes(one: Finding, other: Finding) -> Iterator[Change]:
-    told: dict[str, Any] = {
-        "metric": one.metric, "sensitive": one.sensitive, "better": one.better, "reference": one.reference,
-        "within": one.within, "parameters": dict(one.parameters),
+def _changes(before: Finding, after: Finding) -> Iterator[Change]:
+    shared: dict[str, Any] = {
+        "metric": before.metric, "sensitive": before.sensitive, "better": before.better, "reference": before.reference,
+        "within": before.within, "parameters": dict(before.parameters),
     }  # fmt: skip
-    undecided = bool(one.inconclusive or other.inconclusive)
-    yield _change((one.value, one.interval), (other.value, other.interval), told, undecided=undecided)
-    known = {group.group: group for group in one.groups}
-    if not one.metric.endswith("_difference") or not one.plain:
+    undecided = bool(before.inconclusive or after.inconclusive)
+    yield _change((before.value, before.interval), (after.value, after.interval), shared, undecided=undecided)
+    known = {group.group: group for group in before.groups}
+    if not before.metric.endswith("_difference") or not before.plain:
         return
-    for group in other.groups:
+    for group in after.groups:
         if group.group in known:
             past = known[group.group]
-            told |= {"metric": one.metric.removesuffix("_difference"), "group": group.group, "better": "none"}
+            shared |= {
+                "metric": before.metric.removesuffix("_difference"),
+                "group": group.group,
+                "better": "none",
+            }
             yield _change(
-                (past.value, past.interval), (group.value, group.interval), told, undecided=undecided
+                (past.value, past.interval), (group.value, group.interval), shared, undecided=undecided
             )
 
 
 def _change(
-    one: tuple[float | None, Interval | None],
-    other: tuple[float | None, Interval | None],
-    told: Mapping[str, Any],
+    before: tuple[float | None, Interval | None],
+    after: tuple[float | None, Interval | None],
+    shared: Mapping[str, Any],
     *,
     undecided: bool,
 ) -> Change:
-    interval = _interval(one, other)
-    outcome = "undecided" if interval is None or undecided else outcome_of(*interval, told["better"])
-    return Change(before=one[0], after=other[0], interval=interval, outcome=outcome, **told)
+    interval = _interval(before, after)
+    outcome = "undecided" if interval is None or undecided else outcome_of(*interval, shared["better"])
+    return Change(before=before[0], after=after[0], interval=interval, outcome=outcome, **shared)
 
 
 def _interval(

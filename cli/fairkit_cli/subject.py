@@ -49,13 +49,13 @@ class Subject:
             typed, config, carried, file=file, predictions=self.predictions, conditions=conditions
         )
 
-    def settings(self, asked: AuditSettings, typed: opt.AuditOptions, config: Config) -> AuditSettings:
+    def settings(self, settings: AuditSettings, typed: opt.AuditOptions, config: Config) -> AuditSettings:
         """Return the settings of the audit: answers are looked at by `correspondence` where no auditor is named."""
         answers = self.predictions is not None and self.predictions.answer is not None
         if not answers or typed.auditors or config.audit.get("auditors"):
-            return asked
-        others = (name for name in asked.auditors if name not in ("group", "correspondence"))
-        return dataclasses.replace(asked, auditors=("correspondence", *others))
+            return settings
+        others = (name for name in settings.auditors if name not in ("group", "correspondence"))
+        return dataclasses.replace(settings, auditors=("correspondence", *others))
 
 
 def carried_by(table: str) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def chosen(
     config: Config,
     served: opt.EndpointOptions | None = None,
 ) -> Subject:
-    """Return what is audited: what was typed wins over the configuration file.
+    """Return the audit's subject; the command line wins over the configuration file.
 
     Raises
     ------
@@ -90,37 +90,37 @@ def chosen(
 
     if served is not None and (answering := _answering(model, predictions, config, served)) is not None:
         return Subject(answering, None)
-    told = config.data.get("predictions")
+    columns = config.data.get("predictions")
     if model is not None and model.endswith((".parquet", ".csv")) and Path(model).exists():
         roles = PredictionRoles.parse(predictions) if predictions else PredictionRoles(answer="answer")
         return Subject(None, roles, model)
     if model is not None:
         if predictions:
             raise ParameterError("give a model or --predictions, not both: which of the two is audited?")
-        if told:
+        if columns:
             say("the model is audited, not the [data] predictions of the configuration file")
         return Subject(load_model(model, config), None)
     if predictions:
         return Subject(None, PredictionRoles.parse(predictions))
-    if not told:
+    if not columns:
         raise ParameterError(
             "what is audited? Give a MODEL.onnx, or name columns of the data with "
             "--predictions decision=COL,score=COL, or a server with --endpoint URL"
         )
-    return Subject(None, PredictionRoles.of(told))
+    return Subject(None, PredictionRoles.of(columns))
 
 
 def _answering(
     model: str | None, predictions: Sequence[str] | None, config: Config, served: opt.EndpointOptions
 ) -> Any:
     """Return the model behind a server, where one is named; the configuration file's only where nothing else is."""
-    other = "a model" if model is not None else "--predictions" if predictions else None
-    if served.endpoint is not None and other is not None:
-        raise ParameterError(f"give {other} or --endpoint, not both: which of the two is audited?")
-    if other is not None:
+    source = "a model" if model is not None else "--predictions" if predictions else None
+    if served.endpoint is not None and source is not None:
+        raise ParameterError(f"give {source} or --endpoint, not both: which of the two is audited?")
+    if source is not None:
         if served.typed:
             raise ParameterError(
-                f"the options of an endpoint mean nothing for {other}: they need --endpoint URL"
+                f"the options of an endpoint mean nothing for {source}: they need --endpoint URL"
             )
         return None
     settings = served.chosen(config)

@@ -219,7 +219,7 @@ class ComparesTables(Protocol):
     def table_changes(
         self, totals: Sequence[Sequence[Any]], contexts: Sequence[Sequence[AuditContext]]
     ) -> list[Change]:
-        """Return what changed.
+        """Return the changes between two tables.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class ComparesModels(Protocol):
     """An auditor that can say what differs between two models on the same rows, for `fairkit_comparing.run.compare`."""
 
     def changes(self, totals: tuple[Any, Any], contexts: tuple[AuditContext, AuditContext]) -> list[Change]:
-        """Return what differs.
+        """Return the differences between two models.
 
         Parameters
         ----------

@@ -128,6 +128,7 @@ def noise_of(influence: Array, there: NDArray[np.bool_], sizes: Array | None = N
     effective = buckets if sizes is None else effective_clusters(np.where(there, sizes, 0.0))
     with np.errstate(all="ignore"):
         scaled = np.where(there, influence, 0.0) * np.sqrt(buckets / np.maximum(buckets - 1, 1))[:, None]
+        # 3 (Σ v²)² / Σ v⁴ is about B for normal influences, less where a few buckets dominate
         heavy = 3 * (scaled**2).sum(axis=1) ** 2 / (scaled**4).sum(axis=1)
     degrees = np.maximum(np.where(np.isfinite(heavy), np.minimum(heavy, effective), effective) - 1, 1)
     scaled[buckets < 2] = np.nan
@@ -185,6 +186,7 @@ def jackknife(compute: Callable[[Array], Array], sums: Array) -> Noise:
         value = np.asarray(compute(total), dtype=np.float64)
         moved = value - np.asarray(compute(total - sums), dtype=np.float64)
     buckets = there.sum(axis=1, keepdims=True)
+    # delete one bucket: variance (B - 1) / B Σ_b (θ - θ_-b)²
     return noise_of(moved * (buckets - 1) / np.maximum(buckets, 1), there, np.abs(sums).sum(axis=2))
 
 
@@ -201,18 +203,18 @@ def jackknife_pair(compute: Callable[[Array], Array], sums: Array, weights: Arra
         Of the strata, shape [S].
     """
     used = weights > 0
-    mine, given = sums[used], weights[used]
+    mine, used_weights = sums[used], weights[used]
     total = mine.sum(axis=2, keepdims=True)
     with np.errstate(all="ignore"):
-        whole = given @ np.asarray(compute(total), dtype=np.float64)[..., 0]
+        whole = used_weights @ np.asarray(compute(total), dtype=np.float64)[..., 0]
         left = np.asarray(compute(total - mine), dtype=np.float64)
         known: NDArray[np.bool_] = np.asarray(np.isfinite(left).all(axis=1))
-        share = np.where(known, given[:, None], 0.0)
+        share = np.where(known, used_weights[:, None], 0.0)
         share = share / share.sum(axis=0)
         without = (share[:, None] * np.where(known[:, None], left, 0.0)).sum(axis=0)
     there: NDArray[np.bool_] = np.asarray(np.any(mine != 0, axis=(0, 3)))
     buckets = there.sum(axis=1, keepdims=True)
-    sizes = np.einsum("s,sgbm->gb", given, np.abs(mine))  # as much as they count in the pooled number
+    sizes = np.einsum("s,sgbm->gb", used_weights, np.abs(mine))  # as much as they count in the pooled number
     moved = (whole[:, None] - without) * (buckets - 1) / np.maximum(buckets, 1)
     return noise_of(moved, there | there[::-1], sizes)
 
@@ -291,6 +293,7 @@ def _rate(metric: Rate, totals: Sums, estimate: Estimate, sums: Array) -> Estima
     rate = estimate.values
     with np.errstate(all="ignore"):
         spread = rate * (1 - rate)
+        # p (1 - p) / n' = variance; a share of 0 or 1 counts each bucket as one row
         rows = np.where((spread > 0) & (noise.variance > 0), spread / noise.variance, noise.buckets)
 
     def limits(z: float) -> tuple[Array, Array]:
@@ -306,6 +309,7 @@ def _mean(metric: Mean, totals: MomentSums, noise: Noise) -> Estimate:
     n, error, _ = moments_of(totals)
     with np.errstate(all="ignore"):
         own = np.sqrt(noise.variance)
+        # rows over the design effect, never more than there are
         rows = np.where(error > 0, n * np.minimum((error / own) ** 2, 1), noise.buckets)
         rows = np.clip(np.nan_to_num(rows, nan=1.0), 1.0, n)
         # Student's factor has the freedom of the buckets, what unseen rows could add the number of rows

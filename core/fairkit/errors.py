@@ -78,14 +78,14 @@ def did_you_mean(name: str, choices: Iterable[str], *, what: str = "") -> str:
     str
         A sentence that ends a message: ``"Did you mean 'sex'?"`` or ``"The columns are: age, sex."``.
     """
-    known = sorted(set(choices))
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
-    near = near or [choice for choice in known if _similar(name.lower(), choice.lower())][:3]
+    candidates = sorted(set(choices))
+    near = difflib.get_close_matches(name, candidates, n=3, cutoff=0.6)
+    near = near or [choice for choice in candidates if _similar(name.lower(), choice.lower())][:3]
     if near:
         return "Did you mean " + " or ".join(repr(choice) for choice in near) + "?"
-    shown = ", ".join(known[:12]) + (f", ... ({len(known)} in all)" if len(known) > 12 else "")
+    shown = ", ".join(candidates[:12]) + (f", ... ({len(candidates)} in all)" if len(candidates) > 12 else "")
     noun = what or "choices"
-    return f"The {noun} are: {shown}." if known else f"There are no {noun}."
+    return f"The {noun} are: {shown}." if candidates else f"There are no {noun}."
 
 
 def _similar(a: str, b: str) -> bool:

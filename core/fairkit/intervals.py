@@ -146,6 +146,7 @@ def _quantiles(groups: int, confidence: float, correlation: Array | None) -> tup
     inner, outer = spread_quantiles(groups, confidence)
     if correlation is None or groups <= 2:
         return inner, outer
+    # Šidák (1967) holds for normal estimates of any correlation
     return two_sided(guarded(confidence) ** (2 / (groups * (groups - 1)))), outer
 
 
@@ -244,14 +245,15 @@ def difference_limits(
     """
     low, high = limits(z)
     difference = values[a] - values[b]
-    own, other = values[a] - low[a], high[b] - values[b]
+    below_a, above_b = values[a] - low[a], high[b] - values[b]
     above, below = high[a] - values[a], values[b] - low[b]
-    down, up = own**2 + other**2, above**2 + below**2
+    # D - √((p - l)² + (u' - q)²) and D + √((u - p)² + (q - l')²)
+    down, up = below_a**2 + above_b**2, above**2 + below**2
     if correlation is not None:
         with np.errstate(invalid="ignore"):
-            down = np.maximum(down - 2 * correlation[a, b] * _product(own, other), 0)
+            down = np.maximum(down - 2 * correlation[a, b] * _product(below_a, above_b), 0)
             up = np.maximum(up - 2 * correlation[a, b] * _product(above, below), 0)
-    return difference - _root(down, own, other), difference + _root(up, above, below)
+    return difference - _root(down, below_a, above_b), difference + _root(up, above, below)
 
 
 def _root(square: Array, one: Array, other: Array) -> Array:
@@ -300,11 +302,13 @@ def ratio_limits(
         if correlation is not None:
             down = product - correlation[a, b] * _product(p - low[a], high[b] - q)
             up = product - correlation[a, b] * _product(high[a] - p, q - low[b])
+        # MOVER for p - ρ q = 0: a quadratic in ρ, as in Fieller's theorem
         root = down**2 - low[a] * high[b] * (2 * p - low[a]) * (2 * q - high[b])
         lower = (down - np.sqrt(np.maximum(root, 0))) / (high[b] * (2 * q - high[b]))
         root = up**2 - high[a] * low[b] * (2 * p - high[a]) * (2 * q - low[b])
         upper = (up + np.sqrt(np.maximum(root, 0))) / (low[b] * (2 * q - low[b]))
         coarse = low[a] / np.maximum(high[b], 1e-300)  # NaN where neither limit is finite: nothing is known
+    # without a root: the lower limit over the upper one, which is always valid
     lower = np.where((2 * q - high[b] <= 0) | ~np.isfinite(lower), np.nan_to_num(coarse, nan=0.0), lower)
     upper = np.where((low[b] <= 0) | ~np.isfinite(upper), np.inf, upper)
     return np.maximum(lower, 0), upper
@@ -324,6 +328,7 @@ def extreme(values: Array, limits: Limits, confidence: float, *, largest: bool) 
 
         flipped = extreme(-values, mirrored, confidence, largest=True)
         return Spread(-flipped.value, -flipped.high, -flipped.low)
+    # independent groups hold at once with the product of their confidences
     joint = two_sided(confidence ** (1 / len(values)))
     return Spread(
         float(values.max()), float(limits(joint)[0].max()), float(limits(two_sided(confidence))[1].max())

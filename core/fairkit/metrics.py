@@ -217,7 +217,7 @@ class Metric(ABC):
     ranks: ClassVar[bool] = False
 
     def contributions(self, rows: Rows) -> Array:
-        """Return what each row adds to the sums, shape [n, m]; weights are applied by fairkit.
+        """Return each row's contributions to the sums, shape [n, m]; fairkit applies the weights.
 
         Parameters
         ----------
@@ -518,14 +518,14 @@ def _doubts(
     mean: Array, error: Array, skewness: Array, n: Array, least: Array, most: Array
 ) -> dict[int, str]:
     """Say which groups' means are not to be trusted: of heavy tails, or where no two rows differ anywhere."""
-    found = {}
+    doubts = {}
     tails = heavy(skewness, n)
     for place in np.flatnonzero(np.isfinite(mean)).tolist():
         if not most[place] > least[place]:
-            found[place] = "every row has the same value, so that nothing tells how others vary"
+            doubts[place] = "every row has the same value, so that nothing tells how others vary"
         elif tails[place]:
-            found[place] = HEAVY
-    return found
+            doubts[place] = HEAVY
+    return doubts
 
 
 def _key(metric: Metric) -> str:

@@ -286,5 +286,5 @@ class RepairsModels(Protocol):
     """A method that repairs a given model, and knows how its outputs are to be read."""
 
     def model_options(self) -> ModelOptions:
-        """Return what the user said about the base model's outputs."""
+        """Return the user's options for the base model's outputs."""
         ...

@@ -155,7 +155,7 @@ class PackFile:
     audit: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a list of packs says."""
+        """Return the pack's entry in a list of packs."""
         told = {"name": self.name, "title": self.title, "law": self.law, "source": self.source}
         return told | {"checked": self.checked.isoformat(), "facts": [fact.key for fact in self.facts]}
 
@@ -281,10 +281,10 @@ class PackFormat(ABC):
     @classmethod
     @abstractmethod
     def clauses(cls, pack: PackFile, today: datetime.date) -> list[dict[str, Any]]:
-        """Return what is known of each clause on a day: state, source, words, mark, next check, what it lacks."""
+        """Return a record of each clause on a day: state, source, words, mark, next check, what it lacks."""
 
 
 def pack_format() -> type[PackFormat]:
-    """Return what reads and renders packs."""
+    """Return the class that reads and renders packs."""
     reader: type[PackFormat] = imported(FORMAT)
     return reader

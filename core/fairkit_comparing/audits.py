@@ -48,7 +48,7 @@ def each(
     progress: Progress,
 ) -> list[Audit]:
     """Prepare an audit of every model, for the one pass over the rows."""
-    return [loaded.about(scorer, data, engine, progress, place=place) for place, scorer in enumerate(scorers)]
+    return [loaded.about(scorer, data, engine, progress, index=place) for place, scorer in enumerate(scorers)]
 
 
 def check_auditors(names: Sequence[str]) -> None:
@@ -74,10 +74,10 @@ def _check(loaded: LoadedAuditors) -> None:
             )
 
 
-def with_changes(found: Comparison, audits: Sequence[Audit], totals: Sequence[Any]) -> Comparison:
+def with_changes(comparison: Comparison, audits: Sequence[Audit], totals: Sequence[Any]) -> Comparison:
     """Add what the auditors say to a comparison; `totals` are of all readers, model by model."""
     many = len(audits[0].readers)
-    changes = [list(one) for one in found.changes]
+    changes = [list(one) for one in comparison.changes]
     for place, first in enumerate(audits[0].watching):
         auditor = first.auditor
         assert isinstance(auditor, ComparesModels)  # noqa: S101 -- as `looking` checked
@@ -85,4 +85,4 @@ def with_changes(found: Comparison, audits: Sequence[Audit], totals: Sequence[An
             pair = totals[place], totals[model * many + place]
             with plugins.blame(first.owner, f"the auditor {first.auditor.name!r} compared models"):
                 changes[model - 1] += auditor.changes(pair, (audits[0].context, audit.context))
-    return dataclasses.replace(found, changes=tuple(map(tuple, changes)))
+    return dataclasses.replace(comparison, changes=tuple(map(tuple, changes)))

@@ -105,15 +105,15 @@ def _for_class(metrics: Sequence[Metric], total: PairTotals, label: Class) -> Se
 
 def _of_class(pair: _Pair, data: Dataset) -> Iterator[Change]:
     rows, confidence = data.profile.rows, pair.confidence
-    for metric, found in pair.numbers(None, 1):
-        yield from level_changes(metric, found, None, {"all": rows}, confidence)
+    for metric, values in pair.numbers(None, 1):
+        yield from level_changes(metric, values, None, {"all": rows}, confidence)
     for sensitive, sizes in data.profile.groups.items():
         names = data.group_names(sensitive)
         sized = {name: sizes[name] for name in names}
         smallest = min(sized.values())
         numbers = {m.name: (m, found) for m, found in pair.numbers(sensitive, len(names))}
-        for metric, found in numbers.values():
-            yield from disparity_changes(metric, found, sensitive, smallest, confidence)
+        for metric, values in numbers.values():
+            yield from disparity_changes(metric, values, sensitive, smallest, confidence)
         yield from _joint(numbers, sensitive, smallest, confidence)
         yield from _against(numbers, data, sensitive, smallest, confidence)
         yield from _inside(pair, data, sensitive, smallest)
@@ -126,8 +126,8 @@ def _of_class(pair: _Pair, data: Dataset) -> Iterator[Change]:
                 confidence,
             )
             yield written("statistical_parity_ks", "lower", seen, sensitive, smallest)
-        for metric, found in numbers.values():
-            yield from level_changes(metric, found, sensitive, sized, confidence)
+        for metric, values in numbers.values():
+            yield from level_changes(metric, values, sensitive, sized, confidence)
 
 
 def _against(
@@ -142,26 +142,29 @@ def _against(
     if sensitive not in named:
         return
     names, sizes = data.group_names(sensitive), data.profile.groups[sensitive]
-    for metric, found in numbers.values():
+    for metric, values in numbers.values():
         base = _reference(named[sensitive], names, sizes, numbers)
         if "difference" not in metric.between or base is None:
             continue
         name = field_names([metric]).get(f"{metric.name}_difference", f"{metric.name}_difference")
         for place, group in enumerate(names):
-            pair = found.chosen(np.array([place, base])).known()
+            pair = values.chosen(np.array([place, base])).known()
             if place != base and pair.values.shape[1] == 2:
                 seen = change(against(pair, 0, 1), pair, confidence)
                 yield written(name, "none", seen, sensitive, smallest, group=group, reference=names[base])
 
 
 def _reference(
-    asked: str, names: Sequence[str], sizes: Mapping[str, int], numbers: Mapping[str, tuple[Metric, Paired]]
+    reference: str,
+    names: Sequence[str],
+    sizes: Mapping[str, int],
+    numbers: Mapping[str, tuple[Metric, Paired]],
 ) -> int | None:
     """Return the reference's place; the highest is that of the first model."""
-    if asked == LARGEST:
+    if reference == LARGEST:
         return max(range(len(names)), key=lambda place: sizes[names[place]])
-    if asked != HIGHEST:
-        return names.index(asked)
+    if reference != HIGHEST:
+        return names.index(reference)
     by = next((found for metric, found in numbers.values() if not metric.outcome), None)
     return None if by is None or np.isnan(by.values[0]).all() else int(np.nanargmax(by.values[0]))
 
@@ -171,21 +174,21 @@ def _inside(pair: _Pair, data: Dataset, sensitive: str, smallest: int) -> Iterat
     groups = len(data.group_names(sensitive))
     for split in data.roles.within:
         place = inside(sensitive, split.name)
-        for metric, found in pair.numbers(place, len(data.stratum_names(split.name)) * groups):
+        for metric, values in pair.numbers(place, len(data.stratum_names(split.name)) * groups):
             sums = pair.total.sums.get((pair.label, place, metric.statistic.key))
             if "difference" not in metric.between or sums is None:
                 continue
-            forms = within_strata(found, _mass(metric, sums), groups)
+            forms = within_strata(values, _mass(metric, sums), groups)
             if not forms.values.shape[1]:
                 continue
-            clean = _without_gaps(found)
+            clean = _without_gaps(values)
             seen = change(forms, clean, pair.confidence)
             name = field_names([metric]).get(f"{metric.name}_difference", f"{metric.name}_difference")
             yield written(name, "lower", seen, sensitive, smallest, within=split.columns)
 
 
 def _mass(metric: Metric, sums: Sums) -> Array:
-    """Return what a number is over in every place: for a rate its denominator of the first model, else rows."""
+    """Return the denominators of the first model's numbers, by place: those of a rate, else rows."""
     if isinstance(metric, Rate):
         return np.asarray(sums.first[:, :4] @ np.array(metric.over, dtype=np.float64))
     return sums.count

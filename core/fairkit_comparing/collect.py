@@ -90,15 +90,15 @@ class PairTotals:
     buckets: dict[tuple[Class, str | None, str], Array] = field(default_factory=dict)
     ranked: dict[Class, list[RankedRows]] = field(default_factory=dict)
 
-    def __add__(self, other: PairTotals) -> PairTotals:
+    def __add__(self, right: PairTotals) -> PairTotals:
         sums = dict(self.sums)
-        for key, found in other.sums.items():
+        for key, found in right.sums.items():
             have = sums.get(key)
             sums[key] = found if have is None else have + found
-        labels = dict.fromkeys([*self.ranked, *other.ranked])
-        ranked = {label: [*self.ranked.get(label, ()), *other.ranked.get(label, ())] for label in labels}
+        labels = dict.fromkeys([*self.ranked, *right.ranked])
+        ranked = {label: [*self.ranked.get(label, ()), *right.ranked.get(label, ())] for label in labels}
         buckets = dict(self.buckets)
-        for key, more in other.buckets.items():
+        for key, more in right.buckets.items():
             buckets[key] = buckets[key] + more if key in buckets else more
         return PairTotals(sums, buckets, ranked)
 
@@ -114,9 +114,9 @@ class AllPairs:
     pairs: tuple[PairTotals, ...]
     items: Items | None = None
 
-    def __add__(self, other: AllPairs) -> AllPairs:
-        pairs = tuple(one + two for one, two in zip(self.pairs, other.pairs, strict=True))
-        return AllPairs(pairs, add(self.items, other.items))
+    def __add__(self, right: AllPairs) -> AllPairs:
+        pairs = tuple(one + two for one, two in zip(self.pairs, right.pairs, strict=True))
+        return AllPairs(pairs, add(self.items, right.items))
 
 
 @dataclass(frozen=True)

@@ -194,13 +194,13 @@ def within_strata(paired: Paired, weights: Array, groups: int) -> Forms:
         How many groups there are.
     """
     strata = paired.values.shape[1] // groups
-    known = np.isfinite(paired.values).all(axis=0).reshape(strata, groups)
+    defined = np.isfinite(paired.values).all(axis=0).reshape(strata, groups)
     mass = weights.reshape(strata, groups)
     slopes = []
     for a, b in itertools.permutations(range(groups), 2):
         with np.errstate(all="ignore"):
             shared = np.where(
-                known[:, a] & known[:, b], mass[:, a] * mass[:, b] / (mass[:, a] + mass[:, b]), 0.0
+                defined[:, a] & defined[:, b], mass[:, a] * mass[:, b] / (mass[:, a] + mass[:, b]), 0.0
             )
         shared = np.nan_to_num(shared)
         if shared.sum() > 0:

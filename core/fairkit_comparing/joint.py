@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def contributions(metric: Metric, rows: Rows) -> Array:
-    """Return what each row adds to a metric's sums, shape [n, m]."""
+    """Return each row's contributions to a metric's sums, shape [n, m]."""
     if isinstance(metric.statistic, Confusion):
         assert rows.decision is not None  # noqa: S101 -- asked only where there are decisions
         favorable = rows.outcome > 0.5
@@ -208,15 +208,15 @@ def _area(score: Array, shares: Array, good: NDArray[np.bool_], weight: Array) -
 
     A row whose score is drawn stands at each of its scores, as often as it is drawn.
     """
-    levels, place = np.unique(score, return_inverse=True)
-    place = place.reshape(score.shape)
+    levels, level = np.unique(score, return_inverse=True)
+    level = level.reshape(score.shape)
     below = [
-        sum(share * np.bincount(place[:, k], weight * side, len(levels)) for k, share in enumerate(shares))
+        sum(share * np.bincount(level[:, k], weight * side, len(levels)) for k, share in enumerate(shares))
         for side in (~good, good)
     ]
     totals = [float((weight * side).sum()) for side in (~good, good)]
     rank = [(np.cumsum(side) - side / 2) / total for side, total in zip(below, totals, strict=True)]
-    placement = np.where(good[:, None], rank[0][place], 1 - rank[1][place]) @ shares
+    placement = np.where(good[:, None], rank[0][level], 1 - rank[1][level]) @ shares
     area = float((weight * good * placement).sum() / totals[1])
     rows = [max(int(side.sum()), 2) for side in (~good, good)]
     small = np.where(good, np.sqrt(rows[1] / (rows[1] - 1)), np.sqrt(rows[0] / (rows[0] - 1)))

@@ -21,19 +21,19 @@ FEWEST = 30
 
 
 def level_changes(
-    metric: Metric, found: Paired, sensitive: str | None, sizes: Mapping[str, int], confidence: float
+    metric: Metric, values: Paired, sensitive: str | None, sizes: Mapping[str, int], confidence: float
 ) -> Iterator[Change]:
     """Return how the numbers of groups (or of all rows) differ."""
     for place, (name, rows) in enumerate(sizes.items()):
-        one = found.chosen(np.array([place])).known()
+        group_values = values.chosen(np.array([place])).known()
         group = None if sensitive is None else name
-        if one.values.shape[1] == 0:
+        if group_values.values.shape[1] == 0:
             yield Change(
                 metric=metric.name, sensitive=sensitive, group=group, better=metric.better,
                 before=None, after=None, interval=None, outcome="undecided",
             )  # fmt: skip
             continue
-        seen = change(levels(one), one, confidence)
+        seen = change(levels(group_values), group_values, confidence)
         yield written(metric.name, metric.better, seen, sensitive, rows, group=group)
 
 
@@ -41,24 +41,24 @@ def disparity_changes(
     metric: Metric, found: Paired, sensitive: str, smallest: int, confidence: float
 ) -> Iterator[Change]:
     """Return how the disparities of one metric differ."""
-    known, names = found.known(), field_names([metric])
-    groups = known.values.shape[1]
+    defined, names = found.known(), field_names([metric])
+    groups = defined.values.shape[1]
     if "extreme" in metric.between and groups:
         if metric.better != "lower":
-            seen = mirrored(change(levels(known.negative()), known.negative(), confidence))
+            seen = mirrored(change(levels(defined.negative()), defined.negative(), confidence))
             yield written(f"{metric.name}_group_min", metric.better, seen, sensitive, smallest)
         if metric.better != "higher":
-            seen = change(levels(known), known, confidence)
+            seen = change(levels(defined), defined, confidence)
             yield written(f"{metric.name}_group_max", metric.better, seen, sensitive, smallest)
     if groups < 2:
         return
     if "difference" in metric.between:
         name = f"{metric.name}_difference"
-        seen = change(differences(known), known, confidence)
+        seen = change(differences(defined), defined, confidence)
         yield written(names.get(name, name), "lower", seen, sensitive, smallest)
-    if "ratio" in metric.between and bool((known.values > 0).all()):
+    if "ratio" in metric.between and bool((defined.values > 0).all()):
         name = f"{metric.name}_ratio"
-        seen = within_one(mirrored(change(ratios(known), known, confidence)))
+        seen = within_one(mirrored(change(ratios(defined), defined, confidence)))
         yield written(names.get(name, name), "higher", seen, sensitive, smallest)
 
 

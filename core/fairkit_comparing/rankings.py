@@ -56,15 +56,15 @@ def _changes(
     metrics: Sequence[QueryMetric],
     confidence: float,
 ) -> Iterator[Change]:
-    for (sensitive, _), one, two in zip(splits, before, after, strict=True):
+    for (sensitive, _), old, new in zip(splits, before, after, strict=True):
         if sensitive is None:
             for metric in metrics:
                 if metric.over != "groups of queries":
                     sizes = {"all": data.profile.rows}
-                    yield from level_changes(metric, paired(metric, one, two), None, sizes, confidence)
+                    yield from level_changes(metric, paired(metric, old, new), None, sizes, confidence)
             continue
         sized = {name: data.profile.groups[sensitive][name] for name in data.group_names(sensitive)}
-        grouped = [(metric, paired(metric, one, two)) for metric in metrics if metric.over != "rankings"]
+        grouped = [(metric, paired(metric, old, new)) for metric in metrics if metric.over != "rankings"]
         for metric, found in grouped:
             yield from disparity_changes(metric, found, sensitive, min(sized.values()), confidence)
         for metric, found in grouped:

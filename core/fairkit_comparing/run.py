@@ -105,8 +105,10 @@ def compare(
             "a comparison has no groups of which only probabilities are known; leave out `sensitive_probability`, and "
             "audit each model with it"
         )
-    told = [options or ModelOptions()] * len(models) if not isinstance(options, Sequence) else options
-    asked = LoadedAuditors.of(settings) if auditors or parameters else None
+    model_options = (
+        [options or ModelOptions()] * len(models) if not isinstance(options, Sequence) else options
+    )
+    loaded = LoadedAuditors.of(settings) if auditors or parameters else None
     judges = None
     if policy:
         judges = LoadedAuditors.of(AuditSettings(policy=tuple(policy), confidence=confidence, seed=seed))
@@ -116,12 +118,12 @@ def compare(
         columns = [None] * len(models) if features is None else features
         scorers = [
             bound(model, data.with_features(own), said)
-            for model, said, own in zip(subjects, told, columns, strict=True)
+            for model, said, own in zip(subjects, model_options, columns, strict=True)
         ]
         pairing, used = paired_up(scorers, data)
         senses = [Sense.of(scorer, data, place) for place, scorer in enumerate(scorers)]
-        running.check(*plugins.needs_of([*used, *(asked.used if asked else ())]))
-        audits = looking(asked, scorers, data, running, progress)
+        running.check(*plugins.needs_of([*used, *(loaded.used if loaded else ())]))
+        audits = looking(loaded, scorers, data, running, progress)
         readers = [reader for audit in audits for reader in audit.readers]
         judging = [] if judges is None else each(judges, scorers, data, running, progress)
         rules = [reader for audit in judging for reader in audit.readers]
@@ -135,7 +137,7 @@ def compare(
 
 
 def _judged(audits: Sequence[Audit], totals: Sequence[Any]) -> tuple[tuple[RuleResult, ...], ...]:
-    """Return what the rules say of each model; `totals` are of all readers, model by model."""
+    """Return the verdicts of the rules on each model; `totals` are of all readers, model by model."""
     found, start = [], 0
     for audit in audits:
         end = start + len(audit.readers)
@@ -145,7 +147,7 @@ def _judged(audits: Sequence[Audit], totals: Sequence[Any]) -> tuple[tuple[RuleR
 
 
 def paired_up(scorers: Sequence[Scorer], data: Dataset) -> tuple[Pairing, list[plugins.Plugin]]:
-    """Return what adds the models up, each jointly with the first, and the plugins whose metrics it uses.
+    """Return the pairing of each model with the first, and the plugins whose metrics it uses.
 
     Raises
     ------
@@ -162,7 +164,7 @@ def paired_up(scorers: Sequence[Scorer], data: Dataset) -> tuple[Pairing, list[p
 def _warnings(
     senses: Sequence[Sense], seen: Sequence[Any], scorers: Sequence[Scorer], data: Dataset
 ) -> tuple[str, ...]:
-    """Return what a reader must see before the numbers: of the predictions of each model, and of the rows."""
+    """Return the warnings about each model's predictions, and about the rows."""
     told = [
         f"{scorer.info.name}: {text}"
         for sense, total, scorer in zip(senses, seen, scorers, strict=True)
@@ -175,15 +177,15 @@ def _warnings(
 def comparison(pairing: Pairing, total: AllPairs, confidence: float) -> Comparison:
     """Turn joint totals into changes with intervals."""
     scorers, data, metrics = pairing.scorers, pairing.dataset, pairing.metrics
-    found: Iterable[Iterable[Change]]
+    by_model: Iterable[Iterable[Change]]
     if total.items is not None:
-        found = changes_of_rankings(total.items, len(scorers), data, metrics, confidence)
+        by_model = changes_of_rankings(total.items, len(scorers), data, metrics, confidence)
     else:
-        found = (changes(pair, data, metrics, confidence) for pair in total.pairs)
+        by_model = (changes(pair, data, metrics, confidence) for pair in total.pairs)
     return Comparison(
         models=tuple(scorer.info for scorer in scorers),
         data=data.info(),
-        changes=tuple(map(tuple, found)),
+        changes=tuple(map(tuple, by_model)),
         confidence=confidence,
         notes=_notes(scorers, data),
     )

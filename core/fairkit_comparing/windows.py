@@ -33,7 +33,7 @@ def changes_between(
     engine: Engine | str | None = None,
     scheduler: str | None = None,
 ) -> list[Change]:
-    """Return what the auditors that compare tables say; every model scores both tables.
+    """Return the changes by auditors that compare tables; every model scores both tables.
 
     Parameters
     ----------
@@ -58,18 +58,18 @@ def changes_between(
             running.check(*plugins.needs_of(loaded.used))
             audits.append(
                 [
-                    loaded.about(scorer, data, running, progress, place=place)
+                    loaded.about(scorer, data, running, progress, index=place)
                     for place, scorer in enumerate(scorers)
                 ]
             )
             readers = [reader for audit in audits[-1] for reader in audit.readers]
             totals.append(score_once(running, data, scorers, readers, progress))
-    many, found = len(audits[0][0].readers), []
+    many, changes = len(audits[0][0].readers), []
     for place, first in enumerate(audits[0][0].watching):
         auditor = first.auditor
         assert isinstance(auditor, ComparesTables)  # noqa: S101 -- `able` are
         each = [[total[model * many + place] for model in range(len(models))] for total in totals]
         contexts = [[audit.context for audit in row] for row in audits]
         with plugins.blame(first.owner, f"the auditor {auditor.name!r} compared tables"):
-            found += auditor.table_changes(each, contexts)
-    return found
+            changes += auditor.table_changes(each, contexts)
+    return changes

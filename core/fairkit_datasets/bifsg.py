@@ -73,7 +73,7 @@ class NameTable:
     totals: Array
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is recorded about it."""
+        """Return the table's record: path, content, licence, address and rows."""
         keys = ("path", "sha256", "licence", "address")
         return {key: getattr(self, key) for key in keys} | {"rows": len(self.index)}
 
@@ -189,19 +189,23 @@ def _shares(table: pa.Table, path: str | Path) -> Array:
     """Return the six percentages as shares that add up to 1, suppressed ones filled."""
     cells = [_column(table, name, path) for name in _PERCENTS]
     try:
-        known = np.array(
+        percentages = np.array(
             [[math.nan if cell == _SUPPRESSED else float(cell) for cell in column] for column in cells]
         ).T
     except ValueError as error:
         raise DataError(f"the list {str(path)!r} has a percentage that is no number: {error}") from None
-    absent = np.isnan(known)
-    left = 100 - np.nansum(known, axis=1)
-    odd = (left < -1) | ((np.abs(left) > 1) & ~absent.any(axis=1)) | (np.nan_to_num(known) < 0).any(axis=1)
+    absent = np.isnan(percentages)
+    left = 100 - np.nansum(percentages, axis=1)
+    odd = (
+        (left < -1)
+        | ((np.abs(left) > 1) & ~absent.any(axis=1))
+        | (np.nan_to_num(percentages) < 0).any(axis=1)
+    )
     if odd.any():
         at = int(np.argmax(odd))
         raise DataError(f"row {at + 1} of the list {str(path)!r} has percentages that do not add up to 100")
     filled = np.maximum(left, 0) / np.maximum(absent.sum(axis=1), 1)
-    values = np.where(absent, filled[:, None], known)
+    values = np.where(absent, filled[:, None], percentages)
     return np.asarray(values / values.sum(axis=1, keepdims=True))
 
 
@@ -285,7 +289,7 @@ def probabilities(
 
 def _rows_of(texts: Sequence[str | None], table: NameTable, *, name: bool) -> NDArray[np.intp]:
     """Return each text's row in a list; -1 where it has none. A double surname that is not listed takes its parts."""
-    known: dict[str | None, int] = {None: -1}
+    row_of: dict[str | None, int] = {None: -1}
     lengths = {len(one) for one in table.index}
     zeros = lengths.pop() if not name and len(lengths) == 1 else 0
     for text in set(texts) - {None}:
@@ -294,8 +298,8 @@ def _rows_of(texts: Sequence[str | None], table: NameTable, *, name: bool) -> ND
         )
         if not name and str(text).isdigit():
             tried.append(str(text).zfill(zeros))  # 2138 is 02138 where every place has five digits
-        known[text] = next((table.index[one] for one in tried if one in table.index), -1)
-    return np.array([known[text] for text in texts], dtype=np.intp)
+        row_of[text] = next((table.index[one] for one in tried if one in table.index), -1)
+    return np.array([row_of[text] for text in texts], dtype=np.intp)
 
 
 def calibration(values: Array, truth: Sequence[str | None], confidence: float = 0.95) -> list[dict[str, Any]]:
@@ -330,7 +334,7 @@ def calibration(values: Array, truth: Sequence[str | None], confidence: float = 
     if not there.any():
         raise DataError("nobody's group is known: a calibration needs people whose group is known")
     z = two_sided(confidence)
-    found = []
+    records = []
     for at, group in enumerate(GROUPS):
         p, y = values[there, at], (labels[there] == group).astype(float)
         error = z * float((y - p).std()) / math.sqrt(len(y))
@@ -342,14 +346,14 @@ def calibration(values: Array, truth: Sequence[str | None], confidence: float = 
             if (place == one).any()
         ]
         whole = _observed(p, y, z)
-        found.append(
+        records.append(
             {
                 "group": group, "people": whole["people"], "expected": whole["expected"], "observed": whole["observed"],
                 "observed_interval": whole["interval"], "difference": gap,
                 "difference_interval": [gap - error, gap + error], "brier": float(((y - p) ** 2).mean()), "bins": bins,
             }
         )  # fmt: skip
-    return found
+    return records
 
 
 def _observed(p: Array, y: Array, z: float) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def _first_rows(
 
 
 def neighbours(
-    cells: Mapping[str, NDArray[Any]], kept: set[str], rng: np.random.Generator
+    cells: Mapping[str, NDArray[Any]], fixed: set[str], rng: np.random.Generator
 ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
     """Move one number of each row to a neighbouring value of its column.
 
@@ -119,7 +119,7 @@ def neighbours(
     ----------
     cells
         Columns, each of shape [n].
-    kept
+    fixed
         Columns that stay.
     rng
         Draws column, direction and distance.
@@ -130,7 +130,7 @@ def neighbours(
         The columns after it, and the rows that moved, shape [n].
     """
     rows = len(next(iter(cells.values())))
-    numbers = [name for name, values in cells.items() if values.dtype.kind in "iuf" and name not in kept]
+    numbers = [name for name, values in cells.items() if values.dtype.kind in "iuf" and name not in fixed]
     choice, targets = np.full((len(numbers), rows), -1.0), {}
     for place, name in enumerate(numbers):
         moved, may = _moved(cells[name], rng)
@@ -150,24 +150,24 @@ def neighbours(
 
 def _moved(values: NDArray[Any], rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return a neighbour of each value, and which may move: neither missing nor an atom."""
-    known = np.isfinite(values) if values.dtype.kind == "f" else np.ones(len(values), dtype=bool)
-    distinct, place, count = np.unique(values[known], return_inverse=True, return_counts=True)
+    finite = np.isfinite(values) if values.dtype.kind == "f" else np.ones(len(values), dtype=bool)
+    distinct, level, count = np.unique(values[finite], return_inverse=True, return_counts=True)
     free = count < ATOM * len(values)
-    distances = rng.integers(1, max(LEAST, int(np.ceil(REACH * len(distinct)))) + 1, len(place))
-    steps = distances * rng.choice([-1, 1], len(place))
-    to = place + steps
-    to = np.where((to < 0) | (to >= len(distinct)), place - steps, to)
+    distances = rng.integers(1, max(LEAST, int(np.ceil(REACH * len(distinct)))) + 1, len(level))
+    steps = distances * rng.choice([-1, 1], len(level))
+    to = level + steps
+    to = np.where((to < 0) | (to >= len(distinct)), level - steps, to)
     inside = (to >= 0) & (to < len(distinct))
     far = distinct[np.clip(to, 0, len(distinct) - 1)].astype(np.float64)
-    near = distinct[np.clip(to - np.sign(to - place), 0, len(distinct) - 1)].astype(np.float64)
+    near = distinct[np.clip(to - np.sign(to - level), 0, len(distinct) - 1)].astype(np.float64)
     between = near + (far - near) * rng.random(
-        len(place)
+        len(level)
     )  # a value of its own: a table may know the column's
     if values.dtype.kind != "f" or bool((distinct == np.floor(distinct)).all()):
         between = np.where(np.abs(far - near) > 1, np.round(between), far)
     found, may = values.copy(), np.zeros(len(values), dtype=bool)
-    found[known] = between.astype(values.dtype)
-    may[known] = inside & free[place] & (found[known] != values[known])
+    found[finite] = between.astype(values.dtype)
+    may[finite] = inside & free[level] & (found[finite] != values[finite])
     return found, may
 
 
@@ -188,13 +188,13 @@ class _Pairs:
         rng: np.random.Generator,
     ) -> None:
         good = np.zeros(len(moved)) if favorable is None else favorable
-        group, known = codes[moved], codes[moved] >= 0
+        group, grouped = codes[moved], codes[moved] >= 0
         outcome = np.asarray(good, dtype=np.int64)[moved]
         cell = ((group * 2 + outcome) * 2 + here) * 2 + there
         groups = int(codes.max()) + 1
-        table = np.bincount(cell[known], minlength=8 * groups)
+        table = np.bincount(cell[grouped], minlength=8 * groups)
         self.rows = int(table.sum())
-        self.flips = int((here != there)[known].sum())
+        self.flips = int((here != there)[grouped].sum())
         drawn = rng.multinomial(self.rows, table / max(self.rows, 1), DRAWS) if self.rows else table[None]
         tables = np.concatenate([table[None], drawn]).reshape(-1, groups, 2, 2, 2).astype(np.float64)
         self.here, self.there = (tables.sum(axis=axis).reshape(-1, groups, 4) for axis in (4, 3))
@@ -215,15 +215,15 @@ def _with_evidence(
         return finding
     here, there = here[usable], there[usable]
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]
-    told: dict[str, float] = {"rows": pairs.rows, "flips": pairs.flips}
+    evidence: dict[str, float] = {"rows": pairs.rows, "flips": pairs.flips}
     for name, draws in (("here", here), ("nearby", there), ("change", there - here)):
         low, high = np.quantile(draws[1:], ends)  # the basic bootstrap interval around the first entry
-        told |= {
+        evidence |= {
             name: float(draws[0]),
             f"{name}_low": float(2 * draws[0] - high),
             f"{name}_high": float(2 * draws[0] - low),
         }
-    return replace(finding, evidence={**finding.evidence, KEY: told})
+    return replace(finding, evidence={**finding.evidence, KEY: evidence})
 
 
 def disparity(metric: str, cells: Array, rates: Mapping[str, Rate]) -> Array | None:

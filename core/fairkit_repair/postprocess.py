@@ -207,9 +207,9 @@ class PostProcessor(Mitigator):
         scores: NDArray[np.float64],
         table: Table,
         run: Run,
-        held: tuple[NDArray[np.float64], Table] | None,
+        held_out: tuple[NDArray[np.float64], Table] | None,
     ) -> RuleModel:
-        rule, solution = self.learn(scores, table, run, held)
+        rule, solution = self.learn(scores, table, run, held_out)
         return RuleModel(
             base=base,
             rule=rule,
@@ -238,7 +238,7 @@ class PostProcessor(Mitigator):
         return rule, dataclasses.replace(solution, notes=(*notes, *solution.notes))
 
     def model_options(self) -> ModelOptions:
-        """Return what the parameters say about the base model's outputs."""
+        """Return the options for the base model's outputs, from the parameters."""
         chosen = self.parameters
         return ModelOptions(
             task="binary",

@@ -86,7 +86,7 @@ class PreProcessor(Mitigator):
 
     @abstractmethod
     def prepare(self, table: Table, run: Run) -> Prepared:
-        """Return what the learner is trained on.
+        """Return the learner's training rows.
 
         Raises
         ------

@@ -200,16 +200,16 @@ class Search:
         return (self.choice.chance or 0.0) >= self.sure
 
     def told(self) -> str:
-        """Say what was picked, and how sure it is."""
-        one = self.choice
+        """Return a sentence about the pick and its chance."""
+        choice = self.choice
         sure = (
             f"asked: {self.sure:g}"
             if self.reached
             else f"LESS than the {self.sure:g} that was asked for; nothing that was tried has more"
         )
         return (
-            f"Picked {one.name} among {len(self.measured)} alternatives: predicted {self.performance} "
-            f"{one.accuracy:.4f}, predicted chance of passing {one.chance:.2f} ({sure})."
+            f"Picked {choice.name} among {len(self.measured)} alternatives: predicted {self.performance} "
+            f"{choice.accuracy:.4f}, predicted chance of passing {choice.chance:.2f} ({sure})."
             + (
                 " It draws some decisions BY CHANCE: no deterministic alternative that was tried is as sure."
                 if self.needs_chance
@@ -222,7 +222,7 @@ class Search:
         return self.summary() | {"alternatives": [one.to_dict() for one in self.alternatives]}
 
     def summary(self) -> dict[str, Any]:
-        """Return what goes into the file's metadata and from there into certificates."""
+        """Return the search's record for the file's metadata, from where certificates take it."""
         return {
             "policy": [rule.to_dict() for rule in self.rules],
             "sure": self.sure,

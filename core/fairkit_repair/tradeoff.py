@@ -63,15 +63,15 @@ class Tradeoff(Evidence):
 
 def _point(point: Mapping[str, Any], chosen: Any, y: str) -> TradeoffPoint:
     parameter = "rho" if "rho" in point else "bound"
-    level, found = point[parameter], point["test"]
+    level, results = point[parameter], point["test"]
     shown = "unconstrained" if level is None else f"{level:g}"
-    low, high = found["disparity_interval"]
-    bottom, top = found[f"{y}_interval"]
+    low, high = results["disparity_interval"]
+    bottom, top = results[f"{y}_interval"]
     return TradeoffPoint(
         name=shown if parameter == "bound" else f"rho = {shown}",
-        x=found["disparity"],
+        x=results["disparity"],
         x_interval=(low, high),
-        y=found[y],
+        y=results[y],
         y_interval=(bottom, top),
         chosen=level is not None and level == chosen,
     )

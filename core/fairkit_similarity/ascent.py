@@ -169,6 +169,7 @@ class Climb:
         """Try the two corners of the box that the outputs differ most in, to first order."""
         import torch
 
+        # a linear function is largest at a corner of the box: the sign of its slope picks it
         slope = self.free.slope(self.out_slope)
         up = torch.where(slope > 0, self.high, self.low)
         down = torch.where(slope > 0, self.low, self.high)
@@ -182,6 +183,7 @@ class Climb:
         self.paid = self.network.image(self.frame.paid).for_rows(_USES * len(self.u))
         self.pace = torch.ones_like(self.pace)
         slope = self.paid.slope(self.out_slope) / self.frame.price
+        # steepest ascent in the metric: t ∝ slope / price, of squared length Σ price t² = ε
         length = (slope.square() * self.frame.price).sum(dim=1, keepdim=True).sqrt()
         self._try(self.s, self.t + slope * (epsilon**0.5 / length.clamp_min(SMALL)))
 
@@ -236,6 +238,7 @@ class Climb:
         slope = paid.slope(self.slope)
         direction = slope / self.frame.price
         length = (direction.square() * self.frame.price).sum(dim=1, keepdim=True).sqrt()
+        # the maximum is at t = slope / (2 λ price), cut to the length `reach`
         longest = self.frame.reach / length.clamp_min(SMALL)
         uphill = slope - self.t * (2.0 * self.multiplier * self.frame.price)
         return direction * longest.clamp_max(0.5 / max(self.multiplier, SMALL)), uphill

@@ -60,14 +60,14 @@ class Design:
     """
 
     def __init__(self, encoder: Encoder, columns: Columns, without: str) -> None:
-        dense, sparse, kept, start = [], [], [], 0
+        dense, sparse, positions, start = [], [], [], 0
         for encoding in encoder.columns:
             width = len(encoding.features)
             places = np.arange(start, start + width)
             start += width
             if encoding.name == without:
                 continue
-            kept.append(places)
+            positions.append(places)
             values = np.asarray(columns[encoding.name])
             if encoding.kind == "number" or width <= FEW:
                 dense.append((places, encoding.encode(values)))
@@ -75,7 +75,7 @@ class Design:
                 code = encoding.codes(values)
                 sparse.append(_Codes(places, np.where(code < 0, width, code)))
         rows = len(np.asarray(columns[encoder.columns[0].name]))
-        self.kept: Ints = np.concatenate(kept) if kept else np.zeros(0, np.int64)
+        self.kept: Ints = np.concatenate(positions) if positions else np.zeros(0, np.int64)
         self._place = np.full(start + 1, -1)
         self._place[self.kept] = np.arange(len(self.kept))
         self._place[-1] = len(self.kept)
@@ -108,18 +108,18 @@ class Design:
     def grams(self, weights: Floats) -> Floats:
         """Return Xᵀ diag(w) X for each of K rows of weights, shape (K, d + 1, d + 1)."""
         total = np.zeros((len(weights), self.width, self.width))
-        for place, each in enumerate(weights):
+        for k, each in enumerate(weights):
             weighted = self._numbers * each
-            total[place][np.ix_(self._of_numbers, self._of_numbers)] = weighted @ self._numbers.T
+            total[k][np.ix_(self._of_numbers, self._of_numbers)] = weighted @ self._numbers.T
             for column in self._codes:
                 block = np.stack([_counted(column.code, row, column.size)[:-1] for row in weighted])
-                _put(total[place], self._of_numbers, column.places, block)
-                total[place][column.places, column.places] = block[-1]  # the constant's row: sums of weights
+                _put(total[k], self._of_numbers, column.places, block)
+                total[k][column.places, column.places] = block[-1]  # the constant's row: sums of weights
         for one, other in itertools.combinations(self._codes, 2):
             code = one.code * other.size + other.code
-            for place, each in enumerate(weights):
+            for k, each in enumerate(weights):
                 counted = _counted(code, each, one.size * other.size).reshape(one.size, other.size)
-                _put(total[place], one.places, other.places, counted[:-1, :-1])
+                _put(total[k], one.places, other.places, counted[:-1, :-1])
         return total
 
     def dense(self) -> Floats:

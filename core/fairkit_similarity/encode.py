@@ -221,11 +221,13 @@ def is_number(value: Any) -> bool:
 
 def distinct(values: NDArray[Any]) -> tuple[list[str], Ints]:
     """Return the texts of a column, several times where several values have one, and which of them each row has."""
-    place: dict[Any, int] = {}
+    numbers: dict[Any, int] = {}
     cells = values.tolist()
     if all(kind in (str, type(None)) for kind in set(map(type, cells))):
-        place = {value: number for number, value in enumerate(dict.fromkeys(cells))}
-        return [value_text(value) for value in place], np.array([place[value] for value in cells], np.int64)
+        numbers = {value: number for number, value in enumerate(dict.fromkeys(cells))}
+        return [value_text(value) for value in numbers], np.array(
+            [numbers[value] for value in cells], np.int64
+        )
     texts = [value_text(value) for value in cells]
-    place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    return list(place), np.array([place[text] for text in texts], np.int64)
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return list(numbers), np.array([numbers[text] for text in texts], np.int64)

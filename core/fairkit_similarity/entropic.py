@@ -115,6 +115,7 @@ def _root(classes: _Classes, epsilon: float, gamma: float, eta: float | None, pr
         low, high = high, 2.0 * high
         if not np.isfinite(high):
             raise ParameterError(f"no plan spends as little as epsilon = {epsilon}; use the exact plan")
+    # <C, Π(η)> falls in η: bisection, `high` stays feasible
     while high - low > precision * high:
         middle = 0.5 * (low + high)
         if _evaluate(classes, middle, gamma)[1] > epsilon:
@@ -133,9 +134,11 @@ def _evaluate(classes: _Classes, eta: float, gamma: float) -> tuple[float, float
     for start in range(0, len(classes.where), step):
         part = slice(start, start + step)
         here = classes.z[classes.where[part]]
+        # ‖x - y‖² = ‖x‖² + ‖y‖² - 2 x·y; cancellation may leave it below 0
         far = np.maximum(square + np.einsum("ij,ij->i", here, here)[:, None] - 2.0 * here @ classes.z.T, 0.0)
         far[np.arange(len(here)), classes.where[part]] = 0.0
         reward = classes.values[classes.label[part]]
+        # Π_ij = w_j exp((R_ij - η C_ij) / γ) / Σ_i' exp(...)
         plan = (reward - eta * far) / gamma
         plan = classes.count * np.exp(plan - plan.max(axis=1, keepdims=True))
         plan *= (classes.mass[part] / plan.sum(axis=1))[:, None]

@@ -74,6 +74,7 @@ class Geometry:
         for what, values in (("features", features), ("the fair metric's matrix", matrix)):
             if not np.isfinite(values).all():
                 raise DataError(f"{what} hold numbers that are not finite; replace or drop them")
+        # ‖(x - x') M‖² = Σ_k σ_k² t_k² along the left singular vectors of M
         axes, size, _ = np.linalg.svd(matrix, full_matrices=True)
         rank = int((size**2 > FREE * max(size.max(initial=0.0) ** 2, 1e-300)).sum())
         free = _principal(features, axes[:, rank:])
@@ -85,6 +86,7 @@ class Geometry:
             high=along.max(axis=0),
             paid=np.ascontiguousarray(axes[:, :rank]),
             price=size[:rank] ** 2,
+            # E ‖z - z'‖² = 2 tr Cov(z)
             reach=float(np.sqrt(2.0 * (z**2).mean(axis=0).sum())),
         )
 

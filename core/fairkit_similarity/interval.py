@@ -102,6 +102,7 @@ def spread(solution: Solution, rng: np.random.Generator) -> Spread:
         means.append(mean + eta * epsilon)
         errors.append(error)
         thirds.append(third)
+    # the mean of two independent halves: Var = (e₁² + e₂²) / 4
     bound_error = math.hypot(*errors) / 2.0
     return Spread(
         gap=gap,
@@ -117,6 +118,7 @@ def _mean(values: Floats, mass: Floats) -> tuple[float, float, float]:
     """Weighted mean, its standard error, and its third central moment."""
     weight = mass / mass.sum()
     mean = float(weight @ values)
+    # Bessel's correction for weights: Σ w² r² / (1 - Σ w²)
     scale = 1.0 - float(weight @ weight)
     error = math.sqrt(max(float(weight**2 @ (values - mean) ** 2), 0.0) / max(scale, 1e-12))
     return mean, error, float(weight**3 @ (values - mean) ** 3)

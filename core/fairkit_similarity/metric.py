@@ -63,13 +63,13 @@ class FairMetric:
         """
         _, size, axes = np.linalg.svd(np.atleast_2d(directions), full_matrices=True)
         rank = int((size > 1e-10 * max(size.max(initial=0.0), 1e-300)).sum())
-        kept = axes[rank:].T
-        if not kept.shape[1]:
+        complement = axes[rank:].T
+        if not complement.shape[1]:
             raise DataError(
                 f"the sensitive subspace takes all {len(encoder.features)} encoded feature(s): the fair metric "
                 "has no direction left. Give the metric more columns, or fewer sensitive ones"
             )
-        return cls(encoder=encoder, matrix=_clean(kept), description=description)
+        return cls(encoder=encoder, matrix=_clean(complement), description=description)
 
     @classmethod
     def of_sigma(cls, encoder: Encoder, sigma: Floats, description: Mapping[str, Any]) -> Self:

@@ -104,13 +104,13 @@ class DenseNetwork:
 
         first = self.layers[0][2]
         value = u if first is None else getattr(torch, first)(u)
-        kept = [value]
+        outputs = [value]
         for weight, bias, activation in self.layers[1:]:
             value = torch.addmm(bias, value, weight.t())
             if activation is not None:
                 value = getattr(torch, f"{activation}_")(value)
-            kept.append(value)
-        return value, kept
+            outputs.append(value)
+        return value, outputs
 
     def slope(self, saved: list[Tensor], up: Tensor) -> Tensor:
         """See `Network`."""

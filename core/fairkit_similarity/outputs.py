@@ -18,7 +18,7 @@ from typing import Any
 
 
 def centred_logits(logits: Any) -> Any:
-    """Return what stands for logits in d_Y: the mean of squared differences over its columns.
+    """Return centred logits: the mean of squared differences over their columns is d_Y.
 
     Parameters
     ----------

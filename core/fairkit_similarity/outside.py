@@ -69,10 +69,10 @@ def best_plan(gain: Floats, cost: Floats, weights: Floats, epsilon: float) -> Ch
 
     if epsilon == 0.0:
         free = np.where(cost == 0.0, gain, -np.inf)
-        place = free.argmax(axis=0)
-        rows = np.arange(len(place))
-        top = free[place, rows]
-        return Choice(value=float(weights @ top), multiplier=np.inf, contributions=top, place=place)
+        candidate = free.argmax(axis=0)
+        rows = np.arange(len(candidate))
+        top = free[candidate, rows]
+        return Choice(value=float(weights @ top), multiplier=np.inf, contributions=top, place=candidate)
     low, high = 0.0, max(1.0, 2.0 * float(gain.max(initial=0.0)) / epsilon)
     left, right = at(low), at(high)
     if left[1] <= epsilon:
@@ -83,23 +83,24 @@ def best_plan(gain: Floats, cost: Floats, weights: Floats, epsilon: float) -> Ch
         middle = (left[0] - right[0]) / slope if slope > 0 else 0.5 * (low + high)
         if not low < middle < high:
             break
-        found = at(middle)
+        evaluation = at(middle)
         meet = left[0] - middle * left[1]
-        if found[0] - middle * found[1] <= meet + 1e-14 * max(1.0, abs(meet)):
+        # the dual touches the point where the tangents meet: a kink, hence its minimum
+        if evaluation[0] - middle * evaluation[1] <= meet + 1e-14 * max(1.0, abs(meet)):
             low = high = middle
-        elif found[1] > epsilon:
-            low, left = middle, found
+        elif evaluation[1] > epsilon:
+            low, left = middle, evaluation
         else:
-            high, right = middle, found
+            high, right = middle, evaluation
     multiplier = high
-    place = at(multiplier)[2]
-    rows = np.arange(len(place))
-    contributions = gain[place, rows] - multiplier * cost[place, rows]
+    candidate = at(multiplier)[2]
+    rows = np.arange(len(candidate))
+    contributions = gain[candidate, rows] - multiplier * cost[candidate, rows]
     return Choice(
         value=float(weights @ contributions) + multiplier * epsilon,
         multiplier=multiplier,
         contributions=contributions,
-        place=place,
+        place=candidate,
     )
 
 
@@ -137,7 +138,7 @@ def search_outside(
     epsilon: float,
     *,
     weights: Floats,
-    given: tuple[Floats, Floats] | None = None,
+    start: tuple[Floats, Floats] | None = None,
     free_steps: int = 10,
     steps: int = 40,
     rounds: int = 8,
@@ -158,7 +159,7 @@ def search_outside(
         ε ≥ 0.
     weights
         Shape (n,), of sum 1.
-    given
+    start
         Gains and costs, shape (C, n) each, of candidates that are known; staying need not be among them.
     free_steps, steps
         Of every search.
@@ -170,43 +171,43 @@ def search_outside(
         Whether the network's outputs are logits, as for `fairkit_similarity.outputs.squared_difference`.
     """
     stay = np.zeros((1, len(x)))
-    gains = [stay] if given is None else [stay, given[0]]
-    costs = [stay] if given is None else [stay, given[1]]
+    gains = [stay] if start is None else [stay, start[0]]
+    costs = [stay] if start is None else [stay, start[1]]
     count = sum(len(part) for part in gains)
-    found: list[NDArray[Any]] = []
+    moved: list[NDArray[Any]] = []
     overshoot = 0.0
     searches = _Searches(network, x, frame, epsilon, free_steps, logits)
-    _keep(searches.run(0.0, 0), gains, costs, found)
+    _keep(searches.run(0.0, 0), gains, costs, moved)
     choice = best_plan(np.concatenate(gains), np.concatenate(costs), weights, epsilon)
     for _ in range(rounds if epsilon > 0.0 and len(frame.price) else 0):
-        asked = choice.multiplier or 0.1 * max(choice.value, 1e-300) / epsilon
-        _keep(searches.run(asked, steps), gains, costs, found)
+        multiplier = choice.multiplier or 0.1 * max(choice.value, 1e-300) / epsilon
+        _keep(searches.run(multiplier, steps), gains, costs, moved)
         bound = float(
-            weights @ (np.stack([gains[-1][0] - asked * costs[-1][0], choice.contributions]).max(0))
+            weights @ (np.stack([gains[-1][0] - multiplier * costs[-1][0], choice.contributions]).max(0))
         )
         before, choice = choice, best_plan(np.concatenate(gains), np.concatenate(costs), weights, epsilon)
-        overshoot = max(bound + asked * epsilon - choice.value, 0.0)
+        overshoot = max(bound + multiplier * epsilon - choice.value, 0.0)
         if before.multiplier > 0.0 and choice.value - before.value <= tolerance * choice.value:
             break
     return Outside(
         choice=choice,
         gain=np.concatenate(gains),
         cost=np.concatenate(costs),
-        moved=np.stack(found),
+        moved=np.stack(moved),
         given=count,
         overshoot=overshoot,
     )
 
 
 def _keep(
-    one: tuple[Floats, Floats, NDArray[Any]],
+    result: tuple[Floats, Floats, NDArray[Any]],
     gains: list[Floats],
     costs: list[Floats],
-    found: list[NDArray[Any]],
+    moved: list[NDArray[Any]],
 ) -> None:
-    gains.append(one[0][None])
-    costs.append(one[1][None])
-    found.append(one[2])
+    gains.append(result[0][None])
+    costs.append(result[1][None])
+    moved.append(result[2])
 
 
 class _Searches:
@@ -232,10 +233,10 @@ class _Searches:
 
         from fairkit_similarity.ascent import Disparity, output_directions, worst_case
 
-        kept: list[tuple[Any, Any, Any]] = []
+        results: list[tuple[Any, Any, Any]] = []
         with torch.no_grad():
-            for place, (rows, origin) in enumerate(zip(self.parts, self.origins, strict=True)):
-                found = worst_case(
+            for number, (rows, origin) in enumerate(zip(self.parts, self.origins, strict=True)):
+                worst = worst_case(
                     self.network,
                     origin,
                     rows,
@@ -245,9 +246,9 @@ class _Searches:
                     epsilon=self.epsilon,
                     free_steps=self.free_steps,
                     steps=steps,
-                    start=self.last[place],
+                    start=self.last[number],
                 )
-                self.last[place] = (found.s, found.t)
-                kept.append((found.reward, found.cost, found.moved(rows, self.frame)))
-        gain, cost, moved = (torch.cat(list(part)).cpu().numpy() for part in zip(*kept, strict=True))
+                self.last[number] = (worst.s, worst.t)
+                results.append((worst.reward, worst.cost, worst.moved(rows, self.frame)))
+        gain, cost, moved = (torch.cat(list(part)).cpu().numpy() for part in zip(*results, strict=True))
         return gain.astype(np.float64), cost.astype(np.float64), moved

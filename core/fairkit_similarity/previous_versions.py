@@ -46,20 +46,20 @@ def former_subspace(columns: Columns, sensitive: Sequence[str]) -> FairMetric:
     names = list(dict.fromkeys(sensitive))
     for name in names:
         encoding = next(column for column in encoder.columns if column.name == name)
-        place = encoder.places([name])
+        positions = encoder.places([name])
         others = features.copy()
-        others[:, place] = 0.0
+        others[:, positions] = 0.0
         raw = np.asarray(columns[name])
         keys = raw.astype(str) if encoding.kind == "category" else raw.astype(np.float64)
         values, code = np.unique(keys, return_inverse=True)
         if encoding.kind == "number" and len(values) > 2:
-            model = RidgeCV(alphas=np.logspace(-3, 3, 7)).fit(others, features[:, place[0]])
-            found = np.array(np.atleast_2d(model.coef_), dtype=np.float64)
+            model = RidgeCV(alphas=np.logspace(-3, 3, 7)).fit(others, features[:, positions[0]])
+            coefficients = np.array(np.atleast_2d(model.coef_), dtype=np.float64)
         else:
             targets = [code == k for k in range(len(values))] if len(values) > 2 else [code == 1]
             model = LogisticRegression(C=1.0 / STRENGTH, max_iter=1_000, tol=1e-6)
-            found = np.array([model.fit(others, target).coef_[0] for target in targets])
-        found[:, place] = 0.0
-        directions.append(found)
+            coefficients = np.array([model.fit(others, target).coef_[0] for target in targets])
+        coefficients[:, positions] = 0.0
+        directions.append(coefficients)
     description = {"kind": "subspace", "sensitive": names, "strength": STRENGTH}
     return FairMetric.projecting(encoder, np.concatenate(directions), description)

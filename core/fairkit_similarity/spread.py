@@ -142,7 +142,7 @@ def answer(planted: Planted, queries: Queries, ask: Ask) -> PartAnswers:
     """Find the rows of a part that are worth more than the floors."""
     _use_threads()
     tree, count = planted.tree, len(ask.chosen)
-    place, reward, cost, looks = search(
+    position, reward, cost, looks = search(
         tree,
         queries.kind,
         planted.low,
@@ -156,8 +156,8 @@ def answer(planted: Planted, queries: Queries, ask: Ask) -> PartAnswers:
         np.full((count, 2), -1),
         ask.floor,
     )
-    better = np.flatnonzero(place >= 0)
-    rows = planted.part.row[queries.label[ask.chosen[better]], tree.order[place[better]]]
+    better = np.flatnonzero(position >= 0)
+    rows = planted.part.row[queries.label[ask.chosen[better]], tree.order[position[better]]]
     return PartAnswers(
         place=better,
         lines=Lines(answer=rows, reward=reward[better], cost=cost[better]),

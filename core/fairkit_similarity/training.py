@@ -32,14 +32,14 @@ def sensitive_columns(table: Table, *, constant: bool = False) -> dict[str, NDAr
     called ``(sensitive) NAME``. A split with one group only has nothing to learn a direction from: it is left out,
     unless `constant` asks for the columns behind it.
     """
-    found: dict[str, NDArray[Any]] = {}
+    columns: dict[str, NDArray[Any]] = {}
     for name, groups in table.groups.items():
         several = len(groups.names) > 1
         if groups.split is not None and (several or constant):
-            found |= {column: table.columns[column] for column in groups.split.columns}
+            columns |= {column: table.columns[column] for column in groups.split.columns}
         elif groups.split is None and several:
-            found[f"(sensitive) {name}"] = np.array(groups.names, dtype=object)[groups.codes]
-    return found
+            columns[f"(sensitive) {name}"] = np.array(groups.names, dtype=object)[groups.codes]
+    return columns
 
 
 def named_directions(table: Table, directions: Sequence[str] | None) -> list[str] | None:

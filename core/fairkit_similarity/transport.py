@@ -107,9 +107,11 @@ class Support:
             raise DataError(
                 f"losses of shape {values.shape} and labels of shape {labels.shape} do not fit {len(self.z)} rows"
             )
+        # of equal rows only one with the largest loss can be an answer
         best, row = group_maxima(values, self.group, len(self.first))
-        asked, mass = _asked(len(self.z), rows, weights)
-        code = labels[asked] * len(self.first) + self.group[asked]
+        queries, mass = _asked(len(self.z), rows, weights)
+        # queries of one label at one place have one answer: a class with their total weight
+        code = labels[queries] * len(self.first) + self.group[queries]
         weight: Floats = np.bincount(code, weights=mass, minlength=best.size).astype(np.float64)
         present = np.bincount(code, minlength=best.size) > 0
         number = np.cumsum(present) - 1
@@ -123,11 +125,11 @@ class Support:
             label=classes // len(self.first),
             target=np.zeros((len(classes), 0)),
             weights=weight[classes],
-            asked=asked,
+            asked=queries,
             mass=mass,
             query=number[code],
             row=row,
-            own=values[labels[asked], asked],
+            own=values[labels[queries], queries],
             eta=eta,
         )
 
@@ -163,8 +165,8 @@ class Support:
             raise DataError(
                 f"outputs of shape {values.shape} and targets of shape {target.shape} do not fit {len(self.z)} rows"
             )
-        asked, mass = _asked(len(self.z), rows, weights)
-        gap = np.abs(values[asked] - target[asked])
+        queries, mass = _asked(len(self.z), rows, weights)
+        gap = np.abs(values[queries] - target[queries])
         if kind == "squared" and gap.max(initial=0.0) > _MOST_GAP:
             raise DataError(
                 f"outputs and targets are up to {gap.max():.3g} apart, and no number holds the square; "
@@ -175,13 +177,13 @@ class Support:
             bounding=self.bounding if len(self.first) == len(self.z) else self.bounding[self.group],
             kind=KINDS[kind],
             values=values,
-            where=asked,
-            label=np.zeros(len(asked), np.int64),
-            target=target[asked],
+            where=queries,
+            label=np.zeros(len(queries), np.int64),
+            target=target[queries],
             weights=mass,
-            asked=asked,
+            asked=queries,
             mass=mass,
-            query=np.arange(len(asked)),
+            query=np.arange(len(queries)),
             row=np.arange(len(self.z))[None, :],
             own=(gap**2 if kind == "squared" else gap).mean(axis=1),
             eta=eta,
@@ -217,13 +219,13 @@ def finite(values: Floats, what: str) -> Floats:
 
 
 def _asked(n: int, rows: Ints | None, weights: Floats | None) -> tuple[Ints, Floats]:
-    asked = np.arange(n) if rows is None else np.asarray(rows, dtype=np.int64)
-    if not len(asked):
+    queries = np.arange(n) if rows is None else np.asarray(rows, dtype=np.int64)
+    if not len(queries):
         raise DataError("no row is asked: give at least one")
-    mass = np.ones(len(asked)) if weights is None else np.asarray(weights, dtype=np.float64)
-    if mass.shape != asked.shape or not (np.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0):
+    mass = np.ones(len(queries)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if mass.shape != queries.shape or not (np.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0):
         raise DataError("weights must be one nonnegative finite number for each row, not all zero")
-    return asked, mass / mass.sum()
+    return queries, mass / mass.sum()
 
 
 class Transport(Problem):
@@ -284,8 +286,8 @@ class Transport(Problem):
         order = np.argsort(self._rank[queries], kind="stable")
         chosen = queries[order]
         tree = self.tree
-        own = tree.place[self.where[chosen]]
-        place, reward, cost, looks = search(
+        positions = tree.place[self.where[chosen]]
+        position, reward, cost, looks = search(
             tree,
             self.kind,
             self._low,
@@ -293,16 +295,16 @@ class Transport(Problem):
             float(eta),
             tree.z,
             tree.centre,
-            own,
+            positions,
             self.label[chosen],
             self.target[chosen],
-            np.stack([own, tree.place[guess[order]]], axis=1),
-            np.full(len(own), -np.inf),
+            np.stack([positions, tree.place[guess[order]]], axis=1),
+            np.full(len(positions), -np.inf),
         )
         self.looks += int(looks)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return Lines(answer=tree.order[place][back], reward=reward[back], cost=cost[back])
+        return Lines(answer=tree.order[position][back], reward=reward[back], cost=cost[back])
 
     def row_of(self, label: Ints, answer: Ints) -> Ints:
         """Return the rows that answers stand for."""

@@ -71,14 +71,14 @@ class Audited:
     @functools.cached_property
     def found(self) -> dict[Task, tuple[Finding, ...]]:
         """The findings on each task's sample data."""
-        found = {}
+        findings = {}
         for task in self.tasks:
             try:
-                found[task] = tuple(self.run(task))
+                findings[task] = tuple(self.run(task))
             except ModelError:
                 self._by_trees.add(task)
-                found[task] = tuple(self.run(task))
-        return found
+                findings[task] = tuple(self.run(task))
+        return findings
 
     def run(self, task: Task, *, rows: int = BATCH_ROWS, backwards: bool = False) -> list[Finding]:
         """Audit in batches of some size, added up in order or backwards."""
@@ -90,15 +90,15 @@ class Audited:
 
 def check_auditor_findings(audited: Audited) -> None:
     """There are findings; each number lies in its interval, or the notes say why it has none; JSON keeps them."""
-    for task, found in audited.found.items():
+    for task, findings in audited.found.items():
         require(
-            isinstance(found, tuple) and all(isinstance(one, Finding) for one in found),
-            f"{task}: findings gives {type(found).__name__} of other things than fairkit.Finding",
+            isinstance(findings, tuple) and all(isinstance(one, Finding) for one in findings),
+            f"{task}: findings gives {type(findings).__name__} of other things than fairkit.Finding",
         )
         require(
-            found, f"{task}: there is no finding; if there is nothing to say, say so in a finding's notes"
+            findings, f"{task}: there is no finding; if there is nothing to say, say so in a finding's notes"
         )
-        for finding in found:
+        for finding in findings:
             _check_finding(audited, task, finding)
 
 
@@ -251,18 +251,20 @@ def _equal(one: Any, two: Any) -> bool:
     return np.array_equal(one, two, equal_nan=one.dtype.kind == "f")
 
 
-def _same(found: Sequence[Finding], other: Sequence[Finding], message: str) -> None:
-    for one, two in zip(found, other, strict=False):
-        require((one.metric, one.sensitive) == (two.metric, two.sensitive), f"{message}: other findings")
+def _same(findings: Sequence[Finding], repeated: Sequence[Finding], message: str) -> None:
+    for first, second in zip(findings, repeated, strict=False):
+        require(
+            (first.metric, first.sensitive) == (second.metric, second.sensitive), f"{message}: other findings"
+        )
         numbers = [
             [math.nan if number is None else number for number in (f.value, *(f.interval or (None, None)))]
-            for f in (one, two)
+            for f in (first, second)
         ]
         require(
             np.allclose(numbers[0], numbers[1], rtol=1e-6, atol=1e-9, equal_nan=True),
-            f"{message}: {one.metric} on {one.sensitive} is {numbers[0]} and {numbers[1]}",
+            f"{message}: {first.metric} on {first.sensitive} is {numbers[0]} and {numbers[1]}",
         )
-    require(len(found) == len(other), f"{message}: {len(found)} and {len(other)} findings")
+    require(len(findings) == len(repeated), f"{message}: {len(findings)} and {len(repeated)} findings")
 
 
 CHECKS = (

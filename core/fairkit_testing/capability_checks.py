@@ -97,7 +97,7 @@ def _inputs(content: bytes) -> set[str]:
 
 
 def _disparities(content: bytes, capability: Capability, task: Task) -> dict[str, Finding]:
-    """Return what an audit by groups finds of the constrained disparities."""
+    """Return the constrained disparities of an audit by groups."""
     import fairkit
     from fairkit.settings import ModelOptions
 

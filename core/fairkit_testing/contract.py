@@ -120,8 +120,8 @@ def checks_for(
     loaded = plugins.load(plugin) if isinstance(plugin, str) else plugin
     chosen = {**getattr(loaded.module, SETTINGS, {}), **(settings or {})}
     expected = {**getattr(loaded.module, EXPECTED, {}), **(expected_failures or {})}
-    found = list(_all_checks(loaded, chosen))
-    names = {name for check in found for name in (check.name, check.id)}
+    checks = list(_all_checks(loaded, chosen))
+    names = {name for check in checks for name in (check.name, check.id)}
     for name, reason in expected.items():
         if name not in names:
             hint = did_you_mean(name, sorted(names), what="checks")
@@ -137,7 +137,7 @@ def checks_for(
             run=check.run,
             reason=expected.get(check.id, expected.get(check.name)),
         )
-        for check in found
+        for check in checks
     ]
 
 
@@ -165,7 +165,7 @@ def _outcome(check: Check, file: str | None) -> Outcome:
 
 
 def _with_place(error: Exception, file: str | None) -> str:
-    """Say what a plugin raised, and in which of its lines."""
+    """Return a plugin's error message with the line that raised it."""
     import traceback
 
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]

@@ -96,17 +96,19 @@ class Runner:
     def __init__(self, command: str) -> None:
         self.command = command
         try:
-            words = shlex.split(command)
+            arguments = shlex.split(command)
         except ValueError as error:
             raise ParameterError(f"the runner {command!r} is not a command: {error}") from error
-        if not words:
+        if not arguments:
             raise ParameterError("the runner is empty; name a command, such as: python my_runner.py")
         try:
             self._process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+                arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
             )
         except OSError as error:
-            raise ParameterError(f"the runner {words[0]!r} could not be started: {error.strerror}") from error
+            raise ParameterError(
+                f"the runner {arguments[0]!r} could not be started: {error.strerror}"
+            ) from error
 
     def __enter__(self) -> Self:
         return self

@@ -26,13 +26,13 @@ def check_metric_declares(cls: type[Metric]) -> None:
     require(cls.better in ("lower", "higher", "none"), f"better={cls.better!r}; it is lower, higher or none")
     low, high = cls.range
     require(low < high, f"range={cls.range}: the smallest value comes first")
-    for name, known in (
+    for name, allowed in (
         ("needs", {"decision", "score"}),
         ("tasks", {"binary", "multiclass", "regression", "ranking"}),
         ("between", {"difference", "ratio", "extreme"}),
     ):
         given = set(getattr(cls, name))
-        require(given <= known, f"{name} holds {sorted(given - known)}; known are {sorted(known)}")
+        require(given <= allowed, f"{name} holds {sorted(given - allowed)}; known are {sorted(allowed)}")
     for term in filter(None, (cls.term, *cls.terms_between.values())):
         complete = bool(term.plain) and term.meaning.endswith(".")
         require(complete, f"term={term}: a name, and a sentence that ends with a full stop")
@@ -119,14 +119,14 @@ def check_metric_range(cls: type[Metric]) -> None:
         estimate = cls().estimate(_total(cls, rows, groups), np.random.default_rng(0))
         values = np.asarray(estimate.values, dtype=float)
         require(values.shape == (GROUPS,), f"values have shape {values.shape} for {GROUPS} groups")
-        known = values[~np.isnan(values)]
+        defined = values[~np.isnan(values)]
         require(
-            not np.isinf(known).any(),
-            f"a value is infinite ({known}); where the metric is undefined it is NaN",
+            not np.isinf(defined).any(),
+            f"a value is infinite ({defined}); where the metric is undefined it is NaN",
         )
         require(
-            ((known >= low - slack) & (known <= high + slack)).all(),
-            f"values {known} leave the declared range {cls.range}",
+            ((defined >= low - slack) & (defined <= high + slack)).all(),
+            f"values {defined} leave the declared range {cls.range}",
         )
         lower, upper = (np.asarray(end, dtype=float) for end in estimate.limits(_Z))
         good = ~np.isnan(values) & ~np.isnan(lower) & ~np.isnan(upper)
@@ -174,13 +174,13 @@ def check_metric_weights(cls: type[Metric]) -> None:
             outcome=rows.outcome, decision=rows.decision, score=rows.score, weights=times.astype(float)
         )
         copies = np.repeat(np.arange(len(groups)), times)
-        one = cls().estimate(_total(cls, weighted, groups), np.random.default_rng(0)).values
-        two = (
+        weighted_values = cls().estimate(_total(cls, weighted, groups), np.random.default_rng(0)).values
+        copied_values = (
             cls().estimate(_total(cls, _take(rows, copies), groups[copies]), np.random.default_rng(0)).values
         )
         require(
-            np.allclose(one, two, rtol=1e-9, atol=1e-12, equal_nan=True),
-            f"weights 1, 2, 3 give {one}, as many copies of the rows {two}",
+            np.allclose(weighted_values, copied_values, rtol=1e-9, atol=1e-12, equal_nan=True),
+            f"weights 1, 2, 3 give {weighted_values}, as many copies of the rows {copied_values}",
         )
 
 

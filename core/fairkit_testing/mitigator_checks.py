@@ -157,7 +157,7 @@ def check_mitigator_learners(trained: Trained) -> None:
     """Every learner that the method names can be trained and exported; others are refused with a FairkitError."""
     for task in trained.tasks[:1]:
         table = trained.table(task).take(np.arange(300))
-        with only_fairkit_errors("an unknown learner was asked for", needed=True):
+        with only_fairkit_errors("an unknown learner was asked for", required=True):
             trained.make().learner(Run(learner="no-such-learner"))
         for learner in (name for name in trained.cls.learners if name != INSTALLED):
             with only_fairkit_errors(f"{task}: the learner {learner!r} was asked for"):
@@ -169,13 +169,13 @@ def check_mitigator_errors(trained: Trained) -> None:
     for task in trained.tasks:
         table = trained.table(task)
         constant = np.full(len(table), table.target[0])
-        for what, other in {
+        for what, bad_table in {
             "no sensitive column": _replaced(table, groups={}),
             "one outcome only": _replaced(table, target=constant),
             "two rows": table.take(np.arange(2)),
         }.items():
             with only_fairkit_errors(f"{task}: a table with {what} was given"):
-                trained.fit(other)
+                trained.fit(bad_table)
 
 
 def check_mitigator_promises(trained: Trained) -> None:

@@ -40,14 +40,14 @@ def check_parameters_validated(cls: Any) -> None:
     """Defaults are allowed, as text too; unknown names, nonsense and numbers out of range are refused."""
     declared, owner = cls.Parameters, str(cls.name)
     needed = {p.name for p in describe_parameters(declared) if p.default is None}
-    with only_fairkit_errors("an unknown parameter was given", needed=True):
+    with only_fairkit_errors("an unknown parameter was given", required=True):
         parse_parameters(declared, {"no-such-parameter": "1"}, owner=owner)
     hints = typing.get_type_hints(declared)
     for field, parameter in zip(dataclasses.fields(declared), describe_parameters(declared), strict=True):
         if parameter.default is not None and not needed:
             _default_is_allowed(declared, owner, parameter)
         for value in _refused_values(field, hints[field.name]):
-            with only_fairkit_errors(f"{field.name}={value!r} was given", needed=True):
+            with only_fairkit_errors(f"{field.name}={value!r} was given", required=True):
                 cls(parse_parameters(declared, {field.name: value}, owner=owner))
 
 

@@ -115,13 +115,13 @@ def check_names(plugin: Plugin) -> None:
     for classes in plugin.classes.values():
         twice = [name for name, count in Counter(cls.name for cls in classes).items() if count > 1]
         require(not twice, f"two of its classes have the name {twice[0] if twice else ''!r}")
-    for other in _others(plugin):
+    for installed_plugin in _others(plugin):
         for kind, classes in plugin.classes.items():
             mine = {cls.name for cls in classes}
-            theirs = {cls.name for cls in other.classes.get(kind, ())}
+            theirs = {cls.name for cls in installed_plugin.classes.get(kind, ())}
             require(
                 not mine & theirs,
-                f"the plugin {other.found.name!r} of {other.found.distribution} has "
+                f"the plugin {installed_plugin.found.name!r} of {installed_plugin.found.distribution} has "
                 f"{sorted(mine & theirs)} already; choose another name",
             )
 
@@ -166,7 +166,7 @@ def _short(text: str) -> str:
 
 def _others(plugin: Plugin) -> list[Plugin]:
     """The installed plugins that are another package: two entry points may share one."""
-    found = []
+    neighbours = []
     for other in plugins.find():
         if other.name == plugin.found.name:
             continue
@@ -175,8 +175,8 @@ def _others(plugin: Plugin) -> list[Plugin]:
         except PluginError:
             continue
         if loaded.module is not plugin.module:
-            found.append(loaded)
-    return found
+            neighbours.append(loaded)
+    return neighbours
 
 
 CHECKS = (check_light_import, check_names, check_documented)

@@ -277,13 +277,13 @@ def _randomized() -> Iterator[Population]:
         ".5, some 1": (0.5, 1.0, 1.0),
         ".5, some 0": (0.5, 0.0, 1.0),
     }
-    for (name, (base, other, some)), n, expected in itertools.product(
+    for (name, (base, alternative, some)), n, expected in itertools.product(
         kinds.items(), (30, 100, 1000), (0.7, 3, 8)
     ):
         if some or expected == 3:
             q = some * expected / n
-            label, truth = f"chances {name}, {n * q:.1f} of {n} expected", base * (1 - q) + other * q
-            draw = functools.partial(_chances, n, q, base, other)
+            label, truth = f"chances {name}, {n * q:.1f} of {n} expected", base * (1 - q) + alternative * q
+            draw = functools.partial(_chances, n, q, base, alternative)
             yield Population("randomized", label, "selection_rate", "level", truth, draw)
 
 

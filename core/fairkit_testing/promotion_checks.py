@@ -46,17 +46,17 @@ def _promotions() -> Iterator[Promotion]:
     content = sample_model("binary")
     report = fairkit.audit(content, sample_data("binary", rows=200))
     with _written(content) as path:
-        for alias, given in (("staging", None), ("production", report)):
+        for alias, evidence in (("staging", None), ("production", report)):
             yield Promotion(
                 name="credit",
                 version=2,
                 alias=alias,
                 model_path=path,
                 model_sha256=digest(content),
-                report=given,
-                keyids=("a", "b") if given else (),
-                holder=1 if given else None,
-                holder_report=given,
+                report=evidence,
+                keyids=("a", "b") if evidence else (),
+                holder=1 if evidence else None,
+                holder_report=evidence,
             )
 
 

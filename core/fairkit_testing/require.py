@@ -19,14 +19,14 @@ def require(condition: object, message: str) -> None:
 
 
 @contextmanager
-def only_fairkit_errors(doing: str, *, needed: bool = False) -> Iterator[None]:
+def only_fairkit_errors(doing: str, *, required: bool = False) -> Iterator[None]:
     """Let a `FairkitError` pass quietly and turn any other exception into `ContractError`.
 
     Parameters
     ----------
     doing
         What was tried, for the message: "parameters of the wrong type were given".
-    needed
+    required
         Whether there must be an error.
     """
     try:
@@ -39,4 +39,4 @@ def only_fairkit_errors(doing: str, *, needed: bool = False) -> Iterator[None]:
             f"{doing}: it raised {type(error).__name__}: {error}. What users can cause is a FairkitError that "
             "says what is wrong and how to fix it"
         ) from error
-    require(not needed, f"{doing}: nothing was raised; this needs a FairkitError")
+    require(not required, f"{doing}: nothing was raised; this needs a FairkitError")

@@ -39,13 +39,13 @@ def check_source_origin(cls: type[DataSource]) -> None:
         address = cls.example(Path(folder))
         if address is None:
             return
-        opened = open_with(cls, address)
-        json.dumps(dict(opened.origin), allow_nan=False)
+        source = open_with(cls, address)
+        json.dumps(dict(source.origin), allow_nan=False)
         for key, kept in (("kind", cls.name), ("address", Address.parse(address).text)):
             require(
-                opened.origin.get(key) == kept, f"origin[{key!r}] is {opened.origin.get(key)!r}, not {kept!r}"
+                source.origin.get(key) == kept, f"origin[{key!r}] is {source.origin.get(key)!r}, not {kept!r}"
             )
-        require(opened.name and "?" not in opened.name, f"the table's name is {opened.name!r}; keep it short")
+        require(source.name and "?" not in source.name, f"the table's name is {source.name!r}; keep it short")
 
 
 def check_source_absent(cls: type[DataSource]) -> None:

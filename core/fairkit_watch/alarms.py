@@ -131,7 +131,7 @@ def _changed(
     streams: Streams,
     detector: Detector,
     period: tuple[int, int],
-    found: tuple[float, float],
+    crossing: tuple[float, float],
 ) -> Alarm:
     began, t = period
     stream = int((streams.weights * detector.evidence.mean(axis=1)).argmax())
@@ -148,8 +148,8 @@ def _changed(
         + ("" if after[1] == after[2] else f", between {after[1]} and {after[2]}")
     )
     evidence = {
-        "evidence": min(found[0], 1e12),
-        "threshold": found[1],
+        "evidence": min(crossing[0], 1e12),
+        "threshold": crossing[1],
         "stream": what,
         "since": after[0],
         "between": [after[1], after[2]],
@@ -191,17 +191,17 @@ def shares(judge: Judge, data: Daily) -> Iterator[Alarm]:
         for w, g in np.argwhere(began).tolist():
             start, stop = weeks[w + 1]
             value, interval = week.at(w, g)
-            former, former_interval = before.at(w, g)
+            previous, previous_interval = before.at(w, g)
             text = (
                 f"the share of {split.groups[g]} among the decisions is {value:.3g} in the week of "
                 f"{data.days[start]}, before "
-                f"it was {former:.3g}: who is decided about changed, and rates may not be comparable"
+                f"it was {previous:.3g}: who is decided about changed, and rates may not be comparable"
             )
             evidence = {
                 "share": value,
                 "interval": list(interval or ()),
-                "before": former,
-                "interval_before": list(former_interval or ()),
+                "before": previous,
+                "interval_before": list(previous_interval or ()),
             }
             subject, day = f"{name}={split.groups[g]}", data.days[stop - 1]
             yield Alarm(level="shares", subject=subject, day=day, text=text, evidence=evidence)
@@ -249,13 +249,13 @@ def late(days: Sequence[str], today: datetime.date) -> Alarm | None:
 
 def windows(days: Sequence[str]) -> list[tuple[int, int]]:
     """Return the calendar weeks (ISO) as places in the days: first, and one behind the last."""
-    found: list[tuple[int, int]] = []
+    weeks: list[tuple[int, int]] = []
     key = None
     for t, day in enumerate(days):
         week = datetime.date.fromisoformat(day).isocalendar()[:2]
         if week != key:
-            found.append((t, t + 1))
+            weeks.append((t, t + 1))
             key = week
         else:
-            found[-1] = (found[-1][0], t + 1)
-    return found
+            weeks[-1] = (weeks[-1][0], t + 1)
+    return weeks

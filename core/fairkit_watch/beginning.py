@@ -53,7 +53,7 @@ def begin(folder: Path, settings: WatchSettings) -> None:
 
 
 def judge_of(settings: WatchSettings) -> Judge:
-    """Return what makes the statements of a watch with these settings."""
+    """Return the judge of a watch with these settings."""
     return Judge(settings, questions(settings, plugins.installed_metrics()[0]))
 
 

@@ -140,13 +140,13 @@ def extreme(ends: Ends, how: Between, grid: Array, *, largest: bool) -> tuple[Ar
     if ends.least is not ends.most:
         highs = rate_limits(counted[1], ends.most_n, alphas, grid)[1]
     joint, alone = (lows[0], highs[0]), (lows[1], highs[1])
-    known = (ends.least_n > 0) & (ends.most_n > 0)
+    has_rows = (ends.least_n > 0) & (ends.most_n > 0)
     if largest:
-        low = np.where(known, joint[0], -np.inf).max(axis=-1, initial=-np.inf)
-        high = np.where(known, alone[1], -np.inf).max(axis=-1, initial=-np.inf)
+        low = np.where(has_rows, joint[0], -np.inf).max(axis=-1, initial=-np.inf)
+        high = np.where(has_rows, alone[1], -np.inf).max(axis=-1, initial=-np.inf)
     else:
-        low = np.where(known, alone[0], np.inf).min(axis=-1, initial=np.inf)
-        high = np.where(known, joint[1], np.inf).min(axis=-1, initial=np.inf)
+        low = np.where(has_rows, alone[0], np.inf).min(axis=-1, initial=np.inf)
+        high = np.where(has_rows, joint[1], np.inf).min(axis=-1, initial=np.inf)
     return _or_nan(low), _or_nan(high)
 
 

@@ -46,19 +46,19 @@ def change(folder: Path, settings: WatchSettings) -> Path:
     with OpenWatch.open(folder) as watch:
         if replace(settings, follows=watch.settings.follows, since=watch.settings.since) == watch.settings:
             raise ParameterError("nothing would change: the watch has these settings")
-        look = watch.look()
+        state = watch.look()
         log = (folder / LOG).read_bytes()
-        former = _free(folder)
+        previous_folder = _free(folder)
         settings = replace(
             settings,
-            since=_after(look.until) or settings.since,
+            since=_after(state.until) or settings.since,
             follows={
                 "settings": watch.settings.digest,
                 "log": hashlib.sha256(log).hexdigest(),
-                "folder": former.name,
-                "until": look.until,
-                "rows": look.rows,
-                "alarms": len(look.alarms),
+                "folder": previous_folder.name,
+                "until": state.until,
+                "rows": state.rows,
+                "alarms": len(state.alarms),
                 "confidence": watch.settings.confidence,
             },
         )
@@ -68,12 +68,12 @@ def change(folder: Path, settings: WatchSettings) -> Path:
             f"another process wrote to the watch {str(folder)!r}; nothing was changed, try again"
         )
     try:
-        folder.replace(former)
-        (former / NEXT).replace(folder)
+        folder.replace(previous_folder)
+        (previous_folder / NEXT).replace(folder)
         sync_folder(folder.parent)
     except OSError as error:
         raise FileError(explain(error, "cannot change", folder)) from error
-    return former
+    return previous_folder
 
 
 def recover(folder: Path) -> None:

@@ -202,14 +202,14 @@ class _State:
             codes, day_of, yes, outcome = codes[inside], day_of[inside], yes[inside], outcome[inside]
             weights = None if weights is None else weights[inside]
             score = None if score is None else score[inside]
-        place = day_of * len(groups) + codes
+        index = day_of * len(groups) + codes
         cells = len(days) * len(groups)
-        counts = np.bincount((place * 3 + outcome) * 2 + yes, weights, cells * 6).reshape(cells, 3, 2)
+        counts = np.bincount((index * 3 + outcome) * 2 + yes, weights, cells * 6).reshape(cells, 3, 2)
         squares = None
         if weights is not None:
-            squares = np.bincount((place * 3 + outcome) * 2 + yes, weights**2, cells * 6).reshape(cells, 3, 2)
-        moments = None if score is None else _moments(place, cells, score, weights)
-        rows = np.bincount(place, minlength=cells)
+            squares = np.bincount((index * 3 + outcome) * 2 + yes, weights**2, cells * 6).reshape(cells, 3, 2)
+        moments = None if score is None else _moments(index, cells, score, weights)
+        rows = np.bincount(index, minlength=cells)
         for cell in np.flatnonzero(rows).tolist():
             added = _parts(counts[cell], now=self.labels and not self.later)
             if squares is not None:
@@ -217,14 +217,14 @@ class _State:
                 added |= {key * 2: value for key, value in doubled.items()}
             if moments is not None:
                 added["m"] = moments[cell]
-            held = (
+            sums = (
                 self.found.increments.setdefault(days[cell // len(groups)], {})
                 .setdefault(split, {})
                 .setdefault(groups[cell % len(groups)], {})
             )
             for key, numbers in added.items():
-                held[key] = [
-                    a + b for a, b in zip(held.get(key, [0.0] * len(numbers)), numbers.tolist(), strict=True)
+                sums[key] = [
+                    a + b for a, b in zip(sums.get(key, [0.0] * len(numbers)), numbers.tolist(), strict=True)
                 ]
 
     def _keep(

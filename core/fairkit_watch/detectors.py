@@ -117,14 +117,14 @@ def batches(n_a: Array, n_b: Array) -> NDArray[np.int64]:
     """
     if ((n_a >= LEAST_ROWS) & (n_b >= LEAST_ROWS)).all():
         return np.arange(len(n_a))
-    found = np.full(len(n_a), -1, dtype=np.int64)
+    batch = np.full(len(n_a), -1, dtype=np.int64)
     number, start, a, b = 0, 0, 0.0, 0.0
     for day, (x, y) in enumerate(zip(n_a.tolist(), n_b.tolist(), strict=True)):
         a, b = a + x, b + y
         if a >= LEAST_ROWS and b >= LEAST_ROWS:
-            found[start : day + 1] = number
+            batch[start : day + 1] = number
             number, start, a, b = number + 1, day + 1, 0.0, 0.0
-    return found
+    return batch
 
 
 def contrasts(
@@ -189,15 +189,15 @@ def locate(value: Array, information: Array) -> tuple[int, int, int]:
         time before the sequence.
     """
     start = max(len(value) - LOCATED_WITHIN, 0)
-    known = np.flatnonzero((information > 0) & np.isfinite(value))
-    known = known[known >= start]
-    if len(known) < 2:
+    days = np.flatnonzero((information > 0) & np.isfinite(value))
+    days = days[days >= start]
+    if len(days) < 2:
         place = len(value) - 1
         return place, start - 1, place
-    weight, weighted = information[known], information[known] * value[known]
+    weight, weighted = information[days], information[days] * value[days]
     before, first = np.cumsum(weight)[:-1], np.cumsum(weighted)[:-1]
     after, second = weight.sum() - before, weighted.sum() - first
     gain = 0.5 * before * after / (before + after) * (second / after - first / before) ** 2
     best = int(gain.argmax())
     near = np.flatnonzero(gain >= gain[best] - _NEAR)
-    return int(known[best]), int(known[near[0]]), int(known[near[-1]])
+    return int(days[best]), int(days[near[0]]), int(days[near[-1]])

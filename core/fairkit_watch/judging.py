@@ -112,13 +112,13 @@ class Judge:
 
     def _band(self, ends: Ends, alpha: float | Array) -> tuple[Array, Array]:
         """Return the asymptotic sequence of weighted rates, after the burn-in."""
-        found = []
+        sequences = []
         for rate, n, side in ((ends.least, ends.least_n, 0), (ends.most, ends.most_n, 1)):
             c = factor(n / (self.settings.review_rows / 10), alpha)
             whole = np.isfinite(c) & (n >= BURN_IN_ROWS)
             bounds = deviance_limits(np.nan_to_num(rate, nan=0.5), n, np.where(whole, c, 1.0) ** 2 / 2)[side]
-            found.append(np.where(whole, bounds, np.nan))
-        return found[0], found[1]
+            sequences.append(np.where(whole, bounds, np.nan))
+        return sequences[0], sequences[1]
 
     def rates(self, rate: type[Rate], split: Split, parts: Mapping[str, Array], name: str) -> Path:
         """Return a rate's band in every group, shape [..., G]; all bands of all rates hold together."""
@@ -226,7 +226,7 @@ def _compared(kind: str, rates: Array, n: Array) -> Array:
 
 
 def verdict(question: Question, low: float, high: float) -> Verdict:
-    """Return what the interval says about the limit: pass, fail, or undecided where it contains it or there is none."""
+    """Return an interval's verdict: pass, fail, or undecided where it has the limit inside or is missing."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return "undecided"
     if question.rule.upper:

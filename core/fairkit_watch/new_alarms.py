@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from fairkit_watch.totals import Daily
 
 
-def unraised(book: WatchRecords, judge: Judge, data: Daily, today: datetime.date | None) -> Iterator[Alarm]:
+def unraised(
+    records: WatchRecords, judge: Judge, data: Daily, today: datetime.date | None
+) -> Iterator[Alarm]:
     """Yield the alarms of the counts that the log does not have; with `today` also that no data came."""
-    before = raised(book.alarms)
+    before = raised(records.alarms)
     changed = [alarm for alarm, _ in alarming.changes(judge, data)]
     seen: dict[tuple[str, str], int] = {}
     for alarm in (*changed, *alarming.shares(judge, data)):
@@ -28,30 +30,32 @@ def unraised(book: WatchRecords, judge: Judge, data: Daily, today: datetime.date
         seen[key] = seen.get(key, 0) + 1
         if seen[key] > before.get(key, 0):
             yield alarm
-    yield from _fails(book, judge, data)
+    yield from _fails(records, judge, data)
     late = alarming.late(data.days, today) if today is not None else None
     if late is not None and ("late", late.subject) not in before:
         yield late
 
 
-def _fails(book: WatchRecords, judge: Judge, data: Daily) -> Iterator[Alarm]:
+def _fails(records: WatchRecords, judge: Judge, data: Daily) -> Iterator[Alarm]:
     """Yield rules that fail now and did not since they last passed; note those that pass again."""
     state: dict[str, bool] = {}
-    for record in book.records:
+    for record in records.records:
         if record["kind"] == "alarm" and record["alarm"]["level"] == "fail":
             state[record["alarm"]["subject"]] = True
         elif record["kind"] == "passed":
             state[record["subject"]] = False
-    for question, one in zip(judge.questions, looking.rule_looks(judge, data, weeks=False), strict=True):
+    for question, status in zip(judge.questions, looking.rule_looks(judge, data, weeks=False), strict=True):
         subject = question.subject
-        if one.verdict == "fail" and not state.get(subject):
+        if status.verdict == "fail" and not state.get(subject):
             evidence = {
-                "value": one.value,
-                "interval": None if one.interval is None else list(one.interval),
-                "limit": one.limit,
+                "value": status.value,
+                "interval": None if status.interval is None else list(status.interval),
+                "limit": status.limit,
                 "since": data.days[0],
-                "confidence": book.settings.confidence,
+                "confidence": records.settings.confidence,
             }
-            yield Alarm(level="fail", subject=subject, day=data.days[-1], text=one.reason, evidence=evidence)
-        elif one.verdict == "pass" and state.get(subject):
-            book.append({"kind": "passed", "subject": subject})
+            yield Alarm(
+                level="fail", subject=subject, day=data.days[-1], text=status.reason, evidence=evidence
+            )
+        elif status.verdict == "pass" and state.get(subject):
+            records.append({"kind": "passed", "subject": subject})

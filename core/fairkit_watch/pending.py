@@ -95,7 +95,7 @@ class Pending:
         return pc.is_in(ids, value_set=held.column("id").combine_chunks())
 
     def close(self, day: str, names: Sequence[str], labels: Sequence[str]) -> Increments:
-        """Return what a day's cohort adds when it closes: cells, and decisions whose outcome is not known."""
+        """Return a day's counts when its cohort closes: cells, and decisions without a known outcome."""
         import pyarrow.compute as pc
 
         cohort = self.read(names)
@@ -134,26 +134,26 @@ class Pending:
 
 
 def _cells(outcome: Any, yes: Any, weights: Any) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    cells: dict[str, list[float]] = {}
     for suffix, own in ((1, weights), (2, None if weights is None else weights**2)):
         if suffix == 2 and own is None:
             continue
         counts = np.bincount(outcome * 2 + yes, own, 2 * (UNKNOWN + 1)).tolist()
-        found["c" * suffix] = counts[:4]
+        cells["c" * suffix] = counts[:4]
         if any(counts[4:]):
-            found["u" * suffix] = counts[4:]
-    return found
+            cells["u" * suffix] = counts[4:]
+    return cells
 
 
 def open_files(records: Iterable[Record]) -> dict[str, list[str]]:
     """Return the files of cohorts that are still open, by day, oldest record first."""
-    found: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
     for record in records:
         for day, names in record.get("pending", {}).items():
-            found.setdefault(day, []).extend(names)
+            files.setdefault(day, []).extend(names)
         for day in record.get("closed", ()):
-            found.pop(day, None)
-    return found
+            files.pop(day, None)
+    return files
 
 
 def label_files(records: Iterable[Record]) -> list[str]:

@@ -83,21 +83,21 @@ def questions(settings: WatchSettings, metrics: Sequence[type[Metric]]) -> tuple
     PolicyError
         A rule is not about rates of decisions, names no watched column, or needs outcomes that do not exist.
     """
-    found = [
+    declared = [
         Question(rule=rule, target=_target(rule, metrics), split=split)
         for rule in settings.policy()
         for split in _splits(rule, settings, metrics)
     ]
-    for one in found:
-        if not one.needs_labels:
+    for entry in declared:
+        if not entry.needs_labels:
             continue
         if settings.columns.label is None:
             raise PolicyError(
-                f"the rule on {one.rule.metric} needs outcomes: name the `label` and its favorable value, or leave "
+                f"the rule on {entry.rule.metric} needs outcomes: name the `label` and its favorable value, or leave "
                 "such rules out until there are some with `no_outcomes`"
             )
-        check_selective(one, selective=settings.selective)
-    return tuple(found)
+        check_selective(entry, selective=settings.selective)
+    return tuple(declared)
 
 
 def without_outcomes(

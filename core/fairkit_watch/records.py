@@ -149,12 +149,12 @@ class WatchRecords:
                 )
 
     def odd(self) -> dict[str, int]:
-        """Return what was merely odd in the data: counts by sentence; under ``clock`` how often the clock went back."""
-        found: dict[str, int] = {}
+        """Return counts of oddities in the data, by sentence; ``clock``: how often the clock went back."""
+        counts: dict[str, int] = {}
 
         def count(key: str, number: int) -> None:
             if number:
-                found[key] = found.get(key, 0) + number
+                counts[key] = counts.get(key, 0) + number
 
         for record in self.records:
             for split, rows in record.get("ungrouped", {}).items():
@@ -168,7 +168,7 @@ class WatchRecords:
             "bytes of an interrupted write at the end of the log, cut off; it was never acknowledged",
             self.cut,
         )
-        return found
+        return counts
 
 
 def _again(name: str, record: Mapping[str, Any]) -> StateError:

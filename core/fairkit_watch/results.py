@@ -52,7 +52,7 @@ class RuleLook:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        value, interval, found = self.week
+        value, interval, verdict = self.week
         reference = self.reference
         return {
             "metric": self.metric,
@@ -63,7 +63,7 @@ class RuleLook:
             "verdict": self.verdict,
             "reason": self.reason,
             "unresolved": self.unresolved,
-            "week": {"value": value, "interval": _listed(interval), "verdict": found},
+            "week": {"value": value, "interval": _listed(interval), "verdict": verdict},
             "reference": None
             if reference is None
             else {"value": reference[0], "interval": list(reference[1])},

@@ -74,6 +74,7 @@ def log_evidence(counted: Array, n: Array, p: Array, grid: Array) -> Array:
     grid
         From `lambda_grid`, shape [K].
     """
+    # a mixture over λ of exp(λ S) / (1 + p (e^λ - 1))^n, supermartingales if the rate is at most p
     return _log_mean(grid * counted[..., None] - n[..., None] * np.log1p(p[..., None] * np.expm1(grid)))
 
 
@@ -100,6 +101,7 @@ def rate_limits(counted: Array, n: Array, alpha: float | Array, grid: Array) -> 
         Lower and upper limits in [0, 1], of the same shape.
     """
     counted, n, alpha = np.broadcast_arrays(*(np.asarray(x, np.float64) for x in (counted, n, alpha)))
+    # Ville's inequality, α / 2 on either side
     target = np.log(2 / alpha)
     both = _lower(np.stack([counted, n - counted]), np.stack([n, n]), np.stack([target, target]), grid)
     return both[0], 1 - both[1]
@@ -115,6 +117,7 @@ def _lower(counted: Array, n: Array, target: Array, grid: Array) -> Array:
         top = exponents.max(axis=-1, keepdims=True)
         parts = np.exp(exponents - top)
         total = parts.sum(axis=-1)
+        # d/dp log(1 + p (e^λ - 1)) = (e^λ - 1) / (1 + p (e^λ - 1))
         slope = -(parts * (n[..., None] * grown / inside)).sum(axis=-1) / total
         return top[..., 0] + np.log(total / len(grid)) - target, slope
 
@@ -171,6 +174,7 @@ def _root(function: Callable[[Array], tuple[Array, Array]], left: Array, right: 
         value, slope = function(p)
         above = value > 0
         low, high = np.where(above, p, low), np.where(above, high, p)
+        # Newton's step; bisection where it leaves the bracket
         fresh = p - value / slope
         inside = (fresh >= low) & (fresh <= high) & np.isfinite(fresh)
         fresh = np.where(inside, fresh, 0.5 * (low + high))
@@ -201,6 +205,7 @@ def beta_limits(
     a, b = prior
     rate = counted / n
     best = sum(k * math.log(k / n) for k in (counted, n - counted) if k > 0)
+    # the set is n·kl(rate, p) <= r: the likelihood at p against its maximum
     r = math.log(1 / alpha) + best - _log_beta(a + counted, b + n - counted) + _log_beta(a, b)
     low, high = deviance_limits(np.array([rate]), np.array([float(n)]), r)
     return float(low[0]), float(high[0])
@@ -224,7 +229,7 @@ def _tuning(alpha: float) -> float:
 
 
 def factor(share: Array, alpha: float | Array) -> Array:
-    """Return what replaces the normal quantile: c(t) = sqrt((tρ²+1)/(tρ²) (log(tρ²+1) + 2 log(1/α))).
+    """Return the sequence's quantile: c(t) = sqrt((tρ²+1)/(tρ²) (log(tρ²+1) + 2 log(1/α))).
 
     Parameters
     ----------
@@ -244,6 +249,7 @@ def factor(share: Array, alpha: float | Array) -> Array:
     else:
         tuned = np.array([_tuning(one) for one in alpha.ravel().tolist()]).reshape(alpha.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Robbins (1970): ρ² = g / t₀ makes the boundary narrowest at t₀
         t = np.asarray(share, np.float64) * tuned
         return np.where(t > 0, np.sqrt((t + 1) / t * (np.log1p(t) + 2 * np.log(1 / alpha))), np.inf)
 
@@ -271,6 +277,7 @@ def mean_limits(moments: Array, alpha: float | Array, rows_best: float) -> tuple
         effective = mass**2 / squares
         spread = np.maximum(second - 2 * mean * cross + mean**2 * squares, 0)
         error = np.sqrt(spread) / mass
+        # an asymptotic confidence sequence (Waudby-Smith et al. 2024)
         half = factor(effective / rows_best, alpha) * error
     half = np.where((effective >= BURN_IN_ROWS) & (error > 0), half, np.nan)
     return mean, mean - half, mean + half

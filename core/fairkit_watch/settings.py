@@ -145,7 +145,7 @@ class WatchSettings:
 
     @property
     def former(self) -> str | None:
-        """Say what these rules speak about, where the watch had others before; None where it had not."""
+        """Return a sentence on the settings that these replaced; None where there were none."""
         if self.follows is None:
             return None
         told, wrong = self.follows, 2 - self.confidence - float(self.follows["confidence"])

@@ -52,15 +52,15 @@ def _rule(judge: Judge, question: Question, data: Daily, week: tuple[int, int] |
     if week is not None:
         recent = judge.interval(question, split, split.window(*week).summed(), 1 / WINDOWS_A_YEAR).at()
     low, high = interval or (math.nan, math.nan)
-    found = verdict(question, low, high)
-    told = reason(question, value, interval, data.days[0] if data.days else "the start")
+    outcome = verdict(question, low, high)
+    text = reason(question, value, interval, data.days[0] if data.days else "the start")
     refused = judge.refused(question, parts)
     if refused is not None:
-        found, told = "undecided", refused
+        outcome, text = "undecided", refused
     open_ = unresolved(parts) if question.needs_labels else 0.0
     if open_ > MANY_UNRESOLVED:
-        told += f"; the outcome of {open_:.1%} of the decisions is not known, and the interval allows for any"
-    known = judge.settings.reference.numbers.get(question.name)
+        text += f"; the outcome of {open_:.1%} of the decisions is not known, and the interval allows for any"
+    reference = judge.settings.reference.numbers.get(question.name)
     return RuleLook(
         metric=question.rule.metric,
         sensitive=question.split or None,
@@ -68,17 +68,17 @@ def _rule(judge: Judge, question: Question, data: Daily, week: tuple[int, int] |
         limit=question.limit,
         value=value,
         interval=interval,
-        verdict=found,
-        reason=question.rule.with_scenario(told),
+        verdict=outcome,
+        reason=question.rule.with_scenario(text),
         unresolved=open_,
         week=(*recent, verdict(question, *(recent[1] or (math.nan, math.nan)))),
-        reference=None if known is None else (known[0], (known[1], known[2])),
+        reference=None if reference is None else (reference[0], (reference[1], reference[2])),
     )
 
 
 def group_looks(judge: Judge, data: Daily) -> tuple[GroupLook, ...]:
     """Return every group at the newest day."""
-    found: list[GroupLook] = []
+    looks: list[GroupLook] = []
     for name, split in data.splits.items():
         if name == "" and len(data.splits) > 1:
             continue
@@ -91,7 +91,7 @@ def group_looks(judge: Judge, data: Daily) -> tuple[GroupLook, ...]:
             bands["mean_score"] = judge.means(split, parts)
         for g, group in enumerate(split.groups):
             share = float(rows[g] / rows.sum()) if rows.sum() else 0.0
-            found.append(
+            looks.append(
                 GroupLook(
                     split=name,
                     group=group,
@@ -101,7 +101,7 @@ def group_looks(judge: Judge, data: Daily) -> tuple[GroupLook, ...]:
                     rates={key: band.at(g) for key, band in bands.items()},
                 )
             )
-    return tuple(found)
+    return tuple(looks)
 
 
 def worst(looks: Sequence[RuleLook]) -> Verdict | None:
@@ -193,27 +193,27 @@ def labels_wanted(judge: Judge) -> bool:
 
 def notes_of(judge: Judge, odd: Mapping[str, int], data: Daily) -> tuple[str, ...]:
     """Return sentences that a reader must know."""
-    found = []
+    notes = []
     aliases: dict[Any, str] = {}
     for question in judge.questions:
         other = aliases.setdefault(question.same, question.name)
         if other != question.name:
-            found.append(
+            notes.append(
                 f"{question.name} and {other} are one number under two names; they share one part of the error "
                 "probability"
             )
     if judge.settings.columns.weights is not None:
-        found.append(
+        notes.append(
             "decisions have weights: all intervals are asymptotic, and begin at 100 effective decisions"
         )
     if odd.get("clock"):
-        found.append(f"the clock of this machine went back {odd['clock']} times between writes")
+        notes.append(f"the clock of this machine went back {odd['clock']} times between writes")
     known = {split for split in judge.settings.groups if judge.settings.groups[split]}
     for name, split in data.splits.items():
         if name and name not in known and data.days:
-            found.append(
+            notes.append(
                 f"no groups of {name} were declared at the start; those of the first day "
                 f"({', '.join(split.groups[: split.declared])}) "
                 "count as declared"
             )
-    return tuple(found)
+    return tuple(notes)

@@ -40,17 +40,17 @@ def streams_of(judge: Judge, question: Question, split: Split) -> Streams | None
     if (kind == "difference" and not upper) or (kind == "ratio" and upper):
         return None
     make = _pairs if kind in ("difference", "ratio") else _levels
-    found = [make(judge, question, rate, split) for rate in question.target.rates]
-    found = [one for one in found if one.weights.size]
-    if not found:
+    streams = [make(judge, question, rate, split) for rate in question.target.rates]
+    streams = [one for one in streams if one.weights.size]
+    if not streams:
         return None
     return Streams(
-        np.concatenate([one.increments for one in found], axis=1),
-        np.any([one.counts for one in found], axis=0),
-        np.concatenate([one.weights for one in found]) / len(question.target.rates),
-        tuple(name for one in found for name in one.names),
-        np.concatenate([one.values for one in found], axis=1),
-        np.concatenate([one.information for one in found], axis=1),
+        np.concatenate([one.increments for one in streams], axis=1),
+        np.any([one.counts for one in streams], axis=0),
+        np.concatenate([one.weights for one in streams]) / len(question.target.rates),
+        tuple(name for one in streams for name in one.names),
+        np.concatenate([one.values for one in streams], axis=1),
+        np.concatenate([one.information for one in streams], axis=1),
     )
 
 

@@ -98,17 +98,19 @@ def daily(
     """
     summed = add_up(records)
     days = tuple(sorted(summed))
-    found = {}
+    by_split = {}
     for split in (POOLED, *splits):
-        groups, known = _groups(summed, days, split, () if split == POOLED else declared.get(split, ()))
+        groups, declared_groups = _groups(
+            summed, days, split, () if split == POOLED else declared.get(split, ())
+        )
         place = {group: i for i, group in enumerate(groups)}
         parts = {key: np.zeros((len(days), len(groups), size)) for key, size in PARTS.items()}
         for t, day in enumerate(days):
             for group, held in summed[day].get(split, {}).items():
                 for key, numbers in held.items():
                     parts[key][t, place[group]] = numbers
-        found[split] = Split(groups, known, parts)
-    return Daily(days, found)
+        by_split[split] = Split(groups, declared_groups, parts)
+    return Daily(days, by_split)
 
 
 def add_up(records: Iterable[Increments]) -> Increments:

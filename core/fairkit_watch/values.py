@@ -69,8 +69,8 @@ def binary(
     """
     values, codes = _encoded(column)
     missing = [value is None or value_text(value) == MISSING_GROUP for value in values]
-    known = [value for value, gone in zip(values, missing, strict=True) if not gone]
-    flags = all(any(same_value(value, flag) for flag in (0, 1)) for value in known)
+    present = [value for value, gone in zip(values, missing, strict=True) if not gone]
+    flags = all(any(same_value(value, flag) for flag in (0, 1)) for value in present)
     if guessed and flags:
         if favorable is not None and same_value(favorable, 0):
             raise DataError(
@@ -83,22 +83,22 @@ def binary(
     if favorable is None:
         favorable = True
         if not flags:
-            example = next(v for v in known if not any(same_value(v, flag) for flag in (0, 1)))
+            example = next(v for v in present if not any(same_value(v, flag) for flag in (0, 1)))
             raise DataError(
                 f"{table}: the {what} column {name!r} holds {value_text(example)!r}, not only 1 and 0; say "
                 "which value is "
                 f"favorable: `{hint}`"
             )
-    if len(known) > 1 and not any(same_value(value, favorable) for value in known):
-        shown = " and ".join(repr(value_text(value)) for value in known[:3])
+    if len(present) > 1 and not any(same_value(value, favorable) for value in present):
+        shown = " and ".join(repr(value_text(value)) for value in present[:3])
         raise DataError(
             f"{table}: the {what} column {name!r} holds {shown}, but never {value_text(favorable)!r}; say "
             "which value is "
             f"favorable: `{hint}`"
         )
-    if len(known) > 100:
+    if len(present) > 100:
         raise DataError(
-            f"{table}: the {what} column {name!r} has {len(known):,} values; it holds decisions or outcomes, "
+            f"{table}: the {what} column {name!r} has {len(present):,} values; it holds decisions or outcomes, "
             "such as 1 and 0"
         )
     found = np.array(

@@ -160,21 +160,21 @@ class Watch(OpenWatch):
         self.book.refuse_bytes(name, digest)
         found = read_labels(source, id or str(columns.id), label or str(columns.label), columns.favorable)
         inside = self._cohorts.known(found.column("id").combine_chunks())
-        known = found.filter(inside)
-        unknown = found.num_rows - known.num_rows
+        matched = found.filter(inside)
+        unknown = found.num_rows - matched.num_rows
         record: Record = {
             "kind": "labels",
             "batch": name,
             "sha256": digest,
-            "rows": known.num_rows,
+            "rows": matched.num_rows,
             "unknown": unknown,
         }
-        if known.num_rows:
-            record["labels"] = self._cohorts.keep_labels(known)
+        if matched.num_rows:
+            record["labels"] = self._cohorts.keep_labels(matched)
         self._append(record)
         closed = self._closed(today or clock_day())
         new = self.new_alarms() if alarms and closed else ()
-        return Added(batch=name, rows=known.num_rows, unknown=unknown, closed=closed, alarms=new)
+        return Added(batch=name, rows=matched.num_rows, unknown=unknown, closed=closed, alarms=new)
 
     def merge(self, other: str | Path, *, alarms: bool = True) -> Added:
         """Add what another folder with the same settings counted; records that are here already are passed over.
@@ -235,15 +235,15 @@ class Watch(OpenWatch):
         return days
 
     def _day(self, source: Source, path: Path | None) -> str | None:
-        own = self.settings.columns.day
-        if own is not None and own in source.columns:
-            return own
+        name = self.settings.columns.day
+        if name is not None and name in source.columns:
+            return name
         for start in range(len(path.name) if path else 0):
             with contextlib.suppress(ParameterError):
                 text = path.name[start : start + 10] if path else ""
                 if len(text) == 10 and text[4] == "-":
                     return read_day(text).isoformat()
-        hint = f"; the column {own!r} is not there" if own else ""
+        hint = f"; the column {name!r} is not there" if name else ""
         raise DataError(
             f"{source.name}: which day are these decisions of? Name the column or the day with `day`, or put "
             "the day into "

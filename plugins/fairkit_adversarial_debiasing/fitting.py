@@ -144,7 +144,7 @@ class Fitting:
         return Way(network=network, stages=stages, notes=notes)
 
     def _measure(self) -> Callable[[Any], tuple[float, float, bool]]:
-        """Return what gives a network's accuracy, its disparity, and whether it decides all rows alike."""
+        """Return a function of a network: its accuracy, its disparity, whether it is constant."""
         outside, compared = self.outside, self.compared
         rows = [self.encoder.transform(part.columns) for part in (outside, compared)]
         counts = _counts(outside, balanced=self.parameters.balanced)
@@ -224,7 +224,7 @@ def _some(table: Table, seed: int) -> Table:
 
 
 def _counts(table: Table, *, balanced: bool) -> NDArray[np.float64]:
-    """Return what each row counts, of mean 1; balanced: both outcomes the same in total."""
+    """Return the rows' weights, of mean 1; balanced: both outcomes have the same total weight."""
     weights = table.row_weights().astype(np.float64)
     if balanced:
         codes = table.target.astype(np.int64)

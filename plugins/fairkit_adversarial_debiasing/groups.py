@@ -117,26 +117,26 @@ def protect(
         if name not in table.groups:
             hint = did_you_mean(name, table.groups, what="splits")
             raise DataError(f"{table.name}: there is no sensitive split {name!r}. {hint}")
-    found: list[Protected] = []
+    protected: list[Protected] = []
     notes: list[str] = []
     for name in wanted or table.groups:
         groups = table.groups[name]
-        kept = _large(groups, table, constraint, least)
+        large = _large(groups, table, constraint, least)
         present = [code for code in range(len(groups.names)) if groups.sizes()[code]]
-        small = [groups.names[code] for code in present if code not in kept]
+        small = [groups.names[code] for code in present if code not in large]
         if small and len(present) > 1:
             notes.append(
                 f"Groups of {name} with fewer than {least} rows that {constraint} is over were left out: "
                 f"{', '.join(small)}."
             )
-        if len(present) > 1 and len(kept) < 2:
+        if len(present) > 1 and len(large) < 2:
             raise DataError(
                 f"{table.name}: fewer than two groups of {name!r} have {least} rows that {constraint} is over; "
                 "join small groups, or lower `min_group`"
             )
-        if len(kept) > 1:
-            found.append(Protected.of(table, constraint, name, [groups.names[code] for code in kept]))
-    return found, tuple(notes)
+        if len(large) > 1:
+            protected.append(Protected.of(table, constraint, name, [groups.names[code] for code in large]))
+    return protected, tuple(notes)
 
 
 def _large(groups: Groups, table: Table, constraint: str, least: int) -> list[int]:

@@ -109,13 +109,15 @@ def train(
         return torch.as_tensor(values, dtype=kind, device=device)
 
     rows = [put(x, torch.float32), put(target, torch.float32), put(share, torch.float32)]
-    asked = [(put(one.codes, torch.int64), put(one.share, torch.float32)) for one in protected]
+    attributes = [(put(one.codes, torch.int64), put(one.share, torch.float32)) for one in protected]
     with torch.random.fork_rng(devices=[]), one_pool(network, settings.batch, threads):
         torch.manual_seed(seed)
         network.to(device)
         for one in adversaries:
             one.to(device)
-        run = _Run(network, adversaries, rows, asked, [math.log(one.count) for one in protected], settings)
+        run = _Run(
+            network, adversaries, rows, attributes, [math.log(one.count) for one in protected], settings
+        )
         try:
             return run.all_epochs(measure, np.random.default_rng([seed, 1]), progress)
         finally:
@@ -130,14 +132,14 @@ class _Run:
         network: Any,
         adversaries: Sequence[Any],
         rows: list[Tensor],
-        asked: list[tuple[Tensor, Tensor]],
+        attributes: list[tuple[Tensor, Tensor]],
         nothing: list[float],
         settings: TrainingSettings,
     ) -> None:
         import torch
 
         self.network, self.adversaries, self.settings = network, adversaries, settings
-        self.rows, self.asked, self.nothing = rows, asked, nothing
+        self.rows, self.asked, self.nothing = rows, attributes, nothing
         self.weights = list(network.parameters())
         self.opponents = [part for one in adversaries for part in one.parameters()]
         self.optimizer = torch.optim.Adam(self.weights, settings.rate)
@@ -190,20 +192,20 @@ class _Run:
         logit = self.network(x)[:, 0]
         loss = (functional.binary_cross_entropy_with_logits(logit, y, reduction="none") * share).mean()
         slopes = list(torch.autograd.grad(loss, self.weights, retain_graph=bool(self.adversaries)))
-        told = 0.0
+        adversary_loss = 0.0
         if self.opposing is not None:
             against = self._against(logit, y, index)
-            told = float(against.detach())
-            found = torch.autograd.grad(against, [*self.weights, *self.opponents])
+            adversary_loss = float(against.detach())
+            gradients = torch.autograd.grad(against, [*self.weights, *self.opponents])
             weight = self._weight(done)
             if weight is not None:
                 slopes = update(
-                    slopes, found[: len(self.weights)], weight, projection=self.settings.projection
+                    slopes, gradients[: len(self.weights)], weight, projection=self.settings.projection
                 )
-            _descend(self.opposing, self.opponents, found[len(self.weights) :])
+            _descend(self.opposing, self.opponents, gradients[len(self.weights) :])
         self.optimizer.param_groups[0]["lr"] = self.settings.rate * (1 - 0.9 * done)
         _descend(self.optimizer, self.weights, slopes)
-        return float(loss.detach()), told
+        return float(loss.detach()), adversary_loss
 
     def _against(self, logit: Tensor, y: Tensor, index: Tensor) -> Tensor:
         """Return the adversaries' mean loss, each in units of what one that knows nothing has."""

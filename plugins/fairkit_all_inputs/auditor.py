@@ -106,19 +106,19 @@ class AllInputsAuditor(Auditor):
 
     def _changing(self, context: AuditContext) -> list[str]:
         """The columns that change: as asked, else the sensitive ones that the model reads."""
-        asked = list(self.parameters.columns)
-        for column in asked:
+        columns = list(self.parameters.columns)
+        for column in columns:
             if column not in context.dataset.columns:
                 hint = did_you_mean(column, context.dataset.columns, what="columns")
                 raise ParameterError(f"all-inputs: the data has no column {column!r}. {hint}")
-        if asked:
-            return list(dict.fromkeys(asked))
+        if columns:
+            return list(dict.fromkeys(columns))
         splits = context.dataset.roles.sensitive
         reads = set(context.scorer.columns)
-        found = [column for split in splits for column in split.columns if column in reads]
-        found = found[:1] if found else [split.columns[0] for split in splits][:1]
-        if not found:
+        candidates = [column for split in splits for column in split.columns if column in reads]
+        candidates = candidates[:1] if candidates else [split.columns[0] for split in splits][:1]
+        if not candidates:
             raise ParameterError(
                 "all-inputs: nothing was said to change; name columns with the parameter `all-inputs.columns=COLUMN`"
             )
-        return found
+        return candidates

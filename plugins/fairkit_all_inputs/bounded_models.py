@@ -30,17 +30,17 @@ def opened(context: AuditContext) -> TreeModel | LinearModel | NetworkModel | Cl
         )
     if scorer.task == "multiclass":
         return read_classes(scorer)
-    found: TreeModel | LinearModel | NetworkModel | None = read_trees(scorer, grouped=True) or read_linear(
+    model: TreeModel | LinearModel | NetworkModel | None = read_trees(scorer, grouped=True) or read_linear(
         scorer, grouped=True
     )
-    if found is None:
+    if model is None:
         columns = list(scorer.columns)
         rows = next(context.dataset.batches(columns, rows=3)).columns(columns)
-        found = read_network(scorer, rows)
-    if found is None:
+        model = read_network(scorer, rows)
+    if model is None:
         kinds = sorted({node.op_type for node in scorer.model.proto.graph.node})
         raise ModelError(
             f"all-inputs: {scorer.info.name} is not understood (its nodes are {', '.join(kinds)}); sums of "
             "trees, linear models and networks are"
         )
-    return found
+    return model

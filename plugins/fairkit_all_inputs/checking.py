@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def checked(
-    asked: AuditScope,
+    scope: AuditScope,
     problem: AnyProblem,
     kind: int,
     notes: Sequence[str],
@@ -36,8 +36,8 @@ def checked(
     With `near`, the witness and the logs are those of the file of `save_proof`. A finding that fails is searched for
     again, and then differs from what was signed, or repeats it.
     """
-    signed = asked.signed(QUESTIONS[kind], label)
-    if signed is None or signed.interval is None or (asked.told.near is not None and record is None):
+    signed = scope.signed(QUESTIONS[kind], label)
+    if signed is None or signed.interval is None or (scope.told.near is not None and record is None):
         return None
     evidence = dict(signed.evidence)
     if evidence.get("version") != VERSION:
@@ -49,18 +49,18 @@ def checked(
     if record is not None and record.witnesses.get(QUESTIONS[kind]):
         evidence["witness"] = record.witnesses[QUESTIONS[kind]]
     try:
-        lower, upper = _confirmed(asked, problem, kind, evidence, record)
+        lower, upper = _confirmed(scope, problem, kind, evidence, record)
     except (FairkitError, KeyError, TypeError, ValueError):
         return None
     decided = upper - lower <= meet(problem, kind, lower)
     evidence |= {"decided": decided, "rounding": problem.rounding}
-    said = [meaning(kind, label, asked), BOUNDS, *notes, *state_of(asked, decided=decided)]
+    said = [meaning(kind, label, scope), BOUNDS, *notes, *state_of(scope, decided=decided)]
     parameters = None if label is None else {"class": label}
-    return asked.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters)
+    return scope.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters)
 
 
 def _confirmed(
-    asked: AuditScope, problem: AnyProblem, kind: int, evidence: dict[str, Any], record: Record | None
+    scope: AuditScope, problem: AnyProblem, kind: int, evidence: dict[str, Any], record: Record | None
 ) -> tuple[float, float]:
     """Return the interval that a witness and a log show; the evidence takes what they give now."""
     lower, upper = -math.inf, math.inf
@@ -69,12 +69,12 @@ def _confirmed(
         raise ValueError("the witness is left out, because it has somebody's values")
     if told is not None:
         first, second = read(told)
-        said = ask(asked.context.scorer, [first, second], asked.people.columns)
-        again = described(first, second, said, asked.context.scorer.classes)
+        said = ask(scope.context.scorer, [first, second], scope.people.columns)
+        again = described(first, second, said, scope.context.scorer.classes)
         evidence["witness"] = again if record is None else [again]
         rows = {
             n: np.array([first[n], second[n]], dtype=v.dtype)
-            for n, v in asked.people.columns.items()
+            for n, v in scope.people.columns.items()
             if n in first
         }
         points = np.stack([block.cells_of(rows) for block in problem.blocks], axis=1)

@@ -139,14 +139,14 @@ class People:
     def _cut(self) -> People:
         return self.some(np.sort(np.lexsort((self.rows, self.draw))[: self.most]))
 
-    def some(self, kept: NDArray[Any]) -> People:
+    def some(self, rows: NDArray[Any]) -> People:
         """Return some of the people; what was seen of all rows stays."""
         return replace(
             self,
-            draw=self.draw[kept],
-            rows=self.rows[kept],
-            columns={name: values[kept] for name, values in self.columns.items()},
-            weights=None if self.weights is None else self.weights[kept],
+            draw=self.draw[rows],
+            rows=self.rows[rows],
+            columns={name: values[rows] for name, values in self.columns.items()},
+            weights=None if self.weights is None else self.weights[rows],
         )
 
     def in_order(self) -> People:

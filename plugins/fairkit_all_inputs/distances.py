@@ -81,26 +81,26 @@ def costs_near(
     """Return the squared distance of each cell from somebody, by block, and the nearest raw value of each cell."""
     costs: Costs = {}
     values: dict[str, NDArray[Any]] = {}
-    for place, block in enumerate(problem.blocks):
-        if place == problem.changing:
+    for index, block in enumerate(problem.blocks):
+        if index == problem.changing:
             continue
         row = {name: people.columns[name][person : person + 1] for name in block.columns}
-        part = metric.parts.get(place) if isinstance(metric, Summed) else None
+        part = metric.parts.get(index) if isinstance(metric, Summed) else None
         if block.ends is not None:
             name = block.columns[0]
             own = float(row[name][0])
             towards = own if part is None or not np.isnan(own) else part.encoder.columns[0].mean
-            costs[place], values[name] = _numbers_near(block, own, towards, people.seen[name])
+            costs[index], values[name] = _numbers_near(block, own, towards, people.seen[name])
         else:
-            costs[place] = _listed_near(block, row, values)
+            costs[index] = _listed_near(block, row, values)
         if isinstance(metric, Summed):
             if part is None:
-                costs[place] = np.zeros(block.size)
+                costs[index] = np.zeros(block.size)
             elif block.ends is None:
-                costs[place] = _listed_by(part, block, row, values)
+                costs[index] = _listed_by(part, block, row, values)
             else:
                 near = {name: values[name] for name in block.columns}
-                costs[place] = _by(part, near, row)
+                costs[index] = _by(part, near, row)
     if isinstance(metric, Weighed):
         return joint_near(problem, people, person, metric), values
     return costs, values
@@ -146,14 +146,14 @@ def _listed_near(
 
 
 def _numbers_near(
-    block: Block, own: float, towards: float, seen: Seen
+    block: Block, number: float, towards: float, seen: Seen
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     assert block.ends is not None  # noqa: S101 -- a block of numbers
     starts, known = block.intervals
     nearest = known if block.points else np.clip(np.nan_to_num(towards), starts, known)
-    cost = ((nearest - own) / seen.spread) ** 2
-    if np.isnan(own):
+    cost = ((nearest - number) / seen.spread) ** 2
+    if np.isnan(number):
         cost = np.ones(len(known))
     if len(known) < len(block.ends):
-        nearest, cost = np.append(nearest, np.nan), np.append(cost, 0.0 if np.isnan(own) else 1.0)
+        nearest, cost = np.append(nearest, np.nan), np.append(cost, 0.0 if np.isnan(number) else 1.0)
     return cost, nearest

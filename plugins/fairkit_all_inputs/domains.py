@@ -26,7 +26,7 @@ def domains_of(
     columns: Sequence[str],
     changing: Sequence[str],
     features: Features | None,
-    told: Parameters,
+    parameters: Parameters,
 ) -> tuple[list[Numbers | Listed], list[str]]:
     """Return a domain for each block of columns, that of the changing columns last, and sentences about them.
 
@@ -37,7 +37,7 @@ def domains_of(
     DataError
         A column changes between too many values, or has none.
     """
-    for name in told.domain:
+    for name in parameters.domain:
         if name not in columns:
             raise ParameterError(
                 f"all-inputs: the model reads no column {name!r}, so a domain for it means nothing. "
@@ -46,28 +46,30 @@ def domains_of(
         if name in changing:
             raise ParameterError(f"all-inputs: {name!r} changes: give its `values`, not a `domain`")
     free = [name for name in columns if name not in changing]
-    groups = sorted(people.groups) if told.one_hot else []
-    groups = [group for group in groups if not set(group) & {*told.domain}]
+    groups = sorted(people.groups) if parameters.one_hot else []
+    groups = [group for group in groups if not set(group) & {*parameters.domain}]
     joined = {name for group in groups for name in group}
     listed = {} if features is None else features.listed
-    found: list[Numbers | Listed] = [
-        _one(name, people.seen[name], listed, told.domain.get(name)) for name in free if name not in joined
+    domains: list[Numbers | Listed] = [
+        _one(name, people.seen[name], listed, parameters.domain.get(name))
+        for name in free
+        if name not in joined
     ]
     for group in groups:
         hot = [tuple(int(i == j) for j in range(len(group))) for i in range(len(group))]
-        found.append(Listed(columns=group, values=tuple(hot)))
-    found.append(Listed(columns=tuple(changing), values=_combinations(people, changing, told.values)))
+        domains.append(Listed(columns=group, values=tuple(hot)))
+    domains.append(Listed(columns=tuple(changing), values=_combinations(people, changing, parameters.values)))
     notes = []
     if groups:
         shown = "; ".join(f"{group[0]} ... ({len(group)})" for group in groups)
         notes.append(f"Of these 0-1 columns exactly one is 1, as in all {people.count:,} rows: {shown}.")
-    return found, notes
+    return domains, notes
 
 
-def _one(name: str, seen: Seen, listed: Mapping[str, list[Any]], told: Any) -> Numbers | Listed:
+def _one(name: str, seen: Seen, listed: Mapping[str, list[Any]], stated: Any) -> Numbers | Listed:
     text = seen.text
-    if told is not None and not text and name not in listed:
-        return _told_range(name, seen, told)
+    if stated is not None and not text and name not in listed:
+        return _told_range(name, seen, stated)
     if not text and name not in listed:
         if not np.isfinite(seen.low):
             raise DataError(
@@ -87,13 +89,13 @@ def _one(name: str, seen: Seen, listed: Mapping[str, list[Any]], told: Any) -> N
     if not text and seen.missing:
         values.append(np.nan)
     values += [key for key in listed.get(name, ()) if not any(same_value(key, value) for value in values)]
-    if told is not None:
+    if stated is not None:
         wished = (
-            told.split(",")
-            if isinstance(told, str)
-            else list(told)
-            if isinstance(told, list | tuple)
-            else [told]
+            stated.split(",")
+            if isinstance(stated, str)
+            else list(stated)
+            if isinstance(stated, list | tuple)
+            else [stated]
         )
         values = [_known(name, wish, values) for wish in wished]
     if not values:
@@ -101,15 +103,19 @@ def _one(name: str, seen: Seen, listed: Mapping[str, list[Any]], told: Any) -> N
     return Listed(columns=(name,), values=tuple((value,) for value in values))
 
 
-def _told_range(name: str, seen: Seen, told: Any) -> Numbers:
+def _told_range(name: str, seen: Seen, stated: Any) -> Numbers:
     parts = (
-        told.split(":") if isinstance(told, str) else told if isinstance(told, list | tuple) else [told, told]
+        stated.split(":")
+        if isinstance(stated, str)
+        else stated
+        if isinstance(stated, list | tuple)
+        else [stated, stated]
     )
     try:
         low, high = (float(part) for part in parts)
     except (TypeError, ValueError):
         raise ParameterError(
-            f"all-inputs: the domain {told!r} of {name!r} is not understood; write all-inputs.domain.{name}=LOW:HIGH"
+            f"all-inputs: the domain {stated!r} of {name!r} is not understood; write all-inputs.domain.{name}=LOW:HIGH"
         ) from None
     whole = seen.whole and low.is_integer() and high.is_integer()
     return Numbers(name=name, low=low, high=high, whole=whole, missing=False)

@@ -48,77 +48,81 @@ STARTS = 50
 
 
 def findings(
-    told: Parameters, changing: Sequence[str], people: People, context: AuditContext, began: float
+    parameters: Parameters, changing: Sequence[str], people: People, context: AuditContext, began: float
 ) -> list[Finding]:
     """Answer every question that the model's task has; `began` is when the audit did, from which `seconds` count."""
-    asked = AuditScope(told=told, changing=changing, people=people, context=context, began=began)
+    scope = AuditScope(told=parameters, changing=changing, people=people, context=context, began=began)
     if not any(column in context.scorer.columns for column in changing):
-        return _unused(asked, f"The model does not read {', '.join(changing)}: no input changes its answer.")
+        return _unused(scope, f"The model does not read {', '.join(changing)}: no input changes its answer.")
     model = opened(context)
     columns = list(context.scorer.columns)
     features = model.sources({name: values[:3] for name, values in people.columns.items()})
-    domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, told)
+    domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, parameters)
     problem = problem_of(model, domains, len(domains) - 1, features)
     if not problem.pairs or not problem.of(FLIP).touching:
         part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
-        found = _unused(asked, f"{part} the values of {', '.join(changing)}: no input changes its answer.")
-        replay = replayed(asked, model, problem)
+        results = _unused(scope, f"{part} the values of {', '.join(changing)}: no input changes its answer.")
+        replay = replayed(scope, model, problem)
         kinds = {name: kind for kind, name in QUESTIONS.items()}
-        return [confirmed(asked, problem, kinds.get(one.metric, -1), one, replay) for one in found]
-    _refuse(told, problem)
-    if told.fair_metric is not None:
-        metric = taken(metric_of(told, context), problem, told.fair_metric)
-        _refuse_weighed(told, problem, metric)
-        asked = replace(asked, metric=metric)
-    record = opened_record(asked, problem) if context.signed and told.near is not None else None
-    replay, searched = _replayed_and_compiled(asked, model, problem)
-    asked = replace(asked, searched=searched)
+        return [confirmed(scope, problem, kinds.get(one.metric, -1), one, replay) for one in results]
+    _refuse(parameters, problem)
+    if parameters.fair_metric is not None:
+        metric = taken(metric_of(parameters, context), problem, parameters.fair_metric)
+        _refuse_weighed(parameters, problem, metric)
+        scope = replace(scope, metric=metric)
+    record = opened_record(scope, problem) if context.signed and parameters.near is not None else None
+    replay, searched = _replayed_and_compiled(scope, model, problem)
+    scope = replace(scope, searched=searched)
     notes = [*notes, *_about(domains), *replay.notes()]
     questions = _questions(problem)
-    found, logs, witnesses = [], {}, {}
-    saves = bool(told.save_proof) and isinstance(problem, Problem)
-    people_at = people_near(asked, problem) if saves and told.near is not None else []
-    starts = _starts(problem.of(FLIP), people) if told.near is None else []
-    for number, (kind, one, label) in enumerate(questions):
+    results, logs, witnesses = [], {}, {}
+    saves = bool(parameters.save_proof) and isinstance(problem, Problem)
+    people_at = people_near(scope, problem) if saves and parameters.near is not None else []
+    starts = _starts(problem.of(FLIP), people) if parameters.near is None else []
+    for number, (kind, subproblem, label) in enumerate(questions):
         name = QUESTIONS[kind]
         context.progress(_doing(name), number, len(questions) + 1)
-        checked = checked_anew(asked, one, kind, notes, record, label)
+        checked = checked_anew(scope, subproblem, kind, notes, record, label)
         if checked is not None:
-            found.append(checked if label is not None else confirmed(asked, one, kind, checked, replay))
+            results.append(
+                checked if label is not None else confirmed(scope, subproblem, kind, checked, replay)
+            )
             continue
-        left = len(questions) - number + (questions[0][0] == FLIP and told.near is not None)
+        left = len(questions) - number + (questions[0][0] == FLIP and parameters.near is not None)
         says = _says(context, name, number, len(questions) + 1)
-        finding, logs[name], got = _searched(asked, one, kind, notes, starts, says, label, asked.effort(left))
+        finding, logs[name], got = _searched(
+            scope, subproblem, kind, notes, starts, says, label, scope.effort(left)
+        )
         if label is None:  # the sums of several classes are not in a file's outputs
-            finding = confirmed(asked, one, kind, finding, replay)
-        if kind == SCORE and label is None and told.near is None and got.point is not None:
+            finding = confirmed(scope, subproblem, kind, finding, replay)
+        if kind == SCORE and label is None and parameters.near is None and got.point is not None:
             starts = [got.point]  # to climb in the probability costs all trees: from the score's alone
         if people_at:
             digest = {"people_sha256": digest_of_people(people_at)}
             finding = replace(finding, evidence={**finding.evidence, **digest})
-        found.append(finding)
+        results.append(finding)
         witnesses[name] = finding.evidence.get("witness")
     if questions[0][0] == FLIP:
         context.progress(f"all-inputs: {SHARE}", len(questions), len(questions) + 1)
-        found.append(_share(asked, problem.of(FLIP), notes, none=found[0].interval == (0.0, 0.0)))
+        results.append(_share(scope, problem.of(FLIP), notes, none=results[0].interval == (0.0, 0.0)))
     if saves and not context.signed and isinstance(problem, Problem) and isinstance(model, TreeModel):
-        save_record(asked, proof_file(problem, model, features, logs), people_at, witnesses)
-    return found
+        save_record(scope, proof_file(problem, model, features, logs), people_at, witnesses)
+    return results
 
 
-def _replayed_and_compiled(asked: AuditScope, model: Encoded, problem: AnyProblem) -> tuple[Replay, bool]:
+def _replayed_and_compiled(scope: AuditScope, model: Encoded, problem: AnyProblem) -> tuple[Replay, bool]:
     """Run inputs through the file; where time is limited, the search is compiled meanwhile: tell whether it was."""
-    if asked.told.seconds is None:
-        return replayed(asked, model, problem), True
+    if scope.told.seconds is None:
+        return replayed(scope, model, problem), True
     compilation = Compilation(problem)
     try:
-        return replayed(asked, model, problem), compilation.ready(asked.seconds_left)
+        return replayed(scope, model, problem), compilation.ready(scope.seconds_left)
     finally:
         compilation.stop()
 
 
 def _searched(
-    asked: AuditScope,
+    scope: AuditScope,
     problem: AnyProblem,
     kind: int,
     notes: Sequence[str],
@@ -128,14 +132,14 @@ def _searched(
     effort: Effort,
 ) -> tuple[Finding, Any, Answer]:
     """Search for an answer; return the finding, the log of its upper bound, and the answer."""
-    if not asked.searched and not isinstance(problem, NetworkProblem):
+    if not scope.searched and not isinstance(problem, NetworkProblem):
         got = unsearched(problem, kind)
-        return *_finding(asked, problem, kind, got, notes, None, label), got
-    if asked.told.near is None:
-        got = answer(problem, kind, effort=effort, starts=starts, told=says)
-        return *_finding(asked, problem, kind, got, notes, None, label), got
-    got, nearest, each = nearby(problem, kind, asked.people, asked.told, effort, asked.metric)
-    finding, log = _finding(asked, problem, kind, got, notes, nearest, label)
+        return *_finding(scope, problem, kind, got, notes, None, label), got
+    if scope.told.near is None:
+        got = answer(problem, kind, effort=effort, starts=starts, says=says)
+        return *_finding(scope, problem, kind, got, notes, None, label), got
+    got, nearest, each = nearby(problem, kind, scope.people, scope.told, effort, scope.metric)
+    finding, log = _finding(scope, problem, kind, got, notes, nearest, label)
     if each and finding.interval != (1.0, 1.0):
         log = logs_near(problem, each, got.upper)
     return finding, log, got
@@ -157,7 +161,7 @@ def _doing(name: str) -> str:
 
 
 def _says(context: AuditContext, name: str, number: int, total: int) -> Callable[[float, float], None]:
-    """Return what reports the bounds so far."""
+    """Return a callback that reports the current bounds as progress."""
 
     def told(lower: float, upper: float) -> None:
         ends = {} if name == QUESTIONS[FLIP] else {"lower": lower, "upper": upper}
@@ -166,55 +170,55 @@ def _says(context: AuditContext, name: str, number: int, total: int) -> Callable
     return told
 
 
-def _refuse(told: Parameters, problem: AnyProblem) -> None:
+def _refuse(parameters: Parameters, problem: AnyProblem) -> None:
     """Refuse parameters that mean nothing to a model of this kind."""
-    if told.save_proof and isinstance(problem, NetworkProblem):
+    if parameters.save_proof and isinstance(problem, NetworkProblem):
         raise ParameterError(
             "all-inputs: save_proof writes trees over cells, and this model is a network: its log is in the "
             "certificate, and `fairkit verify --recompute` checks it; leave save_proof out"
         )
-    if told.save_proof and isinstance(problem, ClassProblem):
+    if parameters.save_proof and isinstance(problem, ClassProblem):
         raise ParameterError(
             "all-inputs: save_proof writes the trees of one sum, and this model has one for each class: its logs are "
             "in the certificate, and `fairkit verify --recompute` checks them; leave save_proof out"
         )
-    if told.save_proof and problem.points:
+    if parameters.save_proof and problem.points:
         raise ParameterError(
             "all-inputs: save_proof writes the cells of trees, and this model is linear: its bound is the sum of its "
             "columns' parts, which `fairkit verify --recompute` adds up; leave save_proof out"
         )
-    if told.save_proof and problem.of(FLIP) is not problem:
+    if parameters.save_proof and problem.of(FLIP) is not problem:
         raise ParameterError(
             "all-inputs: save_proof writes the trees of the file, and this model decides by a threshold for each "
             "group: its log is in the certificate, and `fairkit verify --recompute` checks it; leave save_proof out"
         )
-    if problem.points and told.near:
+    if problem.points and parameters.near:
         raise ParameterError("all-inputs: near is understood for trees; leave it out for a linear model")
 
 
-def _refuse_weighed(told: Parameters, problem: AnyProblem, metric: Summed | Weighed) -> None:
+def _refuse_weighed(parameters: Parameters, problem: AnyProblem, metric: Summed | Weighed) -> None:
     """Refuse a distance that weighs columns together where only one that adds up is understood."""
     if not isinstance(metric, Weighed):
         return
-    name = Path(told.fair_metric or "").name
+    name = Path(parameters.fair_metric or "").name
     if isinstance(problem, NetworkProblem):
         raise ParameterError(
             f"all-inputs: the fair metric {name} weighs columns together, as one that ignores a sensitive subspace "
             "does; for a network `near` needs one that adds up over columns: a Euclidean one, or leave fair_metric out"
         )
-    if told.save_proof:
+    if parameters.save_proof:
         raise ParameterError(
             f"all-inputs: the fair metric {name} weighs columns together, and save_proof writes distances that add up "
             "over columns; leave save_proof out: `fairkit verify --recompute` searches again"
         )
 
 
-def _unused(asked: AuditScope, why: str) -> list[Finding]:
+def _unused(scope: AuditScope, why: str) -> list[Finding]:
     """Say at once that nothing changes."""
-    regression = asked.context.scorer.task == "regression"
+    regression = scope.context.scorer.task == "regression"
     names = [QUESTIONS[SCORE]] if regression else [QUESTIONS[FLIP], QUESTIONS[SCORE], SHARE]
     return [
-        asked.finding(name, 0.0, 0.0, {"version": VERSION, "boxes": 0, "decided": True}, (why,))
+        scope.finding(name, 0.0, 0.0, {"version": VERSION, "boxes": 0, "decided": True}, (why,))
         for name in names
     ]
 
@@ -244,7 +248,7 @@ def _starts(problem: AnyProblem, people: People) -> list[tuple[int, ...]]:
 
 
 def _finding(
-    asked: AuditScope,
+    scope: AuditScope,
     problem: AnyProblem,
     kind: int,
     got: Answer,
@@ -253,7 +257,7 @@ def _finding(
     label: str | None,
 ) -> tuple[Finding, Any]:
     """Return the finding, and the log of its upper bound."""
-    witness = run_witness(asked, problem, got, nearest, flip=kind == FLIP)
+    witness = run_witness(scope, problem, got, nearest, flip=kind == FLIP)
     lower, upper = interval_of(problem, kind, got, found=witness is not None)
     decided = upper - lower <= meet(problem, kind, lower)
     evidence: dict[str, Any] = {
@@ -264,11 +268,11 @@ def _finding(
     }
     if witness is not None:
         # what stands in a list does not go into a certificate: it may be somebody's row
-        evidence["witness"] = [witness] if of_somebody(asked, witness) else witness
+        evidence["witness"] = [witness] if of_somebody(scope, witness) else witness
     log: Any = {}
-    if asked.told.near is not None and math.isfinite(got.upper) and isinstance(problem, Problem):
+    if scope.told.near is not None and math.isfinite(got.upper) and isinstance(problem, Problem):
         evidence |= {"proved": got.upper, "problem_sha256": problem.sha256}
-    if asked.told.near is None and not (kind == FLIP and lower == 1.0):
+    if scope.told.near is None and not (kind == FLIP and lower == 1.0):
         log = log_of(problem, got)
         text = packed(log)
         evidence |= {"proved": got.upper, "problem_sha256": problem.sha256}
@@ -277,32 +281,32 @@ def _finding(
         else:
             notes = [*notes, "The proof log is too long for a certificate: whoever checks it searches again."]
     said = [
-        meaning(kind, label, asked),
+        meaning(kind, label, scope),
         BOUNDS,
         *notes,
-        *state_of(asked, decided=decided),
+        *state_of(scope, decided=decided),
     ]
     parameters = None if label is None else {"class": label}
-    return asked.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters), log
+    return scope.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters), log
 
 
-def _share(asked: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none: bool) -> Finding:
-    near = asked.told.near or 0.0
-    people = asked.people.some(np.flatnonzero(inside_of(problem, asked.people.columns)[""]))
+def _share(scope: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none: bool) -> Finding:
+    near = scope.told.near or 0.0
+    people = scope.people.some(np.flatnonzero(inside_of(problem, scope.people.columns)[""]))
     if not len(people.rows):
         said = ["None of the people looked at is in the domain: nothing is known.", *notes]
         return replace(
-            asked.finding(SHARE, 0.0, 1.0, {"version": VERSION, "people": 0}, said, {"near": near}),
+            scope.finding(SHARE, 0.0, 1.0, {"version": VERSION, "people": 0}, said, {"near": near}),
             value=None,
         )
-    effort = asked.effort() if asked.searched else Effort(seconds=0.0)
-    got = shares(problem, people, asked.told, asked.context, asked.metric, none=none, effort=effort)
-    sampled = len(asked.people.rows) < asked.people.count
+    effort = scope.effort() if scope.searched else Effort(seconds=0.0)
+    got = shares(problem, people, scope.told, scope.context, scope.metric, none=none, effort=effort)
+    sampled = len(scope.people.rows) < scope.people.count
     said = [
         "The share of people for whom an input within the distance flips, themselves included; undecided people count "
         "for the upper end only.",
         (
-            f"Of {len(people.rows):,} people drawn at random from {asked.people.count:,}: the interval covers "
+            f"Of {len(people.rows):,} people drawn at random from {scope.people.count:,}: the interval covers "
             f"the draw, too ({'Clopper & Pearson' if got.weights is None else 'with the effective number of people'})."
             if sampled
             else BOUNDS
@@ -317,8 +321,8 @@ def _share(asked: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none
         "people": len(got.flips),
         "boxes": got.boxes,
     }
-    finding = asked.finding(
-        SHARE, *got.interval(asked.context.confidence, sampled=sampled), evidence, said, {"near": near}
+    finding = scope.finding(
+        SHARE, *got.interval(scope.context.confidence, sampled=sampled), evidence, said, {"near": near}
     )
     return replace(
         finding,

@@ -20,7 +20,7 @@ STRENGTH = 0.1
 """The default l2 penalty of the subspace's regressions."""
 
 
-def check_metric(told: Parameters) -> None:
+def check_metric(parameters: Parameters) -> None:
     """Refuse parameters of a metric where they mean nothing.
 
     Raises
@@ -28,17 +28,19 @@ def check_metric(told: Parameters) -> None:
     ParameterError
         There is no `near`, or no subspace, or no such file.
     """
-    if told.fair_metric is not None and told.near is None:
+    if parameters.fair_metric is not None and parameters.near is None:
         raise ParameterError(
             "all-inputs: fair_metric is the distance of near, which is not given; add near=0.1"
         )
-    if told.fair_metric != SUBSPACE and (told.strength != STRENGTH or told.directions is not None):
+    if parameters.fair_metric != SUBSPACE and (
+        parameters.strength != STRENGTH or parameters.directions is not None
+    ):
         raise ParameterError(
             "all-inputs: strength and directions belong to fair_metric=subspace; leave them out, or add it"
         )
 
 
-def metric_of(told: Parameters, context: AuditContext) -> FairMetric:
+def metric_of(parameters: Parameters, context: AuditContext) -> FairMetric:
     """Load or learn the metric; a subspace is that of `restricted-dro`, from all rows.
 
     Raises
@@ -46,9 +48,9 @@ def metric_of(told: Parameters, context: AuditContext) -> FairMetric:
     DataError, ParameterError
         There is no such file, it was made for other columns, or nothing is sensitive; the rows do not fit in memory.
     """
-    assert told.fair_metric is not None  # noqa: S101 -- asked only then
-    if told.fair_metric != SUBSPACE:
-        return _loaded(told.fair_metric, context.dataset.columns)
+    assert parameters.fair_metric is not None  # noqa: S101 -- asked only then
+    if parameters.fair_metric != SUBSPACE:
+        return _loaded(parameters.fair_metric, context.dataset.columns)
     from fairkit_similarity import learn
     from fairkit_similarity.search.memory import check_memory
 
@@ -62,7 +64,7 @@ def metric_of(told: Parameters, context: AuditContext) -> FairMetric:
     check_memory(context.dataset.profile.rows, len(names))
     parts = [batch.columns(names) for batch in context.dataset.batches(names)]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in names}
-    return learn.subspace(columns, sensitive, strength=told.strength, directions=told.directions)
+    return learn.subspace(columns, sensitive, strength=parameters.strength, directions=parameters.directions)
 
 
 def _loaded(name: str, columns: Sequence[str]) -> FairMetric:

@@ -83,7 +83,7 @@ class Shares:
 def shares(
     problem: AnyProblem,
     people: People,
-    told: Parameters,
+    parameters: Parameters,
     context: AuditContext,
     metric: Summed | Weighed | None,
     *,
@@ -107,12 +107,12 @@ def shares(
         decided.append(np.asarray(said_of(context.scorer.predict(changed))))
     flips = np.ptp(np.stack(decided), axis=0) > 0
     undecided, boxes = np.zeros(len(flips), dtype=np.bool_), 0
-    if told.near and not none:
+    if parameters.near and not none:
         for person in np.flatnonzero(~flips).tolist():
             if effort.seconds is not None and time.monotonic() - started > effort.seconds:
                 undecided[person] = True
                 continue
-            got, values = _near(problem, FLIP, people, person, told.near, metric, _each(told))
+            got, values = _near(problem, FLIP, people, person, parameters.near, metric, _each(parameters))
             boxes += got.boxes
             if _flips(problem, got, values, people, context):
                 flips[person] = True
@@ -130,8 +130,8 @@ def _flips(problem: AnyProblem, got: Answer, values: Nearest, people: People, co
     return differs(ask(context.scorer, pair_of(problem, got, values), people.columns))
 
 
-def _each(told: Parameters) -> Effort:
-    return Effort(boxes=min(EACH, told.boxes))
+def _each(parameters: Parameters) -> Effort:
+    return Effort(boxes=min(EACH, parameters.boxes))
 
 
 def _near(
@@ -157,7 +157,7 @@ def nearby(
     problem: AnyProblem,
     kind: int,
     people: People,
-    told: Parameters,
+    parameters: Parameters,
     effort: Effort,
     metric: Summed | Weighed | None,
 ) -> tuple[Answer, Nearest | None, list[Answer]]:
@@ -171,15 +171,15 @@ def nearby(
         The values nearest to that person, in which the witness is written; None without a witness. The answers about
         each of the people, whose splits prove the upper bound; fewer where a flip was found.
     """
-    assert told.near is not None  # noqa: S101 -- asked only then
+    assert parameters.near is not None  # noqa: S101 -- asked only then
     lower, boxes, started = -math.inf, 0, time.monotonic()
     best: Answer | None = None
     nearest: Nearest | None = None
     each: list[Answer] = []
     for person in range(len(people.rows)):
         late = effort.seconds is not None and time.monotonic() - started > effort.seconds
-        one = Effort(boxes=0) if late or boxes > effort.boxes else _each(told)
-        got, values = _near(problem, kind, people, person, told.near, metric, one, lower)
+        person_effort = Effort(boxes=0) if late or boxes > effort.boxes else _each(parameters)
+        got, values = _near(problem, kind, people, person, parameters.near, metric, person_effort, lower)
         boxes += got.boxes
         each.append(got)
         if got.point is not None and got.lower > lower:

@@ -63,17 +63,17 @@ class Record:
         )
 
 
-def _costs(asked: AuditScope, problem: AnyProblem) -> list[Costs]:
-    people = asked.people
-    found = [costs_near(problem, people, person, asked.metric)[0] for person in range(len(people.rows))]
+def _costs(scope: AuditScope, problem: AnyProblem) -> list[Costs]:
+    people = scope.people
+    found = [costs_near(problem, people, person, scope.metric)[0] for person in range(len(people.rows))]
     return [costs for costs in found if not isinstance(costs, Joint)]  # such are refused before
 
 
-def opened_record(asked: AuditScope, problem: AnyProblem) -> Record | None:
+def opened_record(scope: AuditScope, problem: AnyProblem) -> Record | None:
     """Read the file where an audit is repeated; None where it is not there, or about something else."""
-    if not asked.told.save_proof or not isinstance(problem, Problem) or asked.told.near is None:
+    if not scope.told.save_proof or not isinstance(problem, Problem) or scope.told.near is None:
         return None
-    path = Path(asked.told.save_proof)
+    path = Path(scope.told.save_proof)
     try:
         if path.stat().st_size > MOST_BYTES:
             return None
@@ -84,8 +84,8 @@ def opened_record(asked: AuditScope, problem: AnyProblem) -> Record | None:
         logs = dict(told["logs"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    costs = _costs(asked, problem)
-    return Record(problem=problem, costs=costs, near=asked.told.near, logs=logs, witnesses=witnesses)
+    costs = _costs(scope, problem)
+    return Record(problem=problem, costs=costs, near=scope.told.near, logs=logs, witnesses=witnesses)
 
 
 def logs_near(problem: AnyProblem, each: Sequence[Answer], upper: float) -> list[Any]:
@@ -97,11 +97,11 @@ def logs_near(problem: AnyProblem, each: Sequence[Answer], upper: float) -> list
     return [log_of(problem, replace(one, upper=upper)) for one in each]
 
 
-def people_near(asked: AuditScope, problem: AnyProblem) -> list[dict[str, Any]]:
+def people_near(scope: AuditScope, problem: AnyProblem) -> list[dict[str, Any]]:
     """Return by person the distances of the cells that are near, as plain JSON values."""
-    near = asked.told.near
+    near = scope.told.near
     assert near is not None  # noqa: S101 -- asked only then
-    return [told_costs(costs, near) for costs in _costs(asked, problem)]
+    return [told_costs(costs, near) for costs in _costs(scope, problem)]
 
 
 def digest_of_people(people: Sequence[Mapping[str, Any]]) -> str:
@@ -110,14 +110,14 @@ def digest_of_people(people: Sequence[Mapping[str, Any]]) -> str:
 
 
 def save_record(
-    asked: AuditScope,
+    scope: AuditScope,
     file: dict[str, Any],
     people: Sequence[Mapping[str, Any]],
     witnesses: Mapping[str, Any],
 ) -> None:
     """Write the file; with `near` also what is near to whom."""
     record = dict(file)
-    if asked.told.near is not None:
-        record |= {"near": asked.told.near, "people": list(people), "witnesses": dict(witnesses)}
-    path = Path(asked.told.save_proof or "")
+    if scope.told.near is not None:
+        record |= {"near": scope.told.near, "people": list(people), "witnesses": dict(witnesses)}
+    path = Path(scope.told.save_proof or "")
     write_atomic(path, json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")

@@ -68,25 +68,25 @@ class Replay:
         ]
 
 
-def replayed(asked: AuditScope, model: Encoded, problem: AnyProblem) -> Replay:
+def replayed(scope: AuditScope, model: Encoded, problem: AnyProblem) -> Replay:
     """Run every row of the table (near people: theirs), and random inputs, at every value of what changes."""
-    names = list(asked.context.scorer.columns)
+    names = list(scope.context.scorer.columns)
     sums = _Sums(model, problem)
-    found = Replay(slack=sums.slack)
-    for columns in _rows(asked, names):
+    replay = Replay(slack=sums.slack)
+    for columns in _rows(scope, names):
         inside = inside_of(problem, columns)
-        found.rows += len(inside[""])
+        replay.rows += len(inside[""])
         for name, some in inside.items():
-            found.outside[name] = found.outside.get(name, 0) + int((~some).sum())
+            replay.outside[name] = replay.outside.get(name, 0) + int((~some).sum())
         kept = {name: values[inside[""]] for name, values in columns.items()}
-        _run(asked, problem, kept, sums, found)
-    if asked.told.near is None:
-        drawn = _random(problem, asked.context.rng("all-inputs.replay"))
-        _run(asked, problem, {name: drawn[name] for name in names}, sums, found)
-    return found
+        _run(scope, problem, kept, sums, replay)
+    if scope.told.near is None:
+        drawn = _random(problem, scope.context.rng("all-inputs.replay"))
+        _run(scope, problem, {name: drawn[name] for name in names}, sums, replay)
+    return replay
 
 
-def confirmed(asked: AuditScope, problem: AnyProblem, kind: int, finding: Finding, replay: Replay) -> Finding:
+def confirmed(scope: AuditScope, problem: AnyProblem, kind: int, finding: Finding, replay: Replay) -> Finding:
     """Return a finding with what was run: an input that changes more than was found is its witness.
 
     Raises
@@ -113,18 +113,18 @@ def confirmed(asked: AuditScope, problem: AnyProblem, kind: int, finding: Findin
     if kind == FLIP:
         value = high
     else:  # in the arithmetic of the proof, as whoever checks it computes it again
-        value, first, second = _exact(asked, problem, kind, first, second)
+        value, first, second = _exact(scope, problem, kind, first, second)
     if value <= low + 1e-6 * max(1.0, abs(high)):
         return finding
-    said = ask(asked.context.scorer, [first, second], asked.people.columns)
-    witness = described(first, second, said, asked.context.scorer.classes)
-    evidence = dict(finding.evidence) | {"witness": [witness] if of_somebody(asked, witness) else witness}
+    said = ask(scope.context.scorer, [first, second], scope.people.columns)
+    witness = described(first, second, said, scope.context.scorer.classes)
+    evidence = dict(finding.evidence) | {"witness": [witness] if of_somebody(scope, witness) else witness}
     if kind == FLIP:
         evidence = {
             key: told for key, told in evidence.items() if key not in ("proof", "proved", "problem_sha256")
         }
     evidence["decided"] = high - value <= meet(problem, kind, value)
-    stale = state_of(asked, decided=False)
+    stale = state_of(scope, decided=False)
     notes = tuple(note for note in finding.notes if not evidence["decided"] or note not in stale)
     interval = (value, max(value, high))
     return replace(
@@ -138,10 +138,10 @@ def confirmed(asked: AuditScope, problem: AnyProblem, kind: int, finding: Findin
 
 
 def _exact(
-    asked: AuditScope, problem: AnyProblem, kind: int, first: Mapping[str, Any], second: Mapping[str, Any]
+    scope: AuditScope, problem: AnyProblem, kind: int, first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> tuple[float, Mapping[str, Any], Mapping[str, Any]]:
     """Return the change between two inputs, the larger sum first; none of an input outside the domain's values."""
-    rows = cells_of([first, second], {name: asked.people.columns[name] for name in first})
+    rows = cells_of([first, second], {name: scope.people.columns[name] for name in first})
     points = np.stack([block.cells_of(rows) for block in problem.blocks], axis=1)
     if (points < 0).any() or isinstance(problem, ClassProblem):
         return -np.inf, first, second
@@ -163,15 +163,15 @@ def inside_of(problem: AnyProblem, columns: Columns) -> dict[str, NDArray[np.boo
     return found
 
 
-def _rows(asked: AuditScope, names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
-    if asked.told.near is not None:
-        yield {name: asked.people.columns[name] for name in names}
+def _rows(scope: AuditScope, names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
+    if scope.told.near is not None:
+        yield {name: scope.people.columns[name] for name in names}
         return
-    for batch in asked.context.dataset.batches(names, partial=True):
+    for batch in scope.context.dataset.batches(names, partial=True):
         yield batch.columns(names)
 
 
-def _run(asked: AuditScope, problem: AnyProblem, columns: Columns, sums: _Sums, found: Replay) -> None:
+def _run(scope: AuditScope, problem: AnyProblem, columns: Columns, sums: _Sums, replay: Replay) -> None:
     """Run inputs at every value, and remember the largest changes."""
     rows = len(next(iter(columns.values())))
     if not rows:
@@ -183,7 +183,7 @@ def _run(asked: AuditScope, problem: AnyProblem, columns: Columns, sums: _Sums, 
         for name, value in zip(block.columns, choice, strict=True):
             changed[name] = _repeated(value, columns[name], rows)
         fed.append(changed)
-        said.append(asked.context.scorer.predict(changed))
+        said.append(scope.context.scorer.predict(changed))
         summed.append(sums(changed, said[-1]))
     decisions = [decided(one) for one in said]
     scores = [one.score for one in said]
@@ -196,12 +196,12 @@ def _run(asked: AuditScope, problem: AnyProblem, columns: Columns, sums: _Sums, 
         else:
             change = np.nan_to_num(table.max(axis=0) - table.min(axis=0))
         at = int(change.argmax())
-        if change[at] > found.most.get(kind, (0.0,))[0]:
+        if change[at] > replay.most.get(kind, (0.0,))[0]:
             ends = [int(table[:, at].argmax()), int(table[:, at].argmin())]
             if kind == FLIP and len(set(table[:, at].tolist())) > 1 and ends[0] == ends[1]:
                 continue
             pair = [{name: plain(fed[end][name][at]) for name in columns} for end in ends]
-            found.most[kind] = (float(change[at]), pair[0], pair[1])
+            replay.most[kind] = (float(change[at]), pair[0], pair[1])
 
 
 def _repeated(value: Any, like: NDArray[Any], rows: int) -> NDArray[Any]:
@@ -250,17 +250,17 @@ class _Sums:
 
 def _random(problem: AnyProblem, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
     """Return random inputs of the domain, by column: half of them from cells, half from the whole of each column."""
-    found: dict[str, NDArray[Any]] = {}
+    columns: dict[str, NDArray[Any]] = {}
     for block in problem.blocks:
         if block.ends is None:
             at = rng.integers(0, len(block.choices), RANDOM)
             for place, name in enumerate(block.columns):
                 values = [choice[place] for choice in block.choices]
                 text = any(isinstance(value, str) or value is None for value in values)
-                found[name] = np.array(values, dtype=object if text else None)[at]
+                columns[name] = np.array(values, dtype=object if text else None)[at]
         else:
-            found[block.columns[0]] = _random_numbers(block, rng)
-    return found
+            columns[block.columns[0]] = _random_numbers(block, rng)
+    return columns
 
 
 def _random_numbers(block: Block, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -106,7 +106,7 @@ class AuditScope:
         )
 
     def signed(self, metric: str, label: str | None = None) -> Finding | None:
-        """Return what a certificate says about a metric (of a class), where one is being checked."""
+        """Return the signed finding about a metric (of a class) while a certificate is checked, else None."""
         mine = [f for f in self.context.signed if f.auditor == "all-inputs" and f.metric == metric]
         of_class = [f for f in mine if f.parameters.get("class") == label]
         return next((f for f in of_class if f.sensitive == self.place), None)

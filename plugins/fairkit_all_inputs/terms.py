@@ -29,9 +29,9 @@ MEANING = {
 }
 
 
-def meaning(kind: int, label: str | None, asked: AuditScope) -> str:
-    """Say what a finding is, with three classes or more too."""
-    if asked.context.scorer.task != "multiclass":
+def meaning(kind: int, label: str | None, scope: AuditScope) -> str:
+    """Return a sentence with the meaning of a finding, also for three classes or more."""
+    if scope.context.scorer.task != "multiclass":
         return MEANING[kind]
     if kind == FLIP:
         return (
@@ -68,13 +68,13 @@ NOT_COMPILED = (
 )
 
 
-def state_of(asked: AuditScope, *, decided: bool) -> list[str]:
+def state_of(scope: AuditScope, *, decided: bool) -> list[str]:
     """Say where a question is not decided, and what would decide it."""
     if decided:
         return []
-    more = [] if asked.searched else [NOT_COMPILED]
-    limit = f"{asked.told.boxes:,} boxes" + (
-        "" if asked.told.seconds is None else f" or {asked.told.seconds:g} s"
+    more = [] if scope.searched else [NOT_COMPILED]
+    limit = f"{scope.told.boxes:,} boxes" + (
+        "" if scope.told.seconds is None else f" or {scope.told.seconds:g} s"
     )
     return [
         f"Not decided with {limit}: the truth lies in the interval. More work narrows it (`all-inputs.boxes=N`).",

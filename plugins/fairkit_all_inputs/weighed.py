@@ -90,17 +90,17 @@ def weighed(metric: FairMetric, problem: AnyProblem, name: str) -> Weighed:
 def joint_near(problem: AnyProblem, people: People, person: int, metric: Weighed) -> Joint:
     """Return the distance from somebody."""
     moves = {}
-    for place, encoder in metric.encoders.items():
-        block, matrix = problem.blocks[place], metric.matrices[place]
+    for index, encoder in metric.encoders.items():
+        block, matrix = problem.blocks[index], metric.matrices[index]
         row = _row(block, people, person)
         if block.ends is not None:
-            moves[place] = _number(block, float(row[block.columns[0]][0]), encoder, matrix)
+            moves[index] = _number(block, float(row[block.columns[0]][0]), encoder, matrix)
         else:
             own = encoder.encode(row)
             points = (encoder.encode(choices_of(block)) - own) @ matrix
             none = np.zeros(len(points))
             cells = np.array(list(block.members.values()), dtype=np.int64)
-            moves[place] = Moves(cells, points, none, none, np.zeros(metric.width))
+            moves[index] = Moves(cells, points, none, none, np.zeros(metric.width))
     return Joint(moves, metric.width)
 
 
@@ -123,17 +123,19 @@ def choices_of(block: Block) -> dict[str, NDArray[Any]]:
     }
 
 
-def _number(block: Block, own: float, encoder: Encoder, matrix: Floats) -> Moves:
+def _number(block: Block, number: float, encoder: Encoder, matrix: Floats) -> Moves:
     """Return the moves of a number: intervals along its axis, and a vector for the missing one."""
     (column,) = encoder.columns
-    starts, known = block.intervals
+    starts, ends = block.intervals
     missing = matrix[1] if column.missing else np.zeros(matrix.shape[1])
-    origin = column.mean if np.isnan(own) else own
-    low, high = (starts - origin) / column.scale, (known - origin) / column.scale
-    point = -missing if np.isnan(own) else np.zeros(matrix.shape[1])
-    points = np.repeat(point[None, :], len(known), axis=0)
-    if len(known) < len(block.values[block.columns[0]]):
-        gone = missing * 0.0 if np.isnan(own) else missing - (own - column.mean) / column.scale * matrix[0]
+    origin = column.mean if np.isnan(number) else number
+    low, high = (starts - origin) / column.scale, (ends - origin) / column.scale
+    point = -missing if np.isnan(number) else np.zeros(matrix.shape[1])
+    points = np.repeat(point[None, :], len(ends), axis=0)
+    if len(ends) < len(block.values[block.columns[0]]):
+        gone = (
+            missing * 0.0 if np.isnan(number) else missing - (number - column.mean) / column.scale * matrix[0]
+        )
         points = np.vstack([points, gone])
         low, high = np.append(low, 0.0), np.append(high, 0.0)
     step = 1.0 / column.scale if block.whole else 0.0
@@ -156,31 +158,31 @@ def placed(
     cells = list(point)
     cells[problem.changing] = 0
     joint = joint_near(problem, people, person, metric)
-    found = {name: some.copy() for name, some in values.items()}
-    for place, (choice, move) in joint.point(problem.layout, tuple(cells), near).items():
-        block, cell = problem.blocks[place], cells[place]
+    placed_values = {name: some.copy() for name, some in values.items()}
+    for index, (choice, move) in joint.point(problem.layout, tuple(cells), near).items():
+        block, cell = problem.blocks[index], cells[index]
         if choice < 0:
             return None
         if block.ends is None:
             raw = block.choices[choice]
             for name, value in zip(block.columns, raw, strict=True):
-                found[name][cell] = value
+                placed_values[name][cell] = value
             continue
         name = block.columns[0]
-        starts, known = block.intervals
-        if cell >= len(known):
+        starts, ends = block.intervals
+        if cell >= len(ends):
             continue  # the missing one
         own = float(_row(block, people, person)[name][0])
-        column = metric.encoders[place].columns[0]
+        column = metric.encoders[index].columns[0]
         number = (column.mean if np.isnan(own) else own) + move * column.scale
         number = np.rint(number) if block.whole else number
         number = float(np.float32(number)) if block.single else number
-        found[name][cell] = min(max(number, starts[cell]), known[cell])
-    told = {
-        name: numbers(found[name][cells[place] : cells[place] + 1])
+        placed_values[name][cell] = min(max(number, starts[cell]), ends[cell])
+    cells_raw = {
+        name: numbers(placed_values[name][cells[place] : cells[place] + 1])
         for place in metric.encoders for name in problem.blocks[place].columns
     }  # fmt: skip
     own_row = {name: values for place in metric.encoders
                for name, values in _row(problem.blocks[place], people, person).items()}  # fmt: skip
-    apart = metric.metric.transform(told) - metric.metric.transform(own_row)
-    return found if float((apart**2).sum()) <= near else None
+    apart = metric.metric.transform(cells_raw) - metric.metric.transform(own_row)
+    return placed_values if float((apart**2).sum()) <= near else None

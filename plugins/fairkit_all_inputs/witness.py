@@ -37,7 +37,7 @@ def ask(scorer: Scorer, rows: Sequence[Mapping[str, Any]], example: Mapping[str,
 
 
 def decided(said: Predictions) -> NDArray[Any] | None:
-    """Return what was decided about each row: yes or no, or the class."""
+    """Return each row's decision, 0 or 1, or its predicted class."""
     return said.decision if said.predicted is None else said.predicted
 
 
@@ -51,17 +51,17 @@ def described(
     first: Mapping[str, Any], second: Mapping[str, Any], said: Predictions, classes: Sequence[Any] = ()
 ) -> dict[str, Any]:
     """Return a pair as evidence: scalars only, which a certificate may have."""
-    told: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     for side, row in ((FIRST, first), (SECOND, second)):
-        told |= {f"{side}.{column}": value for column, value in row.items()}
-    for place, side in enumerate((FIRST, SECOND)):
+        record |= {f"{side}.{column}": value for column, value in row.items()}
+    for index, side in enumerate((FIRST, SECOND)):
         if said.score is not None:
-            told[f"score {side}"] = float(said.score[place])
+            record[f"score {side}"] = float(said.score[index])
         if said.decision is not None:
-            told[f"decision {side}"] = int(said.decision[place])
+            record[f"decision {side}"] = int(said.decision[index])
         if said.predicted is not None:
-            told[f"class {side}"] = str(classes[int(said.predicted[place])])
-    return told
+            record[f"class {side}"] = str(classes[int(said.predicted[index])])
+    return record
 
 
 def read(told: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

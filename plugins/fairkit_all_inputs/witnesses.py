@@ -39,27 +39,27 @@ def pair_of(
 
 
 def run_witness(
-    asked: AuditScope, problem: AnyProblem, got: Answer, nearest: Mapping[str, Any] | None, *, flip: bool
+    scope: AuditScope, problem: AnyProblem, got: Answer, nearest: Mapping[str, Any] | None, *, flip: bool
 ) -> dict[str, Any] | None:
     """Run a witness; None where there is none, or where rounding keeps it from flipping."""
     if got.point is None:
         return None
     first, second = pair_of(problem, got, nearest)
-    said = ask(asked.context.scorer, [first, second], asked.people.columns)
+    said = ask(scope.context.scorer, [first, second], scope.people.columns)
     if flip and not differs(said):
         return None
-    return described(first, second, said, asked.context.scorer.classes)
+    return described(first, second, said, scope.context.scorer.classes)
 
 
-def of_somebody(asked: AuditScope, witness: Mapping[str, Any]) -> bool:
+def of_somebody(scope: AuditScope, witness: Mapping[str, Any]) -> bool:
     """Tell whether a witness was made from somebody's values, or happens to have them."""
-    if asked.told.near is not None:
+    if scope.told.near is not None:
         return True
     for row in read(witness):
-        same = np.ones(len(asked.people.rows), dtype=np.bool_)
+        same = np.ones(len(scope.people.rows), dtype=np.bool_)
         for name, value in row.items():
             same &= np.array(
-                [plain(cell) == value for cell in asked.people.columns[name].tolist()], dtype=np.bool_
+                [plain(cell) == value for cell in scope.people.columns[name].tolist()], dtype=np.bool_
             )
         if same.any():
             return True

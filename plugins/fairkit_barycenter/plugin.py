@@ -166,7 +166,7 @@ class Barycenter(Mitigator):
             moved = transports[-1].apply(moved, table.columns)
         base = fit_learner(learner, table, run)
         names = first._names(table)
-        found = []
+        models = []
         for method in methods:
             share = method._share(plain, moved, splits, weights)
             reached = (1 - share) * plain + share * moved
@@ -175,10 +175,10 @@ class Barycenter(Mitigator):
                 for name, one in zip(names, splits, strict=True)
             }
             details = {"share": share, "out_of_fold": {"statistical_parity_ks": distances}}
-            found.append(
+            models.append(
                 BarycenterModel(base=base, transports=tuple(transports), share=share, details=details)
             )
-        return found
+        return models
 
     def _names(self, table: Table) -> tuple[str, ...]:
         return self.parameters.sensitive or tuple(table.groups)
@@ -203,13 +203,13 @@ class Barycenter(Mitigator):
     def _out_of_fold(self, learner: str, table: Table, run: Run) -> NDArray[np.float32]:
         """Return each row's prediction by a model that was not trained on it, shape [n]."""
         fold = run.rng().permutation(len(table)) % self.parameters.folds
-        found = np.empty(len(table), dtype=np.float32)
+        scores = np.empty(len(table), dtype=np.float32)
         for place in range(self.parameters.folds):
             run.progress("out-of-fold models", place, self.parameters.folds)
-            held = fold == place
-            part = fit_learner(learner, table.take(~held), run)
-            found[held] = part.predict(table.take(held).columns).score
-        return found
+            in_fold = fold == place
+            part = fit_learner(learner, table.take(~in_fold), run)
+            scores[in_fold] = part.predict(table.take(in_fold).columns).score
+        return scores
 
     def _share(
         self,

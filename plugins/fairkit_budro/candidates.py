@@ -88,7 +88,7 @@ def _best(
     places: Floats,
     near: NDArray[np.int32],
     distance: Singles,
-    known: NDArray[np.int32],
+    candidates: NDArray[np.int32],
     known_distance: Floats,
 ) -> tuple[Ints, Floats, Floats]:
     """Scan the lists; stop where even the largest reward would not pay for the distance."""
@@ -97,15 +97,16 @@ def _best(
     for r in numba.prange(m):
         q = queries[r]
         here, k = where[q], label[q]
-        worth, far, place = values[k, here], 0.0, here
+        worth, far, target = values[k, here], 0.0, here
         best = worth
-        for t in range(known.shape[1]):
-            i = known[q, t]
+        for t in range(candidates.shape[1]):
+            i = candidates[q, t]
             if i >= 0 and values[k, i] - eta * known_distance[q, t] > best:
-                worth, far, place = values[k, i], known_distance[q, t], np.int64(i)
+                worth, far, target = values[k, i], known_distance[q, t], np.int64(i)
                 best = worth - eta * far
         chosen = -1
         for t in range(near.shape[1]):
+            # lists rise in distance: from here on even the label's largest loss does not pay
             if largest[k] - eta * distance[here, t] <= best:
                 break
             i = near[here, t]
@@ -113,11 +114,12 @@ def _best(
                 chosen = t
                 best = values[k, i] - eta * distance[here, t]
         if chosen >= 0:
-            place = np.int64(near[here, chosen])
-            worth, far = values[k, place], 0.0
+            target = np.int64(near[here, chosen])
+            worth, far = values[k, target], 0.0
+            # the list's distances are in single precision: the winner's is computed anew
             for c in range(places.shape[1]):
-                far += (places[place, c] - places[here, c]) ** 2
-        answer[r], reward[r], cost[r] = place, worth, far
+                far += (places[target, c] - places[here, c]) ** 2
+        answer[r], reward[r], cost[r] = target, worth, far
     return answer, reward, cost
 
 
@@ -134,12 +136,12 @@ class NearTransport(Transport):
         Shape (K, places): the largest loss at each place under each label.
     row
         Shape (K, places): the row that has it.
-    own
+    own_values
         Shape (m,): the loss of each asked row.
     """
 
     def __init__(
-        self, exact: Transport, candidates: Candidates, values: Floats, row: Ints, own: Floats
+        self, exact: Transport, candidates: Candidates, values: Floats, row: Ints, own_values: Floats
     ) -> None:
         self.candidates = candidates
         super().__init__(
@@ -155,7 +157,7 @@ class NearTransport(Transport):
             mass=exact.mass,
             query=exact.query,
             row=row,
-            own=own,
+            own=own_values,
             eta=1.0,
         )
 

@@ -121,23 +121,28 @@ class ExactPlan:
     def __call__(self, values: Floats) -> WorstCase:
         """Find the worst case; see `Plan`."""
         near = self._near(values)
-        found = None if near is None else self._solve_near(near)
+        near_plan = None if near is None else self._solve_near(near)
         self.rounds += 1
-        if found is not None and not self._is_due(self.rounds - 1):
-            self._keep(found.eta)
-            return self._worst(found, "near", None)
+        if near_plan is not None and not self._is_due(self.rounds - 1):
+            self._keep(near_plan.eta)
+            return self._worst(near_plan, "near", None)
         problem = self.problem
         transport = problem.support.losses(values, problem.labels, weights=problem.mass, eta=self.eta)
         self._learn(transport)
-        best = self._solve_all(transport, self.eta if found is None else _finite(found.eta))
+        best = self._solve_all(transport, self.eta if near_plan is None else _finite(near_plan.eta))
         if self.candidates is not None:
             self.candidates.remember(best.bracket.high)
             self.candidates.remember(best.bracket.low)
         self._keep(best.eta)
-        short = None if found is None else max(best.lower_bound - found.lower_bound, 0.0) / best.lower_bound
+        short = (
+            None
+            if near_plan is None
+            else max(best.lower_bound - near_plan.lower_bound, 0.0) / best.lower_bound
+        )
         return self._worst(best, "all", short)
 
     def _is_due(self, number: int) -> bool:
+        # 0 and the powers of two, while the losses change most
         early = number < self.every and number & (number - 1) == 0
         return early or number % self.every == 0
 
@@ -254,7 +259,7 @@ class EntropicPlan:
     def __call__(self, values: Floats) -> WorstCase:
         """Find the worst case; see `Plan`."""
         problem = self.problem
-        found = entropic_plan(
+        plan = entropic_plan(
             problem.support.z,
             values,
             problem.labels,
@@ -264,9 +269,9 @@ class EntropicPlan:
             eta=self.eta,
             precision=1e-6,
         )
-        self.eta = _finite(found.eta)
+        self.eta = _finite(plan.eta)
         return WorstCase(
-            weights=found.label_weights, value=found.value, upper=None, cost=found.cost, eta=found.eta
+            weights=plan.label_weights, value=plan.value, upper=None, cost=plan.cost, eta=plan.eta
         )
 
 

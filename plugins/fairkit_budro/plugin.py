@@ -176,7 +176,7 @@ class BuDRO(Mitigator):
         held = stratified(table.target.astype(np.int64), self.parameters.validation_share, run.rng())
         return table.take(~held), table.take(held)
 
-    def _fit(self, train: Table, held: Table | None, geometry: Geometry, run: Run) -> FittedModel:
+    def _fit(self, train: Table, validation: Table | None, geometry: Geometry, run: Run) -> FittedModel:
         from fairkit_budro import boosting
         from fairkit_budro.model import BuDROModel
 
@@ -188,7 +188,7 @@ class BuDRO(Mitigator):
             params=self._xgboost(run, rows.classes),
             first=self.parameters.first_round,
         )
-        watch = None if held is None else self._watch(held, geometry, encoder, run)
+        watch = None if validation is None else self._watch(validation, geometry, encoder, run)
         trained = boosting.train(rows, self._plan(problem, run), settings, watch=watch, progress=run.progress)
         return BuDROModel(
             encoder=encoder,
@@ -234,15 +234,15 @@ class BuDRO(Mitigator):
             return plans.SampledPlan(problem, chosen.exact_every, chosen.sample, run.rng())
         return plans.ExactPlan(problem, chosen.exact_every)
 
-    def _watch(self, held: Table, geometry: Geometry, encoder: Encoder, run: Run) -> GapWatch:
+    def _watch(self, validation: Table, geometry: Geometry, encoder: Encoder, run: Run) -> GapWatch:
         from fairkit_budro.geometry import raw_columns
         from fairkit_budro.watching import GapWatch
 
         return GapWatch(
-            matrix=encoder.transform(held.columns),
-            z=geometry.metric.transform(raw_columns(held)[0]),
-            labels=held.target.astype(np.int64),
-            weights=held.row_weights(),
+            matrix=encoder.transform(validation.columns),
+            z=geometry.metric.transform(raw_columns(validation)[0]),
+            labels=validation.target.astype(np.int64),
+            weights=validation.row_weights(),
             epsilon=self.parameters.epsilon,
             target=float(self.parameters.target_gap),
             seed=run.seed,
@@ -267,7 +267,7 @@ class BuDRO(Mitigator):
 
 
 def _factors(table: Table, balanced: bool) -> NDArray[np.float64]:
-    """Return what each class weighs in the trees, shape (K,): 1 for the most frequent."""
+    """Return the classes' weights in the trees, shape (K,): 1 for the most frequent class."""
     count = max(len(table.classes), int(table.target.max()) + 1)
     weight = np.bincount(table.target.astype(np.int64), weights=table.row_weights(), minlength=count)
     if not balanced:

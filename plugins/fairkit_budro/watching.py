@@ -85,7 +85,7 @@ class GapWatch:
         return self.bounds[trees]
 
     def record(self) -> dict[str, Any]:
-        """Return what was seen, by number of rounds."""
+        """Return the observed gaps and their upper confidence bounds, by number of rounds."""
         seen = sorted(self.bounds)
         return {
             "epsilon": self.epsilon,

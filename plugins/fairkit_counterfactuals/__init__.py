@@ -137,23 +137,23 @@ class CounterfactualsAuditor(Auditor):
         """Score the versions of the batch's rows."""
         key = self.parameters.key
         names = (batch.rows if key is None else batch.column(key)).tolist()
-        found = [
+        matches = [
             (row, self._given.places[name]) for row, name in enumerate(names) if name in self._given.places
         ]
-        if not found:
+        if not matches:
             return Versions(0, len(batch), 0, np.zeros(3), np.zeros(5), True)
-        places = np.concatenate([of for _, of in found])
-        owner = np.repeat(np.arange(len(found)), [len(of) for _, of in found])
-        own = predictions.take(np.isin(np.arange(len(batch)), [row for row, _ in found]))
+        places = np.concatenate([of for _, of in matches])
+        owner = np.repeat(np.arange(len(matches)), [len(of) for _, of in matches])
+        own = predictions.take(np.isin(np.arange(len(batch)), [row for row, _ in matches]))
         columns = {name: values[places] for name, values in self._given.columns.items()}
         other = context.scorer.predict(columns)
         same, change = _same(own, other, owner), _change(own, other, owner)
-        weights = np.ones(len(found))
+        weights = np.ones(len(matches))
         if batch.weights is not None:
-            weights = batch.weights[[row for row, _ in found]]
+            weights = batch.weights[[row for row, _ in matches]]
         squared = weights**2
         return Versions(
-            len(found),
+            len(matches),
             len(batch),
             len(places),
             np.array([weights.sum(), weights @ same, weights @ change]),
@@ -177,35 +177,35 @@ class CounterfactualsAuditor(Auditor):
         return [one for one in found if one.value is not None and np.isfinite(one.value)]
 
     def _finding(
-        self, total: Versions, notes: tuple[str, ...], context: AuditContext, metric: str, place: int
+        self, total: Versions, notes: tuple[str, ...], context: AuditContext, metric: str, index: int
     ) -> Finding:
-        interval = _share_interval if place == 1 else _mean_interval
+        interval = _share_interval if index == 1 else _mean_interval
         return Finding(
             auditor=self.name,
             metric=metric,
-            value=float(total.sums[place] / total.sums[0]),
+            value=float(total.sums[index] / total.sums[0]),
             interval=interval(total, context.confidence),
             confidence=context.confidence,
-            better="higher" if place == 1 else "lower",
+            better="higher" if index == 1 else "lower",
             parameters={"of": self.parameters.of, "key": self.parameters.key},
             evidence={"rows": total.rows, "counterfactual_rows": total.matched},
             notes=notes,
             interval_at=lambda confidence: interval(total, confidence),
         )
 
-    def _notes(self, total: Versions, given: int, context: AuditContext) -> tuple[str, ...]:
+    def _notes(self, total: Versions, row_count: int, context: AuditContext) -> tuple[str, ...]:
         """Refuse rows without an original, and say how many originals there are."""
         file, key = self.parameters.rows, self.parameters.key
         what = "a row number" if key is None else f"a value of {key!r}"
-        if total.matched > given:
+        if total.matched > row_count:
             raise DataError(
                 f"{file}: {self.parameters.of!r} must name one row each, but the column {key!r} of the data has a "
                 "value twice"
             )
-        left = given - total.matched
+        left = row_count - total.matched
         if not total.matched or (left and not context.dataset.profile.dropped_rows):
             raise DataError(
-                f"{file}: {left} of {given} counterfactual rows name no original: {self.parameters.of!r} must be "
+                f"{file}: {left} of {row_count} counterfactual rows name no original: {self.parameters.of!r} must be "
                 f"{what} of {context.dataset.name}"
             )
         notes = [
@@ -216,17 +216,17 @@ class CounterfactualsAuditor(Auditor):
         return tuple(notes)
 
 
-def _same(own: Predictions, other: Predictions, owner: NDArray[np.int64]) -> Array:
+def _same(originals: Predictions, versions: Predictions, owner: NDArray[np.int64]) -> Array:
     """1 where no version is decided otherwise; for randomized decisions the chance of that under one draw."""
-    if own.predicted is not None and other.predicted is not None:
-        same = np.ones(len(own.predicted))
-        np.minimum.at(same, owner, (other.predicted == own.predicted[owner]).astype(float))
+    if originals.predicted is not None and versions.predicted is not None:
+        same = np.ones(len(originals.predicted))
+        np.minimum.at(same, owner, (versions.predicted == originals.predicted[owner]).astype(float))
         return same
-    if own.decision is None or other.decision is None:
+    if originals.decision is None or versions.decision is None:
         return np.full(len(np.unique(owner)), np.nan)
-    low, high = own.decision.astype(np.float64).copy(), own.decision.astype(np.float64).copy()
-    np.minimum.at(low, owner, other.decision)
-    np.maximum.at(high, owner, other.decision)
+    low, high = originals.decision.astype(np.float64).copy(), originals.decision.astype(np.float64).copy()
+    np.minimum.at(low, owner, versions.decision)
+    np.maximum.at(high, owner, versions.decision)
     return 1 - (high - low)
 
 

@@ -204,18 +204,21 @@ class _Count:
         rows = len(next(iter(mine.values())))
         label, number = np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
         for name, values in mine.items():
-            one, other = np.asarray(values).reshape(rows, -1), np.asarray(theirs[name]).reshape(rows, -1)
-            if one.shape != other.shape:
+            expected, answered = (
+                np.asarray(values).reshape(rows, -1),
+                np.asarray(theirs[name]).reshape(rows, -1),
+            )
+            if expected.shape != answered.shape:
                 raise ModelError(
-                    f"the endpoint answers {other.shape[1]} values a row for the output {name!r}, the file "
-                    f"{one.shape[1]}: it serves another model"
+                    f"the endpoint answers {answered.shape[1]} values a row for the output {name!r}, the file "
+                    f"{expected.shape[1]}: it serves another model"
                 )
-            if one.dtype.kind == "f":
-                gaps = _gaps(one, other)
+            if expected.dtype.kind == "f":
+                gaps = _gaps(expected, answered)
                 self.gap = max(self.gap or 0.0, float(gaps.max(initial=0.0)))
                 number |= gaps > self.tolerance
             else:
-                label |= (one.astype(str) != other.astype(str)).any(axis=1)
+                label |= (expected.astype(str) != answered.astype(str)).any(axis=1)
         self.rows += rows
         self.labels += int(label.sum())
         self.numbers += int(number.sum())

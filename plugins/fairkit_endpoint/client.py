@@ -184,18 +184,18 @@ class Client:
             last = attempt == TRIES - 1
             self._wait()
             try:
-                status, answer, told = self._once(method, url, body, headers)
+                status, answer, retry_after = self._once(method, url, body, headers)
             except _BrokenError as broken:
                 # an address that nobody listens at is not asked for long
                 if last or (broken.unreachable and attempt):
                     raise ModelError(f"{self.name} {broken}") from broken
-                told = None
+                retry_after = None
             else:
                 if status < 300:
                     return answer
                 if status not in _BUSY or last:
-                    raise ModelError(self._refusal(status, answer, told))
-            wanted = None if told is None else fairkit_http.pause_of({"retry-after": told})
+                    raise ModelError(self._refusal(status, answer, retry_after))
+            wanted = None if retry_after is None else fairkit_http.pause_of({"retry-after": retry_after})
             if wanted is not None and wanted > _LONGEST_PAUSE:
                 raise ModelError(
                     f"{self.name} is busy, and asks to be left alone for {wanted:,.0f} s; ask it again then"
@@ -249,7 +249,7 @@ class Client:
         )
 
     def _refusal(self, status: int, answer: Answer, told: str | None) -> str:
-        """Say what an answer that is no success means."""
+        """Return an error message for an answer that is no success."""
         if 300 <= status < 400:
             return (
                 f"{self.name} redirects to {self._safe(told or 'another address')}, which is not followed: the rows "

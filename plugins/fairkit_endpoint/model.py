@@ -149,7 +149,7 @@ class EndpointModel:
         return attest(self, file, data, **options)
 
     def described(self) -> dict[str, Any]:
-        """Return what a report says of the endpoint: address, model, version, platform, digest of the metadata."""
+        """Return the endpoint's record: address, model, version, platform, digest of the metadata."""
         return {
             "url": self.client.settings.base,
             "model": self.client.settings.model,
@@ -209,7 +209,7 @@ class EndpointModel:
     def _ask(self, body: bytes, head: int | None, names: Sequence[str], rows: int) -> dict[str, NDArray[Any]]:
         answer = self.client.infer(body, head)
         described = {name: self.outputs_described[name] for name in names}
-        found, version = decode(answer.body, answer.head, described, rows, self._where)
+        outputs, version = decode(answer.body, answer.head, described, rows, self._where)
         if self._version is None:
             self._version = version
         elif version != self._version:
@@ -217,7 +217,7 @@ class EndpointModel:
                 f"{self._where} answered as version {self._version!r} and now answers as version {version!r}: the "
                 "model was replaced during the audit. Name one with `model_version`, or audit again"
             )
-        return found
+        return outputs
 
     def _look_again(self) -> None:
         now = _trimmed(self.client.describe(), self._where)
@@ -230,15 +230,15 @@ class EndpointModel:
 
 
 def _trimmed(record: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return what the protocol defines in a model's metadata."""
-    kept = {
+    """Return the part of a model's metadata that the protocol defines."""
+    trimmed = {
         key: record[key] for key in ("name", "versions", "platform", "inputs", "outputs") if key in record
     }
     for which in ("inputs", "outputs"):
-        entries = kept.setdefault(which, [])
+        entries = trimmed.setdefault(which, [])
         if not isinstance(entries, list):
             raise ModelError(f"{where} has {which} in its metadata that are no list")
-    return kept
+    return trimmed
 
 
 def _digest(record: Mapping[str, Any]) -> str:

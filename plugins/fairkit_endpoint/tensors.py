@@ -147,16 +147,16 @@ def decode(
         The answer is damaged, or is about other outputs or another number of rows.
     """
     record, tail = _parsed(body, head, where)
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     for entry in _entries(record, where):
         raw, tail = _taken(entry, tail, where)
         name = str(entry.get("name"))
         if name in described:
-            found[name] = _values(entry, raw, described[name], rows, where)
-    absent = [name for name in described if name not in found]
+            arrays[name] = _values(entry, raw, described[name], rows, where)
+    absent = [name for name in described if name not in arrays]
     if absent:
         raise ModelError(f"{where} answers without the output {absent[0]!r}, which its metadata promise")
-    return found, str(record.get("model_version") or "")
+    return arrays, str(record.get("model_version") or "")
 
 
 def _parsed(body: bytes, head: int | None, where: str) -> tuple[dict[str, Any], memoryview]:
@@ -269,16 +269,16 @@ def _unpacked(raw: memoryview, datatype: str) -> NDArray[Any]:
         if len(raw) % dtype.itemsize:
             raise ModelError(f"{len(raw)} bytes are no whole number of {datatype} values")
         return np.frombuffer(raw, dtype=dtype)
-    texts, place = [], 0
-    while place < len(raw):
-        if place + 4 > len(raw):
+    texts, offset = [], 0
+    while offset < len(raw):
+        if offset + 4 > len(raw):
             raise ModelError("the text of a binary output is cut off")
-        size = struct.unpack_from("<I", raw, place)[0]
-        place += 4
-        if place + size > len(raw):
+        size = struct.unpack_from("<I", raw, offset)[0]
+        offset += 4
+        if offset + size > len(raw):
             raise ModelError("the text of a binary output is cut off")
-        texts.append(bytes(raw[place : place + size]).decode("utf-8", "replace"))
-        place += size
+        texts.append(bytes(raw[offset : offset + size]).decode("utf-8", "replace"))
+        offset += size
     return np.array(texts, dtype=object)
 
 

@@ -104,7 +104,7 @@ class ExponentiatedGradient(Mitigator):
         self._check(table, groups)
         oracle = Oracle(learner, table, encoder_for(learner, table), run, self.parameters.settings)
         moment, _rates = MOMENTS[self.parameters.constraint]
-        found = reductions.ExponentiatedGradient(
+        reduction = reductions.ExponentiatedGradient(
             oracle,
             getattr(reductions, moment)(difference_bound=self.parameters.tolerance / 2),
             eps=1 / self.parameters.multiplier_bound,
@@ -115,8 +115,8 @@ class ExponentiatedGradient(Mitigator):
         with warnings.catch_warnings():
             # what fairlearn asks of pandas is between the two
             warnings.filterwarnings("ignore", module=r"fairlearn\.")
-            found.fit(rows, table.target.astype(np.int64), sensitive_features=groups.codes)
-        return self._model(found, oracle, table, groups)
+            reduction.fit(rows, table.target.astype(np.int64), sensitive_features=groups.codes)
+        return self._model(reduction, oracle, table, groups)
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train the same learner once, without bounds."""
@@ -138,16 +138,18 @@ class ExponentiatedGradient(Mitigator):
                         "merge groups, add rows, or use constraint=demographic_parity"
                     )
 
-    def _model(self, found: Any, oracle: Oracle, table: Table, groups: Groups) -> MixtureModel:
-        weights = np.array([found.weights_[place] for place in found.predictors_.index], dtype=np.float64)
+    def _model(self, reduction: Any, oracle: Oracle, table: Table, groups: Groups) -> MixtureModel:
+        weights = np.array(
+            [reduction.weights_[place] for place in reduction.predictors_.index], dtype=np.float64
+        )
         weights = np.where(weights > _NEGLIGIBLE, weights, 0.0)
         kept = [place for place, weight in enumerate(weights) if weight]
         shares = weights[kept] / weights[kept].sum()
-        members = [member_of(found.predictors_.iloc[place]) for place in kept]
+        members = [member_of(reduction.predictors_.iloc[place]) for place in kept]
         chance = mixture_chance(np.stack([m.scores(oracle.matrix) for m in members], axis=1), shares.tolist())
         rates = self._rates(chance, table, groups)
         violation = max(abs(rate - every["all"]) for every in rates.values() for rate in every.values())
-        converged = bool(found.best_gap_ <= found.nu)
+        converged = bool(reduction.best_gap_ <= reduction.nu)
         return MixtureModel(
             encoder=oracle.encoder,
             members=tuple(members),
@@ -158,29 +160,29 @@ class ExponentiatedGradient(Mitigator):
                 "learner": oracle.learner,
                 "groups": list(groups.names),
                 "weights": shares.tolist(),
-                "gap": float(found.best_gap_),
+                "gap": float(reduction.best_gap_),
                 "converged": converged,
-                "iterations": int(found.last_iter_) + 1,
-                "oracle_calls": int(found.n_oracle_calls_),
+                "iterations": int(reduction.last_iter_) + 1,
+                "oracle_calls": int(reduction.n_oracle_calls_),
                 "rates": rates,
                 "violation": max(0.0, violation - self.parameters.tolerance / 2),
             },
-            notes=self._caveats(len(members), converged, found, violation),
+            notes=self._caveats(len(members), converged, reduction, violation),
         )
 
     def _rates(self, chance: Array, table: Table, groups: Groups) -> dict[str, dict[str, float]]:
         """Return the bounded rates of the mixture on the training rows: everybody's and each group's."""
-        told = {}
+        rates = {}
         for rate, outcomes in MOMENTS[self.parameters.constraint][1].items():
             over = np.isin(table.target, outcomes)
-            told[rate] = {"all": float(chance[over].mean())} | {
+            rates[rate] = {"all": float(chance[over].mean())} | {
                 name: float(chance[over & (groups.codes == code)].mean())
                 for code, name in enumerate(groups.names)
                 if (over & (groups.codes == code)).any()
             }
-        return told
+        return rates
 
-    def _caveats(self, members: int, converged: bool, found: Any, distance: float) -> tuple[str, ...]:
+    def _caveats(self, members: int, converged: bool, reduction: Any, distance: float) -> tuple[str, ...]:
         notes = []
         if members > 1:
             notes.append(
@@ -190,7 +192,8 @@ class ExponentiatedGradient(Mitigator):
             )
         if not converged:
             notes.append(
-                f"The duality gap is still {found.best_gap_:.2g} after {found.last_iter_ + 1} iterations: a better "
+                f"The duality gap is still {reduction.best_gap_:.2g} after {reduction.last_iter_ + 1} iterations: a "
+                "better "
                 "mixture may exist (iterations allows more, nu says what is enough)."
             )
         if distance > self.parameters.tolerance / 2 + 0.005:

@@ -150,7 +150,7 @@ class ExposureShift(Mitigator):
         return (Rule(metric=f"{chosen.constraint}_difference", max=chosen.tolerance),)
 
     def model_options(self) -> ModelOptions:
-        """Return what the parameters say about the base model's outputs."""
+        """Return the options for the base model's outputs, from the method's parameters."""
         return ModelOptions(task="ranking", score_output=self.parameters.score_output)
 
     def fit(

@@ -47,7 +47,7 @@ def disparity(constraint: str, values: Array) -> float:
 
 
 def learn_shifts(
-    items: Chunk, groups: int, constraint: str, tolerance: float, k: int, told: Callable[[int], None]
+    items: Chunk, groups: int, constraint: str, tolerance: float, k: int, progress: Callable[[int], None]
 ) -> tuple[Array, Array, Array]:
     """Return shifts whose rankings keep the tolerance, as small as it takes.
 
@@ -65,7 +65,7 @@ def learn_shifts(
         Of `disparity`, 0 or more.
     k
         How many places are the top.
-    told
+    progress
         Called with the number of each round.
 
     Returns
@@ -84,7 +84,7 @@ def learn_shifts(
     shifts = np.zeros(groups)
     before = values = numbers(shifts)
     for place in range(_ROUNDS):
-        told(place)
+        progress(place)
         if size == 0 or disparity(constraint, values) <= tolerance:
             break
         worst = int(np.nanargmin(values))

@@ -102,7 +102,7 @@ class Frontier:
 
     def with_test(self, matrix: Matrix, table: Table, confidence: float) -> Frontier:
         """Measure every point on other rows too."""
-        found = self.ruler.measure(
+        measures = self.ruler.measure(
             self.members,
             [point.mixture for point in self.points],
             matrix,
@@ -112,7 +112,7 @@ class Frontier:
             confidence,
         )
         points = [
-            dataclasses.replace(point, test=test) for point, test in zip(self.points, found, strict=True)
+            dataclasses.replace(point, test=test) for point, test in zip(self.points, measures, strict=True)
         ]
         return dataclasses.replace(self, points=tuple(points))
 
@@ -168,14 +168,14 @@ class Ruler:
         """
         rows = np.zeros((len(mixtures), len(labels)))
         masses = np.zeros((len(mixtures), len(self.names), self._levels))
-        for place in sorted({place for mixture in mixtures for place in mixture}):
-            predictions = self.scale.snapped(members[place].predict(matrix))
+        for index in sorted({place for mixture in mixtures for place in mixture}):
+            predictions = self.scale.snapped(members[index].predict(matrix))
             losses = self.loss(labels, predictions) * self.unit
             mass = self._masses(predictions, codes, weights)
             for row, mixture in enumerate(mixtures):
-                if place in mixture:
-                    rows[row] += mixture[place] * losses
-                    masses[row] += mixture[place] * mass
+                if index in mixture:
+                    rows[row] += mixture[index] * losses
+                    masses[row] += mixture[index] * mass
         return [
             self._measured(row, mass, codes, weights, confidence)
             for row, mass in zip(rows, masses, strict=True)
@@ -261,7 +261,7 @@ def price(
     weights: Array | None,
     confidence: float,
 ) -> dict[str, Any]:
-    """Return what the constraint costs in root mean squared error, with a paired interval.
+    """Return the price of the constraint in root mean squared error, with a paired interval.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def price(
 
 
 def price_sentence(found: Mapping[str, Any]) -> str:
-    """Say what `price` found."""
+    """Return the result of `price` as a sentence."""
     low, high = found["interval"]
     return (
         f"On the held-out rows the root mean squared error goes from {found['before']:.5g} without the constraint "

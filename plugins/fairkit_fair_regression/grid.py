@@ -80,8 +80,8 @@ def cover_labels(labels: Array, step: float, loss: Loss | None = None) -> Cover:
     loss
         The Poisson loss measures distances on its own scale (`Rates.to_cover`).
     """
-    own, inverse = np.unique(labels, return_inverse=True)
-    distinct = own if loss is None or loss.rates is None else loss.rates.to_cover(own)
+    values, inverse = np.unique(labels, return_inverse=True)
+    distinct = values if loss is None or loss.rates is None else loss.rates.to_cover(values)
     half = step / 2 * (1 + 1e-12)
     chosen: list[int] = []
     place = 0
@@ -90,4 +90,4 @@ def cover_labels(labels: Array, step: float, loss: Loss | None = None) -> Cover:
         chosen.append(farthest)
         place = int(np.searchsorted(distinct, distinct[farthest] + half, side="right"))
     codes = np.searchsorted(distinct[chosen], distinct - half, side="left")
-    return Cover(own[chosen], codes[inverse.ravel()].astype(np.int64))
+    return Cover(values[chosen], codes[inverse.ravel()].astype(np.int64))

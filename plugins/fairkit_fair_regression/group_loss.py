@@ -87,7 +87,7 @@ def smallest_excess(pool: Pool, zeta: Array, oracle: GroupLossOracle, settings: 
     """Find the smallest t with E[ℓ | a] <= ζ_a + t for all groups: the game in which only groups count."""
     # predictors are shared; answers to multipliers without the loss itself are another problem's
     game = Pool(list(pool.responses), [], 0, pool.costs, pool.values)
-    found = solve(
+    solution = solve(
         game,
         zeta,
         oracle.worst,
@@ -95,21 +95,21 @@ def smallest_excess(pool: Pool, zeta: Array, oracle: GroupLossOracle, settings: 
     )
     for response in game.responses:
         pool.add(response)
-    return Reach(excess=found.violation, group=int(found.multipliers.argmax()), gap=found.gap)
+    return Reach(excess=solution.violation, group=int(solution.multipliers.argmax()), gap=solution.gap)
 
 
 def _message(zeta: Array, reach: Reach, names: tuple[str, ...]) -> str:
-    place = reach.group
-    smallest = float(zeta[place] + reach.excess)
+    group = reach.group
+    smallest = float(zeta[group] + reach.excess)
     # rounded up, so that the number that is named can be reached
     shown = np.ceil(smallest * 1e6) / 1e6
     advice = (
         f"the parameter `zeta={shown:.6f}`"
         if len(set(zeta.tolist())) == 1
-        else f"the parameter `bounds.{names[place]}={shown:.6f}`"
+        else f"the parameter `bounds.{names[group]}={shown:.6f}`"
     )
     return (
-        f"fair-regression: the group {names[place]!r} cannot reach a loss of {zeta[place]:g} with this learner: the "
+        f"fair-regression: the group {names[group]!r} cannot reach a loss of {zeta[group]:g} with this learner: the "
         f"smallest that can be reached while the other groups exceed their bounds by no more is {shown:.6f}. "
         f"Allow it ({advice}), or give more or better data about this group"
     )

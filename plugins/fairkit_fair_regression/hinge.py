@@ -93,18 +93,18 @@ def fit_hinge(matrix: NDArray[np.float32], costs: Array) -> Any:
     bounds[:width] = (-LIMIT, LIMIT)
     bounds[width] = (-np.inf, np.inf)
     bounds[width + 1 :, 1] = np.tile(ends, rows)
-    found = linprog(
+    solution = linprog(
         np.concatenate([np.zeros(width + 1), (slopes * signs).ravel()]),
         A_eq=hstack([features, pieces], format="csc"),
         b_eq=np.full(rows, step / 2),
         bounds=bounds,
         method="highs",
     )
-    if found.x is None or found.status != 0:
+    if solution.x is None or solution.status != 0:
         raise FairkitError(
-            f"fair-regression: the linear program of oracle=hinge has no optimum ({found.message}); use oracle=ls"
+            f"fair-regression: the linear program of oracle=hinge has no optimum ({solution.message}); use oracle=ls"
         )
     model = LinearRegression()
-    model.coef_, model.intercept_ = found.x[:width], float(found.x[width])
+    model.coef_, model.intercept_ = solution.x[:width], float(solution.x[width])
     model.n_features_in_ = width
     return model

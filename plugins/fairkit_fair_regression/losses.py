@@ -130,7 +130,7 @@ class Loss:
         return self.name in ("squared", "logistic", "poisson")
 
     def to_target(self, u: Array) -> Array:
-        """Return what predictions stand for: probabilities, rates, or themselves."""
+        """Convert predictions to the target's scale: probabilities, rates, or unchanged."""
         if self.rates is not None:
             return self.rates.to_rate(u)
         return to_probability(u) if self.name == "logistic" else np.asarray(u)

@@ -109,8 +109,8 @@ class FairRegressionModel(FittedModel):
         session = open_session(proto)
 
         def run(columns: Columns) -> Mapping[str, Any]:
-            found = run_columns(session, columns)
-            scores = np.asarray(found.get(MEMBER_SCORES, found["score"]), dtype=np.float64)
+            computed = run_columns(session, columns)
+            scores = np.asarray(computed.get(MEMBER_SCORES, computed["score"]), dtype=np.float64)
             if self.scale.grid is not None:
                 raw = self._raw(columns)
                 steps = raw * self.scale.grid.size
@@ -118,8 +118,8 @@ class FairRegressionModel(FittedModel):
                 scores = np.where(near, self.scale.to_label(self.scale.snapped(raw)), scores)
             predicted = self._prediction(scores)
             outputs = {"score": predicted.score.reshape(-1, 1)}
-            if "decision_probability" in found:
-                outputs["decision_probability"] = found["decision_probability"]
+            if "decision_probability" in computed:
+                outputs["decision_probability"] = computed["decision_probability"]
             return outputs
 
         return run
@@ -130,17 +130,17 @@ class FairRegressionModel(FittedModel):
 
         matrix = self.encoder.transform(table.columns)
         labels = table.target
-        found: dict[str, Any] = {}
+        record: dict[str, Any] = {}
         if self.unconstrained is not None:
             plain = dataclasses.replace(self.scale, grid=None)
             before = plain.to_label(plain.snapped(self.unconstrained.predict(matrix)))
-            found["price"] = price(
+            record["price"] = price(
                 labels, before, self.member_scores(table.columns), self.weights, table.weights, confidence
             )
-            found["notes"] = [price_sentence(found["price"])]
+            record["notes"] = [price_sentence(record["price"])]
         if self.frontier is not None:
-            found["frontier"] = self.frontier.with_test(matrix, table, confidence).to_dict()
-        return found
+            record["frontier"] = self.frontier.with_test(matrix, table, confidence).to_dict()
+        return record
 
     def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the frontier as JSON, to stand beside the file; the page of the mitigation draws it."""

@@ -81,17 +81,17 @@ class FairRegression(Mitigator):
         given: Any = run.learner
         if self.estimator is not None and given is not None:
             raise ParameterError("fair-regression: give a learner or an estimator, not both")
-        found = self.estimator if self.estimator is not None else given
-        if found is None or isinstance(found, str):
-            if found is None and self.parameters.constraint == "seo":
+        estimator = self.estimator if self.estimator is not None else given
+        if estimator is None or isinstance(estimator, str):
+            if estimator is None and self.parameters.constraint == "seo":
                 return "linear"
             return super().learner(run)
-        if not (hasattr(found, "fit") and hasattr(found, "predict")):
+        if not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
             raise ParameterError(
-                f"fair-regression: a {type(found).__name__} has no fit and predict; give a learner's name or an "
+                f"fair-regression: a {type(estimator).__name__} has no fit and predict; give a learner's name or an "
                 "estimator of scikit-learn's kind"
             )
-        return found
+        return estimator
 
     def training(self, table: Table, run: Run) -> Training:
         """Return a training run: the table is checked, and brought into the form of the solver."""

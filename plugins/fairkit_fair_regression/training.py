@@ -170,13 +170,13 @@ class Training:
         that the loss cannot rise with the bound.
         """
         settings = self._settings(pool)
-        found = {level: solved(level, settings) for level in self.parameters.levels()}
-        if len(found) == 1:
-            return found
+        solutions = {level: solved(level, settings) for level in self.parameters.levels()}
+        if len(solutions) == 1:
+            return solutions
         for iterations in (settings.iterations, 0):
             again = dataclasses.replace(settings, least=0, iterations=iterations)
-            found = {level: _joined(first, solved(level, again)) for level, first in found.items()}
-        return found
+            solutions = {level: _joined(first, solved(level, again)) for level, first in solutions.items()}
+        return solutions
 
     def _assembled(
         self, pool: Pool, found: dict[float, Solution], level: float, frontier: Frontier | None = None
@@ -205,7 +205,7 @@ class Training:
             model, unconstrained=pool.responses[0].member, frontier=frontier, details=details, notes=notes
         )
 
-    def _frontier(self, pool: Pool, found: dict[float, Solution], chosen: float) -> Frontier:
+    def _frontier(self, pool: Pool, solutions: dict[float, Solution], chosen: float) -> Frontier:
         kind = self.parameters.constraint
         ruler = Ruler(
             scale=self.scale,
@@ -215,15 +215,17 @@ class Training:
             parity=kind == "statistical_parity",
         )
         mixtures: list[dict[int, float]] = [{0: 1.0}]
-        mixtures += [dict(zip(one.places, one.weights, strict=True)) for one in found.values()]
+        mixtures += [dict(zip(one.places, one.weights, strict=True)) for one in solutions.values()]
         members = {place: response.member for place, response in enumerate(pool.responses)}
         train = ruler.measure(
             members, mixtures, self.matrix, self.labels, self.groups.codes, self.weights, CONFIDENCE
         )
-        told: list[dict[str, Any]] = [{}, *(_told(one) for one in found.values())]
+        records: list[dict[str, Any]] = [{}, *(_told(one) for one in solutions.values())]
         points = [
             Point(bound=bound, solution=one, mixture=mixture, train=measured)
-            for bound, one, mixture, measured in zip([None, *found], told, mixtures, train, strict=True)
+            for bound, one, mixture, measured in zip(
+                [None, *solutions], records, mixtures, train, strict=True
+            )
         ]
         used = {place for mixture in mixtures for place in mixture}
         return Frontier(
@@ -349,7 +351,7 @@ def _joined(first: Solution, second: Solution) -> Solution:
 
 
 def _rates_told(loss: Loss) -> dict[str, Any]:
-    """Say what a Poisson loss needs: the range of labels and rates, and what the deviance is divided by."""
+    """Return the Poisson loss's record: ranges of labels and rates, and the deviance's divisor."""
     if loss.rates is None:
         return {}
     return {

@@ -136,10 +136,10 @@ class Constraints:
         left_out, notes = [], []
         for name in self.rates:
             few = _few(name, cells, least) if len(cells.names) > 1 else {}  # one group is equal to itself
-            told = ", ".join(f"{cells.names[place]!r} ({rows})" for place, rows in few.items())
+            listed = ", ".join(f"{cells.names[place]!r} ({rows})" for place, rows in few.items())
             alone = len(few) > len(cells.names) - 2
             if few and (not leave_out or (alone and not any(few.values()))):
-                raise DataError(_refusal(what, told, name, least, absent=not any(few.values())))
+                raise DataError(_refusal(what, listed, name, least, absent=not any(few.values())))
             if few and alone:
                 raise DataError(
                     f"{what}: fewer than two groups have min_group={least} {_ROWS_OF[name]}; merge groups or "
@@ -148,7 +148,7 @@ class Constraints:
             if few:
                 notes.append(
                     f"These groups have fewer than {least} {_ROWS_OF[name]} and are left out of the constraint on "
-                    f"{name}: {told}."
+                    f"{name}: {listed}."
                 )
             left_out.append(frozenset(few))
         return replace(self, left_out=tuple(left_out)), tuple(notes)
@@ -357,15 +357,15 @@ def _few(name: RateName, cells: ConstraintCells, least: int) -> dict[int, int]:
     }
 
 
-def _refusal(what: str, told: str, name: RateName, least: int, *, absent: bool) -> str:
+def _refusal(what: str, groups: str, name: RateName, least: int, *, absent: bool) -> str:
     rows = _ROWS_OF[name]
     if absent:
         return (
-            f"{what}: group {told.partition(' (')[0]} has no {rows}, so it has no {name}; "
+            f"{what}: group {groups.partition(' (')[0]} has no {rows}, so it has no {name}; "
             f"merge the group with another, drop its rows, or choose another constraint"
         )
     return (
-        f"{what}: fewer than min_group={least} {rows} to constrain {name} by in the training rows of {told}; merge "
+        f"{what}: fewer than min_group={least} {rows} to constrain {name} by in the training rows of {groups}; merge "
         "groups, add rows, lower `min_group`, or leave them out with small_groups=unconstrained"
     )
 

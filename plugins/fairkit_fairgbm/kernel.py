@@ -63,6 +63,7 @@ def _losses(
     for block in numba.prange(BLOCKS):
         total = 0.0
         for i in range(n * block // BLOCKS, n * (block + 1) // BLOCKS):
+            # log(1 + e^-m) for a margin m of either sign, without overflow
             margin = scores[i] if cells[i] & 1 else -scores[i]
             loss = math.log1p(math.exp(-margin)) if margin > 0.0 else math.log1p(math.exp(margin)) - margin
             total += loss * weights[i] if weighted else loss
@@ -127,6 +128,7 @@ def _gradients(
             _exp_tile(u, work, count)
             for j in range(count):
                 r = u[j] / (1.0 + u[j])
+                # u = e^-m: r = u / (1 + u) = 1 - σ(m), curve = r (1 - r)
                 curve = r / (1.0 + u[j])
                 gradient[start + j] = signs[j] * (bases[j] * r + errors[j] * curve)
                 hessian[start + j] = bases[j] * curve
@@ -134,12 +136,14 @@ def _gradients(
                 for j in range(count):
                     w = weights[start + j] if weighted else 1.0
                     one = 1.0 + u[j]
+                    # σ'(s) = u / (1 + u)², for either sign of the margin
                     gradient[start + j] += w * positive[cells[start + j]] * SLOPE * (u[j] / (one * one))
             if weighted:
                 for j in range(count):
                     total += weights[start + j] * math.log1p(u[j])
             else:
                 for j in range(0, count - 1, 2):
+                    # Σ log(1 + u) = log Π (1 + u): one logarithm for many rows, before the product overflows
                     product *= (1.0 + u[j]) * (1.0 + u[j + 1])
                     if product > _FULL:
                         total += math.log(product)

@@ -182,7 +182,7 @@ class FairGBMParameters:
         return tuple(dict.fromkeys(named))
 
     def constraints(self) -> Constraints:
-        """Return what must hold: rates, tolerances and targets."""
+        """Return the constraints: rates, tolerances and global targets."""
         from fairkit_fairgbm.constraints import Constraints
 
         rates, tolerances = self.rates(), self.tolerance

@@ -120,13 +120,13 @@ class FairGBM(Mitigator):
         settings = self.parameters.lightgbm_params(run) | {"n_estimators": self.parameters.n_estimators}
         return fit_learner("lightgbm", table, run, settings=settings)
 
-    def _fit(self, encoder: Encoder, train: Table, held: Table | None, run: Run) -> FittedModel:
+    def _fit(self, encoder: Encoder, train: Table, validation: Table | None, run: Run) -> FittedModel:
         trainer = backends.machinery(self.parameters.backend, run)
         wanted = self.parameters.sensitive
         rows = _rows(encoder, train, wanted)
         constraints, notes = self._constraints(rows.cells, what=train.name)
         groups = train.only_groups(wanted)
-        seen = None if held is None else _rows(encoder, held, wanted, names=groups.names)
+        seen = None if validation is None else _rows(encoder, validation, wanted, names=groups.names)
         result: Trained = trainer.train(
             rows, constraints, self._settings(run, encoder), validation=seen, progress=run.progress
         )

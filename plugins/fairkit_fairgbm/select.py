@@ -126,7 +126,7 @@ def _solve(
 ) -> NDArray[np.float64] | None:
     from scipy.optimize import linprog
 
-    found = linprog(
+    result = linprog(
         errors,
         A_ub=rows if len(rows) else None,
         b_ub=bounds + slack if len(rows) else None,
@@ -134,7 +134,7 @@ def _solve(
         b_eq=[1.0],
         method="highs-ds",
     )
-    return np.asarray(found.x) if found.status == 0 else None
+    return np.asarray(result.x) if result.status == 0 else None
 
 
 def _least_slack(rows: NDArray[np.float64], bounds: NDArray[np.float64]) -> float:
@@ -142,7 +142,7 @@ def _least_slack(rows: NDArray[np.float64], bounds: NDArray[np.float64]) -> floa
     from scipy.optimize import linprog
 
     count = rows.shape[1]
-    found = linprog(
+    result = linprog(
         [0.0] * count + [1.0],
         A_ub=np.hstack([rows, -np.ones((len(rows), 1))]),
         b_ub=bounds,
@@ -150,4 +150,4 @@ def _least_slack(rows: NDArray[np.float64], bounds: NDArray[np.float64]) -> floa
         b_eq=[1.0],
         method="highs-ds",
     )
-    return float(found.x[-1])
+    return float(result.x[-1])

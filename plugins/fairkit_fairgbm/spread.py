@@ -49,13 +49,13 @@ def train(
     rows: RowsInParts,
     table: Table,
     groups: Groups,
-    held: NDArray[np.bool_] | None,
+    is_validation: NDArray[np.bool_] | None,
     constraints: Constraints,
     settings: TrainerSettings,
     *,
     progress: Progress,
 ) -> tuple[Trained, Encoder]:
-    """Train on the workers; `held` marks the validation rows.
+    """Train on the workers; `is_validation` marks the validation rows.
 
     Raises
     ------
@@ -67,10 +67,10 @@ def train(
     codes = (2 * groups.codes + (table.target > 0)).astype(
         np.uint8 if len(groups.names) <= 128 else np.uint32
     )
-    start = start_of(cells(table, groups, held, held=False).weight)
+    start = start_of(cells(table, groups, is_validation, held=False).weight)
     hooks = Hooks(f"fairgbm-{uuid.uuid4().hex}", constraints, settings, groups.names)
     with _xgboost() as (xgboost, xgd), _told(rows, progress), _watched(rows) as run:
-        matrices = _matrices(xgd, rows, encoder, codes, table.weights, held, settings.params)
+        matrices = _matrices(xgd, rows, encoder, codes, table.weights, is_validation, settings.params)
         evals = [(matrices[1], "validation")] if len(matrices) > 1 else []
         result = run(
             xgd.train,
@@ -128,18 +128,18 @@ def count_texts(
     source: Source, start: int, dataset: Dataset, features: tuple[str, ...]
 ) -> dict[str, Counter[str] | None]:
     """Count a part's texts by column; None for numbers, whose finiteness is checked."""
-    found: dict[str, Counter[str] | None] = {}
+    counts: dict[str, Counter[str] | None] = {}
     for batch in dataset.part(source, start).batches(features):
         for name in features:
             values = batch.column(name)
             encoder = fit_encoder({name: values[:1000]}, [name], text="onehot")
             if not hasattr(encoder.columns[0], "categories"):
                 fit_encoder({name: values}, [name], text="onehot")
-                found.setdefault(name, None)
+                counts.setdefault(name, None)
                 continue
             texts = [MISSING_TEXT if v is None or v != v else str(v) for v in values.tolist()]  # noqa: PLR0124
-            found[name] = Counter(texts) + (found.get(name) or Counter())
-    return found
+            counts[name] = Counter(texts) + (counts.get(name) or Counter())
+    return counts
 
 
 def encode(
@@ -148,7 +148,7 @@ def encode(
     dataset: Dataset,
     codes: NDArray[Any],
     weights: NDArray[np.float32] | None,
-    held: NDArray[np.bool_] | None,
+    is_validation: NDArray[np.bool_] | None,
     encoder: Encoder,
 ) -> list[NDArray[np.float32]]:
     """Encode a part: matrix, cells and weights of its training rows, then the same of its validation rows."""
@@ -159,9 +159,16 @@ def encode(
     matrix = np.concatenate(found) if found else np.empty((0, len(encoder.names)), np.float32)
     cell = codes.astype(np.float32)
     weight = np.ones(len(cell), np.float32) if weights is None else weights
-    if held is None:
+    if is_validation is None:
         return [matrix, cell, weight]
-    return [matrix[~held], cell[~held], weight[~held], matrix[held], cell[held], weight[held]]
+    return [
+        matrix[~is_validation],
+        cell[~is_validation],
+        weight[~is_validation],
+        matrix[is_validation],
+        cell[is_validation],
+        weight[is_validation],
+    ]
 
 
 def _matrices(
@@ -170,7 +177,7 @@ def _matrices(
     encoder: Encoder,
     codes: NDArray[Any],
     weights: NDArray[Any] | None,
-    held: NDArray[np.bool_] | None,
+    is_validation: NDArray[np.bool_] | None,
     params: Mapping[str, Any],
 ) -> list[Any]:
     """Make XGBoost's distributed matrices: training rows, and validation rows where some are held."""
@@ -180,8 +187,8 @@ def _matrices(
     client = rows.engine.client
     nothing = [None] * len(rows.sizes())
     cut_weights = nothing if weights is None else rows.cut(weights)
-    cut_held = nothing if held is None else rows.cut(held)
-    arrays: list[list[Any]] = [[] for _ in range(3 if held is None else 6)]
+    cut_held = nothing if is_validation is None else rows.cut(is_validation)
+    arrays: list[list[Any]] = [[] for _ in range(3 if is_validation is None else 6)]
     own = list(zip(rows.cut(codes), cut_weights, cut_held, strict=True))
     tasks = rows.tasks(encode, own, rows.engine.share(encoder))
     for made, (code, _, mask) in zip(tasks, own, strict=True):

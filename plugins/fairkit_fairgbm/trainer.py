@@ -302,14 +302,14 @@ def _look(booster: Any, rows: TrainingRows, constraints: Constraints) -> Moment:
 
 def _captured(evaluate: Callable[..., Any]) -> NDArray[np.float64]:
     """Get the booster's current scores: LightGBM hands them to an evaluation function."""
-    found: list[NDArray[np.float64]] = []
+    captured: list[NDArray[np.float64]] = []
 
     def catch(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
-        found.append(scores)
+        captured.append(scores)
         return "scores", 0.0, False
 
     evaluate(feval=catch)
-    return found[0]
+    return captured[0]
 
 
 def _booster(lightgbm: Any, rows: TrainingRows, settings: TrainerSettings, start: float) -> tuple[Any, Any]:

@@ -63,7 +63,7 @@ class About:
     def failed(self, cls: type[Metric], error: Exception) -> Finding:
         """Return the finding that a metric raised an error."""
         cause = f"{type(error).__name__}: {error}"
-        told = f"The metric {cls.name} of {cls.__module__} failed: {cause}"
+        message = f"The metric {cls.name} of {cls.__module__} failed: {cause}"
         return Finding(
             auditor=self.auditor,
             metric=cls.name,
@@ -72,8 +72,8 @@ class About:
             confidence=self.confidence,
             parameters=dict(self.parameters),
             evidence={"error": cause},
-            notes=(told,),
-            inconclusive=told,
+            notes=(message,),
+            inconclusive=message,
         )
 
     def finding(
@@ -89,19 +89,19 @@ class About:
     ) -> Finding:
         """Write a finding; a value that is not finite is not defined on these rows."""
         notes, inconclusive = list(caveats[0]), caveats[1]
-        known = math.isfinite(value)
-        if not known:
+        defined = math.isfinite(value)
+        if not defined:
             notes.append(
                 f"{metric} is not defined on these rows: its denominator is 0 or fewer than two groups have it."
             )
-        pair = interval(self.confidence) if known else None
-        if known and pair is None:
+        pair = interval(self.confidence) if defined else None
+        if defined and pair is None:
             notes.append("No interval: nothing on these rows bounds the noise of this number.")
         return Finding(
             auditor=self.auditor,
             metric=metric,
             sensitive=self.sensitive,
-            value=value if known else None,
+            value=value if defined else None,
             interval=pair,
             confidence=self.confidence,
             better=better,
@@ -109,8 +109,8 @@ class About:
             parameters=dict(self.parameters),
             evidence=dict(evidence or {}),
             notes=tuple(notes),
-            inconclusive=inconclusive if known else notes[-1],
-            interval_at=interval if known else None,
+            inconclusive=inconclusive if defined else notes[-1],
+            interval_at=interval if defined else None,
         )
 
     def group_values(

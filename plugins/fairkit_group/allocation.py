@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 _STEPS = 2_001
 
 
-def allocated(metric: Metric, known: Any, missing: Any) -> Box | None:
+def allocated(metric: Metric, observed: Any, missing: Any) -> Box | None:
     """Return the bounds on a metric in every group, whatever groups the missing rows belong to.
 
     Parameters
     ----------
     metric
         Whose number.
-    known
+    observed
         Its totals by group.
     missing
         The totals of the rows without a group, as one group.
@@ -45,17 +45,17 @@ def allocated(metric: Metric, known: Any, missing: Any) -> Box | None:
         None where no bound is known for this metric.
     """
     if isinstance(metric, Rate):
-        return _rate(np.array(metric.over), np.array(metric.counted), known, missing)
+        return _rate(np.array(metric.over), np.array(metric.counted), observed, missing)
     if isinstance(metric, F1Score):
-        box = _rate(np.array((0, 1, 1, 1)), np.array((0, 0, 0, 1)), known, missing)
+        box = _rate(np.array((0, 1, 1, 1)), np.array((0, 0, 0, 1)), observed, missing)
         return Box(2 * box.low / (1 + box.low), 2 * box.high / (1 + box.high))
     if isinstance(metric, BalancedAccuracy):
-        parts = [allocated(one, known, missing) for one in (TruePositiveRate(), TrueNegativeRate())]
+        parts = [allocated(one, observed, missing) for one in (TruePositiveRate(), TrueNegativeRate())]
         return Box(*(sum(getattr(p, side) for p in parts) / 2 for side in ("low", "high")))
     if isinstance(metric, Mean):
-        return _mean(metric, known, missing)
-    if isinstance(metric, RocAuc) and isinstance(known, ScoreTable):
-        return _area(metric, known, missing)
+        return _mean(metric, observed, missing)
+    if isinstance(metric, RocAuc) and isinstance(observed, ScoreTable):
+        return _area(metric, observed, missing)
     return None
 
 
@@ -84,25 +84,25 @@ def _mean(metric: Mean, known: Sums, missing: Sums) -> Box | None:
     return Box(np.clip(low, *metric.range), np.clip(high, *metric.range))
 
 
-def _area(metric: RocAuc, known: ScoreTable, missing: ScoreTable) -> Box:
+def _area(metric: RocAuc, observed: ScoreTable, missing: ScoreTable) -> Box:
     """Bound the area: pairs with a missing row all count, or none."""
-    pairs = known.mass[..., 0].sum(axis=0) * known.mass[..., 1].sum(axis=0)
-    all_pairs = (known.mass[..., 0].sum(axis=0) + missing.mass[..., 0].sum()) * (
-        known.mass[..., 1].sum(axis=0) + missing.mass[..., 1].sum()
+    pairs = observed.mass[..., 0].sum(axis=0) * observed.mass[..., 1].sum(axis=0)
+    all_pairs = (observed.mass[..., 0].sum(axis=0) + missing.mass[..., 0].sum()) * (
+        observed.mass[..., 1].sum(axis=0) + missing.mass[..., 1].sum()
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        right = metric.compute(known.mass) * pairs
+        right = metric.compute(observed.mass) * pairs
         return Box(right / all_pairs, 1 - (pairs - right) / all_pairs)
 
 
-def distance_bounds(known: ScoreTable, missing: ScoreTable) -> tuple[float, float]:
+def distance_bounds(observed: ScoreTable, missing: ScoreTable) -> tuple[float, float]:
     """Return the smallest and largest distance of a group's score distribution to everybody's.
 
     Everybody's distribution is known. With M(z) the missing mass up to z, of m, and N(z) the group's, of n, its
     distribution at z lies between N(z) / (n + m - M(z)) and (N(z) + M(z)) / (n + M(z)).
     """
-    at = np.union1d(known.values, missing.values)
-    own, gone = _up_to(known, at), _up_to(missing, at).sum(axis=1)
+    at = np.union1d(observed.values, missing.values)
+    own, gone = _up_to(observed, at), _up_to(missing, at).sum(axis=1)
     everybody = (own.sum(axis=1) + gone) / (own[-1].sum() + gone[-1])
     with np.errstate(divide="ignore", invalid="ignore"):
         low = own / (own[-1] + (gone[-1] - gone)[:, None])

@@ -113,25 +113,25 @@ class GroupAuditor(Auditor):
 
     def _statistics(self, rows: Rows, context: AuditContext) -> dict[str, Statistic]:
         """The statistics that the metrics need, each once."""
-        found = {metric.statistic.key: metric.statistic for metric in _metrics(rows, context)}
+        statistics = {metric.statistic.key: metric.statistic for metric in _metrics(rows, context)}
         if rows.score is not None:
             low, high = 0.0, 1.0
             if context.scorer.task == "regression":
                 low, high = context.dataset.profile.label_range or (0.0, 1.0)
-            found[SCORES.key] = Scores(low, high, self.parameters.exact_scores)
-        return found
+            statistics[SCORES.key] = Scores(low, high, self.parameters.exact_scores)
+        return statistics
 
     def findings(self, total: GroupTotals | Items, context: AuditContext) -> list[Finding]:
         """Compute every metric from the totals."""
         if isinstance(total, Items):
             return of_rankings(self, total, context)
-        found: list[Finding] = []
+        findings: list[Finding] = []
         families: list[Family] = []
         classes: dict[str, list[Section]] = {}
         labels = dict.fromkeys(label for _, label, _ in total.parts)
         splits: list[str | None] = [*context.dataset.profile.groups] or [None]
         for label in labels:
-            found += Section(self, context, None, label, *total.everybody(splits[0], label)).overall()
+            findings += Section(self, context, None, label, *total.everybody(splits[0], label)).overall()
             for sensitive in splits:
                 if sensitive is None:
                     continue
@@ -139,18 +139,18 @@ class GroupAuditor(Auditor):
                 buckets, gone = total.buckets(sensitive, label)
                 turned = total.turned(sensitive, label)
                 section = Section(self, context, sensitive, label, totals, buckets, without, gone, turned)
-                found += section.disparities()
-                found += section.unbounded([*against_reference(section), *inside_strata(section, total)])
+                findings += section.disparities()
+                findings += section.unbounded([*against_reference(section), *inside_strata(section, total)])
                 families.append(section.family())
                 if label is not None:
                     classes.setdefault(sensitive, []).append(section)
-            found += by_proxies(self, context, label, total)
+            findings += by_proxies(self, context, label, total)
         for sections in classes.values():
-            found += over_classes(sections)
+            findings += over_classes(sections)
         if self.parameters.simultaneous and families:
             level = joint_confidence(families, context.confidence, context.rng("simultaneous"))
-            found = marked(found, level)
-        return found
+            findings = marked(findings, level)
+        return findings
 
 
 def _metrics(rows: Rows, context: AuditContext) -> list[Metric]:

@@ -58,34 +58,36 @@ def comparisons(
     """Return the difference, ratio and extremes of one metric between groups, under all their names."""
     known = usable(estimate)
     values, limits, together = known.values, known.limits, known.correlation
-    found: list[Comparison] = []
+    results: list[Comparison] = []
     if "difference" in between:
-        found.append(
+        results.append(
             Comparison(
                 f"{name}_difference", "lower", lambda c: spread_difference(values, limits, c, together)
             )
         )
     if "ratio" in between:
-        found.append(
+        results.append(
             Comparison(f"{name}_ratio", "higher", lambda c: spread_ratio(values, limits, c, together))
         )
     level = guarded if together is not None else float
     if "extreme" in between and len(values):
         if better != "lower":
-            found.append(
+            results.append(
                 Comparison(
                     f"{name}_group_min", better, lambda c: extreme(values, limits, level(c), largest=False)
                 )
             )
         if better != "higher":
-            found.append(
+            results.append(
                 Comparison(
                     f"{name}_group_max", better, lambda c: extreme(values, limits, level(c), largest=True)
                 )
             )
     kinds = ("difference", "ratio") if alias else ()
     renamed = {f"{name}_{kind}": f"{alias}_{kind}" for kind in kinds}
-    return found + [Comparison(renamed[c.metric], c.better, c.spread) for c in found if c.metric in renamed]
+    return results + [
+        Comparison(renamed[c.metric], c.better, c.spread) for c in results if c.metric in renamed
+    ]
 
 
 def odds(true_positive: Estimate, false_positive: Estimate) -> list[Comparison]:
@@ -116,14 +118,14 @@ def _worst(
     each = math.sqrt(confidence)
     parts = [spread(part.values, part.limits, each, part.correlation) for part in (tpr, fpr)]
     own = [spread(part.values, part.limits, confidence, part.correlation) for part in (tpr, fpr)]
-    known = [part for part in parts if math.isfinite(part.value)]
-    if not known:
+    defined = [part for part in parts if math.isfinite(part.value)]
+    if not defined:
         return Spread(math.nan, math.nan, math.nan)
-    value = worst(part.value for part in known)
+    value = worst(part.value for part in defined)
     alone = [part for part in own if math.isfinite(part.value)]
     if worst is max:
-        return Spread(value, max(p.low for p in known), max(p.high for p in alone))
-    return Spread(value, min(p.low for p in alone), min(p.high for p in known))
+        return Spread(value, max(p.low for p in defined), max(p.high for p in alone))
+    return Spread(value, min(p.low for p in alone), min(p.high for p in defined))
 
 
 def _gap_rms(true_positive: Estimate, false_positive: Estimate, confidence: float) -> Spread:
@@ -132,7 +134,7 @@ def _gap_rms(true_positive: Estimate, false_positive: Estimate, confidence: floa
     if keep.sum() < 2:
         return Spread(math.nan, math.nan, math.nan)
     each = math.sqrt(confidence)
-    joint, own = spread_quantiles(int(keep.sum()), each)
+    joint, marginal = spread_quantiles(int(keep.sum()), each)
     if true_positive.correlation is not None:
         joint = two_sided(guarded(each) ** (2 / (keep.sum() * (keep.sum() - 1))))
     gaps = [_select(estimate, keep) for estimate in (true_positive, false_positive)]
@@ -142,7 +144,7 @@ def _gap_rms(true_positive: Estimate, false_positive: Estimate, confidence: floa
     )
     _, _, high = (
         _rms(parts)
-        for parts in zip(*(pairwise(g.values, g.limits, own, g.correlation) for g in gaps), strict=True)
+        for parts in zip(*(pairwise(g.values, g.limits, marginal, g.correlation) for g in gaps), strict=True)
     )
     return Spread(float(point.max()), float(low.max()), float(high.max()))
 

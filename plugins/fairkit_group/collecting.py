@@ -52,7 +52,7 @@ class Collecting:
         self.proxies: dict[tuple[str, str | None], Any] = {}
 
     def totals(self) -> GroupTotals:
-        """Return what was added."""
+        """Return the totals of all batches that were added."""
         return GroupTotals(
             parts=self.parts,
             missing=self.missing,
@@ -67,11 +67,11 @@ class Collecting:
     def add(self, label: str | None, rows: Rows, statistics: Mapping[str, Statistic]) -> None:
         """Add the rows as one class sees them."""
         for sensitive, found, n_groups in self._splits():
-            known, codes, whole, buckets = found >= 0, found, rows, self.batch.clusters
-            if not known.all():
-                self._add_missing(sensitive, label, rows, statistics, ~known)
-                whole, codes = some_rows(rows, known), found[known]
-                buckets = None if buckets is None else buckets[known]
+            has_group, codes, whole, buckets = found >= 0, found, rows, self.batch.clusters
+            if not has_group.all():
+                self._add_missing(sensitive, label, rows, statistics, ~has_group)
+                whole, codes = some_rows(rows, has_group), found[has_group]
+                buckets = None if buckets is None else buckets[has_group]
             for key, statistic in statistics.items():
                 self.parts[sensitive, label, key] = collected(statistic, whole, codes, n_groups)
                 if buckets is not None:
@@ -80,7 +80,7 @@ class Collecting:
                     )
             self._add_undetermined(sensitive, label, whole, codes, n_groups, statistics)
             if sensitive is not None:
-                self._add_strata(sensitive, label, whole, statistics, codes, n_groups, known)
+                self._add_strata(sensitive, label, whole, statistics, codes, n_groups, has_group)
         for name, shares in self.batch.probabilities.items():
             self.proxies[name, label] = proxy_totals(rows, shares, self.batch.clusters)
 
@@ -128,26 +128,26 @@ class Collecting:
         statistics: Mapping[str, Statistic],
         codes: NDArray[np.int64],
         n_groups: int,
-        known: NDArray[np.bool_],
+        has_group: NDArray[np.bool_],
     ) -> None:
         for within, strata in self.batch.strata.items():
             count = len(self.dataset.stratum_names(within)) * n_groups
-            cells = (strata if known.all() else strata[known]) * n_groups + codes
+            cells = (strata if has_group.all() else strata[has_group]) * n_groups + codes
             for key, statistic in statistics.items():
-                place = (within, sensitive, label, key)
+                slot = (within, sensitive, label, key)
                 if self.batch.clusters is None:
-                    self.strata[place] = collected(statistic, rows, cells, count)
+                    self.strata[slot] = collected(statistic, rows, cells, count)
                     continue
                 if isinstance(statistic, Scores) and count > MOST_CELLS:
                     continue  # `fairkit_group.within` says so
-                buckets = self.batch.clusters if known.all() else self.batch.clusters[known]
-                self.strata[place] = collected(statistic, rows, cells, count)
+                buckets = self.batch.clusters if has_group.all() else self.batch.clusters[has_group]
+                self.strata[slot] = collected(statistic, rows, cells, count)
                 if isinstance(statistic, Scores):
-                    self.strata_clusters[place] = _scores_by_bucket(
+                    self.strata_clusters[slot] = _scores_by_bucket(
                         statistic, rows, cells, buckets, count, STRATA_BUCKETS
                     )
                 else:
-                    self.strata_clusters[place] = summed(
+                    self.strata_clusters[slot] = summed(
                         statistic, rows, cells * BUCKETS + buckets, count * BUCKETS
                     )
 

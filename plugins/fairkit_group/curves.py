@@ -95,9 +95,9 @@ def calibration(table: ScoreTable, group: int, confidence: float) -> list[dict[s
     rows = mass[:, 0] + mass[:, 1]
     weight, favorable = total(rows), total(mass[:, 1])
     scores, square = total(rows * values), total(squares[:, 0] + squares[:, 1])
-    held = np.flatnonzero(weight > 0)
-    share = favorable[held] / weight[held]
-    low, high = share_limits(share, weight[held] ** 2 / square[held], two_sided(confidence))
+    filled = np.flatnonzero(weight > 0)
+    share = favorable[filled] / weight[filled]
+    low, high = share_limits(share, weight[filled] ** 2 / square[filled], two_sided(confidence))
     return [
         {
             "score": round(float(scores[b] / weight[b]), 5),
@@ -105,5 +105,5 @@ def calibration(table: ScoreTable, group: int, confidence: float) -> list[dict[s
             "interval": [round(float(low[i]), 5), round(float(high[i]), 5)],
             "weight": round(float(weight[b]), 3),
         }
-        for i, b in enumerate(held)
+        for i, b in enumerate(filled)
     ]

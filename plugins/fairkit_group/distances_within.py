@@ -108,15 +108,17 @@ def _stretched(
     size = mass.sum(axis=0)  # [S, G, B]
     stretched, doubts = scale.copy(), {}
     for group in range(groups):
-        own, base = factors[0][:, group], factors[1][:, group]
+        group_factors, base = factors[0][:, group], factors[1][:, group]
         with np.errstate(all="ignore"):
             mean = np.nan_to_num(below[:, :, group].sum(axis=2) / size[:, group].sum(axis=1))  # F_as
-            pull = np.einsum("s,zsb->zb", own, below[:, :, group] - mean[:, :, None] * size[:, group])
+            pull = np.einsum(
+                "s,zsb->zb", group_factors, below[:, :, group] - mean[:, :, None] * size[:, group]
+            )
             all_below, everybody = below.sum(axis=2), size.sum(axis=1)
             whole = np.nan_to_num(all_below.sum(axis=2) / everybody.sum(axis=1))  # F_s
             pull = pull - np.einsum("s,zsb->zb", base, all_below - whole[:, :, None] * everybody)
-        there: NDArray[np.bool_] = np.asarray(size[own > 0].any(axis=(0, 1)))
-        counted = size[own > 0][:, group].sum(axis=0)
+        there: NDArray[np.bool_] = np.asarray(size[group_factors > 0].any(axis=(0, 1)))
+        counted = size[group_factors > 0][:, group].sum(axis=0)
         noise = noise_of(pull, np.tile(there, (len(pull), 1)))
         largest = float(np.sqrt(np.nanmax(noise.variance, initial=0.0)))
         if scale[group] > 0:

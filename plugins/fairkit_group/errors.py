@@ -67,22 +67,22 @@ class LogLoss(Mean):
 
     def estimate_from(self, totals: MomentSums, n: Array, error: Array, skewness: Array) -> Estimate:
         """Compute the mean in every group; see the class for the upper end."""
-        found = super().estimate_from(totals, n, error, skewness)
+        estimate = super().estimate_from(totals, n, error, skewness)
         sure, wrong = totals.certain.T
         if not sure.any():
-            return found
+            return estimate
         with np.errstate(all="ignore"):
             share = sure / totals.powers[:, 0]
             seen = np.where(sure > 0, wrong / np.maximum(sure, 1e-300), 0.0)
 
         def limits(z: float) -> tuple[Array, Array]:
-            low, high = found.limits(z)
+            low, high = estimate.limits(z)
             with np.errstate(all="ignore"):
                 hidden = clopper_pearson(seen, share * n, z)[1] - seen
                 cost = np.where(sure > 0, share * hidden * self.range[1], 0.0)
             return low, np.minimum(high + cost, self.range[1])
 
-        return replace(found, limits=limits)
+        return replace(estimate, limits=limits)
 
     def flipped_sum(self, rows: Rows) -> float:
         """Return the sum of the losses at the other outcomes; of rows that count the same from few logarithms."""

@@ -74,18 +74,20 @@ def end_of(
     sampling
         The noise of the sums: cells whose masses are about equal then have the mean of the two (see the module).
     """
-    own = np.zeros(groups + 4)
-    own[group] = 1
+    group_mass = np.zeros(groups + 4)
+    group_mass[group] = 1
     good, bad = np.append(np.zeros(groups), counted), np.append(np.zeros(groups), over - counted)
     if not largest:
         good, bad = bad, good
     everybody = np.append(np.zeros(groups), np.ones(4))
-    spare = own + bad - everybody
-    whole, some = (_chosen(sums, part, sampling)[:, None] for part in (good - own, spare))
-    gained, forced = whole * own + (1 - whole) * good, some * spare
+    # Fréchet, by cell: at most min(π, good) of the group is counted, at least π + bad - 1 is not
+    spare = group_mass + bad - everybody
+    whole, some = (_chosen(sums, part, sampling)[:, None] for part in (good - group_mass, spare))
+    gained, forced = whole * group_mass + (1 - whole) * good, some * spare
     top, rest = float((gained * sums).sum()), float((forced * sums).sum())  # the rest may be below 0 by noise
     with np.errstate(all="ignore"):
         share = np.float64(top) / (top + rest)
+        # delta method: derivatives of top / (top + rest) in the sums
         slopes = ((1 - share) * gained - share * forced) / (top + rest)
     return End(float(share), slopes) if largest else End(float(1 - share), -slopes)
 

@@ -113,6 +113,7 @@ def _rates(metric: Metric, bounds: Callable[[Array, Array], Box]) -> Box | None:
         return bounds(np.array(metric.over, float), np.array(metric.counted, float))
     if isinstance(metric, F1Score):
         box = bounds(np.array((0.0, 1, 1, 1)), np.array((0.0, 0, 0, 1)))
+        # F1 = 2 J / (1 + J) rises with J = TP / (TP + FP + FN)
         return Box(2 * box.low / (1 + box.low), 2 * box.high / (1 + box.high))
     if isinstance(metric, BalancedAccuracy):
         parts = [_rates(one, bounds) for one in (TruePositiveRate(), TrueNegativeRate())]
@@ -124,13 +125,13 @@ def _regrouped(over: Array, counted: Array, totals: Sums, share: float) -> Box:
     budget = share * totals.first.sum(axis=1)
     good, bad = totals.first @ counted, totals.first @ (over - counted)
 
-    def best(raising: Array, lowering: Array) -> Array:
-        """Return the largest share of `raising`: others' rows enter, own `lowering` rows leave."""
-        offered = np.minimum(raising, budget)
+    def best(upward: Array, downward: Array) -> Array:
+        """Return the largest share of `upward`: others' rows enter, own `downward` rows leave."""
+        offered = np.minimum(upward, budget)
         entered = offered.sum() - offered
-        left = np.minimum(lowering, budget)
+        left = np.minimum(downward, budget)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray((raising + entered) / (raising + entered + lowering - left))
+            return np.asarray((upward + entered) / (upward + entered + downward - left))
 
     return Box(1 - best(bad, good), best(good, bad))
 
@@ -162,30 +163,33 @@ def independent_boxes(values: Array, share: float) -> Box:
     top, bottom = float(np.nanmax(values)), float(np.nanmin(values))
     highest = min(((1 - share) * top - share * bottom) / (1 - 2 * share), 1.0)
     lowest = max(((1 - share) * bottom - share * top) / (1 - 2 * share), 0.0)
+    # recorded = (1 - e) true + e · rate of those who belong elsewhere, at its extremes
     low = np.minimum(values, np.clip((values - share * highest) / (1 - share), 0, 1))
     high = np.maximum(values, np.clip((values - share * lowest) / (1 - share), 0, 1))
     return Box(low, high)
 
 
 def told(errors: Sequence[str], columns: Sequence[str], label: str | None) -> dict[str, LabelError]:
-    """Return what was told about each column.
+    """Return the stated label errors, by column.
 
     Raises
     ------
     ParameterError
         A column is neither sensitive nor the label, or is named twice, or outcomes are called independent.
     """
-    found: dict[str, LabelError] = {}
+    by_column: dict[str, LabelError] = {}
     for text in errors:
-        one = LabelError.parse(text)
-        if one.column in found:
-            raise ParameterError(f"the label error of {one.column!r} is given twice; give it once")
-        if one.column not in (*columns, label):
+        error = LabelError.parse(text)
+        if error.column in by_column:
+            raise ParameterError(f"the label error of {error.column!r} is given twice; give it once")
+        if error.column not in (*columns, label):
             known = ", ".join([*columns, *([label] if label else [])])
             raise ParameterError(
-                f"the label error of {one.column!r}: no sensitive column and not the label; there are: {known}"
+                f"the label error of {error.column!r}: no sensitive column and not the label; there are: {known}"
             )
-        if one.independent and one.column == label:
-            raise ParameterError(f"wrong outcomes have no independent form; write {one.column}={one.share:g}")
-        found[one.column] = one
-    return found
+        if error.independent and error.column == label:
+            raise ParameterError(
+                f"wrong outcomes have no independent form; write {error.column}={error.share:g}"
+            )
+        by_column[error.column] = error
+    return by_column

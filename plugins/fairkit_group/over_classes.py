@@ -173,25 +173,25 @@ def _by_class(sections: Sequence[Section], gaps: ClassGaps) -> dict[str, Any]:
 
 
 def _unknown(name: str, sections: Sequence[Section], gaps: ClassGaps) -> dict[str, Any]:
-    """Return what missing groups and wrong values could do, from what they could do to each class.
+    """Return the identification bounds of a norm over classes, from the bounds of each class.
 
     Between two groups the ends follow from the classes' ends; of several groups the lower one from one class alone.
     """
     largest = gaps.largest
-    told = [
+    by_class = [
         section.unknown(f"{RATE}_difference", float(gap))
         for section, gap in zip(sections, largest, strict=True)
         if np.isfinite(gap)
     ]
-    found: dict[str, Any] = {}
-    for key, first in (told[0] if told else {}).items():
-        found[key] = {end: first[end] for end in ("reason", "binding", "stretch")}
-        ends = np.array([[one[key].get(end, np.nan) for end in ("low", "high")] for one in told])
+    combined: dict[str, Any] = {}
+    for key, first in (by_class[0] if by_class else {}).items():
+        combined[key] = {end: first[end] for end in ("reason", "binding", "stretch")}
+        ends = np.array([[one[key].get(end, np.nan) for end in ("low", "high")] for one in by_class])
         if np.isfinite(ends).all():
             low = ends[:, 0] if len(gaps.estimates[0].values) == 2 else np.zeros(len(ends))
             low[np.argmax(ends[:, 0])] = ends[:, 0].max()
-            found[key] |= {"low": _norm(name, low), "high": _norm(name, ends[:, 1])}
-    return found
+            combined[key] |= {"low": _norm(name, low), "high": _norm(name, ends[:, 1])}
+    return combined
 
 
 def _norm(name: str, gaps: Array) -> float:

@@ -34,16 +34,16 @@ def parity_of_scores(
     curved
         Whether there is an outcome to draw ROC curves and calibration with.
     """
-    found = distances(table)
+    gaps = distances(table)
     doubts: dict[int, str] = {}
     if isinstance(buckets, ScoreTable):
-        found, doubts = dependent_distances(found, buckets)
-    known = np.isfinite(found.values)
-    worst = int(np.argmax(np.where(known, found.values, -1)))
+        gaps, doubts = dependent_distances(gaps, buckets)
+    known = np.isfinite(gaps.values)
+    worst = int(np.argmax(np.where(known, gaps.values, -1)))
     edges, mass = table.histogram(CHART_BINS)
     evidence: dict[str, Any] = {
         "group": about.names[worst],
-        "at_score": float(found.at[worst]),
+        "at_score": float(gaps.at[worst]),
         "histogram": {
             "edges": [float(edge) for edge in edges],
             "groups": {name: mass[:, i].tolist() for i, name in enumerate(about.names)},
@@ -52,16 +52,16 @@ def parity_of_scores(
     if curved:
         evidence |= curves(table, about.names, about.confidence)
     if not table.exact:
-        evidence["discretisation_bound"] = found.bound
-    low, high = found.limits(about.confidence)
+        evidence["discretisation_bound"] = gaps.bound
+    low, high = gaps.limits(about.confidence)
     return about.finding(
         "statistical_parity_ks",
         "lower",
-        float(found.values[worst]),
-        lambda confidence: _largest_distance(found, confidence),
-        groups=about.group_values(found.values, low, high),
+        float(gaps.values[worst]),
+        lambda confidence: _largest_distance(gaps, confidence),
+        groups=about.group_values(gaps.values, low, high),
         evidence=evidence,
-        caveats=about.caveats.of(Estimate(found.values, lambda z: (low, high), found.sizes, doubts)),
+        caveats=about.caveats.of(Estimate(gaps.values, lambda z: (low, high), gaps.sizes, doubts)),
     )
 
 

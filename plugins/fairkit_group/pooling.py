@@ -72,15 +72,15 @@ class Odds:
         return self.pooled.limits(self.stretch(z))
 
 
-def smallest_odds(found: Sequence[Odds], confidence: float) -> Spread:
+def smallest_odds(odds: Sequence[Odds], confidence: float) -> Spread:
     """Return the smallest odds ratio, of either order of a pair, in [0, 1]."""
-    if not found:
+    if not odds:
         return Spread(math.nan, math.nan, math.nan)
-    inner, outer = quantiles(len(found), confidence)
-    near = [one.limits(inner) for one in found]
-    far = [one.limits(outer) for one in found]
+    inner, outer = quantiles(len(odds), confidence)
+    near = [one.limits(inner) for one in odds]
+    far = [one.limits(outer) for one in odds]
     return Spread(
-        min(min(one.pooled.value, 1 / one.pooled.value) for one in found),
+        min(min(one.pooled.value, 1 / one.pooled.value) for one in odds),
         min(min(low, 1 / high) for low, high in far),
         min(1.0, *(min(high, 1 / low) for low, high in near)),
     )

@@ -31,7 +31,7 @@ def by_proxies(
     auditor: Auditor, context: AuditContext, label: str | None, total: GroupTotals
 ) -> list[Finding]:
     """Return the disparities of the rates between the groups of every proxy, for one class."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     roles = context.dataset.roles
     columns = dict(map(proxy_of, roles.sensitive_probability))
     for name, groups in proxies(roles).items():
@@ -39,8 +39,8 @@ def by_proxies(
         if totals is None or not totals.sums[:, len(groups) :].any():
             continue
         told = {"probabilities": list(columns[name])} | ({} if label is None else {"class": label})
-        found += Proxy(auditor, context, name, groups, totals, told).findings()
-    return found
+        findings += Proxy(auditor, context, name, groups, totals, told).findings()
+    return findings
 
 
 class Proxy:
@@ -75,7 +75,7 @@ class Proxy:
 
     def findings(self) -> list[Finding]:
         """Return the difference of every rate."""
-        found = []
+        findings = []
         labelled = self.context.dataset.roles.label is not None
         for cls in self.context.metrics:
             if (
@@ -83,18 +83,18 @@ class Proxy:
                 and (labelled or cls.name == "selection_rate")
                 and "difference" in cls.between
             ):
-                found += [self._finding(cls(), name) for name in filter(None, (cls.name, cls.alias))]
-        return found
+                findings += [self._finding(cls(), name) for name in filter(None, (cls.name, cls.alias))]
+        return findings
 
     def _finding(self, metric: Rate, name: str) -> Finding:
         over, counted = np.array(metric.over, float), np.array(metric.counted, float)
         rates, covariance = self._weighted(over, counted)
         bounds = [difference_bounds(self.sums, self.sampling, pair, over, counted) for pair in self.pairs]
         differences = [float(rates[a] - rates[b]) for a, b in self.pairs]
-        known = np.isfinite(differences).all() and all(math.isfinite(one.low + one.high) for one in bounds)
-        value = float(np.max(np.abs(differences))) if known else None
+        defined = np.isfinite(differences).all() and all(math.isfinite(one.low + one.high) for one in bounds)
+        value = float(np.max(np.abs(differences))) if defined else None
         confidence = self.context.confidence
-        pair = self._interval(bounds, confidence) if known else None
+        pair = self._interval(bounds, confidence) if defined else None
         notes, blocking = self._notes(rates, over, counted, value)
         return Finding(
             auditor=self.auditor.name,
@@ -106,10 +106,11 @@ class Proxy:
             better="lower",
             groups=self._group_values(rates, over, counted),
             parameters=dict(self.parameters),
-            evidence=self._evidence(rates, covariance, bounds, over, counted) if known else {},
+            evidence=self._evidence(rates, covariance, bounds, over, counted) if defined else {},
             notes=(*notes, *([blocking] if blocking else [])),
-            inconclusive=blocking or (None if known else f"{name}_difference is not defined on these rows."),
-            interval_at=(lambda c: self._interval(bounds, c)) if known else None,
+            inconclusive=blocking
+            or (None if defined else f"{name}_difference is not defined on these rows."),
+            interval_at=(lambda c: self._interval(bounds, c)) if defined else None,
         )
 
     def _weighted(self, over: Array, counted: Array) -> tuple[Array, Array]:
@@ -142,7 +143,7 @@ class Proxy:
         half = two_sided(self.context.confidence) * error
         far = abs(float(rates[a] - rates[b]))
         low, high = (a, b) if rates[a] < rates[b] else (b, a)
-        told: dict[str, Any] = {
+        record: dict[str, Any] = {
             "lowest_group": self.groups[low],
             "highest_group": self.groups[high],
             "identified_set": [
@@ -152,7 +153,7 @@ class Proxy:
             "weighted_interval": [max(far - half, 0.0), far + half],
         }
         hard = self._thresholded(over, counted)
-        return told | ({} if hard is None else {"thresholded": hard})
+        return record | ({} if hard is None else {"thresholded": hard})
 
     def _thresholded(self, over: Array, counted: Array) -> float | None:
         """Return the disparity with each row in its most probable group: a biased number."""
@@ -163,14 +164,14 @@ class Proxy:
     def _group_values(self, rates: Array, over: Array, counted: Array) -> tuple[GroupValue, ...]:
         z = two_sided(self.context.confidence)
         expected = self.totals.sums[:, : len(self.groups)].sum(axis=0)
-        found = []
+        values = []
         for place, name in enumerate(self.groups):
             low, high = rate_bounds(self.sums, self.sampling, place, over, counted).limits(z)
             there = math.isfinite(rates[place]) and math.isfinite(low + high)
             interval = (max(low, 0.0), min(high, 1.0)) if there else None
             value = float(rates[place]) if math.isfinite(rates[place]) else None
-            found.append(GroupValue(group=name, rows=round(expected[place]), value=value, interval=interval))
-        return tuple(found)
+            values.append(GroupValue(group=name, rows=round(expected[place]), value=value, interval=interval))
+        return tuple(values)
 
     def _notes(
         self, rates: Array, over: Array, counted: Array, value: float | None

@@ -112,28 +112,28 @@ def proxy_totals(rows: Rows, shares: Array, clusters: NDArray[np.int64] | None =
     clusters
         The bucket of each row's cluster, shape [n]; None: rows are independent.
     """
-    known = np.isfinite(shares[:, 0])
+    has_proxy = np.isfinite(shares[:, 0])
     groups = shares.shape[1]
-    p = shares[known]
-    weights = np.ones(len(p)) if rows.weights is None else rows.weights[known]
-    decision = np.zeros(len(p)) if rows.decision is None else rows.decision[known]
-    favorable = rows.outcome[known] > 0.5
+    p = shares[has_proxy]
+    weights = np.ones(len(p)) if rows.weights is None else rows.weights[has_proxy]
+    decision = np.zeros(len(p)) if rows.decision is None else rows.decision[has_proxy]
+    favorable = rows.outcome[has_proxy] > 0.5
     no, yes = 1 - decision, decision
     cells = np.column_stack([~favorable * no, ~favorable * yes, favorable * no, favorable * yes])
-    keys, place = np.unique(_keys(p), return_inverse=True)
+    keys, inverse = np.unique(_keys(p), return_inverse=True)
     every = np.hstack([p, cells]) * weights[:, None]
     width = groups + 4
     sums, second = np.zeros((len(keys), width)), np.zeros((len(keys), width, width))
     for i in range(width):
-        sums[:, i] = np.bincount(place, every[:, i], len(keys))
+        sums[:, i] = np.bincount(inverse, every[:, i], len(keys))
         for j in range(i, width):
-            second[:, i, j] = second[:, j, i] = np.bincount(place, every[:, i] * every[:, j], len(keys))
+            second[:, i, j] = second[:, j, i] = np.bincount(inverse, every[:, i] * every[:, j], len(keys))
     buckets: Array | None = None
     joint_buckets: Array | None = None
     weighted = p * weights[:, None]
     if clusters is not None:
-        bucket = clusters[known] // (BUCKETS // SCORE_BUCKETS)
-        cell = place * SCORE_BUCKETS + bucket
+        bucket = clusters[has_proxy] // (BUCKETS // SCORE_BUCKETS)
+        cell = inverse * SCORE_BUCKETS + bucket
         parts = [np.bincount(cell, column, len(keys) * SCORE_BUCKETS) for column in every.T]
         buckets = np.stack(parts, axis=1).astype(np.float64).reshape(len(keys), SCORE_BUCKETS, width)
         products = (weighted[:, :, None] * cells[:, None, :]).reshape(len(p), groups * 4)
@@ -148,13 +148,13 @@ def proxy_totals(rows: Rows, shares: Array, clusters: NDArray[np.int64] | None =
             joint_second[:, :, c, d] = joint_second[:, :, d, c] = part
     return ProxyTotals(
         keys=keys,
-        rows=np.bincount(place, minlength=len(keys)).astype(np.float64),
+        rows=np.bincount(inverse, minlength=len(keys)).astype(np.float64),
         sums=sums,
         second=second,
         joint=weighted.T @ cells,
         joint_second=joint_second,
         thresholded=most.T @ cells,
-        absent=int((~known).sum()),
+        absent=int((~has_proxy).sum()),
         buckets=buckets,
         joint_buckets=joint_buckets,
     )

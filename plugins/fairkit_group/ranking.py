@@ -54,6 +54,7 @@ class RocAuc(Metric):
     def compute(self, sums: Array) -> Array:
         """Return the area from masses [U, G, 2] (scores increasing, outcome last)."""
         negative, positive = sums[..., 0], sums[..., 1]
+        # mid-ranks: P(s₀ < s) + P(s₀ = s) / 2
         below = np.cumsum(negative, axis=0) - negative / 2
         return np.asarray((positive * below).sum(axis=0) / (positive.sum(axis=0) * negative.sum(axis=0)))
 
@@ -113,6 +114,7 @@ def _delong(mass: Array, squares: Array, area: Array) -> Array:
     n0, n1 = negative.sum(axis=0), positive.sum(axis=0)
     placed1 = (np.cumsum(negative, axis=0) - negative / 2) / n0
     placed0 = 1 - (np.cumsum(positive, axis=0) - positive / 2) / n1
+    # S₁₀ / n₁ + S₀₁ / n₀: variances of either outcome's placements
     variance = (squares[..., 1] * (placed1 - area) ** 2).sum(axis=0) / (n1 * np.maximum(n1 - 1, 1))
     return np.asarray(
         variance + (squares[..., 0] * (placed0 - area) ** 2).sum(axis=0) / (n0 * np.maximum(n0 - 1, 1))
@@ -178,6 +180,7 @@ def distances(totals: ScoreTable) -> Distances:
         rest = everybody - size
         effective = size**2 / squares.sum(axis=0)
         effective_rest = rest**2 / (squares.sum() - squares.sum(axis=0))
+        # √(n m / (n + m)) sup |F_a - F_rest| has Kolmogorov's law in the limit (Smirnov 1939)
         scale = (rest / everybody) * np.sqrt(1 / effective + 1 / effective_rest)
     bound = 0.0
     if not totals.exact:
@@ -187,7 +190,7 @@ def distances(totals: ScoreTable) -> Distances:
     return Distances(values, scale, totals.values[gap.argmax(axis=0)], bound, effective)
 
 
-def dependent_distances(found: Distances, buckets: ScoreTable) -> tuple[Distances, dict[int, str]]:
+def dependent_distances(measured: Distances, buckets: ScoreTable) -> tuple[Distances, dict[int, str]]:
     """Return distances with the noise that rows of one cluster make together.
 
     At every score the deviation of a group's distribution from everybody's is a mean over buckets; the limits of
@@ -195,7 +198,7 @@ def dependent_distances(found: Distances, buckets: ScoreTable) -> tuple[Distance
 
     Parameters
     ----------
-    found
+    measured
         Of independent rows.
     buckets
         The scores by group and bucket.
@@ -205,7 +208,7 @@ def dependent_distances(found: Distances, buckets: ScoreTable) -> tuple[Distance
     Distances, dict
         And why a group's interval is not to be trusted, by its place.
     """
-    groups = len(found.values)
+    groups = len(measured.values)
     mass = buckets.mass.sum(axis=2).reshape(len(buckets.values), groups, SCORE_BUCKETS)
     size = mass.sum(axis=(0, 2))
     share = size / size.sum()
@@ -225,10 +228,10 @@ def dependent_distances(found: Distances, buckets: ScoreTable) -> tuple[Distance
         largest[group] = np.sqrt(np.nanmax(noise.variance, initial=0.0))
         noises.append(float(noise.buckets[0]) if len(noise.buckets) else 0.0)
     with np.errstate(all="ignore"):  # an empirical distribution's deviation has at most half of the scale
-        factor = np.maximum(np.nan_to_num(largest / (0.5 * found.scale), nan=1.0), _LEAST_STRETCH)
+        factor = np.maximum(np.nan_to_num(largest / (0.5 * measured.scale), nan=1.0), _LEAST_STRETCH)
     # the standard error has the freedom of so many buckets
     usual = two_sided(guarded(_LEVEL))
     effective = effective_clusters(mass.sum(axis=0))
     factor = factor * student(usual, np.maximum(np.minimum(noises, effective), 2)) / two_sided(_LEVEL)
     doubts = doubts_of(noises, effective)
-    return replace(found, scale=found.scale * factor), doubts
+    return replace(measured, scale=measured.scale * factor), doubts

@@ -41,28 +41,28 @@ def of_rankings(auditor: Auditor, total: Items, context: AuditContext) -> list[F
     sizes: list[tuple[str | None, int]] = [(None, 1)]
     sizes += [(name, len(context.dataset.group_names(name))) for name in profile.groups]
     queries = queries_of(total.whole(), auditor.parameters.top_k, sizes)
-    found = _about(auditor, context, None, queries[0], ("queries", "rankings")).overall()
+    findings = _about(auditor, context, None, queries[0], ("queries", "rankings")).overall()
     families = []
-    for (sensitive, _), one in zip(sizes[1:], queries[1:], strict=True):
-        section = _about(auditor, context, sensitive, one, ("queries", "groups of queries"))
-        found += _with_missing(section.between_groups(), auditor, context, str(sensitive))
+    for (sensitive, _), grouped in zip(sizes[1:], queries[1:], strict=True):
+        section = _about(auditor, context, sensitive, grouped, ("queries", "groups of queries"))
+        findings += _with_missing(section.between_groups(), auditor, context, str(sensitive))
         families.append(section.family())
     if auditor.parameters.simultaneous and families:
         level = joint_confidence(families, context.confidence, context.rng("simultaneous"))
-        found = marked(found, level)
+        findings = marked(findings, level)
     told = {"k": auditor.parameters.top_k}
     count = {"queries": len(queries[0].rows)}
-    found = [replace(one, evidence={**one.evidence, **count}) for one in found]
+    findings = [replace(one, evidence={**one.evidence, **count}) for one in findings]
     return [
         replace(one, parameters={**one.parameters, **told}) if one.metric.startswith(OF_K) else one
-        for one in found
+        for one in findings
     ]
 
 
 def _about(
     auditor: Auditor, context: AuditContext, sensitive: str | None, queries: Queries, keys: tuple[str, ...]
 ) -> Section:
-    """Return what the metrics say that these sums have what it takes for."""
+    """Return a section with the ranking metrics whose inputs these sums contain."""
     from fairkit.rankings.metric import QueryMetric
 
     usable = [cls for cls in context.metrics if issubclass(cls, QueryMetric) and cls().has(queries)]
@@ -70,15 +70,15 @@ def _about(
 
 
 def _with_missing(
-    found: list[Finding], auditor: Auditor, context: AuditContext, sensitive: str
+    findings: list[Finding], auditor: Auditor, context: AuditContext, sensitive: str
 ) -> list[Finding]:
     """Make no verdict where too many items have no group."""
     profile = context.dataset.profile
     missing = profile.missing.get(sensitive, 0)
     if missing <= auditor.parameters.missing_share * profile.rows:
-        return found
+        return findings
     told = (
         f"{missing:,} of {profile.rows:,} items have no value of {sensitive}: they have places in the rankings, and "
         "what they would change in a group's number is not known."
     )
-    return [replace(one, notes=(*one.notes, told), inconclusive=one.inconclusive or told) for one in found]
+    return [replace(one, notes=(*one.notes, told), inconclusive=one.inconclusive or told) for one in findings]

@@ -89,13 +89,13 @@ def asked_reference(context: AuditContext, sensitive: str | None) -> str | None:
 
 def reference_in(section: Section) -> Reference | None:
     """Return the reference of a section's column; None where none was named."""
-    asked = asked_reference(section.context, section.sensitive)
-    if asked is None:
+    requested = asked_reference(section.context, section.sensitive)
+    if requested is None:
         return None
-    if asked == LARGEST:
+    if requested == LARGEST:
         return Reference(int(np.argmax(section.about.rows)))
-    if asked != HIGHEST:
-        return Reference(section.about.names.index(asked))
+    if requested != HIGHEST:
+        return Reference(section.about.names.index(requested))
     by = next((section.estimates[name][1] for name in _DECIDES if name in section.estimates), None)
     if by is None or not np.isfinite(by.values).any():
         return None
@@ -107,7 +107,7 @@ def against_reference(section: Section) -> list[Finding]:
     reference = reference_in(section)
     if reference is None:
         return []
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for name, (metric, estimate) in section.estimates.items():
         names = {"difference": [f"{name}_difference"], "ratio": [f"{name}_ratio"]}
         if metric.alias:
@@ -116,19 +116,19 @@ def against_reference(section: Section) -> list[Finding]:
             names["ratio"].append(IMPACT_RATIO)
         for kind in ("difference", "ratio"):
             if kind in metric.between:
-                found += [_finding(section, reference, estimate, kind, each) for each in names[kind]]
+                findings += [_finding(section, reference, estimate, kind, each) for each in names[kind]]
     table = section.totals.get(SCORES.key)
     if table is not None and not hasattr(table, "error"):
         standard = mean_differences(table, section.buckets.get(SCORES.key), reference.place)
-        found.append(_finding(section, reference, standard, "number", STANDARDISED))
-    return found
+        findings.append(_finding(section, reference, standard, "number", STANDARDISED))
+    return findings
 
 
 def _finding(section: Section, reference: Reference, estimate: Estimate, kind: str, metric: str) -> Finding:
     """Write one number of all groups; its value is that of the group that is farthest from the reference."""
-    about, place = section.about, reference.place
-    others = [g for g in range(len(about.names)) if g != place and math.isfinite(estimate.values[g])]
-    usable = others if math.isfinite(estimate.values[place]) else []
+    about, index = section.about, reference.place
+    others = [g for g in range(len(about.names)) if g != index and math.isfinite(estimate.values[g])]
+    usable = others if math.isfinite(estimate.values[index]) else []
     compared = Compared(estimate, reference, tuple(usable), kind)
     values = compared.values
     worst = compared.worst(lowest=metric == IMPACT_RATIO)
@@ -147,7 +147,7 @@ def _finding(section: Section, reference: Reference, estimate: Estimate, kind: s
     evidence: dict[str, Any] = {}
     if usable:
         evidence = {"group": about.names[usable[worst]]}
-    found = about.finding(
+    finding = about.finding(
         metric,
         better,
         float(values[worst]) if usable else math.nan,
@@ -156,7 +156,7 @@ def _finding(section: Section, reference: Reference, estimate: Estimate, kind: s
         evidence=evidence,
         caveats=about.caveats.of(estimate),
     )
-    return replace(found, reference=about.names[place])
+    return replace(finding, reference=about.names[index])
 
 
 def _finite(value: float) -> float | None:
@@ -187,15 +187,15 @@ class Compared:
     @property
     def values(self) -> Array:
         """The groups' differences from, or ratios to, the reference."""
-        own = self.estimate.values[list(self.groups)]
+        values = self.estimate.values[list(self.groups)]
         base = self.estimate.values[self.reference.place]
         if self.kind == "number" or not self.groups:
-            return np.asarray(own)
+            return np.asarray(values)
         with np.errstate(all="ignore"):
             return np.asarray(
-                own - base
+                values - base
                 if self.kind == "difference"
-                else np.where((base > 0) & (own >= 0), own / base, np.nan)
+                else np.where((base > 0) & (values >= 0), values / base, np.nan)
             )
 
     def worst(self, *, lowest: bool) -> int:

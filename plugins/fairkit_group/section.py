@@ -112,10 +112,10 @@ class Section:
 
     def overall(self) -> list[Finding]:
         """Return each metric over all rows."""
-        found = list(self.failures)
+        findings = list(self.failures)
         for name, (metric, estimate) in self.estimates.items():
             interval = _one_interval(estimate)
-            found.append(
+            findings.append(
                 self.about.finding(
                     name,
                     metric.better,
@@ -125,39 +125,39 @@ class Section:
                     caveats=self.about.caveats.of(estimate),
                 )
             )
-        return found
+        return findings
 
     def between_groups(self) -> list[Finding]:
         """Return the disparities that are made of one metric each."""
-        found = list(self.failures)
+        findings = list(self.failures)
         for name, (metric, estimate) in self.estimates.items():
             for comparison in comparisons(name, metric.better, metric.between, estimate, metric.alias):
-                found.append(
+                findings.append(
                     self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name)
                 )
-        return found
+        return findings
 
     def disparities(self) -> list[Finding]:
         """Return each disparity between the groups."""
-        found = self.between_groups()
+        findings = self.between_groups()
         if {"true_positive_rate", "false_positive_rate"} <= set(self.estimates):
             tpr, fpr = (self.estimates[n][1] for n in ("true_positive_rate", "false_positive_rate"))
             sizes = None if tpr.sizes is None or fpr.sizes is None else np.minimum(tpr.sizes, fpr.sizes)
             values = np.where(np.isfinite(fpr.values), tpr.values, np.nan)
             both = Estimate(values, tpr.limits, sizes, {**fpr.doubts, **tpr.doubts})
             for comparison in odds(tpr, fpr):
-                found.append(
+                findings.append(
                     self._compare(comparison.metric, comparison.better, comparison.spread, both, None)
                 )
-        found += self._worst_loss()
+        findings += self._worst_loss()
         if isinstance(self.totals.get(SCORES.key), ScoreTable):
             curved = self.labelled and self.context.scorer.task != "regression"
             buckets = self.buckets.get(SCORES.key)
-            found.append(parity_of_scores(self.about, self.totals[SCORES.key], buckets, curved=curved))
-        return self._with_unknowns(found)
+            findings.append(parity_of_scores(self.about, self.totals[SCORES.key], buckets, curved=curved))
+        return self._with_unknowns(findings)
 
     def family(self) -> Family:
-        """Return what the simultaneous statement needs to know about these disparities."""
+        """Return the family of rates over which the intervals hold simultaneously."""
         metrics = [m for m, _ in self.estimates.values() if {"difference", "ratio"} & m.between]
         if self.buckets:  # the dependence between rates is that of independent rows
             return Family(None, [], len(metrics) + isinstance(self.totals.get(SCORES.key), ScoreTable))
@@ -174,7 +174,7 @@ class Section:
         ]
 
     def unknown(self, metric: str, value: float) -> dict[str, dict[str, Any]]:
-        """Return what missing groups and wrong values could do to a disparity, by what is not known."""
+        """Return the bounds of a disparity under missing groups and wrong values, by the cause."""
         return {one.name: one.of(metric, value) for one in self._unknowns().bounds()}
 
     def over_classes(
@@ -211,18 +211,18 @@ class Section:
             undetermined=self.undetermined,
         )
 
-    def _with_unknowns(self, found: list[Finding]) -> list[Finding]:
+    def _with_unknowns(self, findings: list[Finding]) -> list[Finding]:
         """Say at every disparity what missing groups and wrong values could do to it."""
         unknowns = self._unknowns()
         bounds = unknowns.bounds()
-        for place, finding in enumerate(found):
+        for place, finding in enumerate(findings):
             if finding.value is not None and bounds:
                 about = self._bounded_name(finding)
                 told_here = {one.name: one.of(about, finding.value) for one in bounds}
-                found[place] = replace(finding, evidence={**finding.evidence, **told_here})
+                findings[place] = replace(finding, evidence={**finding.evidence, **told_here})
         if unknowns.missing and self.label is None:
-            found.append(unknowns.finding(self.about.auditor, self.context.confidence, found))
-        return found
+            findings.append(unknowns.finding(self.about.auditor, self.context.confidence, findings))
+        return findings
 
     def _bounded_name(self, finding: Finding) -> str:
         """Return the disparity that a finding is, for what is named otherwise."""
@@ -263,7 +263,7 @@ class Section:
                 "highest_group": self.about.names[known[-1]],
             }
         evidence |= self._bound(base)
-        found = self.about.finding(
+        finding = self.about.finding(
             metric,
             better,
             here.value,
@@ -272,7 +272,7 @@ class Section:
             evidence=evidence,
             caveats=self.about.caveats.of(estimate),
         )
-        return found if base is None else replace(found, missing=self._missing(base))
+        return finding if base is None else replace(finding, missing=self._missing(base))
 
     def _missing(self, name: str) -> GroupValue | None:
         """Return a metric of the rows without a group."""

@@ -92,6 +92,7 @@ def _least_confidence(cells: Sums, rates: Sequence[Metric], rng: np.random.Gener
     """Return for each draw the confidence at which every rate's intervals between groups just hold, shape [draws]."""
     slopes = np.stack([_slopes(metric, cells.first) for metric in rates])  # [M, G, 4]
     values, vectors = np.linalg.eigh(cells.second)
+    # a square root of the cells' covariance: draws of the cells are root · N(0, I)
     root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
     pull = np.einsum("mgi,gij->mgj", slopes, root)
     error = (pull**2).sum(axis=2)  # [M, G]
@@ -101,13 +102,14 @@ def _least_confidence(cells: Sums, rates: Sequence[Metric], rng: np.random.Gener
     usable = np.isfinite(both) & (both > 0)
     both = np.where(usable, both, np.inf)
     quantiles = np.array([pairwise_quantile(groups, guarded(1 - tail)) for tail in _TAILS])
-    found = []
+    confidences = []
     for start in range(0, DRAWS, _CHUNK):
         draws = rng.standard_normal((min(_CHUNK, DRAWS - start), groups, 4))
         moved = np.nan_to_num(np.einsum("mgj,rgj->rmg", pull, draws))
         largest = (np.abs(moved[:, :, a] - moved[:, :, b]) / both).max(axis=(1, 2))
-        found.append(1 - np.exp(np.interp(largest, quantiles, np.log(_TAILS))))
-    return np.concatenate(found)
+        # the confidence whose pairwise quantile is the largest standardised difference
+        confidences.append(1 - np.exp(np.interp(largest, quantiles, np.log(_TAILS))))
+    return np.concatenate(confidences)
 
 
 def _slopes(metric: Metric, sums: Array) -> Array:

@@ -82,10 +82,10 @@ class Unknowns:
         return self.missing / self.rows
 
     def bounds(self) -> list[_Bounds]:
-        """Return what can be said about every disparity, one entry for each thing that is not known."""
-        found = []
+        """Return the identification bounds of all disparities, one entry for each cause."""
+        bounds = []
         if self.missing:
-            found.append(
+            bounds.append(
                 _Bounds(
                     "missing_bounds",
                     self._boxes(self._allocated),
@@ -96,10 +96,10 @@ class Unknowns:
             )
         for error in (self.error, self.outcome_error):
             if error is not None:
-                found.append(self._misclassified(error))
+                bounds.append(self._misclassified(error))
         if self.undetermined is not None:
             rows = int(self.undetermined.count.sum())
-            found.append(
+            bounds.append(
                 _Bounds(
                     "rounding_bounds",
                     self._boxes(self._either_way),
@@ -107,7 +107,7 @@ class Unknowns:
                     everything=False,
                 )
             )
-        return found
+        return bounds
 
     def _either_way(self, metric: Metric, known: Any) -> Box | None:
         usable = metric.statistic is CONFUSION and isinstance(known, Sums) and self.undetermined is not None
@@ -130,21 +130,21 @@ class Unknowns:
         return allocated(metric, known, without) if usable else None
 
     def _misclassified(self, error: LabelError) -> _Bounds:
-        told = f"up to {error.share:.3g} of the values of {error.column} may be wrong"
+        statement = f"up to {error.share:.3g} of the values of {error.column} may be wrong"
         if error.independent:
             boxes = {
                 name: independent_boxes(estimate.values, error.share)
                 for name, (metric, estimate) in self.estimates.items()
                 if metric.range == (0.0, 1.0) and metric.statistic is CONFUSION
             }
-            why = f"{told}, independently of decisions and outcomes; whichever they are"
+            why = f"{statement}, independently of decisions and outcomes; whichever they are"
             return _Bounds(
                 "label_error_bounds", boxes, why, stretch=1 / (1 - 2 * error.share), contracts=True
             )
         bound = wrong_groups if error.column == self.sensitive else wrong_outcomes
         boxes = self._boxes(lambda metric, known: bound(metric, known, error.share))
         name = "label_error_bounds" if error.column == self.sensitive else "outcome_error_bounds"
-        return _Bounds(name, boxes, f"{told}; whichever they are")
+        return _Bounds(name, boxes, f"{statement}; whichever they are")
 
     def finding(self, auditor: str, confidence: float, disparities: Sequence[Finding]) -> Finding:
         """Return the share of rows without a group, and how it differs by outcome and decision."""
@@ -188,7 +188,7 @@ def _told(evidence: Mapping[str, Any]) -> str:
 
 
 def _could(disparities: Sequence[Finding]) -> str:
-    """Say what the missing could do to the disparity that people look at first."""
+    """Return a sentence with the bounds of the main disparity under missing groups; empty without bounds."""
     for finding in disparities:
         bounds = finding.evidence.get("missing_bounds", {})
         if (
@@ -217,15 +217,15 @@ class _Bounds:
 
     def of(self, metric: str, value: float) -> dict[str, Any]:
         """Return the evidence about one disparity: low and high are absent where no bound is known."""
-        told: dict[str, Any] = {"reason": self.reason, "binding": self.binding, "stretch": self.stretch}
+        record: dict[str, Any] = {"reason": self.reason, "binding": self.binding, "stretch": self.stretch}
         found = self.others.get(metric) or disparity_bounds(metric, self.boxes)
         if found is None or not np.isfinite(found).all():
-            return told if self.everything else told | {"binding": False}
+            return record if self.everything else record | {"binding": False}
         if self.name == "missing_bounds":  # however few are missing
-            told["binding"] = True
+            record["binding"] = True
         low, high = min(found[0], value), max(found[1], value)
         if self.contracts and metric.endswith("_difference"):  # errors hide a difference, and make none
             low = value
         if self.contracts and metric.endswith("_ratio"):
             high = value
-        return told | {"low": float(low), "high": float(high)}
+        return record | {"low": float(low), "high": float(high)}

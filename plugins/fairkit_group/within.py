@@ -55,14 +55,14 @@ KS = "statistical_parity_ks"
 
 def inside_strata(section: Section, total: GroupTotals) -> list[Finding]:
     """Return the disparities of a section's column inside the strata of each column that was named for it."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for split in section.context.dataset.roles.within:
         totals, buckets = total.inside(split.name, str(section.sensitive), section.label)
         usable = {key: part for key, part in totals.items() if not isinstance(part, Failure)}
         names = section.context.dataset.stratum_names(split.name)
         strata = Strata(names, len(section.about.names), usable, buckets)
-        found += Inside(section, split, strata).findings()
-    return found
+        findings += Inside(section, split, strata).findings()
+    return findings
 
 
 class Inside:
@@ -92,32 +92,32 @@ class Inside:
 
     def findings(self) -> list[Finding]:
         """Return every pooled disparity, and those against the reference where there is one."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for name, (metric, _) in self.section.estimates.items():
             if not {"difference", "ratio"} & metric.between:
                 continue
             rng = self.section.context.rng(f"{name} {self.section.sensitive} {self.split.name}")
             cells = self.strata.cells(metric, rng)
             if cells is not None:
-                found += self._of_metric(metric, cells)
+                findings += self._of_metric(metric, cells)
             elif isinstance(metric.statistic, Scores):
-                found.append(self._too_many(f"{name}_difference"))
+                findings.append(self._too_many(f"{name}_difference"))
         if {"true_positive_rate", "false_positive_rate"} <= set(self.pairs):
-            found.append(self._odds_difference())
-        found += self._odds_ratios()
+            findings.append(self._odds_difference())
+        findings += self._odds_ratios()
         if SCORES.key in self.section.totals:
-            found.append(self._distance())
-        return found
+            findings.append(self._distance())
+        return findings
 
     def _too_many(self, metric: str) -> Finding:
         """Say that a number of scores was not measured: with clusters its totals would grow with the strata."""
-        told = (
+        message = (
             f"{metric} inside the strata of {self.split.name} is not measured with clusters where strata times groups "
             f"are more than {MOST_CELLS:,}: the scores of every stratum, group and bucket of clusters would not fit. "
             "Group the strata, or leave the clusters out."
         )
         found = self.about.finding(metric, "lower", math.nan, lambda _: None, caveats=([], None))
-        return replace(found, within=self.split.columns, notes=(told,), inconclusive=told)
+        return replace(found, within=self.split.columns, notes=(message,), inconclusive=message)
 
     def _distance(self) -> Finding:
         """Return the largest distance of a group's scores from those of everybody in its strata."""
@@ -125,29 +125,31 @@ class Inside:
         if not isinstance(table, ScoreTable):
             return self._too_many(KS)
         buckets = self.strata.buckets.get(SCORES.key)
-        found = distances_within(table, len(self.counts), buckets)
-        known = np.isfinite(found.values)
-        worst = int(np.argmax(np.where(known, found.values, -1.0)))
+        distances = distances_within(table, len(self.counts), buckets)
+        defined = np.isfinite(distances.values)
+        worst = int(np.argmax(np.where(defined, distances.values, -1.0)))
 
         def interval(confidence: float) -> tuple[float, float] | None:
-            joint = confidence ** (1 / max(int(known.sum()), 1))
-            return float(np.nanmax(found.limits(joint)[0])), float(np.nanmax(found.limits(confidence)[1]))
+            joint = confidence ** (1 / max(int(defined.sum()), 1))
+            return float(np.nanmax(distances.limits(joint)[0])), float(
+                np.nanmax(distances.limits(confidence)[1])
+            )
 
-        low, high = found.limits(self.about.confidence)
+        low, high = distances.limits(self.about.confidence)
         notes, blocking = self.about.caveats.of(
-            Estimate(found.values, lambda _: (low, high), found.rows, found.doubts)
+            Estimate(distances.values, lambda _: (low, high), distances.rows, distances.doubts)
         )
         strata_notes, strata_blocking = self._caveats([], None)
-        evidence: dict[str, Any] = {"group": self.about.names[worst], "at_score": float(found.at[worst])}
-        if found.bound:
-            evidence["discretisation_bound"] = found.bound
+        evidence: dict[str, Any] = {"group": self.about.names[worst], "at_score": float(distances.at[worst])}
+        if distances.bound:
+            evidence["discretisation_bound"] = distances.bound
         blocked = " ".join(dict.fromkeys(text for text in (blocking, strata_blocking) if text)) or None
         made = self.about.finding(
             KS,
             "lower",
-            float(found.values[worst]) if known.any() else math.nan,
+            float(distances.values[worst]) if defined.any() else math.nan,
             interval,
-            groups=self.about.group_values(found.values, low, high),
+            groups=self.about.group_values(distances.values, low, high),
             evidence=evidence | self._told(None),
             caveats=([*dict.fromkeys([*notes, *strata_notes])], blocked),
         )
@@ -187,7 +189,7 @@ class Inside:
             evidence = {"lowest_group": self.about.names[low], "highest_group": self.about.names[high]}
         evidence |= self._told(test)
         here = spread(self.about.confidence)
-        found = self.about.finding(
+        finding = self.about.finding(
             metric,
             better,
             here.value,
@@ -195,25 +197,25 @@ class Inside:
             evidence=evidence,
             caveats=self._caveats(pairs, test),
         )
-        return replace(found, within=self.split.columns, strata=strata)
+        return replace(finding, within=self.split.columns, strata=strata)
 
     def _told(self, test: tuple[str, Test] | None) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        record: dict[str, Any] = {
             "strata": int(self.mixed.sum()),
             "strata_with_one_group": int((~self.mixed).sum()),
         }
         if test is not None and math.isfinite(test[1].p_value):
             name, found = test
-            told["homogeneity"] = {
+            record["homogeneity"] = {
                 "test": name,
                 "statistic": found.statistic,
                 "degrees": found.degrees,
                 "p_value": found.p_value,
             }
-        return told
+        return record
 
     def _caveats(self, pairs: Sequence[Pair], test: tuple[str, Test] | None) -> tuple[list[str], str | None]:
-        """Say what a reader must know, and whether a verdict must wait: few rows in the strata that count."""
+        """Return the notes, and the reason why a verdict must wait: few rows in the strata that count."""
         notes, blocking = [], []
         alone = ~self.mixed
         if alone.any():
@@ -353,7 +355,7 @@ class Inside:
         if confusion is None or "selection_rate" not in self.pairs:
             return []
         found = [self._odds(a, b) for a, b in pairs_of(self.strata.groups)]
-        known = [one for one in found if one.known]
+        defined = [one for one in found if one.known]
         pairs = self.pairs["selection_rate"]
         worst = pairs[worst_of([pair.difference for pair in pairs])] if pairs else None
         yes = confusion @ np.array((0.0, 1, 0, 1))
@@ -361,7 +363,7 @@ class Inside:
         if self.strata.whole() and not self.strata.buckets:
             name = "Breslow-Day with Tarone's correction" if self.strata.groups == 2 else "score test"
             test = name, same_odds(yes, confusion.sum(axis=2))
-        made = [self._finding(ODDS_RATIO, "higher", lambda c: smallest_odds(known, c), worst, pairs, test)]
+        made = [self._finding(ODDS_RATIO, "higher", lambda c: smallest_odds(defined, c), worst, pairs, test)]
         if self.reference is not None:
             against = [self._odds(a, b) for a, b in pairs_of(self.strata.groups, self.reference)]
             usable = [one for one in against if one.known]
@@ -456,7 +458,7 @@ class Inside:
             return pair if all(map(math.isfinite, pair)) else None
 
         ends = limits(joint_quantile(len(groups), about.confidence))
-        found = about.finding(
+        finding = about.finding(
             metric,
             better,
             values[worst] if values else math.nan,
@@ -468,7 +470,7 @@ class Inside:
             evidence=({"group": about.names[groups[worst]]} if groups else {}) | self._told(test),
             caveats=self._caveats(pairs, None),
         )
-        return replace(found, reference=about.names[reference], within=self.split.columns)
+        return replace(finding, reference=about.names[reference], within=self.split.columns)
 
 
 def _tables(confusion: Array, a: int, b: int) -> Array:

@@ -101,19 +101,19 @@ class CertificateAuditor(Auditor):
         """Solve, one finding for each ε in the order given."""
         prepared = self._prepare(table_of(total, context.engine), context)
         epsilons = list(self.parameters.epsilon)
-        found: dict[int, Finding] = {}
+        by_index: dict[int, Finding] = {}
         eta: float | None = None
-        for done, place in enumerate(np.argsort(epsilons, kind="stable")[::-1].tolist()):
+        for done, index in enumerate(np.argsort(epsilons, kind="stable")[::-1].tolist()):
             context.progress(f"{self.name}: solving (the first run compiles)", done, len(epsilons))
-            solution = prepared.problem.solve(epsilons[place], eta=eta, tolerance=TOLERANCE)
+            solution = prepared.problem.solve(epsilons[index], eta=eta, tolerance=TOLERANCE)
             eta = solution.eta
-            found[place] = self._finding(solution, prepared, context)
+            by_index[index] = self._finding(solution, prepared, context)
         context.progress(f"{self.name}: solved", len(epsilons), len(epsilons))
-        return [found[place] for place in range(len(epsilons))]
+        return [by_index[place] for place in range(len(epsilons))]
 
     @abstractmethod
     def rewards(self, rows: AuditedRows, task: Task, classes: Sequence[Any]) -> Rewards:
-        """Say what every row is worth; a function of these rows alone."""
+        """Compute every row's reward, a function of these rows alone."""
 
     @abstractmethod
     def _notes(self, context: AuditContext) -> tuple[str, ...]:
@@ -154,12 +154,12 @@ class CertificateAuditor(Auditor):
         if self.parameters.save_metric:
             metric.save(self.parameters.save_metric)
         rows = self._restrict(rows, context)
-        asked = self._asked(rows, context)
+        queries = self._asked(rows, context)
         weights = None
         if context.dataset.roles.weights is not None:
-            weights = rows.take(np.arange(len(rows)) if asked is None else asked).get("weights")
+            weights = rows.take(np.arange(len(rows)) if queries is None else queries).get("weights")
         rewards = partial(self.rewards, task=context.scorer.task, classes=context.scorer.classes)
-        problem, told = rows.problem(metric, rewards, asked, weights)
+        problem, problem_notes = rows.problem(metric, rewards, queries, weights)
         parts = Parts(())
         if self._has_trend() and (context.engine.here or len(rows) <= ALL_QUERIES):
             context.progress(f"{self.name}: cutting the people in quarters and halves", 0, 0)
@@ -167,11 +167,13 @@ class CertificateAuditor(Auditor):
                 rows,
                 metric,
                 rewards,
-                asked,
+                queries,
                 weighted=weights is not None,
                 rng=context.rng(f"{self.name} support"),
             )
-        return Prepared(rows=rows, metric=metric, problem=problem, notes=(*told, *notes), parts=parts)
+        return Prepared(
+            rows=rows, metric=metric, problem=problem, notes=(*problem_notes, *notes), parts=parts
+        )
 
     def _has_trend(self) -> bool:
         """Tell whether the number is looked at with fewer possible replacements, too."""
@@ -197,15 +199,15 @@ class CertificateAuditor(Auditor):
             places = np.sort(draw)
         if self.parameters.fair_metric not in KINDS:
             places = places[:1]
-        told = self.parameters
+        parameters = self.parameters
         metric = make_metric(
-            told.fair_metric,
-            told.columns,
+            parameters.fair_metric,
+            parameters.columns,
             rows.take(places),
             context,
-            strength=told.strength,
-            penalty=told.penalty,
-            directions=told.directions,
+            strength=parameters.strength,
+            penalty=parameters.penalty,
+            directions=parameters.directions,
         )
         rows.check_memory(len(metric.encoder.features))
         if len(rows) > METRIC_ROWS and self.parameters.fair_metric == SUBSPACE:
@@ -249,12 +251,13 @@ class CertificateAuditor(Auditor):
         unmeasured = self._has_trend() and context.engine is not None and len(rows) > ALL_QUERIES
         evidence |= described(trend, interval, len(rows), unmeasured=unmeasured)
         about = self._about_support(trend, evidence)
-        asked = len(problem.asked)
+        query_count = len(problem.asked)
         sampled = (
             ()
-            if asked == len(rows)
+            if query_count == len(rows)
             else (
-                f"{asked:,} sampled rows were asked, against all {len(rows):,} rows; the interval covers the sampling.",
+                f"{query_count:,} sampled rows were asked, against all {len(rows):,} rows; the interval covers the "
+                "sampling.",
             )
         )
         return Finding(
@@ -271,7 +274,7 @@ class CertificateAuditor(Auditor):
                 **self._subspace(),
                 "metric_sha256": metric.sha256,
                 "columns": list(metric.columns),
-                "queries": asked,
+                "queries": query_count,
                 "support": len(rows),
             },
             evidence=evidence,

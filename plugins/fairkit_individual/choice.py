@@ -23,7 +23,7 @@ STRENGTH = 0.1
 
 
 def metric_name(kind: str) -> str:
-    """Return what a report says: a kind, or a file's name without its folder (the digest tells which metric)."""
+    """Return the metric's name in a report: a kind, or a file's name without its folder."""
     return kind if kind in KINDS else Path(kind).name
 
 

@@ -52,8 +52,8 @@ def pairs(plan: Plan, problem: Problem, table: Table, count: int, task: Task) ->
         np.searchsorted(places, plan.target[entries]),
     )
     owns = problem.own[np.searchsorted(problem.asked, plan.source[entries])]
-    found: list[dict[str, Any]] = []
-    for entry, source, target, own in zip(
+    records: list[dict[str, Any]] = []
+    for entry, source, target, own_loss in zip(
         entries.tolist(), sources.tolist(), targets.tolist(), owns.tolist(), strict=True
     ):
         gain = float(plan.gain[entry])
@@ -62,26 +62,26 @@ def pairs(plan: Plan, problem: Problem, table: Table, count: int, task: Task) ->
             "to": int(rows.numbers[target]),
             "distance": float(plan.distance[entry]),
             "gain": gain,
-            "losses": [own, own + gain],
+            "losses": [own_loss, own_loss + gain],
         }
         if scores is not None:
             record["scores"] = [float(scores[source]), float(scores[target])]
-        found.append(record | _compare(rows, source, target))
-    return found
+        records.append(record | _compare(rows, source, target))
+    return records
 
 
 def _top(plan: Plan, count: int) -> NDArray[np.int64]:
     """The entries of the largest gains in which no row stands twice."""
-    found: list[int] = []
+    entries: list[int] = []
     seen: set[int] = set()
     for entry in plan.top(len(plan.source)).tolist():
-        if len(found) == count:
+        if len(entries) == count:
             break
         source, target = int(plan.source[entry]), int(plan.target[entry])
         if source not in seen and target not in seen:
             seen.update((source, target))
-            found.append(entry)
-    return np.array(found, dtype=np.int64)
+            entries.append(entry)
+    return np.array(entries, dtype=np.int64)
 
 
 def _compare(rows: AuditedRows, first: int, second: int) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def operators() -> dict[tuple[str, str], Operator]:
         "Flatten": lambda x, a: x[0].reshape(_product(x[0].shape[: a.get("axis", 1)]), -1),
         "Cast": lambda x, _: x[0],
     }
-    own: dict[str, Operator] = {
+    functions: dict[str, Operator] = {
         "Gemm": _gemm,
         "Clip": _clip,
         "Max": _most,
@@ -66,7 +66,7 @@ def operators() -> dict[tuple[str, str], Operator]:
         "LayerNormalization": _layer_norm,
     }
     learned: dict[str, Operator] = {"Scaler": _scaler, "LinearRegressor": _linear_regressor}
-    found = {("", name): operator for name, operator in (simple | own).items()}
+    found = {("", name): operator for name, operator in (simple | functions).items()}
     return found | {("ai.onnx.ml", name): operator for name, operator in learned.items()}
 
 

@@ -67,19 +67,19 @@ class OutsideSearch:
             raise ParameterError(
                 "dif: method=gradient runs in one process; run this auditor without workers, or use method=sample"
             )
-        asked = prepared.problem.asked
+        queries = prepared.problem.asked
         places = np.arange(len(prepared.rows))
         if len(places) > FITTED:
             draw = context.rng("dif features").choice(len(places), FITTED, replace=False)
-            places = np.union1d(draw, asked)
+            places = np.union1d(draw, queries)
         rows = prepared.rows.take(places)
         opened = gradients_of(context, rows, output, difference)
         found = people_of(prepared.metric, rows, opened)
         shift, forward = torch.from_numpy(found.shift), torch.from_numpy(found.to_features)
         self.network = ModuleNetwork(lambda x: opened.outputs(x @ forward + shift))
-        self.x = torch.from_numpy(np.ascontiguousarray(found.x[np.searchsorted(places, asked)]))
+        self.x = torch.from_numpy(np.ascontiguousarray(found.x[np.searchsorted(places, queries)]))
         self.frame = Frame.of(Geometry.learn(found.x, found.matrix), self.x)
-        self.numbers = prepared.rows.take(asked).numbers
+        self.numbers = prepared.rows.take(queries).numbers
 
     def search(self, solution: Solution) -> Outside:
         """Search around every asked row; the sample's two answers are candidates too."""
@@ -96,7 +96,7 @@ class OutsideSearch:
             self.frame,
             solution.epsilon,
             weights=problem.mass,
-            given=(gain, cost),
+            start=(gain, cost),
             steps=20,
             rounds=6,
             tolerance=0.01,
@@ -104,25 +104,25 @@ class OutsideSearch:
 
     def finding(self, restricted: Finding, solution: Solution, context: AuditContext) -> Finding:
         """Return the larger of both values, with an interval for it."""
-        found = self.search(solution)
+        outside = self.search(solution)
         weights = solution.problem.mass
-        sure = outside_spread(found, weights, solution.epsilon, context.rng("dif outside halves"))
+        sure = outside_spread(outside, weights, solution.epsilon, context.rng("dif outside halves"))
         exact = float(restricted.value or 0.0)
-        sure = dataclasses.replace(sure, gap=max(found.choice.value, exact))
+        sure = dataclasses.replace(sure, gap=max(outside.choice.value, exact))
         interval = sure.interval(context.confidence)
-        multiplier = found.choice.multiplier
-        beyond = found.choice.place >= found.given
+        multiplier = outside.choice.multiplier
+        beyond = outside.choice.place >= outside.given
         evidence = dict(restricted.evidence) | {
             "restricted": exact,
-            "gradient": found.choice.value,
+            "gradient": outside.choice.value,
             "multiplier": multiplier if math.isfinite(multiplier) else None,
-            "candidates": len(found.gain),
+            "candidates": len(outside.gain),
             "moved_outside_share": float(weights @ beyond),
             "standard_error": sure.error if interval is not None else None,
             "upper_confidence_bound": sure.upper_bound(context.confidence),
-            "outside": self._largest(found, beyond),
+            "outside": self._largest(outside, beyond),
         }
-        kept = [
+        kept_notes = [
             note for note in restricted.notes if not note.startswith(("Replacements are", "The interval"))
         ]
         return dataclasses.replace(
@@ -130,7 +130,7 @@ class OutsideSearch:
             value=sure.gap,
             interval=interval,
             evidence=evidence,
-            notes=(*NOTES, *kept),
+            notes=(*NOTES, *kept_notes),
             interval_at=sure.interval,
             upper_at=sure.upper_bound,
         )
@@ -143,23 +143,23 @@ class OutsideSearch:
         top = places[np.argsort(-gain[places], kind="stable")][:5]
         return [
             {
-                "row": int(self.numbers[place]),
-                "distance": float(cost[place]),
-                "difference": float(gain[place]),
+                "row": int(self.numbers[position]),
+                "distance": float(cost[position]),
+                "difference": float(gain[position]),
             }
-            for place in top.tolist()
+            for position in top.tolist()
         ]
 
 
 def outside_spread(
-    found: Outside, weights: NDArray[np.float64], epsilon: float, rng: np.random.Generator
+    outside: Outside, weights: NDArray[np.float64], epsilon: float, rng: np.random.Generator
 ) -> Spread:
     """Measure how sure the value is; see `fairkit_similarity.interval.spread`."""
     from fairkit_similarity.interval import FEWEST, Spread
     from fairkit_similarity.outside import best_plan
 
     rows = 1.0 / float(weights @ weights)
-    value = found.choice.value
+    value = outside.choice.value
     if rows < FEWEST:
         nothing = {"error": math.nan, "bound_error": math.nan, "bound_skew": math.nan}
         return Spread(gap=value, bound=value, rows=rows, **nothing)
@@ -167,12 +167,12 @@ def outside_spread(
     means, errors, thirds = [], [], []
     for chooser, judged in (halves, halves[::-1]):
         own = weights[chooser] / weights[chooser].sum()
-        at = best_plan(found.gain[:, chooser], found.cost[:, chooser], own, epsilon).multiplier
+        at = best_plan(outside.gain[:, chooser], outside.cost[:, chooser], own, epsilon).multiplier
         if math.isfinite(at):
-            most = (found.gain[:, judged] - at * found.cost[:, judged]).max(axis=0)
+            most = (outside.gain[:, judged] - at * outside.cost[:, judged]).max(axis=0)
         else:
             at = 0.0
-            most = np.where(found.cost[:, judged] == 0.0, found.gain[:, judged], -np.inf).max(axis=0)
+            most = np.where(outside.cost[:, judged] == 0.0, outside.gain[:, judged], -np.inf).max(axis=0)
         mean, error, third = _mean(most, weights[judged])
         means.append(mean + at * epsilon)
         errors.append(error)
@@ -180,7 +180,7 @@ def outside_spread(
     bound_error = math.hypot(*errors) / 2.0
     return Spread(
         gap=value,
-        error=_mean(found.choice.contributions, weights)[1],
+        error=_mean(outside.choice.contributions, weights)[1],
         bound=float(np.mean(means)),
         bound_error=bound_error,
         bound_skew=sum(thirds) / 8.0 / bound_error**3 if bound_error > 0.0 else 0.0,

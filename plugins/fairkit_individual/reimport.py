@@ -186,16 +186,16 @@ def _differentiable(node: Any, output: str, constants: Mapping[str, Any]) -> boo
 def _constants(graph: Any) -> dict[str, Any]:
     from onnx import numpy_helper
 
-    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant":
             value = next(iter(_attributes(node).values()))
-            found[node.output[0]] = (
+            constants[node.output[0]] = (
                 numpy_helper.to_array(value) if hasattr(value, "raw_data") else np.asarray(value)
             )
-        elif node.op_type == "Identity" and node.input[0] in found:
-            found[node.output[0]] = found[node.input[0]]
-    return found
+        elif node.op_type == "Identity" and node.input[0] in constants:
+            constants[node.output[0]] = constants[node.input[0]]
+    return constants
 
 
 def _as_tensor(value: NDArray[Any]) -> Tensor:

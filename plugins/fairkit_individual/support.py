@@ -88,7 +88,7 @@ class Parts:
         rows: Table,
         metric: FairMetric,
         rewards: Callable[[AuditedRows], Rewards],
-        asked: Ints | None,
+        queries: Ints | None,
         *,
         weighted: bool,
         rng: np.random.Generator,
@@ -98,13 +98,13 @@ class Parts:
         if n < FEWEST:
             return cls(())
         order = rng.permutation(n)
-        found = []
+        parts = []
         for share in (4, 2):
             pieces = np.array_split(order, share)
             chosen = pieces if n <= ALL_PARTS else pieces[:1]
-            made = [_problem(rows, np.sort(piece), metric, rewards, asked, weighted) for piece in chosen]
-            found.append((len(pieces[0]), tuple(problem for problem in made if problem is not None)))
-        return cls(tuple(found) if all(problems for _, problems in found) else ())
+            made = [_problem(rows, np.sort(piece), metric, rewards, queries, weighted) for piece in chosen]
+            parts.append((len(pieces[0]), tuple(problem for problem in made if problem is not None)))
+        return cls(tuple(parts) if all(problems for _, problems in parts) else ())
 
     def trend(self, epsilon: float, value: float, rows: int, eta: float, tolerance: float) -> Trend | None:
         """Solve every part at one ε; None where there are too few people."""
@@ -127,10 +127,10 @@ def _problem(
     places: Ints,
     metric: FairMetric,
     rewards: Callable[[AuditedRows], Rewards],
-    asked: Ints | None,
+    queries: Ints | None,
     weighted: bool,
 ) -> Problem | None:
-    here = None if asked is None else np.flatnonzero(np.isin(places, asked, assume_unique=True))
+    here = None if queries is None else np.flatnonzero(np.isin(places, queries, assume_unique=True))
     if here is not None and not len(here):
         return None
     part = rows.part(places)

@@ -45,7 +45,7 @@ class Table(Protocol):
         ...
 
     def problem(
-        self, metric: FairMetric, rewards: MakeRewards, asked: Ints | None, weights: Floats | None
+        self, metric: FairMetric, rewards: MakeRewards, query_rows: Ints | None, weights: Floats | None
     ) -> tuple[Problem, tuple[str, ...]]:
         """Put rewards on the support, and ask some rows (None: all); give notes too."""
         ...
@@ -91,11 +91,11 @@ class MemoryTable:
         check_memory(len(self.rows), width)
 
     def problem(
-        self, metric: FairMetric, rewards: MakeRewards, asked: Ints | None, weights: Floats | None
+        self, metric: FairMetric, rewards: MakeRewards, query_rows: Ints | None, weights: Floats | None
     ) -> tuple[Problem, tuple[str, ...]]:
         """See `Table.problem`."""
         support, found = self._support(metric), rewards(self.rows)
-        told: dict[str, Any] = {"rows": asked, "weights": weights}
+        told: dict[str, Any] = {"rows": query_rows, "weights": weights}
         if found.label is not None:
             return support.losses(found.values, found.label, **told), found.notes
         return support.outputs(found.values, found.target, kind=found.kind, **told), found.notes
@@ -129,38 +129,38 @@ class SpreadTable:
         """See `Table.check_memory`: every worker holds its part only."""
 
     def problem(
-        self, metric: FairMetric, rewards: MakeRewards, asked: Ints | None, weights: Floats | None
+        self, metric: FairMetric, rewards: MakeRewards, query_rows: Ints | None, weights: Floats | None
     ) -> tuple[Problem, tuple[str, ...]]:
         """See `Table.problem`."""
         from fairkit_similarity.spread import SpreadTransport
         from fairkit_similarity.transport import KINDS, finite
 
-        chosen = np.arange(len(self)) if asked is None else asked
+        chosen = np.arange(len(self)) if query_rows is None else query_rows
         queries = self.take(chosen)
-        found = rewards(queries)
+        reward = rewards(queries)
         shared = self.engine.share((metric, rewards))
         parts = self._rows.numbered(_part, self._starts[:-1].tolist(), shared)
-        if found.label is not None:
-            values = finite(found.values, "loss").T
-            own, target = values[np.arange(len(values)), found.label], np.zeros((len(values), 0))
+        if reward.label is not None:
+            values = finite(reward.values, "loss").T
+            own_losses, target = values[np.arange(len(values)), reward.label], np.zeros((len(values), 0))
         else:
-            values = finite(found.values, "output")
-            target = finite(values if found.target is None else found.target, "target")
+            values = finite(reward.values, "output")
+            target = finite(values if reward.target is None else reward.target, "target")
             gap = np.abs(values - target)
-            own = (gap**2 if found.kind == "squared" else gap).mean(axis=1)
+            own_losses = (gap**2 if reward.kind == "squared" else gap).mean(axis=1)
         problem = SpreadTransport(
             self.engine,
             parts,
-            kind=KINDS[found.kind],
+            kind=KINDS[reward.kind],
             z=metric.transform(queries.columns),
             asked=chosen,
             values=values,
-            label=np.zeros(len(values), np.int64) if found.label is None else found.label,
+            label=np.zeros(len(values), np.int64) if reward.label is None else reward.label,
             target=target,
-            own=own,
+            own=own_losses,
             weights=weights,
         )
-        return problem, found.notes
+        return problem, reward.notes
 
 
 def _rows(collected: Any) -> AuditedRows:

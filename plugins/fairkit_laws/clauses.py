@@ -174,7 +174,7 @@ class LawFile(PackFile):
         return (self.kept_until or self.checked).isoformat()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a list of packs says, and what an audit must know."""
+        """Return the pack's entry in a list of packs, with the facts that an audit needs."""
         return {
             **PackFile.to_dict(self),
             "edition": self.edition,

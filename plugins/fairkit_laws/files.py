@@ -56,14 +56,14 @@ def read_pack(name: str, text: str) -> LawFile:
         raise PackError(f"{where}: [audit] has the keys {', '.join(AUDIT_KEYS)}, and no other")
     _check_named(items, facts, where)
     _check_facts(facts, where)
-    own = {key: value for key, value in record.items() if key not in KEYS}
+    entries = {key: value for key, value in record.items() if key not in KEYS}
     made: LawFile = _made(
         LawFile,
-        own
+        entries
         | {"name": name, "items": items, "facts": facts, "audit": audit, "validity": validity}
         | {"checked": validity.checked}
         | {"sha256": hashlib.sha256(text.encode("utf-8")).hexdigest()}
-        | {"refuses": _refusals(own, where), "age_limit": _age_limit(own.get("age_limit"), where)},
+        | {"refuses": _refusals(entries, where), "age_limit": _age_limit(entries.get("age_limit"), where)},
         where,
     )
     return made
@@ -125,13 +125,13 @@ def _check_facts(facts: Sequence[Fact], where: str) -> None:
 
 def _item(record: Mapping[str, Any], where: str, inherited: Mapping[str, Any]) -> Clause:
     at = f"{where}, {record.get('clause', 'an item')}"
-    own = {key: value for key, value in record.items() if key not in KEYS}
-    if not isinstance(own.get("facts", []), list):
+    entries = {key: value for key, value in record.items() if key not in KEYS}
+    if not isinstance(entries.get("facts", []), list):
         raise PackError(f"{where}: facts of an item is a list of keys")
-    if not isinstance(own.get("options", {}), Mapping):
+    if not isinstance(entries.get("options", {}), Mapping):
         raise PackError(f"{where}: options of an item is a table")
     validity, _ = read_validity(record, inherited, _failing(at))
-    thresholds = own.get("thresholds", {})
+    thresholds = entries.get("thresholds", {})
     if not isinstance(thresholds, Mapping) or any(
         type(one) not in (int, float) for one in thresholds.values()
     ):
@@ -140,7 +140,9 @@ def _item(record: Mapping[str, Any], where: str, inherited: Mapping[str, Any]) -
         if words not in (validity.quote or ""):
             raise PackError(f"{at}: the quote does not have the words {words!r} of a threshold")
     made: Clause = _made(
-        Clause, own | {"facts": tuple(own.get("facts", ())), "validity": validity}, f"{where}, an item"
+        Clause,
+        entries | {"facts": tuple(entries.get("facts", ())), "validity": validity},
+        f"{where}, an item",
     )
     return made
 
@@ -184,25 +186,25 @@ def read_facts(pack: PackFile, record: Mapping[str, Any]) -> dict[str, str | boo
     PackError
         A key is unknown, or a value of another kind.
     """
-    known = {fact.key: fact for fact in pack.facts}
-    found: dict[str, str | bool] = {}
+    declared = {fact.key: fact for fact in pack.facts}
+    stated: dict[str, str | bool] = {}
     for key, value in record.items():
-        if key not in known:
+        if key not in declared:
             raise PackError(
-                f"the pack {pack.name!r} has no fact {key!r}. {did_you_mean(key, known, what='facts')}"
+                f"the pack {pack.name!r} has no fact {key!r}. {did_you_mean(key, declared, what='facts')}"
             )
-        kind = known[key].kind
+        kind = declared[key].kind
         if kind == "flag" and isinstance(value, bool):
-            found[key] = value
+            stated[key] = value
         elif kind == "date" and (day := _date(value)) is not None:
-            found[key] = day
+            stated[key] = day
         elif kind == "text" and isinstance(value, str):
             if value.strip():
-                found[key] = value
+                stated[key] = value
         else:
             takes = {"flag": "true or false", "date": "a date as 2026-01-31", "text": "a text"}[kind]
             raise PackError(f"the fact {key!r} takes {takes}, not {value!r}")
-    return found
+    return stated
 
 
 def _date(value: Any) -> str | None:

@@ -50,9 +50,9 @@ class Toml(PackFormat):
 
     @classmethod
     def clauses(cls, pack: PackFile, today: datetime.date) -> list[dict[str, Any]]:
-        """Return what is known of each clause; see `fairkit_laws.validity.clause_record`."""
+        """Return a record of each clause; see `fairkit_laws.validity.clause_record`."""
         law = _law(pack)
-        return [clause_record(item, today, kept=law.kept_until is not None) for item in law.items]
+        return [clause_record(item, today, retained=law.kept_until is not None) for item in law.items]
 
 
 def _law(pack: PackFile) -> LawFile:

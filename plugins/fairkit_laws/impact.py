@@ -84,20 +84,24 @@ def _rates(
     counted = [one for one in groups if one.group not in out]
     top = max(counted, key=lambda one: one.rate, default=None)
     rows: list[tuple[Cell, ...]] = []
-    for one in groups:
-        known = top is not None and one.group not in out
-        value = ratio(one.rate, top.rate) if known and top is not None else None
-        pair = ratio_interval((one.rate, one.interval), (top.rate, top.interval)) if known and top else None
-        own = top is not None and one.group == top.group
+    for selected in groups:
+        known = top is not None and selected.group not in out
+        value = ratio(selected.rate, top.rate) if known and top is not None else None
+        pair = (
+            ratio_interval((selected.rate, selected.interval), (top.rate, top.interval))
+            if known and top
+            else None
+        )
+        is_reference = top is not None and selected.group == top.group
         rows.append(
             (
-                one.group,
-                one.rows,
-                one.count,
-                one.rate,
-                *_ends(one.interval),
+                selected.group,
+                selected.rows,
+                selected.count,
+                selected.rate,
+                *_ends(selected.interval),
                 value,
-                *_ends(None if own else pair),
+                *_ends(None if is_reference else pair),
             )
         )
     notes = [
@@ -246,15 +250,17 @@ def _why(context: Context, sensitive: str) -> str:
     )
 
 
-def _against(one: Selected, reference: Selected, limit: float | None, *, small: bool) -> tuple[Cell, ...]:
-    head = (one.group, one.rows, one.count, one.rate)
-    if one.group == reference.group:
+def _against(
+    selected: Selected, reference: Selected, limit: float | None, *, small: bool
+) -> tuple[Cell, ...]:
+    head = (selected.group, selected.rows, selected.count, selected.rate)
+    if selected.group == reference.group:
         return (*head, 1.0, None, None, None, None, None, 0, "the group that others are compared with")
-    value = ratio(one.rate, reference.rate)
-    pair = ratio_interval((one.rate, one.interval), (reference.rate, reference.interval))
-    fisher, boschloo = exact_tests(one.count, one.rows, reference.count, reference.rows)
-    apart = deviations(one.count, one.rows, reference.count, reference.rows)
-    more = 0 if limit is None else more_selections(one.count, one.rows, reference.rate, limit)
+    value = ratio(selected.rate, reference.rate)
+    pair = ratio_interval((selected.rate, selected.interval), (reference.rate, reference.interval))
+    fisher, boschloo = exact_tests(selected.count, selected.rows, reference.count, reference.rows)
+    apart = deviations(selected.count, selected.rows, reference.count, reference.rows)
+    more = 0 if limit is None else more_selections(selected.count, selected.rows, reference.rate, limit)
     said = "less than 2 % of the audited people: no reading"
     if not small and limit is not None:
         said = _reading(value, fisher, apart, limit)
@@ -262,7 +268,7 @@ def _against(one: Selected, reference: Selected, limit: float | None, *, small: 
 
 
 def _reading(value: float | None, fisher: float, apart: float | None, limit: float) -> str:
-    """Say what the guidelines make of a ratio and its test: no sentence of them stands alone.
+    """Return the guidelines' reading of an impact ratio together with its significance test.
 
     What is significant is fairkit's own rule: Fisher's p below 0.05, and at least two standard deviations.
     """
@@ -280,26 +286,27 @@ def _reading(value: float | None, fisher: float, apart: float | None, limit: flo
 
 def against_reference(context: Context) -> list[PackTable]:
     """Return the signed impact ratios and standardized mean differences against each reference group."""
-    found = []
-    for one in context.report.findings:
+    tables = []
+    for finding in context.report.findings:
         if (
-            one.metric in ("impact_ratio", "standardized_mean_difference")
-            and one.reference
-            and not one.within
+            finding.metric in ("impact_ratio", "standardized_mean_difference")
+            and finding.reference
+            and not finding.within
         ):
-            kind: Kind = "ratio" if one.metric == "impact_ratio" else "number"
+            kind: Kind = "ratio" if finding.metric == "impact_ratio" else "number"
             columns = (
-                Column(str(one.sensitive)), Column("people", "count"), Column(one.metric.replace("_", " "), kind),
+                Column(str(finding.sensitive)), Column("people", "count"),
+                Column(finding.metric.replace("_", " "), kind),
                 Column("from", kind), Column("to", kind),
             )  # fmt: skip
-            rows = tuple((g.group, g.rows, g.value, *_ends(g.interval)) for g in one.groups)
-            title = f"{one.sensitive} against {one.reference}: {one.metric.replace('_', ' ')}"
-            found.append(PackTable(title=title, columns=columns, rows=rows))
-    if not found:
+            rows = tuple((g.group, g.rows, g.value, *_ends(g.interval)) for g in finding.groups)
+            title = f"{finding.sensitive} against {finding.reference}: {finding.metric.replace('_', ' ')}"
+            tables.append(PackTable(title=title, columns=columns, rows=rows))
+    if not tables:
         raise NotAnsweredError(
             "the audit names no reference group: `fairkit certify --pack ecoa` takes the highest rate"
         )
-    return found
+    return tables
 
 
 _BETWEEN_ALL = ("demographic_parity_difference", "odds_ratio")
@@ -307,21 +314,23 @@ _AGAINST = ("impact_ratio", "standardized_mean_difference")
 
 
 def within_bands(context: Context) -> list[PackTable]:
-    """Return what lenders compare inside the strata that the audit was asked for, pooled over the strata.
+    """Return the tables of stratified comparisons between groups, pooled over the audit's strata.
 
     Impact ratios and standardized mean differences of each group against its reference; differences and odds ratios
     between all groups.
     """
     rows: list[tuple[Cell, ...]] = []
-    for one in context.report.findings:
-        if not one.within:
+    for finding in context.report.findings:
+        if not finding.within:
             continue
-        head = (str(one.sensitive), "+".join(one.within))
-        if one.reference is None and one.metric in _BETWEEN_ALL:
-            rows.append((*head, "all", one.metric.replace("_", " "), one.value, *_ends(one.interval)))
-        elif one.reference is not None and one.metric in _AGAINST:
-            word = f"{one.metric.replace('_', ' ')} to {one.reference}"
-            rows += [(*head, g.group, word, g.value, *_ends(g.interval)) for g in one.groups]
+        head = (str(finding.sensitive), "+".join(finding.within))
+        if finding.reference is None and finding.metric in _BETWEEN_ALL:
+            rows.append(
+                (*head, "all", finding.metric.replace("_", " "), finding.value, *_ends(finding.interval))
+            )
+        elif finding.reference is not None and finding.metric in _AGAINST:
+            word = f"{finding.metric.replace('_', ' ')} to {finding.reference}"
+            rows += [(*head, g.group, word, g.value, *_ends(g.interval)) for g in finding.groups]
     if not rows:
         raise NotAnsweredError(
             "the audit has no strata: `fairkit certify --within BAND`, of scores or products"

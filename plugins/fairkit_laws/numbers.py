@@ -43,24 +43,24 @@ def ratio(rate: float, reference: float) -> float | None:
 
 
 def ratio_interval(
-    one: tuple[float, tuple[float, float] | None], other: tuple[float, tuple[float, float] | None]
+    numerator: tuple[float, tuple[float, float] | None], denominator: tuple[float, tuple[float, float] | None]
 ) -> tuple[float, float] | None:
     """Return the interval of a ratio of two independent rates, each with its own (Donner & Zou 2012).
 
     Parameters
     ----------
-    one, other
+    numerator, denominator
         A rate in [0, 1] and its interval; None: there is none, and the ratio has none.
     """
     import numpy as np
 
     from fairkit.intervals import ratio_limits
 
-    if one[1] is None or other[1] is None or other[0] == 0:
+    if numerator[1] is None or denominator[1] is None or denominator[0] == 0:
         return None
-    low, high = np.array([one[1][0], other[1][0]]), np.array([one[1][1], other[1][1]])
+    low, high = np.array([numerator[1][0], denominator[1][0]]), np.array([numerator[1][1], denominator[1][1]])
     place = (np.array([0], dtype=np.intp), np.array([1], dtype=np.intp))
-    down, up = ratio_limits(np.array([one[0], other[0]]), lambda _: (low, high), 0.0, *place)
+    down, up = ratio_limits(np.array([numerator[0], denominator[0]]), lambda _: (low, high), 0.0, *place)
     return float(down[0]), float(up[0])
 
 

@@ -58,7 +58,7 @@ def render(
     RefusedError
         The audit rests on what the law refuses, or is too new for a kept edition.
     """
-    known = {fact.key: fact for fact in pack.facts}
+    declared = {fact.key: fact for fact in pack.facts}
     context = Context(report=report, facts=facts, certificate=certificate, watch=watch)
     audited = datetime.date.fromisoformat(str(certificate["audited_at"])[:10]) if certificate else None
     if "sensitive_probability" in pack.refuses and context.probable:
@@ -78,7 +78,8 @@ def render(
     if unknown := sorted(set(accepted) - {*AMBER, "unread"}):
         raise PackError(f"`accept_status` takes {', '.join(AMBER)}, not {unknown[0]!r}")
     items = tuple(
-        _answer(item, known, context, audited, today, accepted, kept=until is not None) for item in pack.items
+        _answer(item, declared, context, audited, today, accepted, retained=until is not None)
+        for item in pack.items
     )
     notes = (*_age(pack, audited, today), *_acceptances(accepted, items))
     return Rendering(
@@ -93,13 +94,13 @@ def render(
 
 def _answer(
     item: Clause,
-    known: Mapping[str, Fact],
+    declared: Mapping[str, Fact],
     context: Context,
     audited: datetime.date | None,
     today: datetime.date,
     accepted: Mapping[str, str],
     *,
-    kept: bool,
+    retained: bool,
 ) -> Answered:
     tables: Sequence[PackTable] = ()
     gaps = []
@@ -108,13 +109,19 @@ def _answer(
             tables = build(item.table, replace(context, options=item.options, thresholds=item.thresholds))
         except NotAnsweredError as reason:
             gaps.append(str(reason))
-    needed = [replace(known[key], required=known[key].needed(context.facts)) for key in item.facts]
+    needed = [replace(declared[key], required=declared[key].needed(context.facts)) for key in item.facts]
     stated = [(fact, context.facts.get(fact.key)) for fact in needed]
     gaps += [f"not stated: {fact.title}" for fact, value in stated if value is None and fact.required]
     gaps += [f"stated as not so: {fact.title}" for fact, value in stated if fact.must_hold and value is False]
     asks = item.table is not None or bool(item.facts)
     flags = flags_of(
-        item.validity, item.clause, asks=asks, audited=audited, today=today, kept=kept, accepted=accepted
+        item.validity,
+        item.clause,
+        asks=asks,
+        audited=audited,
+        today=today,
+        retained=retained,
+        accepted=accepted,
     )
     return Answered(
         item=item,

@@ -23,12 +23,12 @@ def _listed(title: str, pairs: list[tuple[str, Cell]]) -> PackTable:
 def performance(context: Context) -> list[PackTable]:
     """Return the metrics over all rows."""
     rows = tuple(
-        (one.metric, one.value, *_ends(one.interval))
-        for one in context.report.findings
-        if one.sensitive is None
-        and one.value is not None
-        and "class" not in one.parameters
-        and not one.within
+        (finding.metric, finding.value, *_ends(finding.interval))
+        for finding in context.report.findings
+        if finding.sensitive is None
+        and finding.value is not None
+        and "class" not in finding.parameters
+        and not finding.within
     )
     if not rows:
         raise NotAnsweredError("nothing was measured over all rows")
@@ -97,16 +97,18 @@ def policy(context: Context) -> list[PackTable]:
 def data_sheet(context: Context) -> list[PackTable]:
     """Return the table's identity, its columns, and the sizes of its groups."""
     data = context.report.data
-    told: list[tuple[str, Cell]] = [
+    entries: list[tuple[str, Cell]] = [
         ("name", data.name), ("SHA-256 of the content", data.sha256), ("rows used", data.rows),
         ("rows left out", data.dropped_rows), ("outcome", data.label), ("favorable outcome", data.favorable),
     ]  # fmt: skip
     if data.period:
-        told.append(("period", f"{data.period['from']} to {data.period['to']}, by {data.period['column']}"))
+        entries.append(
+            ("period", f"{data.period['from']} to {data.period['to']}, by {data.period['column']}")
+        )
     sizes = tuple((name, group, rows) for name, each in data.groups.items() for group, rows in each.items())
     sizes += tuple((name, "(unknown)", rows) for name, rows in data.missing.items())
     tables = [
-        _listed("The table", told),
+        _listed("The table", entries),
         PackTable(
             title="Groups", columns=(Column("column"), Column("group"), Column("people", "count")), rows=sizes
         ),
@@ -121,14 +123,16 @@ def data_sheet(context: Context) -> list[PackTable]:
 
 def mitigation(context: Context) -> list[PackTable]:
     """Return which method made the model, as its file says."""
-    told = context.certificate.get("mitigation")
-    if not isinstance(told, Mapping):
+    record = context.certificate.get("mitigation")
+    if not isinstance(record, Mapping):
         raise NotAnsweredError(
             "the model's file names no mitigation; if there was none, say why none was needed"
         )
-    base = told.get("base")
-    pairs: list[tuple[str, Cell]] = [("method", str(told.get("plugin")))]
-    pairs += [(f"parameter {key}", _text(value)) for key, value in dict(told.get("parameters") or {}).items()]
+    base = record.get("base")
+    pairs: list[tuple[str, Cell]] = [("method", str(record.get("plugin")))]
+    pairs += [
+        (f"parameter {key}", _text(value)) for key, value in dict(record.get("parameters") or {}).items()
+    ]
     pairs.append(
         ("model before", str(base.get("sha256")) if isinstance(base, Mapping) else "none: trained anew")
     )
@@ -136,7 +140,7 @@ def mitigation(context: Context) -> list[PackTable]:
 
 
 def alternatives(context: Context) -> list[PackTable]:
-    """Return what the search that made the model tried, as its file says."""
+    """Return the table of the search for less discriminatory alternatives, from the model's file."""
     told = context.certificate.get("mitigation")
     search = told.get("search") if isinstance(told, Mapping) else None
     if not isinstance(search, Mapping):
@@ -160,7 +164,7 @@ def _as_good(search: Mapping[str, object]) -> list[tuple[str, Cell]]:
     """Return how many alternatives were as accurate within noise, and which of them has the least disparity."""
     if search.get("as_good") is None:
         return [("as accurate as the model without mitigation, within noise", "not recorded by this version")]
-    told: list[tuple[str, Cell]] = [
+    entries: list[tuple[str, Cell]] = [
         (
             "as accurate as the model without mitigation, within noise (paired 95 % interval)",
             _text(search["as_good"]),
@@ -171,12 +175,12 @@ def _as_good(search: Mapping[str, object]) -> list[tuple[str, Cell]]:
         values = least.get("values")
         numbers = values.items() if isinstance(values, Mapping) else ()
         shown = ", ".join(f"{name} {value:.4g}" for name, value in numbers)
-        told.append(("of these, the least disparity", f"{least.get('name')}: {shown}"))
-    return told
+        entries.append(("of these, the least disparity", f"{least.get('name')}: {shown}"))
+    return entries
 
 
 def evidence(context: Context) -> list[PackTable]:
-    """Return what identifies the evidence: digests, keys, time, software."""
+    """Return the table of identifiers of the evidence: digests, keys, time, software."""
     stated, report = context.certificate, context.report
     made = report.environment
     if not stated:
@@ -210,14 +214,14 @@ def settings(context: Context) -> list[PackTable]:
 
 
 def monitoring(context: Context) -> list[PackTable]:
-    """Return what a watch of the model says of the decisions since: rules, decisions, alarms."""
-    look = context.watch
-    if look is None:
+    """Return the tables of a watch of the model since the audit: rules, decisions, alarms."""
+    watch = context.watch
+    if watch is None:
         raise NotAnsweredError(
             "no watch of the model is named: `fairkit report CERT --pack NAME --watch FOLDER` reads one"
         )
     rules = []
-    for rule in look["rules"]:
+    for rule in watch["rules"]:
         side = "max" if "max" in rule else "min"
         known = rule["reference"]
         rules.append(
@@ -231,15 +235,15 @@ def monitoring(context: Context) -> list[PackTable]:
         Column("metric"), Column("groups of"), Column("limit"), Column("number", "number"),
         Column("in the certificate", "number"), *_VALUE, Column("verdict"), Column("reason"),
     )  # fmt: skip
-    promise = f"All intervals hold at every look, {look['confidence']:.0%} for all {look['streams']} rules together."
+    promise = f"All intervals hold at every look, {watch['confidence']:.0%} for all {watch['streams']} rules together."
     counts: list[tuple[str, Cell]] = [
-        ("decisions", look["rows"]), ("first day", look["since"]), ("newest day", look["until"]),
-        ("day of this look", look["today"]), ("days with decisions", look["days"]),
-        ("days without data", ", ".join(look["missing_days"]) or "none"), ("outcomes awaited", look["open"]),
-        ("broken lately", "; ".join(f"{one}, since about {day}" for one, day in look["lately"].items()) or "none"),
-        *((what, count) for what, count in look["odd"].items()),
+        ("decisions", watch["rows"]), ("first day", watch["since"]), ("newest day", watch["until"]),
+        ("day of this look", watch["today"]), ("days with decisions", watch["days"]),
+        ("days without data", ", ".join(watch["missing_days"]) or "none"), ("outcomes awaited", watch["open"]),
+        ("broken lately", "; ".join(f"{one}, since about {day}" for one, day in watch["lately"].items()) or "none"),
+        *((what, count) for what, count in watch["odd"].items()),
     ]  # fmt: skip
-    alarms = tuple((one["day"], one["level"], one["text"]) for one in look["alarms"])
+    alarms = tuple((one["day"], one["level"], one["text"]) for one in watch["alarms"])
     tables = [
         PackTable(title="Rules, of all decisions since", columns=columns, rows=tuple(rules), notes=(promise,)),
         _listed("Decisions", counts),

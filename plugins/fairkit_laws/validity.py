@@ -44,10 +44,10 @@ def read_validity(
     fail
         Called with a sentence about a key of another kind; raises.
     """
-    own = {key: _read(key, value, fail) for key, value in record.items() if key in KEYS}
-    if "in_force" in own:
-        own |= own.pop("in_force")
-    whole: dict[str, Any] = {**inherited, **own}
+    stated = {key: _read(key, value, fail) for key, value in record.items() if key in KEYS}
+    if "in_force" in stated:
+        stated |= stated.pop("in_force")
+    whole: dict[str, Any] = {**inherited, **stated}
     days = RECHECK_DAYS_WATCHED if whole.get("watch") else RECHECK_DAYS
     latest = whole["checked"] + datetime.timedelta(days=days)
     if whole.setdefault("recheck_by", latest) > latest:
@@ -60,7 +60,7 @@ def read_validity(
     if validity.quote is not None and len(validity.quote.split()) > MOST_QUOTED:
         fail(f"quote has more than {MOST_QUOTED} words")
     return validity, {
-        key: value for key, value in whole.items() if key != "recheck_by" or "recheck_by" in own
+        key: value for key, value in whole.items() if key != "recheck_by" or "recheck_by" in stated
     }
 
 
@@ -110,7 +110,7 @@ def _made(made: type[Source] | type[PendingChange], key: str, record: Mapping[st
 
 
 def answers(validity: Validity, audited: datetime.date | None, today: datetime.date) -> str:
-    """Return what held on the audit's date and what holds today, in a sentence each."""
+    """Return a clause's state on the audit's date and today, in a sentence each."""
     now = validity.on(today)
     said = f"Today ({today}): {'applies' if now == 'applies' else validity.say(now)}."
     return said if audited is None else f"{audited}: {validity.say(validity.on(audited))}. {said}"
@@ -123,10 +123,10 @@ def flags_of(
     asks: bool,
     audited: datetime.date | None,
     today: datetime.date,
-    kept: bool,
+    retained: bool,
     accepted: Mapping[str, str],
 ) -> list[Flag]:
-    """Return what is wrong with resting on a clause.
+    """Return the flags of a clause: reasons not to rest on it.
 
     Parameters
     ----------
@@ -136,36 +136,40 @@ def flags_of(
         Whether numbers or facts rest on it; a clause that asks nothing and held on no day in question is history.
     audited, today
         The audit's date (None: nobody signed), and today.
-    kept
+    retained
         Whether the edition is kept for old audits: the audit's date alone counts.
     accepted
         States that a person accepts, and ``unread`` with the person's name.
     """
-    days = [audited] if kept and audited is not None else [day for day in (audited, today) if day is not None]
+    days = (
+        [audited]
+        if retained and audited is not None
+        else [day for day in (audited, today) if day is not None]
+    )
     states = list(dict.fromkeys(validity.on(day) for day in days))
-    held = "applies" in states
-    found = [
+    applies = "applies" in states
+    flags = [
         Flag(severity="red", clause=clause, text=validity.say(state))
         for state in states
-        if state == "unknown" or (state in ("ended", "withdrawn") and (asks or held))
+        if state == "unknown" or (state in ("ended", "withdrawn") and (asks or applies))
     ]
-    found += [
+    flags += [
         Flag(severity="amber", clause=clause, text=validity.say(state), accepted=state in accepted)
         for state in states
-        if state in AMBER and (asks or held)
+        if state in AMBER and (asks or applies)
     ]
-    if today > validity.recheck_by and not kept and validity.status is not None:
+    if today > validity.recheck_by and not retained and validity.status is not None:
         text = f"last checked {validity.checked}, and to be checked again by {validity.recheck_by}"
-        found.append(Flag(severity="amber", clause=clause, text=text))
+        flags.append(Flag(severity="amber", clause=clause, text=text))
     official = validity.mark in ("O", "Oc") or validity.binding in ("practice", "own")
     if not official and validity.status is not None:
         text = f"not compared with the official text: {MARKS[validity.mark or 'N']}"
-        found.append(Flag(severity="grey", clause=clause, text=text, accepted="unread" in accepted))
-    return found
+        flags.append(Flag(severity="grey", clause=clause, text=text, accepted="unread" in accepted))
+    return flags
 
 
 def law_of(item: Clause, audited: datetime.date | None, today: datetime.date) -> dict[str, Any]:
-    """Return what a page says of an item's law: what binds, held and holds; the sources; and all that is recorded."""
+    """Return an item's legal record: its binding force, its state on both dates, sources, and thresholds."""
     binding = item.validity.binding
     states = [] if binding is None or binding == "law" else [f"{BINDING[binding]}."]
     if binding not in ("practice", "own"):
@@ -201,7 +205,7 @@ def source_lines(item: Clause) -> list[str]:
     return lines
 
 
-def clause_record(item: Clause, today: datetime.date, *, kept: bool) -> dict[str, Any]:
+def clause_record(item: Clause, today: datetime.date, *, retained: bool) -> dict[str, Any]:
     """Return a clause as `fairkit packs status` and `drift` show it: state, source, words and what its check lacks."""
     law = item.validity
     required = {"status": law.status, "source": law.sources, "mark": law.mark}
@@ -212,7 +216,7 @@ def clause_record(item: Clause, today: datetime.date, *, kept: bool) -> dict[str
         "mark": law.mark,
         "checked": law.checked.isoformat(),
         "recheck_by": law.recheck_by.isoformat(),
-        "overdue": today > law.recheck_by and not kept,
+        "overdue": today > law.recheck_by and not retained,
         "lacks": [word for word, value in required.items() if not value],
         "watch": [one.what for one in law.watch],
         "address": law.sources[0].address if law.sources else None,

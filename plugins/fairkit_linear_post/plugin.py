@@ -130,11 +130,11 @@ class LinearPost(Mitigator):
         rates, layout = first._rates(probabilities, cells, groups, classes)
         base = fit_learner(learner, table, run)
         second = None if seen is None else fit_learner(learner, seen, run)
-        found = []
+        models = []
         for place, method in enumerate(methods):
             run.progress("linear programme", place, len(methods))
             multipliers = solve(probabilities, rates, table.row_weights(), method.parameters.tolerance)
-            found.append(
+            models.append(
                 LinearPostModel(
                     base=base,
                     adjustment=first._adjustment(table, groups, second, multipliers, layout, classes),
@@ -142,7 +142,7 @@ class LinearPost(Mitigator):
                     details=_details(groups, probabilities, rates, multipliers, table),
                 )
             )
-        return found
+        return models
 
     def _check_sizes(self, table: Table, groups: Groups, classes: int) -> None:
         if len(groups.names) < 2:
@@ -183,21 +183,21 @@ class LinearPost(Mitigator):
         cells = groups.codes * (int(table.target.max()) + 1) + table.target.astype(np.int64)
         count = self.parameters.folds or _fold_count(len(table))
         fold = _folds(cells, count, run.rng())
-        found: list[NDArray[np.float64] | None] = [None, None]
+        probabilities: list[NDArray[np.float64] | None] = [None, None]
         for place in range(count):
             run.progress("out-of-fold models", place, count)
-            held = fold == place
+            in_fold = fold == place
             for which, rows in enumerate((table, seen)):
                 if rows is None:
                     continue
-                model = fit_learner(learner, rows.take(~held), run)
-                own = class_probabilities(model, rows.take(held).columns)
-                whole = found[which]
+                model = fit_learner(learner, rows.take(~in_fold), run)
+                own = class_probabilities(model, rows.take(in_fold).columns)
+                whole = probabilities[which]
                 if whole is None:
-                    whole = found[which] = np.empty((len(table), own.shape[1]))
-                whole[held] = own
-        assert found[0] is not None  # noqa: S101 -- there are two folds at least
-        return found[0], found[1]
+                    whole = probabilities[which] = np.empty((len(table), own.shape[1]))
+                whole[in_fold] = own
+        assert probabilities[0] is not None  # noqa: S101 -- there are two folds at least
+        return probabilities[0], probabilities[1]
 
     def _rates(
         self,
@@ -299,15 +299,15 @@ def _details(
     multipliers: NDArray[np.float64],
     table: Table,
 ) -> dict[str, Any]:
-    """Return what the rule does to the out-of-fold rows: accuracy and class rates by group, before and after."""
+    """Return accuracy and class rates by group of the out-of-fold rows, before and after the rule."""
     weights, target = table.row_weights(), table.target.astype(np.int64)
-    found: dict[str, Any] = {"groups": list(groups.names), "multipliers": multipliers.tolist()}
+    record: dict[str, Any] = {"groups": list(groups.names), "multipliers": multipliers.tolist()}
     for when, terms in (("before", probabilities), ("after", adjusted(probabilities, rates, multipliers))):
         decided = terms.argmax(axis=1)
         shares = np.zeros((len(groups.names), terms.shape[1]))
         np.add.at(shares, (groups.codes, decided), weights)
-        found[when] = {
+        record[when] = {
             "accuracy": float(np.average(decided == target, weights=weights)),
             "class_rates": (shares / shares.sum(axis=1, keepdims=True)).tolist(),
         }
-    return {"out_of_fold": found}
+    return {"out_of_fold": record}

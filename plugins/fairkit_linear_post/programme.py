@@ -72,7 +72,7 @@ def solve(
     sizes = np.stack([share @ rate.chances for rate in rates])  # [rates, groups]
     scaled = [rate.chances / size for rate, size in zip(rates, sizes, strict=True)]
     unit = float(sizes.min())
-    found = np.zeros(sizes.size)
+    multipliers = np.zeros(sizes.size)
     for width in STAGES:
 
         def value(x: NDArray[np.float64], width: float = width) -> tuple[float, NDArray[np.float64]]:
@@ -80,8 +80,8 @@ def solve(
                 x.reshape(sizes.shape) * unit, probabilities, rates, scaled, share, tolerance, width, unit
             )
 
-        found = minimize(value, found, jac=True, method="L-BFGS-B", options=dict(_PATIENCE)).x
-    centered = _centered(found.reshape(sizes.shape) * unit)
+        multipliers = minimize(value, multipliers, jac=True, method="L-BFGS-B", options=dict(_PATIENCE)).x
+    centered = _centered(multipliers.reshape(sizes.shape) * unit)
     return np.asarray(centered / sizes)
 
 

@@ -88,7 +88,7 @@ class Guard:
 
     def check_all(self) -> list[AliasOutcome]:
         """Look at every alias of every model: for what no webhook told."""
-        found = []
+        outcomes = []
         for model in self._pages():
             for alias in sorted(dict(model.aliases or {})):
                 try:
@@ -97,8 +97,8 @@ class Guard:
                     kept = AliasOutcome(
                         name=model.name, alias=alias, state="NOT LOOKED AT", reason=str(error)
                     )
-                found += [] if kept is None else [kept]
-        return found
+                outcomes += [] if kept is None else [kept]
+        return outcomes
 
     def _version(self, name: str, alias: str) -> Any:
         from mlflow.exceptions import MlflowException

@@ -69,46 +69,46 @@ class EvaluatorConfig:
             raise ParameterError(
                 f"the evaluator of fairkit takes model_type 'classifier' or 'regressor', not {model_type!r}"
             )
-        told = dict(config or {})
+        entries = dict(config or {})
         of_audit = {each.name for each in dataclasses.fields(AuditSettings)} - {"policy", "options"}
         of_model = {each.name for each in dataclasses.fields(ModelOptions)} - {"task"}
         own = {each.name for each in dataclasses.fields(cls)} - {"settings", "task"}
         known = sorted(own | of_audit | of_model)
-        for key in told:
+        for key in entries:
             if key not in known:
                 raise ParameterError(
                     f"evaluator_config has the key {key!r}. {did_you_mean(key, known, what='keys')}"
                 )
         for key in (*_LISTS, "auditors"):
-            if isinstance(told.get(key), str):
-                told[key] = [told[key]]
-            if told.get(key) is not None:
-                told[key] = tuple(told[key])
+            if isinstance(entries.get(key), str):
+                entries[key] = [entries[key]]
+            if entries.get(key) is not None:
+                entries[key] = tuple(entries[key])
         task: Any = _TASKS[model_type]
-        options = ModelOptions(task=task, **{key: told.pop(key) for key in of_model & set(told)})
-        audit = {key: told.pop(key) for key in of_audit & set(told)}
-        return cls(**told, task=task, settings=AuditSettings.of(audit | {"options": options}))
+        options = ModelOptions(task=task, **{key: entries.pop(key) for key in of_model & set(entries)})
+        audit = {key: entries.pop(key) for key in of_audit & set(entries)}
+        return cls(**entries, task=task, settings=AuditSettings.of(audit | {"options": options}))
 
     @property
     def policy(self) -> tuple[Rule, ...]:
         """The rules."""
         from fairkit.results.rules import Rule
 
-        found = []
+        parsed = []
         for kind, rules in (("max", self.max), ("min", self.min)):
             texts = (
                 [f"{name}={value}" for name, value in rules.items()] if isinstance(rules, Mapping) else rules
             )
             texts = [texts] if isinstance(texts, str) else texts
-            found += [Rule.parse(text, kind) for text in texts]  # type: ignore[arg-type]  # one of the two
-        return tuple(found)
+            parsed += [Rule.parse(text, kind) for text in texts]  # type: ignore[arg-type]  # one of the two
+        return tuple(parsed)
 
-    def dataset(self, given: Any, model: Any, *, columns: bool) -> Dataset:
+    def dataset(self, evaluation: Any, model: Any, *, columns: bool) -> Dataset:
         """Return the rows of an MLflow evaluation as a dataset.
 
         Parameters
         ----------
-        given
+        evaluation
             MLflow's evaluation data set.
         model
             An estimator in memory: its signature says which columns it reads.
@@ -122,15 +122,15 @@ class EvaluatorConfig:
         """
         import fairkit
 
-        frame = given.features_data
+        frame = evaluation.features_data
         if not hasattr(frame, "columns"):
             raise DataError(
                 "fairkit audits tables: give mlflow.models.evaluate a data frame, with named columns"
             )
         frame = frame.copy()
-        label = self.label or given.targets_name or ("target" if given.has_targets else None)
-        if given.has_targets and label not in frame:
-            frame[label] = given.labels_data
+        label = self.label or evaluation.targets_name or ("target" if evaluation.has_targets else None)
+        if evaluation.has_targets and label not in frame:
+            frame[label] = evaluation.labels_data
         roles: dict[str, Any] = {
             "label": label,
             "favorable": self.favorable,
@@ -144,11 +144,11 @@ class EvaluatorConfig:
         elif self.features:
             roles["features"] = list(self.features)
         if model is None and columns:
-            if not given.has_predictions:
+            if not evaluation.has_predictions:
                 raise DataError(
                     "there is neither a model nor a column of predictions: name one with predictions="
                 )
-            frame[PREDICTED] = given.predictions_data
+            frame[PREDICTED] = evaluation.predictions_data
             roles["predictions"] = {_kind(frame[PREDICTED], self.task): PREDICTED}
             roles.pop("features", None)
         return fairkit.load_data(
@@ -194,7 +194,7 @@ def _inputs(model: Any) -> Sequence[str]:
 
 
 def _kind(values: Any, task: Any) -> str:
-    """Say what a column of predictions holds: values of a regression, scores between 0 and 1, or decisions."""
+    """Return the kind of a column of predictions: prediction (regression), score (in [0, 1]), or decision."""
     if task == "regression":
         return "prediction"
     return (

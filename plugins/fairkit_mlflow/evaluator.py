@@ -55,13 +55,13 @@ class FairkitEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow has no t
         FairkitError
             The configuration, the model or the data cannot be used.
         """
-        asked = EvaluatorConfig.read(evaluator_config, model_type=model_type)
+        config = EvaluatorConfig.read(evaluator_config, model_type=model_type)
         with tempfile.TemporaryDirectory(prefix="fairkit-mlflow-") as name:
             folder = Path(name)
             subject = subject_of(model, model_id, folder / "model")
-            data = asked.dataset(dataset, model if subject is None else None, columns=subject is None)
-            report, certificate = asked.run(subject or in_memory(model), data)
-            metrics = numbers_of(report, everything=asked.everything)
+            data = config.dataset(dataset, model if subject is None else None, columns=subject is None)
+            report, certificate = config.run(subject or in_memory(model), data)
+            metrics = numbers_of(report, everything=config.everything)
             written = write_artifacts(report, certificate, data, folder / FOLDER)
             client = mlflow.MlflowClient()
             client.log_artifacts(run_id, str(written), FOLDER)
@@ -105,7 +105,7 @@ def subject_of(model: Any, model_id: str | None, folder: Path) -> Any:
 
 
 def in_memory(model: Any) -> Any:
-    """Return what predicts: the library's own estimator where it gives probabilities; None: columns of the table."""
+    """Return the estimator to audit, the raw one if it gives probabilities; None for columns of the table."""
     if model is None:
         return None
     raw = model.get_raw_model() if hasattr(model, "get_raw_model") else None

@@ -39,17 +39,17 @@ def numbers_of(report: Report, *, everything: bool = False) -> dict[str, float]:
     from fairkit_cli.text.view import rule_for
 
     chosen = report.findings if everything else [*performance(report), *disparities(report)]
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for finding in chosen:
         name, pair = name_of(finding), finding.interval or (None, None)
-        told = {name: finding.value, f"{name}/low": pair[0], f"{name}/high": pair[1]}
+        values = {name: finding.value, f"{name}/low": pair[0], f"{name}/high": pair[1]}
         rule = rule_for(report, finding)
         if rule is not None:
-            told[f"{name}/{rule.rule.side}"] = rule.limit
-            told[f"{name}/verdict"] = VERDICTS[rule.verdict]
-        found |= {
-            key: float(value) for key, value in told.items() if value is not None and math.isfinite(value)
+            values[f"{name}/{rule.rule.side}"] = rule.limit
+            values[f"{name}/verdict"] = VERDICTS[rule.verdict]
+        numbers |= {
+            key: float(value) for key, value in values.items() if value is not None and math.isfinite(value)
         }
     if report.verdict is not None:
-        found[f"{PREFIX}/verdict"] = VERDICTS[report.verdict]
-    return found
+        numbers[f"{PREFIX}/verdict"] = VERDICTS[report.verdict]
+    return numbers

@@ -92,14 +92,14 @@ def parse(uri: str) -> tuple[str, str | None, int | None]:
     )
 
 
-def import_tracked(registry: Registry, found: Tracked, *, name: str | None = None) -> Imported:
+def import_tracked(registry: Registry, tracked: Tracked, *, name: str | None = None) -> Imported:
     """Add a version that MLflow keeps as the next version of a model here; one that is here already is not added again.
 
     Parameters
     ----------
     registry
         Where to.
-    found
+    tracked
         From `fetched`.
     name
         Another name for the model.
@@ -109,25 +109,25 @@ def import_tracked(registry: Registry, found: Tracked, *, name: str | None = Non
     RegistryError
         Its name is none here, or the file is no self-contained ONNX model, or the registry cannot be written.
     """
-    own = check_name(found, name)
+    own = check_name(tracked, name)
     with registry.staging() as staging:
         arrival = Arrival(
             name=own,
-            version=found.version,
-            filename=f"{own}-{found.version}.onnx",
+            version=tracked.version,
+            filename=f"{own}-{tracked.version}.onnx",
             parent=None,
             tags=(),
-            notes=found.notes,
-            model=staging.take(staging.blobs.stage([found.content])),
+            notes=tracked.notes,
+            model=staging.take(staging.blobs.stage([tracked.content])),
             certificates=(),
             keys=(),
-            source=f"{SCHEME}{found.name}/{found.version}",
+            source=f"{SCHEME}{tracked.name}/{tracked.version}",
         )
         (imported,) = take_in(registry, [arrival], name=None, trusted=())
     return imported
 
 
-def check_name(found: Tracked, name: str | None) -> str:
+def check_name(tracked: Tracked, name: str | None) -> str:
     """Return the name that a model has here.
 
     Raises
@@ -136,7 +136,7 @@ def check_name(found: Tracked, name: str | None) -> str:
         It is none.
     """
     try:
-        return names.check_name(name or found.name)
+        return names.check_name(name or tracked.name)
     except RegistryError as error:
         raise RegistryError(f"{error}; --name gives the model another one here") from None
 
@@ -176,27 +176,27 @@ def fetched(uri: str, folder: Path, *, server: str | None = None) -> Tracked:
     where = server or mlflow.get_registry_uri()
     try:
         client = mlflow.MlflowClient(tracking_uri=server, registry_uri=server)
-        known = (
+        model_version = (
             client.get_model_version_by_alias(name, str(alias))
             if number is None
             else client.get_model_version(name, str(number))
         )
-        place = mlflow.artifacts.download_artifacts(
-            artifact_uri=f"{SCHEME}{name}/{known.version}",
+        path = mlflow.artifacts.download_artifacts(
+            artifact_uri=f"{SCHEME}{name}/{model_version.version}",
             dst_path=str(folder),
             tracking_uri=server,
             registry_uri=server,
         )
-        content, merged = _content(Path(place), uri)
+        content, merged = _content(Path(path), uri)
     except (MlflowException, OSError) as error:
         why = visible(" ".join(str(error).split()))[:300]
         raise RegistryError(f"MLflow at {_shown(where)} does not give {visible(uri)}: {why}") from None
     return Tracked(
         name=name,
-        version=int(known.version),
+        version=int(model_version.version),
         content=content,
         merged=merged,
-        run=str(known.run_id or ""),
+        run=str(model_version.run_id or ""),
         server=_shown(where),
     )
 

@@ -96,7 +96,7 @@ class ZeroCovariance:
 
     def thresholds(self, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
         """Solve each subgroup; where nobody is on one side nothing is asked for."""
-        found = np.zeros(len(groups))
+        thresholds = np.zeros(len(groups))
         for inside, outside in self.pairs:
             if inside is None or outside is None:
                 continue
@@ -104,8 +104,8 @@ class ZeroCovariance:
             if one.total > 0 and other.total > 0:
                 share = one.total / (one.total + other.total)
                 multiplier = covariance_multiplier(one, other, setting.gamma, setting.epsilon)
-                found[inside], found[outside] = multiplier * (1.0 - share), -multiplier * share
-        return found
+                thresholds[inside], thresholds[outside] = multiplier * (1.0 - share), -multiplier * share
+        return thresholds
 
     def pooled(self, groups: list[SortedScores], own: NDArray[np.float64], setting: Setting) -> float:
         """Return for the whole population the rate that the groups' rules have together."""
@@ -194,12 +194,12 @@ def descended_thresholds(
 ) -> NDArray[np.float64]:
     """Return the thresholds of algorithm 1, shape [K + 1]; the pooled one has the rate that they reach."""
     count = len(rows.names)
-    kept = rows.take((rows.codes < count) & (rows.row_weights > 0))
-    margins, weights = 2.0 * kept.scores - 1.0, kept.row_weights / kept.row_weights.mean()
-    stream = shuffled_epochs((margins, kept.codes, weights), epochs, rng)
+    fitted = rows.take((rows.codes < count) & (rows.row_weights > 0))
+    margins, weights = 2.0 * fitted.scores - 1.0, fitted.row_weights / fitted.row_weights.mean()
+    stream = shuffled_epochs((margins, fitted.codes, weights), epochs, rng)
     own = sgd_thresholds(
-        stream, constraint.duals(count, setting), gamma=setting.gamma, steps=epochs * len(kept)
+        stream, constraint.duals(count, setting), gamma=setting.gamma, steps=epochs * len(fitted)
     )
-    reached = float(np.average(ramp(margins, own[kept.codes], setting.gamma), weights=weights))
+    reached = float(np.average(ramp(margins, own[fitted.codes], setting.gamma), weights=weights))
     pooled = parity_threshold(sorted_margins(rows), setting.gamma, reached, 0.0)
     return np.array([*own, pooled])

@@ -119,20 +119,20 @@ class RandomizedThresholds(PostProcessor):
         fitted = rows.take(rows.favorable > 0) if favorable_only else rows
         groups = sorted_margins(fitted)
         if self.parameters.solver == "sgd":
-            found = descended_thresholds(constraint, fitted, setting, self.parameters.epochs, run.rng())
+            thresholds = descended_thresholds(constraint, fitted, setting, self.parameters.epochs, run.rng())
         else:
-            found = exact_thresholds(constraint, groups, setting)
-        rates = rates_of(groups, found, setting.gamma)
+            thresholds = exact_thresholds(constraint, groups, setting)
+        rates = rates_of(groups, thresholds, setting.gamma)
         return Solution(
-            pieces=tuple((_piece(float(threshold), setting.gamma),) for threshold in found),
+            pieces=tuple((_piece(float(threshold), setting.gamma),) for threshold in thresholds),
             details={
                 **dataclasses.asdict(setting),
-                "thresholds": _named(rows.names, found),
+                "thresholds": _named(rows.names, thresholds),
                 "rates": _named(rows.names, rates),
                 "violation_on_fit_rows": constraint.violation(rates),
                 **_validation(choice),
             },
-            notes=_notes(rates_of(groups, 0.0 * found, setting.gamma), setting),
+            notes=_notes(rates_of(groups, 0.0 * thresholds, setting.gamma), setting),
         )
 
     def _setting(

@@ -55,6 +55,7 @@ class SortedScores:
             sloped = float(self.running[last] - self.running[first]) if last > first else 0.0
             above = float(self.running[-1] - self.running[last])
             moment = float(self.weights[first:last] @ piece)
+        # rows above t + γ count 1, those on the slope (f - t) / γ
         return above + (moment - threshold * sloped) / gamma, sloped
 
 
@@ -94,18 +95,18 @@ def sort_groups(
 
 def _sorted(
     scores: NDArray[np.floating],
-    place: NDArray[np.integer] | NDArray[np.bool_],
+    rows: NDArray[np.integer] | NDArray[np.bool_],
     weights: NDArray[np.floating] | None,
 ) -> SortedScores:
-    own = scores[place].astype(np.float64, copy=False)
+    values = scores[rows].astype(np.float64, copy=False)
     if weights is None:
-        own.sort()
-        return SortedScores(own)
-    heavy = weights[place].astype(np.float64, copy=False)
-    order = np.argsort(own, kind="stable")
+        values.sort()
+        return SortedScores(values)
+    heavy = weights[rows].astype(np.float64, copy=False)
+    order = np.argsort(values, kind="stable")
     order = order[heavy[order] > 0]
     heavy = heavy[order]
-    return SortedScores(own[order], heavy, np.concatenate(([0.0], np.cumsum(heavy))))
+    return SortedScores(values[order], heavy, np.concatenate(([0.0], np.cumsum(heavy))))
 
 
 @dataclass(frozen=True, slots=True)

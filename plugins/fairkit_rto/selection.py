@@ -148,13 +148,13 @@ def choose(constraint: Constraint, rows: ScoredRows, folds: Sequence[Fold], wish
         The setting, and the figures on the held-out rows of the best one tried.
     """
     judge = _Judge(constraint, folds, wishes)
-    tried = [judge(setting) for setting in wishes.settings(rows)]
-    best = _best(tried)
+    choices = [judge(setting) for setting in wishes.settings(rows)]
+    best = _best(choices)
     if best.setting.rho is None or best.violation > best.allowed:
         return best
     near = [
         choice.setting.rho
-        for choice in tried
+        for choice in choices
         if choice.setting.rho is not None
         and replace(choice.setting, rho=best.setting.rho) == best.setting
         and choice.accuracy >= best.accuracy - NEAR

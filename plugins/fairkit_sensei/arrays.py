@@ -134,14 +134,14 @@ def _rows(
     return SenSeIRows(x=x, target=y, weights=own)
 
 
-def _settings(given: dict[str, Any]) -> SenSeISettings:
+def _settings(options: dict[str, Any]) -> SenSeISettings:
     names = [field.name for field in dataclasses.fields(SenSeISettings)]
-    for name in given:
+    for name in options:
         if name not in names:
             raise ParameterError(
                 f"there is no setting {name!r}. {did_you_mean(name, names, what='settings')}"
             )
-    chosen = SenSeISettings(**given)
+    chosen = SenSeISettings(**options)
     for name in ("rho", "epsilon", "weight_decay"):
         value = float(getattr(chosen, name))
         if not 0 <= value < np.inf:

@@ -77,7 +77,7 @@ def find_flips(
     unused = [name for name in values if name not in {part for flip in names for part in flip.split("+")}]
     if unused:
         raise ParameterError(f"values.{unused[0]} belongs to no flip; add it, as in sensitive={unused[0]}")
-    found = []
+    flips = []
     for name in names:
         parts = tuple(name.split("+"))
         for part in parts:
@@ -92,8 +92,8 @@ def find_flips(
             raise ParameterError(
                 f"sensitive={name} has one combination of values only; there is no other version"
             )
-        found.append(Flip(parts, combinations))
-    return found
+        flips.append(Flip(parts, combinations))
+    return flips
 
 
 def _options(name: str, values: NDArray[Any], wanted: Any) -> list[Any]:
@@ -142,7 +142,7 @@ class ColumnFlips:
         import torch
 
         which = rng.integers(len(self._flips), size=len(rows))
-        other = x.clone()
+        flipped = x.clone()
         for place, (places, values, own) in enumerate(self._flips):
             here = np.flatnonzero(which == place)
             if not len(here):
@@ -152,8 +152,8 @@ class ColumnFlips:
             choice = (rng.random(len(here)) * (len(values) - inside)).astype(np.int64)
             choice += inside & (choice >= mine)
             at = torch.as_tensor(here, device=x.device)[:, None], torch.as_tensor(places, device=x.device)
-            other[at] = torch.as_tensor(values[choice], device=x.device, dtype=x.dtype)
-        return other
+            flipped[at] = torch.as_tensor(values[choice], device=x.device, dtype=x.dtype)
+        return flipped
 
 
 def _encoded(

@@ -81,8 +81,8 @@ class Fitting:
         settings, notes = _settings(table, parameters, metric)
         flips = []
         learned = parameters.fair_metric in ("face", "explore") and parameters.counterfactuals is None
-        given = parameters.counterfactuals
-        if (settings.method == "clp" and given is None) or learned:
+        counterfactuals = parameters.counterfactuals
+        if (settings.method == "clp" and counterfactuals is None) or learned:
             flips = find_flips(parameters.sensitive, table.columns, parameters.values, table.features)
         if settings.method in ("sensei", "sensr"):
             if metric is None:
@@ -108,10 +108,10 @@ class Fitting:
         features = encoder.transform(inside.columns)
         versions: Versions | None = None
         flipped: Counterfactuals | None = None
-        if settings.method == "clp" and given is None:
+        if settings.method == "clp" and counterfactuals is None:
             flipped = ColumnFlips(flips, encoder, inside.columns)
         elif settings.method == "clp":
-            versions = Versions.read(given, parameters.of, table, encoder)
+            versions = Versions.read(counterfactuals, parameters.of, table, encoder)
             found = versions.of(features)
             flipped, notes = found, notes + versions.note(found, len(inside))
         return cls(
@@ -139,8 +139,8 @@ class Fitting:
         chosen = rhos[0] if self.parameters.choose is None else self.parameters.choose
         if self.settings.method in ("sensr", "erm"):
             rhos = (chosen,)
-        found = [self._train(rho, place, len(rhos)) for place, rho in enumerate(rhos)]
-        best = found[rhos.index(chosen)]
+        trained = [self._train(rho, place, len(rhos)) for place, rho in enumerate(rhos)]
+        best = trained[rhos.index(chosen)]
         frontier, train_points = None, []
         if len(rhos) > 1:
             yardstick = Yardstick(
@@ -154,7 +154,7 @@ class Fitting:
             )
             frontier = Frontier(
                 rhos=rhos,
-                modules=tuple(one.module for one in found),
+                modules=tuple(one.module for one in trained),
                 chosen=chosen,
                 yardstick=yardstick,
             )
@@ -169,7 +169,7 @@ class Fitting:
             details["free_directions"] = int(self.geometry.free.shape[1])
         if frontier is not None:
             details["frontier"] = frontier.to_dict(train_points, None)
-        notes = [*self.notes, *(note for one in found for note in one.notes)]
+        notes = [*self.notes, *(note for one in trained for note in one.notes)]
         return NetworkModel(
             encoder=self.encoder,
             estimator=best.module,
@@ -182,13 +182,13 @@ class Fitting:
             audited_at=self.settings.epsilon if self.parameters.fair_metric == "subspace" else None,
         )
 
-    def _train(self, rho: float, place: int, count: int) -> Trained:
+    def _train(self, rho: float, index: int, count: int) -> Trained:
         epochs = self.settings.epochs or 1
 
         def progress(doing: str, done: int, total: int, **values: float) -> None:
-            self.run.progress(doing, place * epochs + done, count * epochs, **values)
+            self.run.progress(doing, index * epochs + done, count * epochs, **values)
 
-        found = train_network(
+        trained = train_network(
             self.module,
             self.rows,
             dataclasses.replace(self.settings, rho=rho),
@@ -203,8 +203,8 @@ class Fitting:
             threads=self.run.threads,
             progress=progress,
         )
-        self.run.progress("training epochs", (place + 1) * epochs, count * epochs)
-        return found
+        self.run.progress("training epochs", (index + 1) * epochs, count * epochs)
+        return trained
 
 
 def train_network(
@@ -231,7 +231,7 @@ def train_network(
         network = copy.deepcopy(module)
         if not hasattr(network, "parameters"):
             raise ModelError(f"a {type(module).__name__} is no torch module; give a torch.nn.Module")
-    found = train(
+    trained = train(
         network,
         rows,
         settings,
@@ -244,8 +244,8 @@ def train_network(
         progress=progress,
     )
     if regression and scale != (1.0, 0.0):
-        found = dataclasses.replace(found, module=in_units(found.module, *scale).eval())
-    return found
+        trained = dataclasses.replace(trained, module=in_units(trained.module, *scale).eval())
+    return trained
 
 
 def _settings(

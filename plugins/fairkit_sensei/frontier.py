@@ -134,16 +134,16 @@ class Yardstick:
         x = torch.from_numpy(features)
         if self.geometry is None:
             if self.versions is not None:
-                other = self.versions.of(features).draw(x, np.arange(len(rows)), rng)
+                counterpart = self.versions.of(features).draw(x, np.arange(len(rows)), rng)
             elif self.flips:
-                other = ColumnFlips(self.flips, self.encoder, table.columns).draw(x, rows, rng)
+                counterpart = ColumnFlips(self.flips, self.encoder, table.columns).draw(x, rows, rng)
             else:
                 return 0.0, np.zeros(len(rows))
             with torch.no_grad():
-                gap = as_matrix(module(other)) - as_matrix(module(x))
+                gap = as_matrix(module(counterpart)) - as_matrix(module(x))
             return 0.0, squared_difference(gap, logits=self.task != "regression")[0].double().numpy()
         frame = Frame.of(self.geometry, x)
-        found = search_outside(
+        choice = search_outside(
             as_network(module),
             x,
             frame,
@@ -154,7 +154,7 @@ class Yardstick:
             tolerance=0.01,
             logits=self.task != "regression",
         ).choice
-        return (found.multiplier * self.epsilon if self.epsilon > 0 else 0.0), found.contributions
+        return (choice.multiplier * self.epsilon if self.epsilon > 0 else 0.0), choice.contributions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -199,10 +199,10 @@ class Frontier:
             "points": [
                 {
                     "rho": rho,
-                    "train": train[place].to_dict(),
-                    "test": None if test is None else test[place].to_dict(),
+                    "train": train[index].to_dict(),
+                    "test": None if test is None else test[index].to_dict(),
                 }
-                for place, rho in enumerate(self.rhos)
+                for index, rho in enumerate(self.rhos)
             ],
         }
 

@@ -51,7 +51,7 @@ class SenSeISettings:
 
 
 def usual_rho(rows: int) -> float:
-    """Return what the regulariser counts where nothing is set: few rows of a noisy outcome carry little invariance.
+    """Return the regulariser's default weight: small for few rows, which carry little invariance.
 
     5 from 20,000 rows on, below that less by the square of the rows, at least .3. With 5 on 5,800 rows of COMPAS the
     network accepts one person in nine and is right less often than naming the most frequent outcome.

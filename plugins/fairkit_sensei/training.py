@@ -170,7 +170,7 @@ class _Run:
         batches = BalancedBatches(classes, settings.batch or 1, rng, self.rows.weights)
         self._warm()
         history: list[dict[str, float]] = []
-        best, least, kept = 0, math.inf, self.steps.state()
+        best, least, best_state = 0, math.inf, self.steps.state()
         for epoch in range(1, epochs + 1):
             record = self._epoch(batches, rng)
             if not record["objective"] < DIVERGED:
@@ -183,10 +183,10 @@ class _Run:
             history.append(record)
             progress("training epochs", epoch, epochs, loss=record["loss"], disparity=record["disparity"])
             if self.validation is None or record["validation"] < least:
-                best, least, kept = epoch, record["validation"], self.steps.state()
+                best, least, best_state = epoch, record["validation"], self.steps.state()
             elif epoch - best >= (settings.patience or 1):
                 break
-        self.steps.restore(kept)
+        self.steps.restore(best_state)
         return Trained(module=self.module, history=history, best=best, notes=tuple(self.notes))
 
     @property
@@ -224,26 +224,26 @@ class _Run:
         x, y = self.x[index], self.y[index]
         loss = loss_for(self.outputs, regression=self.regression)
         distance = x.new_zeros(())
-        other: Tensor | None = None
+        counterpart: Tensor | None = None
         if self._searches and self.frame is not None:
             found = self._search(x, y, index)
             distance = found.cost.mean()
-            other = found.moved(x, self.frame)
+            counterpart = found.moved(x, self.frame)
             self._ascend(float(distance))
         elif method == "clp" and rho > 0:
             assert self.counterfactuals is not None  # noqa: S101 -- checked in `prepare`
-            other = self.counterfactuals.draw(x, rows, rng)
+            counterpart = self.counterfactuals.draw(x, rows, rng)
         count = len(x)
         if method == "sensr":
-            outputs = self.steps.outputs(other)
+            outputs = self.steps.outputs(counterpart)
             value, up = loss(outputs, y)
             self.steps.step(up / count)
             return torch.stack([value.mean(), distance.new_zeros(()), distance])
-        if other is None:
+        if counterpart is None:
             value, up = loss(self.steps.outputs(x), y)
             self.steps.step(up / count)
             return torch.stack([value.mean(), distance, distance])
-        here, there = self.steps.outputs(torch.cat([x, other])).split(count)
+        here, there = self.steps.outputs(torch.cat([x, counterpart])).split(count)
         value, up = loss(here, y)
         disparity, slope = squared_difference(there - here, logits=not self.regression)
         pull = slope * (rho / count)
@@ -271,7 +271,7 @@ class _Run:
         start = None
         if self.moves is not None and index is not None:
             start = (self.moves[0][index], self.moves[1][index])
-        found = worst_case(
+        ascent = worst_case(
             network,
             origin,
             x,
@@ -284,8 +284,8 @@ class _Run:
             start=start,
         )
         if self.moves is not None and index is not None:
-            self.moves[0][index], self.moves[1][index] = found.s, found.t
-        return found
+            self.moves[0][index], self.moves[1][index] = ascent.s, ascent.t
+        return ascent
 
     def _validate(self) -> float:
         """Return the objective on validation rows, classes in balance; by duality any λ gives an upper bound."""
@@ -320,11 +320,11 @@ def _weight(settings: SenSeISettings) -> float:
 
 def _balanced(rows: SenSeIRows, part: slice, regression: bool) -> NDArray[np.float32]:
     """Weights of sum 1 that give every class the same share, as the batches do."""
-    own = np.ones(len(rows.target)) if rows.weights is None else rows.weights
-    own = own[part].astype(np.float64)
-    if own.sum() == 0:
-        own = np.ones(len(own))
+    weights = np.ones(len(rows.target)) if rows.weights is None else rows.weights
+    weights = weights[part].astype(np.float64)
+    if weights.sum() == 0:
+        weights = np.ones(len(weights))
     if not regression:
         codes = rows.target[part].astype(np.int64)
-        own /= np.maximum(np.bincount(codes, own)[codes], 1e-300)
-    return np.asarray(own / own.sum(), dtype=np.float32)
+        weights /= np.maximum(np.bincount(codes, weights)[codes], 1e-300)
+    return np.asarray(weights / weights.sum(), dtype=np.float32)

@@ -81,16 +81,16 @@ class Versions:
 
     def _pairs(self, x: Features) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return rows, and the place of another version of each: a row comes as often as it has some."""
-        mine, own = _digests(x), _digests(self.features)
+        mine, keys = _digests(x), _digests(self.features)
         members: dict[int, list[int]] = {}
         groups: dict[bytes, list[int]] = {}
-        for place, (digest, group) in enumerate(zip(own, self.originals.tolist(), strict=True)):
-            members.setdefault(group, []).append(place)
+        for index, (digest, group) in enumerate(zip(keys, self.originals.tolist(), strict=True)):
+            members.setdefault(group, []).append(index)
             groups.setdefault(digest, []).append(group)
         source, places = [], []
         for row, digest in enumerate(mine):
             for group in dict.fromkeys(groups.get(digest, ())):
-                others = [place for place in members[group] if own[place] != digest]
+                others = [place for place in members[group] if keys[place] != digest]
                 source += [row] * len(others)
                 places += others
         return np.array(source, np.int64), np.array(places, np.int64)

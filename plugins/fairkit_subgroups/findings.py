@@ -39,15 +39,15 @@ class SharedFacts:
         return self.statement.searched
 
     def unit(self, measure: Measure) -> float:
-        """Return what a difference of 1 is in the unit of the metric."""
+        """Return the size of a difference of 1 in the unit of the metric."""
         return self.searched.unit if measure.kind == "loss" else 1.0
 
     def conditions(self, group: Group) -> list[dict[str, Any]]:
-        """Return what describes a group."""
+        """Return the conditions of a group."""
         return self.searched.family.conditions(group.table, group.number)
 
     def within(self, group: Group) -> list[dict[str, Any]]:
-        """Return what describes its stratum."""
+        """Return the conditions of a group's stratum."""
         return self.searched.stratum(group.layer * self.searched.halves)
 
     def words(self, group: Group) -> str:
@@ -67,14 +67,14 @@ def findings(
     """
     statement = Statement(searched, chosen, total, context.confidence)
     statement.check()
-    told = SharedFacts(auditor, statement, _settings(searched, chosen), _notes(searched, chosen))
+    facts = SharedFacts(auditor, statement, _settings(searched, chosen), _notes(searched, chosen))
     by_metric, single = [], []
     for measure in searched.measures:
         listed = statement.listed(measure)
         ends = statement.ends(measure, context.confidence)
-        by_metric.append((measure, _of_metric(told, measure, ends, listed)))
-        single += [_single(told, measure, one, place) for place, one in enumerate(listed, 1)]
-    whole = _whole(told, by_metric)
+        by_metric.append((measure, _of_metric(facts, measure, ends, listed)))
+        single += [_single(facts, measure, one, place) for place, one in enumerate(listed, 1)]
+    whole = _whole(facts, by_metric)
     return [*whole, *(finding for _, finding in by_metric), *single]
 
 
@@ -111,8 +111,8 @@ def _notes(searched: Searched, chosen: Parameters) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _of_metric(told: SharedFacts, measure: Measure, ends: Ends, listed: list[RankedGroup]) -> Finding:
-    statement, unit = told.statement, told.unit(measure)
+def _of_metric(facts: SharedFacts, measure: Measure, ends: Ends, listed: list[RankedGroup]) -> Finding:
+    statement, unit = facts.statement, facts.unit(measure)
     confidence = statement.confidence
 
     def at(level: float) -> Interval:
@@ -131,22 +131,22 @@ def _of_metric(told: SharedFacts, measure: Measure, ends: Ends, listed: list[Ran
             number for share, one in known for number in (share, min(one.at_most, 1.0) * unit)
         ]
     if ends.surest is not None:
-        evidence["conditions"] = told.conditions(ends.surest.group)
-        if told.within(ends.surest.group):
-            evidence["within"] = told.within(ends.surest.group)
+        evidence["conditions"] = facts.conditions(ends.surest.group)
+        if facts.within(ends.surest.group):
+            evidence["within"] = facts.within(ends.surest.group)
         evidence["rows"] = round(ends.surest.rows)
     if len(listed) > 1:
         evidence["covers"] = [cell for row in statement.covers(listed) for cell in row]
     return Finding(
-        auditor=told.auditor,
+        auditor=facts.auditor,
         metric=f"{measure.name}_{DIFFERENCE}",
         value=None if ends.surest is None else abs(ends.surest.difference) * unit,
         interval=None if ends.surest is None else at(confidence),
         confidence=confidence,
         better="lower",
-        parameters={"measure": measure.name, **told.settings},
+        parameters={"measure": measure.name, **facts.settings},
         evidence=evidence,
-        notes=told.notes,
+        notes=facts.notes,
         interval_at=at,
     )
 
@@ -157,68 +157,68 @@ def _statements(statement: Statement) -> int:
     return TESTED * len(statement.searches) if statement.chosen.validate == "half" else statement.groups
 
 
-def _whole(told: SharedFacts, by_metric: list[tuple[Measure, Finding]]) -> list[Finding]:
+def _whole(facts: SharedFacts, by_metric: list[tuple[Measure, Finding]]) -> list[Finding]:
     """Return the bound over all metrics, under its two names."""
-    known = [finding for _, finding in by_metric if finding.interval is not None]
-    surest = max(known, key=lambda finding: (finding.interval or (0, 0))[0], default=None)
+    bounded = [finding for _, finding in by_metric if finding.interval is not None]
+    surest = max(bounded, key=lambda finding: (finding.interval or (0, 0))[0], default=None)
 
     def at(level: float) -> Interval:
-        ends = [pair for finding in known if finding.interval_at and (pair := finding.interval_at(level))]
+        ends = [pair for finding in bounded if finding.interval_at and (pair := finding.interval_at(level))]
         return max(low for low, _ in ends), max(high for _, high in ends)
 
     evidence: dict[str, Any] = {"groups_searched": sum(f.evidence["groups_searched"] for _, f in by_metric)}
     if surest is not None:
         evidence["measure"] = surest.parameters["measure"]
         evidence |= {k: surest.evidence[k] for k in ("conditions", "within", "rows") if k in surest.evidence}
-    interval_at: Callable[[float], Interval] | None = at if known else None
+    interval_at: Callable[[float], Interval] | None = at if bounded else None
     names = [measure.name for measure, _ in by_metric]
     return [
         Finding(
-            auditor=told.auditor,
+            auditor=facts.auditor,
             metric=name,
             value=None if surest is None else surest.value,
-            interval=None if interval_at is None else interval_at(told.statement.confidence),
-            confidence=told.statement.confidence,
+            interval=None if interval_at is None else interval_at(facts.statement.confidence),
+            confidence=facts.statement.confidence,
             better="lower",
-            parameters={"metrics": names, **told.settings},
+            parameters={"metrics": names, **facts.settings},
             evidence=evidence,
-            notes=told.notes
+            notes=facts.notes
             if surest is not None
-            else (*told.notes, "No group was found in the first half."),
+            else (*facts.notes, "No group was found in the first half."),
             interval_at=interval_at,
         )
         for name in (DIFFERENCE, GAP)
     ]
 
 
-def _single(told: SharedFacts, measure: Measure, one: RankedGroup, place: int) -> Finding:
-    statement, unit = told.statement, told.unit(measure)
-    rows = statement.total.rows / told.searched.halves
+def _single(facts: SharedFacts, measure: Measure, ranked: RankedGroup, rank: int) -> Finding:
+    statement, unit = facts.statement, facts.unit(measure)
+    rows = statement.total.rows / facts.searched.halves
     evidence: dict[str, Any] = {
-        "conditions": told.conditions(one.group),
-        "rows": round(one.rows),
-        "share": one.rows / rows,
-        "rate": one.value * unit,
-        "rest": one.rest * unit,
-        "rank": place,
+        "conditions": facts.conditions(ranked.group),
+        "rows": round(ranked.rows),
+        "share": ranked.rows / rows,
+        "rate": ranked.value * unit,
+        "rest": ranked.rest * unit,
+        "rank": rank,
         "groups_searched": statement.searches[measure.name].groups,
         "critical": statement.searches[measure.name]
         .level(statement.alpha(measure, statement.confidence))
         .critical,
     }
-    if within := told.within(one.group):
+    if within := facts.within(ranked.group):
         evidence["within"] = within
     against = "mean score" if measure.kind == "residual" else "everybody else"
     return Finding(
-        auditor=told.auditor,
+        auditor=facts.auditor,
         metric=SINGLE,
-        value=one.difference * unit,
-        interval=(one.low * unit, one.high * unit),
+        value=ranked.difference * unit,
+        interval=(ranked.low * unit, ranked.high * unit),
         confidence=statement.confidence,
-        parameters={"measure": measure.name, "group": told.words(one.group), **told.settings},
+        parameters={"measure": measure.name, "group": facts.words(ranked.group), **facts.settings},
         groups=(
-            GroupValue(group=told.words(one.group), rows=round(one.rows), value=one.value * unit),
-            GroupValue(group=against, rows=round(rows - one.rows), value=one.rest * unit),
+            GroupValue(group=facts.words(ranked.group), rows=round(ranked.rows), value=ranked.value * unit),
+            GroupValue(group=against, rows=round(rows - ranked.rows), value=ranked.rest * unit),
         ),
         evidence=evidence,
         inconclusive=f"it is one of many groups: a rule on {DIFFERENCE} is about all of them",

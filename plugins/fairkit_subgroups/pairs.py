@@ -36,17 +36,17 @@ class PairRows(NamedTuple):
 
 
 def paired_changes(statements: tuple[Statement, Statement]) -> Iterator[Change]:
-    """Return what became of each listed group of either model.
+    """Yield the paired change of each group that is listed for either model.
 
     Both models see the same rows, so that only rows count on which they differ. The parts of rows that gain and that
     lose have exact limits at the level of single groups: the intervals hold for all groups at once.
     """
     first = statements[0]
-    kept = tuple(_sorted(one.people.kept) for one in statements)
+    samples = tuple(_sorted(one.people.kept) for one in statements)
     for measure in first.searched.measures:
         listed = [[one.group for one in statement.listed(measure)] for statement in statements]
         pairs = tuple(
-            _rows(measure, rows, statement) for rows, statement in zip(kept, statements, strict=True)
+            _rows(measure, rows, statement) for rows, statement in zip(samples, statements, strict=True)
         )
         for group in dict.fromkeys([*listed[0], *listed[1]]):
             named = (
@@ -54,7 +54,7 @@ def paired_changes(statements: tuple[Statement, Statement]) -> Iterator[Change]:
                 if group in listed[0] and group in listed[1]
                 else ("first", "second")[group in listed[1]]
             )
-            yield _change(measure, group, named, statements, kept[0], (pairs[0], pairs[1]))
+            yield _change(measure, group, named, statements, samples[0], (pairs[0], pairs[1]))
 
 
 def _sorted(kept: RowSample) -> RowSample:
@@ -66,14 +66,14 @@ def _change(
     group: Group,
     named: str,
     statements: tuple[Statement, Statement],
-    kept: RowSample,
+    sample: RowSample,
     pairs: tuple[PairRows, PairRows],
 ) -> Change:
     first = statements[0]
     alpha = max(one.alpha(measure, one.confidence) for one in statements)
     before, after = (one.searches[measure.name].at(group, alpha) for one in statements)
     unit = first.searched.unit if measure.kind == "loss" else 1.0
-    low, high = _limits(measure, group, first, kept, pairs, alpha)
+    low, high = _limits(measure, group, first, sample, pairs, alpha)
     shift = after.difference - before.difference
     ends = (min(low, shift) * unit, max(high, shift) * unit)
     conditions = first.searched.family.conditions(group.table, group.number)
@@ -103,23 +103,23 @@ def _limits(
     measure: Measure,
     group: Group,
     first: Statement,
-    kept: RowSample,
+    sample: RowSample,
     pairs: tuple[PairRows, PairRows],
     alpha: float,
 ) -> tuple[float, float]:
     """Return limits of the change of the difference: of the group, minus that of the rest."""
-    member = first.searched.family.member(kept.codes, group.table, group.number)
-    layer = kept.layer == group.layer
+    member = first.searched.family.member(sample.codes, group.table, group.number)
+    layer = sample.layer == group.layer
     moved = pairs[1].values - pairs[0].values
     over = pairs[0].inside & layer
     scale = first.people.scale
-    own = _mean_limits(moved, pairs[0].weights, over & member, scale, alpha)
+    inside = _mean_limits(moved, pairs[0].weights, over & member, scale, alpha)
     if measure.kind == "residual":
-        return own[1], own[2]
+        return inside[1], inside[2]
     rest = _mean_limits(moved, pairs[0].weights, over & ~member, scale, alpha)
-    shift = own[0] - rest[0]
-    low = shift - float(np.hypot(own[0] - own[1], rest[2] - rest[0]))
-    return low, shift + float(np.hypot(own[2] - own[0], rest[0] - rest[1]))
+    shift = inside[0] - rest[0]
+    low = shift - float(np.hypot(inside[0] - inside[1], rest[2] - rest[0]))
+    return low, shift + float(np.hypot(inside[2] - inside[0], rest[0] - rest[1]))
 
 
 def _mean_limits(

@@ -99,7 +99,7 @@ def require(names: Sequence[str], known: Sequence[str], parameter_name: str, tab
 
 
 def chosen_measures(chosen: Parameters, columns: Sequence[str], context: AuditContext) -> list[Measure]:
-    """Return what is measured.
+    """Return the measures to search, by the parameters, the task and the data.
 
     Raises
     ------

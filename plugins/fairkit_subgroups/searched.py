@@ -98,12 +98,12 @@ class Searched:
         return Totals(count(self.family, codes, layer, values, widths, self.layers), len(batch), kept)
 
     def values(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """Return what rows add to the tables, by statistic."""
+        """Return the rows' contributions to the tables, by statistic."""
         decision, score = rows.decision, rows.score
         hard = decision is None or bool(((decision == 0) | (decision == 1)).all())
         weights = None if not self.weight or rows.weights is None else rows.weights / self.weight
         loss = None if score is None else self._loss(rows.outcome, score)
-        found = {}
+        by_statistic = {}
         for name in self.statistics(soft=self.weight > 0 or not hard):
             if name in (STATES, SOFT) and decision is None:
                 raise ModelError(
@@ -118,8 +118,8 @@ class Searched:
                 raise ModelError(
                     "subgroups: calibration_residual needs scores that are probabilities, in [0, 1]"
                 )
-            found[name] = values_of(name, rows.outcome, decision, score, loss, weights)
-        return found
+            by_statistic[name] = values_of(name, rows.outcome, decision, score, loss, weights)
+        return by_statistic
 
     def _loss(self, outcome: NDArray[np.float64], score: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return each row's loss in [0, 1]: the squared difference of a probability, the absolute one of a number."""

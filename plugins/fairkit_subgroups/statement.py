@@ -103,7 +103,7 @@ class Statement:
         return wrong / max(self.groups, 1)
 
     def ends(self, measure: Measure, confidence: float) -> Ends:
-        """Return what holds for all groups, at a confidence."""
+        """Return the ends of the simultaneous statement about all groups, at a confidence."""
         if self.chosen.validate == "half":
             tested = self.tested(measure, confidence)
             size = Size(sure=True)

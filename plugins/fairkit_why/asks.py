@@ -96,7 +96,7 @@ class FeatureAsks(RowAsks):
 
 
 def asks_of(
-    scorer: Scorer, of: str, columns: Columns, players: Sequence[Sequence[str]], known: Array
+    scorer: Scorer, of: str, columns: Columns, players: Sequence[Sequence[str]], predictions: Array
 ) -> RowAsks:
     """Return the fastest way to ask a model about hybrid rows.
 
@@ -104,26 +104,26 @@ def asks_of(
     ----------
     scorer, of, columns, players
         See `RowAsks`.
-    known
+    predictions
         The predictions of the rows: features are used only where they give the same on rows of the table.
     """
-    told = (scorer, of, columns, players)
+    arguments = (scorer, of, columns, players)
     if isinstance(scorer, OnnxScorer) and scorer.shares is None:
         try:
             model: Encoded | None = read_trees(scorer) or read_linear(scorer)
             if model is not None and not any(feed.input.name == model.matrix for feed in scorer.feeds):
-                asks = FeatureAsks(model, *told)
-                few = np.arange(min(len(known), 1_000))
+                asks = FeatureAsks(model, *arguments)
+                few = np.arange(min(len(predictions), 1_000))
                 if np.array_equal(
-                    asks.mixed(few, few, np.ones((len(few), len(players)), dtype=bool)), known[few]
+                    asks.mixed(few, few, np.ones((len(few), len(players)), dtype=bool)), predictions[few]
                 ):
                     return asks
         except (ModelError, ParameterError):
             pass  # encoders that are not understood, or decisions that are drawn: the model itself is asked
-    rows = RowAsks(*told)
-    few = np.arange(0, len(known), max(len(known) // 500, 1))
+    rows = RowAsks(*arguments)
+    few = np.arange(0, len(predictions), max(len(predictions) // 500, 1))
     again = rows.mixed(few, few, np.ones((len(few), len(players)), dtype=bool))
-    if np.mean(np.abs(again - known[few]) > 1e-4) > 0.01:  # rounding may turn a decision
+    if np.mean(np.abs(again - predictions[few]) > 1e-4) > 0.01:  # rounding may turn a decision
         raise ModelError(
             f"{scorer.info.name} gives rows other predictions when they are asked again among other rows: what it says "
             "about a person depends on the batch, and nothing can be divided among that person's columns"

@@ -57,13 +57,13 @@ class WhyAuditor(Auditor):
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Name the model's columns, those that are allowed, and with `refit` all features."""
-        own = () if getattr(context.scorer, "recorded", False) else context.scorer.columns
+        features = () if getattr(context.scorer, "recorded", False) else context.scorer.columns
         named = [str(one["column"]) for one in conditions_of(self.parameters)]
         lacking = next((name for name in named if name not in context.dataset.columns), None)
         if lacking is not None:
             hint = did_you_mean(lacking, context.dataset.columns, what="columns")
             raise ParameterError(f"why.people: {context.dataset.name} has no column {lacking!r}. {hint}")
-        return list(dict.fromkeys([*own, *allowed_columns(self.parameters, context), *named]))
+        return list(dict.fromkeys([*features, *allowed_columns(self.parameters, context), *named]))
 
     def begin(self, context: AuditContext) -> None:
         """Refuse what means nothing before any row is scored."""

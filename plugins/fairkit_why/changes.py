@@ -104,14 +104,14 @@ def _change(pair: Pair, of: str, column: str | None, before: float, after: float
     return change_of(pair, before, after, half, of=of, **({} if column is None else {"column": column}))
 
 
-def change_of(pair: Pair, before: float, after: float, half: float, **told: Any) -> Change:
-    """Return how a gap, or a part of it, changed; `told` says which."""
+def change_of(pair: Pair, before: float, after: float, half: float, **facts: Any) -> Change:
+    """Return how a gap, or a part of it, changed; `facts` says which."""
     ends = after - before - half, after - before + half
     return Change(
         metric="attribution",
         sensitive=pair.sensitive,
         reference=pair.reference,
-        parameters=parameters_of(pair, **told),
+        parameters=parameters_of(pair, **facts),
         before=before,
         after=after,
         interval=ends,

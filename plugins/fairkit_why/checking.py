@@ -87,16 +87,16 @@ def _rates(cells: Sequence[float], added: float) -> list[tuple[float, float]]:
 
 
 def _part_of(
-    cells: Sequence[Sequence[float]], place: int, design: float, confidence: float
+    cells: Sequence[Sequence[float]], index: int, design: float, confidence: float
 ) -> tuple[float, float, float]:
     """Return a part of ``s_a - s_b`` and its limits by the delta method: `fairkit_watch.rate_parts`, without arrays."""
     raw = [_rates(each, 0.0) for each in cells]
-    value = _divided([rate for rate, _ in raw[0]], [rate for rate, _ in raw[1]])[place]
+    value = _divided([rate for rate, _ in raw[0]], [rate for rate, _ in raw[1]])[index]
     smooth = [_rates(each, 0.5) for each in cells]
     a, b = ([rate for rate, _ in each] for each in smooth)
-    middle, variance = _divided(a, b)[place], 0.0
+    middle, variance = _divided(a, b)[index], 0.0
     for side, group in enumerate(smooth):
-        for slope, (rate, rows) in zip(_slopes(a, b, place, 1 if side == 0 else -1), group, strict=True):
+        for slope, (rate, rows) in zip(_slopes(a, b, index, 1 if side == 0 else -1), group, strict=True):
             variance += slope**2 * rate * (1 - rate) / rows
     z = NormalDist().inv_cdf(
         1 - 0.4 * (1 - confidence)
@@ -113,7 +113,7 @@ def _divided(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, floa
     return d_pi * (t - f), d_t * pi, d_f * (1 - pi)
 
 
-def _slopes(a: Sequence[float], b: Sequence[float], place: int, sign: int) -> tuple[float, float, float]:
+def _slopes(a: Sequence[float], b: Sequence[float], index: int, sign: int) -> tuple[float, float, float]:
     """Return how a part changes with the rates of a (sign 1) or of b (sign -1)."""
     (pi, t, f), (d_pi, d_t, d_f) = (
         [(one + other) / 2 for one, other in zip(a, b, strict=True)],
@@ -123,7 +123,7 @@ def _slopes(a: Sequence[float], b: Sequence[float], place: int, sign: int) -> tu
         (sign * (t - f), d_pi / 2, -d_pi / 2),
         (d_t / 2, sign * pi, 0.0),
         (-d_f / 2, 0.0, sign * (1 - pi)),
-    )[place]
+    )[index]
 
 
 def _left(finding: Finding) -> Iterator[str]:

@@ -118,7 +118,7 @@ class _LinearScore:
         self._player = player[: len(model.weights)]
 
     def prepare(self, columns: Columns) -> Array:
-        """Return what each player adds to the sum, shape [P, n]."""
+        """Return each player's term of the sum, shape [P, n]."""
         terms = self._encode(columns)[:, : len(self._weights)].astype(np.float64) * self._weights
         out = np.zeros((self._players, len(terms)))
         for place in range(self._players):
@@ -183,29 +183,30 @@ class _TreeScore:
         ]
         some = [np.ascontiguousarray(g[:, c]) for g, c in zip(groups, chosen, strict=True)]
         values = np.zeros(self._players)
-        own = [np.zeros((self._players, len(c))) for c in chosen]
+        row_values = [np.zeros((self._players, len(c))) for c in chosen]
         for first, last in fringes.chunks(ROOM):
             size = 1 << fringes.arrays[3][first:last]
-            place = np.concatenate([[0], np.cumsum(size)])
+            offsets = np.concatenate([[0], np.cumsum(size)])
             table_at = np.concatenate([[0], np.cumsum(size * fringes.arrays[4][first:last])])
-            hists = [np.zeros(place[-1]) for _ in groups]
+            hists = [np.zeros(offsets[-1]) for _ in groups]
             tables = np.empty(table_at[-1])
             for group, w, hist in zip(groups, every, hists, strict=True):
-                kernels.count_keys(group, w, fringes.arrays, first, last, place, hist)
-            for mine, other, sign in ((0, 1, 1.0), (1, 0, -1.0)):  # φ(x, z) = -φ(z, x)
+                kernels.count_keys(group, w, fringes.arrays, first, last, offsets, hist)
+            for mine, opposite, sign in ((0, 1, 1.0), (1, 0, -1.0)):  # φ(x, z) = -φ(z, x)
                 if mine and not len(chosen[1]):
                     continue
                 kernels.make_tables(
-                    hists[other], fringes.arrays, fringes.leaves, first, last, place, self._rules, table_at, tables
+                    hists[opposite], fringes.arrays, fringes.leaves, first, last, offsets, self._rules, table_at, tables
                 )  # fmt: skip
                 if not mine:
                     kernels.meet_tables(
-                        hists[0], fringes.arrays, first, last, place, table_at, tables, fringes.names, values
+                        hists[0], fringes.arrays, first, last, offsets, table_at, tables, fringes.names, values
                     )  # fmt: skip
                 kernels.project(
                     some[mine], fringes.arrays, first, last, table_at, tables, fringes.names,
-                    sign / mass[other], own[mine],
+                    sign / mass[opposite], row_values[mine],
                 )  # fmt: skip
         return Attribution(
-            self._sign * values / (mass[0] * mass[1]), (self._sign * own[0].T, self._sign * own[1].T)
+            self._sign * values / (mass[0] * mass[1]),
+            (self._sign * row_values[0].T, self._sign * row_values[1].T),
         )

@@ -42,16 +42,16 @@ _RATES = {"true_positive_rate": 1.0, "false_positive_rate": 0.0}
 def findings(chosen: Parameters, total: Collected, context: AuditContext) -> list[Finding]:
     """Divide the gaps of every sensitive column."""
     why = Why(chosen, context, People(total))
-    found: list[Finding] = []
+    results: list[Finding] = []
     for pair in why.pairs():
         gaps = [one for of in metrics_of(chosen, context) if (one := divided(why, pair, of)) is not None]
-        found += [_attribution(why, pair, one) for one in gaps]
-        found += _parts(why, pair)
+        results += [_attribution(why, pair, one) for one in gaps]
+        results += _parts(why, pair)
         if chosen.allowed:
-            found += _unexplained(why, pair)
+            results += _unexplained(why, pair)
         if chosen.refit is not None:
-            found += refitted(why, pair, gaps)
-    return found
+            results += refitted(why, pair, gaps)
+    return results
 
 
 def divided(why: Why, pair: Pair, of: str) -> Divided | Finding | None:
@@ -74,14 +74,14 @@ def divided(why: Why, pair: Pair, of: str) -> Divided | Finding | None:
     return rows.by_walks(why.context, of, why.columns, why.players, why.chosen.calls)
 
 
-def _same_gap(pair: Pair, found: Divided, of: str) -> bool:
+def _same_gap(pair: Pair, division: Divided, of: str) -> bool:
     """Tell whether the sum before the link is what is predicted: then predictions divide as it does."""
     f, y = pair.each("score"), pair.each("outcome")
     if f is None:
         return False
     values = f if of == "prediction" or y is None else (y[0] - f[0], y[1] - f[1])
     gap, _, _ = pair.gap(values, None)
-    return abs(gap - found.gap) <= 1e-4 * max(float(np.ptp(np.concatenate(values))), 1e-12)
+    return abs(gap - division.gap) <= 1e-4 * max(float(np.ptp(np.concatenate(values))), 1e-12)
 
 
 def _too_few(why: Why, pair: Pair, of: str) -> Finding:
@@ -95,43 +95,43 @@ def _too_few(why: Why, pair: Pair, of: str) -> Finding:
     )  # fmt: skip
 
 
-def _attribution(why: Why, pair: Pair, found: Divided | Finding) -> Finding:
+def _attribution(why: Why, pair: Pair, division: Divided | Finding) -> Finding:
     """Return a divided gap as a finding: the columns by the size of their part."""
-    if isinstance(found, Finding):
-        return found
+    if isinstance(division, Finding):
+        return division
     confidence = why.context.confidence
-    each = 1 - (1 - confidence) / len(found.values)
-    halves = found.sure.half_width(each)
-    order = np.lexsort((np.arange(len(found.values)), -np.abs(found.values)))
+    each = 1 - (1 - confidence) / len(division.values)
+    halves = division.sure.half_width(each)
+    order = np.lexsort((np.arange(len(division.values)), -np.abs(division.values)))
     columns = []
     for place in order.tolist():
-        value, half = float(found.values[place]), float(halves[place])
-        unseen = found.sure.reach[place] == 0 and found.sampled is None
+        value, half = float(division.values[place]), float(halves[place])
+        unseen = division.sure.reach[place] == 0 and division.sampled is None
         interval = None if unseen else [value - half, value + half]
-        columns.append({"column": found.players[place], "value": value, "interval": interval})
+        columns.append({"column": division.players[place], "value": value, "interval": interval})
     evidence: dict[str, Any] = {"columns": columns}
-    if found.sampled is None:
+    if division.sampled is None:
         evidence["method"] = "exact"
         notes = [EXACT]
     else:
-        evidence |= {"method": "sampled", **found.sampled}
+        evidence |= {"method": "sampled", **division.sampled}
         notes = [
-            f"Sampled: {found.sampled['walks']:,} walks, {found.sampled['calls']:,} rows asked; sampling is "
-            f"{found.sampled['sampling_share']:.0%} of the intervals' variance."
+            f"Sampled: {division.sampled['walks']:,} walks, {division.sampled['calls']:,} rows asked; sampling is "
+            f"{division.sampled['sampling_share']:.0%} of the intervals' variance."
         ]
     unread = [one["column"] for one in columns if one["interval"] is None]
     if unread:
         notes.append(f"Not seen to change the score of any row: {', '.join(unread)}.")
     notes.append(f"The columns' intervals hold at once, each at {each:.2%}.")
-    rows = pair.only(_RATES[found.of]) if found.of in _RATES else pair
+    rows = pair.only(_RATES[division.of]) if division.of in _RATES else pair
 
     def at(level: float) -> Interval:
-        half = float(found.noise.half_width(level)[0])
-        return found.gap - half, found.gap + half
+        half = float(division.noise.half_width(level)[0])
+        return division.gap - half, division.gap + half
 
     return finding_of(
-        why, pair, "attribution", found.gap, parameters=parameters_of(pair, of=found.of), evidence=evidence,
-        groups=group_values(rows, found.means), notes=(*notes, ABOUT), interval_at=at,
+        why, pair, "attribution", division.gap, parameters=parameters_of(pair, of=division.of), evidence=evidence,
+        groups=group_values(rows, division.means), notes=(*notes, ABOUT), interval_at=at,
     )  # fmt: skip
 
 
@@ -146,39 +146,39 @@ def _parts(why: Why, pair: Pair) -> list[Finding]:
     design = (
         [1.0] * 3 if clusters is None else design_effects(outcome, decision, pair.weights, clusters, both)
     )
-    found = parts_of(both, design)
-    if not np.isfinite(found.values).all():
+    parts = parts_of(both, design)
+    if not np.isfinite(parts.values).all():
         return []
     evidence: dict[str, Any] = {
         "counts_group": both[0].counts.tolist(),
         "counts_reference": both[1].counts.tolist(),
         "design_effects": list(design),
-        "gap": float(found.values.sum()),
+        "gap": float(parts.values.sum()),
     }
     error = label_error(both, why.context.confidence)
     made = []
-    for place, name in enumerate(NAMES):
-        told = dict(evidence)
+    for index, name in enumerate(NAMES):
+        record = dict(evidence)
         notes = ["From the totals of both groups alone; the three parts add up to the gap."]
-        if place == 0 and error is not None:
-            told["label_error"] = error
+        if index == 0 and error is not None:
+            record["label_error"] = error
             whose = pair.group if error["of"] == "group" else pair.reference
             notes.append(
                 f"If {error['share']:.0%} of the positives of group {whose} were recorded as negative, base rates "
                 "would be equal, and this part 0."
             )
 
-        def at(level: float, place: int = place) -> Interval:
-            return found.interval(place, level)
+        def at(level: float, place: int = index) -> Interval:
+            return parts.interval(place, level)
 
         made.append(
             finding_of(
                 why,
                 pair,
                 name,
-                float(found.values[place]),
+                float(parts.values[index]),
                 parameters=parameters_of(pair),
-                evidence=told,
+                evidence=record,
                 groups=group_values(pair, None),
                 notes=tuple(notes),
                 interval_at=at,
@@ -188,7 +188,7 @@ def _parts(why: Why, pair: Pair) -> list[Finding]:
 
 
 def _unexplained(why: Why, pair: Pair) -> list[Finding]:
-    """Return what allowed columns leave of the gap in decisions, or in predicted numbers."""
+    """Return the finding on the gap in decisions or numbers that allowed columns leave unexplained."""
     outcome = pair.each("score" if why.context.scorer.task == "regression" else "decision")
     if outcome is None or min(map(len, pair.rows)) < FEWEST:
         return []
@@ -204,7 +204,7 @@ def _unexplained(why: Why, pair: Pair) -> list[Finding]:
     every = np.concatenate(outcome) if drawn is None else np.concatenate(outcome)[drawn]
     clusters = why.people.number("clusters")
     keys = why.people.hashes[rows] if clusters is None else clusters[rows].astype(np.uint64)
-    told = Comparison(
+    comparison = Comparison(
         design=Design.make({name: why.people.column(name)[rows] for name in names}),
         group=group,
         outcome=every,
@@ -213,17 +213,19 @@ def _unexplained(why: Why, pair: Pair) -> list[Finding]:
         folds=(mixed(keys) % np.uint64(FOLDS)).astype(np.int64),
         names=(pair.group, pair.reference),
     )
-    found = unexplained(told)
+    found = unexplained(comparison)
     gap = pair.gap(outcome, 1.0)[0]
     return [_left_finding(why, pair, names, found, gap, drawn is not None)]
 
 
-def _left_finding(why: Why, pair: Pair, names: Sequence[str], found: Any, gap: float, drawn: bool) -> Finding:
-    confidence, mine = why.context.confidence, found.toward_group
-    column, area = found.separating
+def _left_finding(
+    why: Why, pair: Pair, names: Sequence[str], remainder: Any, gap: float, drawn: bool
+) -> Finding:
+    confidence, mine = why.context.confidence, remainder.toward_group
+    column, area = remainder.separating
     evidence: dict[str, Any] = {
         "gap": gap,
-        "learners": found.learners,
+        "learners": remainder.learners,
         "separating": {"column": column, "area_under_curve": area},
         "without_counterpart": mine.far,
         "effective_rows": mine.effective,
@@ -243,8 +245,8 @@ def _left_finding(why: Why, pair: Pair, names: Sequence[str], found: Any, gap: f
     evidence["explained"] = gap - mine.value
     evidence["left"] = {
         **_version("group", mine, confidence),
-        **_version("reference", found.toward_reference, confidence),
-        **_version("overlap", found.overlap, confidence),
+        **_version("reference", remainder.toward_reference, confidence),
+        **_version("overlap", remainder.overlap, confidence),
     }
     notes.append(
         f"Of the gap {gap:.3f} between group {pair.group} and {pair.reference} {mine.value:.3f} is left between "

@@ -62,15 +62,15 @@ class Coding:
 
     def code(self, matrix: NDArray[Any], out: Codes) -> None:
         """Write the codes of rows, shape [columns, n], from their features, shape [n, d]."""
-        for place, feature in enumerate(self.feature):
-            values, cuts = matrix[:, feature].astype(np.float64), self.cuts[place]
-            if self.equal[place] == "EQ_WHOLE":
+        for index, feature in enumerate(self.feature):
+            values, cuts = matrix[:, feature].astype(np.float64), self.cuts[index]
+            if self.equal[index] == "EQ_WHOLE":
                 values = np.trunc(values)
-            last = len(cuts) + 1 if self.equal[place] else 0 if self.low[place] else len(cuts)
-            code_numbers(values, cuts, last, out[place])
-            if self.equal[place]:
-                code = np.minimum(out[place], len(cuts) - 1)
-                out[place] = np.where((cuts[code] == values) | np.isnan(values), out[place], len(cuts))
+            last = len(cuts) + 1 if self.equal[index] else 0 if self.low[index] else len(cuts)
+            code_numbers(values, cuts, last, out[index])
+            if self.equal[index]:
+                code = np.minimum(out[index], len(cuts) - 1)
+                out[index] = np.where((cuts[code] == values) | np.isnan(values), out[index], len(cuts))
 
     def holds(self, column: int, cut: int, code: int) -> bool:
         """Tell whether a code meets a test."""

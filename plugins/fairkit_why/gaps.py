@@ -75,7 +75,7 @@ class Why:
     def pairs(self, as_in: Sequence[Pair] = ()) -> list[Pair]:
         """Return every group against its reference, by sensitive column; with the references of `as_in`."""
         references = {pair.sensitive: pair.reference for pair in as_in}
-        found = []
+        pairs = []
         every = dict(self.context.dataset.profile.groups)
         if self.chosen.people:
             every[PEOPLE] = dict.fromkeys((in_words(conditions_of(self.chosen)), "everybody else"), 0)
@@ -87,26 +87,26 @@ class Why:
                 continue
             stated = references.get(name)
             reference = self._reference(name, names, rows, there) if stated is None else names.index(stated)
-            found += [
+            pairs += [
                 Pair(
                     self.people,
                     name,
-                    names[place],
+                    names[index],
                     names[reference],
-                    (rows[place], rows[reference]),
+                    (rows[index], rows[reference]),
                     len(there) == 2,
                 )
-                for place in there
-                if place != reference
+                for index in there
+                if index != reference
             ]
-        return found
+        return pairs
 
     def _reference(
         self, sensitive: str, names: list[str], rows: list[NDArray[np.int64]], there: list[int]
     ) -> int:
         """Return the reference: the one that was named; else of two groups the lower one, of more the largest."""
         columns = list(self.context.dataset.profile.groups)
-        told = dict(reference_of(text, columns) for text in self.context.dataset.roles.reference).get(
+        stated = dict(reference_of(text, columns) for text in self.context.dataset.roles.reference).get(
             sensitive
         )
         if sensitive == PEOPLE:
@@ -114,13 +114,13 @@ class Why:
         f = self.people.number("decision") if self.context.scorer.task != "regression" else None
         f = self.people.number("score") if f is None else f
         means = {} if f is None else {place: self._mean(f, rows[place]) for place in there}
-        if told == LARGEST or (told is None and (len(there) > 2 or not means)):
+        if stated == LARGEST or (stated is None and (len(there) > 2 or not means)):
             return max(there, key=lambda place: len(rows[place]))
-        if told == HIGHEST:
+        if stated == HIGHEST:
             return max(means, key=means.__getitem__)
-        if told is None:
+        if stated is None:
             return min(means, key=means.__getitem__)
-        return names.index(told)
+        return names.index(stated)
 
     def _mean(self, values: Array, rows: NDArray[np.int64]) -> float:
         weights = self.people.weights
@@ -128,7 +128,7 @@ class Why:
 
 
 def parameters_of(pair: Pair, **more: Any) -> dict[str, Any]:
-    """Return what tells a finding from others: of several groups, which one is compared."""
+    """Return the finding's parameters: of several groups, the one that is compared."""
     return more if pair.alone and pair.sensitive != PEOPLE else {**more, "group": pair.group}
 
 

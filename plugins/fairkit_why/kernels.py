@@ -43,6 +43,7 @@ def _keys(codes: Any, start: Any, end: Any, program: Any, masks: Any, path: Any,
         kind, bit = program[p, 2], np.uint16(1 << program[p, 3])
         none, every, others = np.uint16(0), np.uint16(65535), np.uint16(65535 ^ (1 << program[p, 3]))
         code = codes[column, start:end]
+        # kinds 0 to 2 compare the code with a cut, 3 to 5 look it up in a set of words
         if kind >= 3:
             words = masks[program[p, 1] :]
             for i in range(rows):
@@ -70,19 +71,21 @@ def _wide_keys(codes: Any, start: Any, end: Any, program: Any, masks: Any, path:
         for p in range(len(program)):
             code, kind = np.int64(codes[program[p, 0], start + i]), program[p, 2]
             if kind >= 3:  # noqa: SIM108 -- a word is read of sets alone
-                held = (masks[program[p, 1] + code // 63] >> (code % 63)) & 1 == 1
+                holds = (masks[program[p, 1] + code // 63] >> (code % 63)) & 1 == 1
             else:
-                held = code <= program[p, 1]
+                holds = code <= program[p, 1]
             bit = np.int64(1) << program[p, 3]
             if kind % 3 == 2:
-                bits |= bit if held else np.int64(0)
-            elif held != (kind % 3 == 1):
+                bits |= bit if holds else np.int64(0)
+            elif holds != (kind % 3 == 1):
                 bits &= ~bit
         key[i] = bits
 
 
 @numba.njit(cache=True, nogil=True)
-def count_keys(codes: Any, weights: Any, fringes: Any, first: Any, last: Any, place: Any, hist: Any) -> None:
+def count_keys(
+    codes: Any, weights: Any, fringes: Any, first: Any, last: Any, offsets: Any, hist: Any
+) -> None:
     """Add the rows' weights (each 1 where there are none) to the histograms of the fringes from `first` to `last`."""
     begin, program, path, bits = fringes[0], fringes[1], fringes[2], fringes[3]
     rows = codes.shape[1]
@@ -90,7 +93,7 @@ def count_keys(codes: Any, weights: Any, fringes: Any, first: Any, last: Any, pl
     for start in range(0, rows, BLOCK):
         end = min(rows, start + BLOCK)
         for f in range(first, last):
-            mine = hist[place[f - first] : place[f - first] + (1 << bits[f])]
+            mine = hist[offsets[f - first] : offsets[f - first] + (1 << bits[f])]
             if bits[f] <= 16:
                 _keys(codes, start, end, program[begin[f] : begin[f + 1]], fringes[7], path[f], narrow)
                 if len(weights):
@@ -122,6 +125,7 @@ def _leaf_table(hist: Any, k: Any, nodes: Any, weights: Any, moved: Any, out: An
             step = 1 << j
             for high in range(0, size, 2 * step):
                 for low in range(high, high + step):
+                    # [[0, 1 - u], [u, 1]] on bit j sums q_j out: the factor u p_j + (1 - u) q_j
                     zero, one = moved[low], moved[low + step]
                     moved[low], moved[low + step] = (1.0 - u) * one, u * zero + one
         for i in range(k):
@@ -140,7 +144,7 @@ def make_tables(
     leaves: Any,
     first: Any,
     last: Any,
-    place: Any,
+    offsets: Any,
     rules: Any,
     table_at: Any,
     tables: Any,
@@ -149,7 +153,7 @@ def make_tables(
 
     Parameters
     ----------
-    hist, place
+    hist, offsets
         Histograms, and where each fringe's begins.
     fringes, leaves
         See `fairkit_why.fringes.Fringes`.
@@ -170,7 +174,7 @@ def make_tables(
     mine, moved, out = np.empty(size), np.empty(size), np.empty((max(widest, 1), size))
     for f in range(first, last):
         keys, width = 1 << bits[f], players[f]
-        counted = hist[place[f - first] : place[f - first] + keys]
+        counted = hist[offsets[f - first] : offsets[f - first] + keys]
         table = tables[table_at[f - first] : table_at[f - first] + keys * width].reshape((width, keys))
         table[:] = 0.0
         pattern = np.empty(keys, np.int64)
@@ -180,10 +184,12 @@ def make_tables(
             for j in range(k):
                 at = begin[leaf] + j
                 for key in range(keys):
+                    # a leaf sees of a key only which of its k columns pass all their tests
                     pattern[key] |= np.int64((key & mask[at]) == wanted[at]) << j
             mine[: 1 << k] = 0.0
             for key in range(keys):
                 mine[pattern[key]] += counted[key]
+            # ⌈k / 2⌉ Gauss-Legendre nodes are exact for the polynomial of degree k - 1 in u
             nodes = (k + 1) // 2
             _leaf_table(mine, k, rules[k, 0, :nodes], rules[k, 1, :nodes], moved, out)
             for j in range(k):
@@ -206,7 +212,7 @@ def project(
 ) -> None:
     """Add each row's Shapley values in the fringes, times `scale`, to `out`, shape [players, n]."""
     begin, program, path, bits, players = fringes[0], fringes[1], fringes[2], fringes[3], fringes[4]
-    own = fringes[6]
+    first_name = fringes[6]
     rows = codes.shape[1]
     narrow, wide = np.empty(BLOCK, np.uint16), np.empty(BLOCK, np.int64)
     for start in range(0, rows, BLOCK):
@@ -222,7 +228,7 @@ def project(
             else:
                 _wide_keys(codes, start, end, program[begin[f] : begin[f + 1]], fringes[7], path[f], wide)
             for j in range(width):
-                column, mine = table[j], out[names[own[f] + j], start:end]
+                column, mine = table[j], out[names[first_name[f] + j], start:end]
                 for i in range(end - start):
                     mine[i] += scale * column[wide[i]]
 
@@ -233,22 +239,22 @@ def meet_tables(
     fringes: Any,
     first: Any,
     last: Any,
-    place: Any,
+    offsets: Any,
     table_at: Any,
     tables: Any,
     names: Any,
     out: Any,
 ) -> None:
     """Add the sum over keys of a histogram times tables to `out`, shape [players]."""
-    bits, players, own = fringes[3], fringes[4], fringes[6]
+    bits, players, first_name = fringes[3], fringes[4], fringes[6]
     for f in range(first, last):
         width = players[f]
         keys = 1 << bits[f]
         for j in range(width):
             at, total = table_at[f - first] + j * keys, 0.0
             for key in range(keys):
-                total += hist[place[f - first] + key] * tables[at + key]
-            out[names[own[f] + j]] += total
+                total += hist[offsets[f - first] + key] * tables[at + key]
+            out[names[first_name[f] + j]] += total
 
 
 @numba.njit(cache=True, nogil=True)
@@ -262,6 +268,7 @@ def logistic_slope(x: Any, y: Any, w: Any, beta: Any, slope: Any, curve: Any) ->
         eta = 0.0
         for j in range(size):
             eta += x[i, j] * beta[j]
+        # no overflow: log(1 + e^η) = max(η, 0) + log(1 + e^-|η|)
         tail = np.exp(-abs(eta))
         chance = 1.0 / (1.0 + tail) if eta >= 0 else tail / (1.0 + tail)
         loss += w[i] * (max(eta, 0.0) + np.log1p(tail) - y[i] * eta)

@@ -117,5 +117,6 @@ def two_samples(
         )
     total = parts[0] + parts[1]
     with np.errstate(all="ignore"):
+        # Welch and Satterthwaite: (v₁ + v₂)² / (v₁² / ν₁ + v₂² / ν₂)
         degrees = total**2 / (parts[0] ** 2 / freedom[0] + parts[1] ** 2 / freedom[1])
     return total, np.where(np.isfinite(degrees), degrees, min(freedom))

@@ -61,7 +61,7 @@ class Parameters:
 
 
 def metrics_of(chosen: Parameters, context: AuditContext) -> list[str]:
-    """Return what is divided, by the names of findings; see `RATES` and `NUMBERS`.
+    """Return the names of the gaps to divide, as in findings; see `RATES` and `NUMBERS`.
 
     Raises
     ------
@@ -69,20 +69,20 @@ def metrics_of(chosen: Parameters, context: AuditContext) -> list[str]:
         There is no such metric, or it does not suit the task or the table.
     """
     task, labelled = context.scorer.task, context.dataset.roles.label is not None
-    known = {**RATES, **NUMBERS}
+    metrics = {**RATES, **NUMBERS}
     rates = [*RATES, "score", "mean_residual"]
     fit = {"regression": ["mean_prediction", "mean_residual"], "binary": rates}[task]
     for name in chosen.metric:
-        if name not in known:
+        if name not in metrics:
             raise ParameterError(
-                f"why.metric: there is no metric {name!r}. {did_you_mean(name, known, what='metrics')}"
+                f"why.metric: there is no metric {name!r}. {did_you_mean(name, metrics, what='metrics')}"
             )
         if name not in fit:
             raise ParameterError(f"why.metric: {name} is not for a {task} task; possible: {', '.join(fit)}")
         if not labelled and name in ("true_positive_rate", "false_positive_rate", "mean_residual"):
             raise ParameterError(f"why.metric: {name} needs the outcome; name its column with `label`")
     default = ["mean_prediction"] if task == "regression" else ["selection_rate", "score"]
-    return [known[name] for name in dict.fromkeys(chosen.metric or default)]
+    return [metrics[name] for name in dict.fromkeys(chosen.metric or default)]
 
 
 def players_of(chosen: Parameters, columns: Sequence[str]) -> list[tuple[str, ...]]:
@@ -112,18 +112,18 @@ def players_of(chosen: Parameters, columns: Sequence[str]) -> list[tuple[str, ..
 
 def _joined(text: str, columns: Sequence[str]) -> tuple[str, ...] | None:
     """Split names at +, of which names may have some themselves."""
-    found, rest = [], text.split("+")
+    names, rest = [], text.split("+")
     while rest:
         size = next((k for k in range(len(rest), 0, -1) if "+".join(rest[:k]) in columns), None)
         if size is None:
             return None
-        found.append("+".join(rest[:size]))
+        names.append("+".join(rest[:size]))
         rest = rest[size:]
-    return tuple(found)
+    return tuple(names)
 
 
 def conditions_of(chosen: Parameters) -> list[dict[str, Any]]:
-    """Return what describes the group of `people` (see `fairkit.results.conditions`).
+    """Return the conditions of the group of `people` (see `fairkit.results.conditions`).
 
     Raises
     ------

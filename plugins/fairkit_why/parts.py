@@ -34,6 +34,7 @@ def label_error(cells: tuple[Cells, Cells], confidence: float) -> dict[str, floa
         return None
     low = int(np.argmin(base))
     sizes = [one.counts.sum() for one in cells]
+    # delta method: Var log p = (1 - p) / (p n), of both base rates
     error = float(np.sqrt(sum((1 - p) / (p * n) for p, n in zip(base, sizes, strict=True))))
     z = two_sided(guarded(confidence))
     ratio = base[low] / base[1 - low]
@@ -59,6 +60,7 @@ def design_effects(
     pulls = []
     for y, d, w, (pi, t, f), by in zip(outcome, decision, weights, rates, gradients(*rates), strict=True):
         share = np.ones(len(y)) / len(y) if w is None else w / w.sum()
+        # a row's influence on base rate, true positive rate and false positive rate
         own = np.stack([y - pi, y * (d - t) / pi, (1 - y) * (d - f) / (1 - pi)], axis=1)
         pulls.append(share[:, None] * own @ by.T)
     every = np.concatenate(clusters)

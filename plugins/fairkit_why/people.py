@@ -68,7 +68,7 @@ class Collected:
     ) -> Collected:
         """Take a batch's rows; those who fulfil the conditions `people` are group 0 of `PEOPLE`."""
         rows = next(iter(views(batch, predictions, context.scorer, context.dataset)))[1]
-        told = {
+        measured = {
             "outcome": rows.outcome if batch.label is not None else None,
             "decision": rows.decision,
             "score": rows.score,
@@ -77,7 +77,7 @@ class Collected:
         }
         absent = np.full(len(batch), np.nan)
         numbers = {
-            name: (absent if told[name] is None else np.asarray(told[name], dtype=np.float64),)
+            name: (absent if measured[name] is None else np.asarray(measured[name], dtype=np.float64),)
             for name in _NUMBERS
         }
         groups = {name: (codes,) for name, codes in batch.groups.items()}
@@ -117,15 +117,15 @@ class People:
         columns = {
             name: pa.chunked_array(pieces).combine_chunks() for name, pieces in collected.columns.items()
         }
-        words = np.zeros(len(numbers["outcome"]), dtype=np.uint64)
+        hashes = np.zeros(len(numbers["outcome"]), dtype=np.uint64)
         for column in columns.values():
-            words = mixed(words ^ _filled(column))
+            hashes = mixed(hashes ^ _filled(column))
         told = (numbers["outcome"], numbers["weights"], numbers["clusters"], *groups.values())
         for values in told:  # not what the model says, which rounding may change on another machine
-            words = mixed(words ^ np.asarray(values + 0.0, dtype=np.float64).view(np.uint64))
-        self.order = _shuffled(words)
+            hashes = mixed(hashes ^ np.asarray(values + 0.0, dtype=np.float64).view(np.uint64))
+        self.order = _shuffled(hashes)
         self._columns = columns
-        self.hashes = words[self.order]
+        self.hashes = hashes[self.order]
         self.groups = {name: codes[self.order] for name, codes in groups.items()}
         self._numbers = {name: values[self.order] for name, values in numbers.items()}
         self._made: dict[str, NDArray[Any]] = {}
@@ -167,11 +167,11 @@ def _filled(column: pa.Array) -> NDArray[np.uint64]:
     return words
 
 
-def _shuffled(words: NDArray[np.uint64]) -> Ints:
+def _shuffled(hashes: NDArray[np.uint64]) -> Ints:
     """Return the order of the rows by their hash and how many equal rows came before."""
-    order = np.argsort(words, kind="stable")
-    ranked = words[order]
-    start = np.concatenate([[True], ranked[1:] != ranked[:-1]]) if len(words) else np.zeros(0, dtype=bool)
-    first = np.maximum.accumulate(np.where(start, np.arange(len(words)), 0))
-    copies = (np.arange(len(words)) - first).astype(np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    ranked = hashes[order]
+    start = np.concatenate([[True], ranked[1:] != ranked[:-1]]) if len(hashes) else np.zeros(0, dtype=bool)
+    first = np.maximum.accumulate(np.where(start, np.arange(len(hashes)), 0))
+    copies = (np.arange(len(hashes)) - first).astype(np.uint64)
     return np.asarray(order[np.argsort(mixed(ranked ^ mixed(copies)), kind="stable")])

@@ -43,15 +43,15 @@ def refitted(why: Why, pair: Pair, divided: Sequence[Divided | Finding]) -> list
     if not columns and first is not None:
         columns = [first.players[int(np.argmax(np.abs(first.values)))]]
     training = _training(why)
-    known = dict(zip(why.names, why.players, strict=True))
-    found = []
+    columns_of = dict(zip(why.names, why.players, strict=True))
+    findings = []
     for name in columns:
-        if name not in known:
+        if name not in columns_of:
             raise ParameterError(
-                f"why.without: {name!r} is no column of the model; it reads: {', '.join(known)}"
+                f"why.without: {name!r} is no column of the model; it reads: {', '.join(columns_of)}"
             )
-        found.append(_without(why, pair, name, known[name], training))
-    return found
+        findings.append(_without(why, pair, name, columns_of[name], training))
+    return findings
 
 
 def _training(why: Why) -> Table:
@@ -94,7 +94,7 @@ def _said(why: Why, table: Table, left_out: Sequence[str], rows: Table | None = 
 
 
 def _without(why: Why, pair: Pair, name: str, columns: Sequence[str], training: Table) -> Finding:
-    kept, gone = _said(why, training, ()), _said(why, training, columns)
+    with_columns, gone = _said(why, training, ()), _said(why, training, columns)
     changes = []
     rng = why.context.rng("why refit")
     for _ in range(why.chosen.refits if why.chosen.refits > 1 else 0):
@@ -102,7 +102,7 @@ def _without(why: Why, pair: Pair, name: str, columns: Sequence[str], training: 
         changes.append(_mean_gap(pair, _said(why, training, columns, rows) - _said(why, training, (), rows)))
     extra = float(np.var(changes, ddof=1)) if changes else 0.0
     gap, means, noise = _gap(pair, gone, extra)
-    change, _, spread = _gap(pair, gone - kept, extra)
+    change, _, spread = _gap(pair, gone - with_columns, extra)
 
     def at(level: float) -> Interval:
         half = float(noise.half_width(level)[0])
@@ -110,7 +110,7 @@ def _without(why: Why, pair: Pair, name: str, columns: Sequence[str], training: 
 
     half = float(spread.half_width(why.context.confidence)[0])
     evidence: dict[str, Any] = {
-        "with": _mean_gap(pair, kept),
+        "with": _mean_gap(pair, with_columns),
         "change": change,
         "change_interval": [change - half, change + half],
         **_computed(why, pair, name),
@@ -154,16 +154,16 @@ def _computed(why: Why, pair: Pair, name: str) -> dict[str, Any]:
     sizes = [min(len(rows), VARIANCE_ROWS) for rows in pair.rows]
     every = np.concatenate([rows[:size] for rows, size in zip(pair.rows, sizes, strict=True)])
     columns = {column: values[every] for column, values in why.columns.items()}
-    known = np.concatenate([f[0][: sizes[0]], f[1][: sizes[1]]])
-    asks = asks_of(why.context.scorer, kind, columns, why.players, known)
-    place, rng = why.names.index(name), pair.seed(why.context.scorer.info.name, f"without {name}")
-    told: dict[str, Any] = {}
+    predictions = np.concatenate([f[0][: sizes[0]], f[1][: sizes[1]]])
+    asks = asks_of(why.context.scorer, kind, columns, why.players, predictions)
+    player, rng = why.names.index(name), pair.seed(why.context.scorer.info.name, f"without {name}")
+    record: dict[str, Any] = {}
     for mine, label in ((0, "group"), (1, "reference")):
         own = np.arange(sizes[mine]) + (0 if mine == 0 else sizes[0])
         others = rng.integers(0, sizes[1 - mine], sizes[mine]) + (sizes[0] if mine == 0 else 0)
         from_own = np.ones((len(own), len(why.players)), dtype=np.bool_)
-        from_own[:, place] = False
-        change = (asks.mixed(own, others, from_own) - known[own]) * (1.0 if mine == 0 else -1.0)
+        from_own[:, player] = False
+        change = (asks.mixed(own, others, from_own) - predictions[own]) * (1.0 if mine == 0 else -1.0)
         w = pair.weights[mine]
         part = shares(None if w is None else w[: sizes[mine]], sizes[mine])
         moved = float(part @ change)
@@ -171,5 +171,5 @@ def _computed(why: Why, pair: Pair, name: str) -> dict[str, Any]:
             part**2 @ (change - moved)[:, None] ** 2, np.array([sizes[mine] - 1.0]), np.ones(1), pair.sizes
         )
         half = float(noise.half_width(why.context.confidence)[0])
-        told[f"computed_{label}"] = {"change": moved, "low": moved - half, "high": moved + half}
-    return told
+        record[f"computed_{label}"] = {"change": moved, "low": moved - half, "high": moved + half}
+    return record

@@ -117,38 +117,46 @@ class Comparison:
     names: tuple[str, str]
 
 
-def unexplained(told: Comparison) -> Unexplained:
+def unexplained(comparison: Comparison) -> Unexplained:
     """Estimate what is left of a gap."""
-    size, sides = len(told.outcome), (told.group, ~told.group)
+    size, sides = len(comparison.outcome), (comparison.group, ~comparison.group)
     chance, said = np.empty(size), np.empty((2, 2, size))
     for fold in range(FOLDS):
-        out = told.folds == fold
+        out = comparison.folds == fold
         if not out.any():
             continue
-        chance[out] = fit_propensity(told.design, told.group.astype(np.float64), told.weights, ~out)[out]
+        chance[out] = fit_propensity(
+            comparison.design, comparison.group.astype(np.float64), comparison.weights, ~out
+        )[out]
         for place, mine in enumerate(sides):
-            said[place][:, out] = fit_outcome(told.design, told.outcome, told.weights, ~out & mine)[:, out]
+            said[place][:, out] = fit_outcome(
+                comparison.design, comparison.outcome, comparison.weights, ~out & mine
+            )[:, out]
     (mean_a, first), (mean_b, second) = (
-        mix(said[place], told.outcome, told.weights, mine) for place, mine in enumerate(sides)
+        mix(said[place], comparison.outcome, comparison.weights, mine) for place, mine in enumerate(sides)
     )
-    toward_a = _toward(told, told.group, chance, mean_b, told.names)
-    toward_b = _toward(told, ~told.group, 1 - chance, mean_a, told.names[::-1])
+    toward_a = _toward(comparison, comparison.group, chance, mean_b, comparison.names)
+    toward_b = _toward(comparison, ~comparison.group, 1 - chance, mean_a, comparison.names[::-1])
     back = Left(
         -toward_b.value, toward_b.error, toward_b.degrees, toward_b.refused, toward_b.effective, toward_b.far
     )
-    over = _overlap(told, chance, mean_a, mean_b, toward_a.refused)
+    over = _overlap(comparison, chance, mean_a, mean_b, toward_a.refused)
     learners: dict[str, float | str] = {
-        "propensity": "logistic, cells" if told.design.saturated else "logistic, splines",
-        "outcome": "cells" if told.design.saturated else "splines and boosted trees",
+        "propensity": "logistic, cells" if comparison.design.saturated else "logistic, splines",
+        "outcome": "cells" if comparison.design.saturated else "splines and boosted trees",
         "boosted": (first + second) / 2,
     }
     return Unexplained(
-        toward_a, back, over, learners, told.design.separating(told.group, told.weights, told.folds)
+        toward_a,
+        back,
+        over,
+        learners,
+        comparison.design.separating(comparison.group, comparison.weights, comparison.folds),
     )
 
 
 def _finish(
-    told: Comparison,
+    comparison: Comparison,
     value: float,
     pulls: Array,
     effective: float,
@@ -158,8 +166,8 @@ def _finish(
 ) -> Left:
     """Return a number with the noise of its influence function, and of that of the rest of the gap."""
     both = np.stack([pulls, np.full_like(pulls, np.nan) if rest is None else rest], axis=1)
-    if told.clusters is not None:
-        variance, degrees = clustered(by_cluster(both, told.clusters), told.clusters)
+    if comparison.clusters is not None:
+        variance, degrees = clustered(by_cluster(both, comparison.clusters), comparison.clusters)
         freedom = float(degrees[0])
     else:
         variance, freedom = (both**2).sum(axis=0), max(effective - 1, 1.0)
@@ -168,23 +176,25 @@ def _finish(
 
 
 def _toward(
-    told: Comparison, mine: NDArray[np.bool_], chance: Array, other_mean: Array, names: tuple[str, str]
+    comparison: Comparison, mine: NDArray[np.bool_], chance: Array, other_mean: Array, names: tuple[str, str]
 ) -> Left:
     """Return ``E_mine[D] - E_mine[μ_other(W)]``; `chance` is that of being of `mine`."""
-    w, d, other = told.weights, told.outcome, ~mine
+    w, d, others = comparison.weights, comparison.outcome, ~mine
     away = d - other_mean
     clipped = np.clip(chance, CLIP, 1 - CLIP)
-    odds = w * other * clipped / (1 - clipped)
+    # weights e / (1 - e) give the other group this one's distribution of the allowed columns
+    odds = w * others * clipped / (1 - clipped)
     ratio = odds / odds.sum()
-    own = w * mine / (w * mine).sum()
-    here, there = float(own @ away), float(ratio @ away)
-    pulls = own * (away - here) - ratio * (away - there)
-    base = w * other / (w * other).sum()
-    rest = own * (d - own @ d) - base * (d - base @ d) - pulls
+    shares = w * mine / (w * mine).sum()
+    here, there = float(shares @ away), float(ratio @ away)
+    # influence function of the augmented estimator, doubly robust (Robins, Rotnitzky & Zhao 1994)
+    pulls = shares * (away - here) - ratio * (away - there)
+    base = w * others / (w * others).sum()
+    rest = shares * (d - shares @ d) - base * (d - base @ d) - pulls
     effective = float(1 / (ratio**2).sum())
     with np.errstate(divide="ignore"):
-        density = chance / (1 - chance) * (w @ other) / (w @ mine)
-    far = float(own @ (density > FAR))
+        density = chance / (1 - chance) * (w @ others) / (w @ mine)
+    far = float(shares @ (density > FAR))
     refused = None
     if far > MOST_FAR:
         refused = (
@@ -193,15 +203,18 @@ def _toward(
         )
     elif effective < FEWEST:
         refused = f"only {effective:.0f} rows of group {names[1]} are like group {names[0]}"
-    return _finish(told, here - there, pulls, effective, far, refused, rest)
+    return _finish(comparison, here - there, pulls, effective, far, refused, rest)
 
 
-def _overlap(told: Comparison, chance: Array, mean_a: Array, mean_b: Array, refused: str | None) -> Left:
+def _overlap(
+    comparison: Comparison, chance: Array, mean_a: Array, mean_b: Array, refused: str | None
+) -> Left:
     """Return the difference between the groups where people count with e(1-e)."""
-    w, d = told.weights, told.outcome
+    w, d = comparison.weights, comparison.outcome
+    # overlap weights e (1 - e) (Li, Morgan & Zaslavsky 2018)
     both = w * chance * (1 - chance)
     both = both / both.sum()
-    first, second = w * told.group * (1 - chance), w * ~told.group * chance
+    first, second = w * comparison.group * (1 - chance), w * ~comparison.group * chance
     first, second = first / first.sum(), second / second.sum()
     modelled = float(both @ (mean_a - mean_b))
     left_a, left_b = float(first @ (d - mean_a)), float(second @ (d - mean_b))
@@ -209,4 +222,4 @@ def _overlap(told: Comparison, chance: Array, mean_a: Array, mean_b: Array, refu
         both * (mean_a - mean_b - modelled) + first * (d - mean_a - left_a) - second * (d - mean_b - left_b)
     )
     effective = float(1 / max((first**2).sum(), (second**2).sum()))
-    return _finish(told, modelled + left_a - left_b, pulls, effective, 0.0, refused)
+    return _finish(comparison, modelled + left_a - left_b, pulls, effective, 0.0, refused)

@@ -152,6 +152,7 @@ def _steps(
     moved = moves.any(axis=1)
     path[moved, last[moved] + 1] = f[0][x][moved]
     known = np.where(np.isnan(path), 0, np.arange(players + 1))
+    # a player in whom both rows agree changes nothing: carry the last value forward
     path = np.take_along_axis(path, np.maximum.accumulate(known, axis=1), axis=1)
     return np.take_along_axis(np.diff(path, axis=1), rank, axis=1), len(row)
 
@@ -166,12 +167,13 @@ def _estimate(
 ) -> Walks:
     """Return the corrected means of steps, and their variance by rows of both groups (Cameron, Gelbach & Miller)."""
     x, z = (np.concatenate([pair[side] for pair in taken]) for side in (0, 1))
-    own = shares(weights[0], len(f[0])), shares(weights[1], len(f[1]))
-    mass = own[0][x] * own[1][z]
+    row_shares = shares(weights[0], len(f[0])), shares(weights[1], len(f[1]))
+    mass = row_shares[0][x] * row_shares[1][z]
     mass = mass / mass.sum()
-    means = float(own[0] @ f[0]), float(own[1] @ f[1])
+    means = float(row_shares[0] @ f[0]), float(row_shares[1] @ f[1])
     design = np.stack([np.ones(len(x)), f[0][x] - means[0], f[1][z] - means[1]], axis=1)
     root = np.sqrt(mass)[:, None]
+    # control variates: f(x) and f(z), whose means over all rows are known
     fit, *_ = np.linalg.lstsq(design * root, steps * root, rcond=None)
     # rounding, and predictions of which no value but one was drawn: then the fit is not unique
     values = fit[0] + (means[0] - means[1] - fit[0].sum()) / steps.shape[1]
@@ -181,7 +183,7 @@ def _estimate(
     for side, rows in ((0, x), (1, z)):
         sums = np.stack([np.bincount(rows, left[:, p], len(f[side])) for p in range(count)], axis=1)
         sampled.append((sums**2).sum(axis=0))
-        pulls.append(sums + np.outer(own[side] * (f[side] - means[side]), fit[1 + side]))
+        pulls.append(sums + np.outer(row_shares[side] * (f[side] - means[side]), fit[1 + side]))
     pair = (left**2).sum(axis=0)
     parts = [(pull**2).sum(axis=0) for pull in pulls]
     n, m, walks = (
@@ -197,6 +199,7 @@ def _estimate(
         every = np.concatenate(clusters)
         both, degrees = clustered(by_cluster(np.concatenate(pulls), every), every)
         parts = [clustered(by_cluster(pull, c), c)[0] for pull, c in zip(pulls, clusters, strict=True)]
+        # two-way clustering: clusters of x plus clusters of z, less the pairs
         total = np.fmax.reduce([both - pair, *parts])
     else:
         total = np.maximum.reduce([parts[0] + parts[1] - pair, *parts])

@@ -84,7 +84,7 @@ class Windows:
                 yield from self._of_outcomes((pair, other))
 
     def _said(self, table: int, name: str) -> list[Array] | None:
-        """Return what each model says about a table's rows, in the order of the first model's people."""
+        """Return each model's predictions for a table's rows, in the order of the first model's people."""
         people = self.people[table]
         values = [one.number(name) for one in people]
         if any(one is None for one in values):
@@ -151,7 +151,7 @@ class Windows:
             clusters = [c[r] for p, r in both if (c := p.number("clusters")) is not None]
             keys = np.concatenate([p.hashes[r] for p, r in both])
             columns = {name: np.concatenate([p.column(name)[r] for p, r in both]) for name in self.columns}
-            found = unexplained(
+            remainder = unexplained(
                 Comparison(
                     design=Design.make(columns),
                     group=np.arange(len(keys)) >= len(rows[0]),
@@ -162,10 +162,10 @@ class Windows:
                     names=("the later table", "the earlier table"),
                 )
             ).toward_group
-            if found.refused is not None:
+            if remainder.refused is not None:
                 return None
-            low, high = found.interval(self.contexts[0][0].confidence)
+            low, high = remainder.interval(self.contexts[0][0].confidence)
             half = (high - low) / 2
-            parts.append((found.value, half, half * found.explained / found.error))
+            parts.append((remainder.value, half, half * remainder.explained / remainder.error))
         first, second = parts
         return first[0] - second[0], hypot(first[1], second[1]), hypot(first[2], second[2])

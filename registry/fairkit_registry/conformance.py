@@ -42,7 +42,7 @@ class Case:
     expected: Mapping[str, Any]
 
     def question(self) -> dict[str, Any]:
-        """Return what a runner reads: the case without its answer."""
+        """Return a runner's input: the case without its answer."""
         return {"name": self.name, "kind": self.kind, "input": dict(self.given)}
 
     def mistake(self, answer: Mapping[str, Any]) -> str | None:
@@ -90,13 +90,13 @@ def cases(names: Sequence[str] = ()) -> list[Case]:
     RegistryError
         There is none of such a name, or a file is damaged.
     """
-    found = []
+    matches = []
     for path in sorted(folder().glob("*/*.json")):
         name = f"{path.parent.name}/{path.stem}"
         if not names or name.startswith(tuple(names)):
             try:
                 record = json.loads(path.read_text("utf-8"))
-                found.append(
+                matches.append(
                     Case(
                         name=name,
                         protects=record["protects"],
@@ -107,11 +107,11 @@ def cases(names: Sequence[str] = ()) -> list[Case]:
                 )
             except (ValueError, KeyError, TypeError) as error:
                 raise RegistryError(f"the case {path} is damaged ({error!r})") from None
-    if not found:
+    if not matches:
         raise RegistryError(
             f"the suite has no case whose name begins with {' or '.join(names) or 'anything'}"
         )
-    return found
+    return matches
 
 
 def run(runner: str, chosen: Sequence[Case]) -> Iterator[Outcome]:

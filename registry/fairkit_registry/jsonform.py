@@ -173,12 +173,12 @@ def _bounded(holds: Callable[[Any, Any], bool], words: str) -> Callable[[Any, An
 
 
 def _sized(
-    kind: type[list[Any]] | type[dict[str, Any]], holds: Callable[[int, int], bool], words: str
+    kind: type[list[Any]] | type[dict[str, Any]], holds: Callable[[int, int], bool], relation: str
 ) -> Callable[[int, Any], Mistake | None]:
     def check(limit: int, value: Any) -> Mistake | None:
         if not isinstance(value, kind) or holds(len(value), limit):
             return None
-        return Mistake((), f"{_shown(value)} has {words} {limit} parts")
+        return Mistake((), f"{_shown(value)} has {relation} {limit} parts")
 
     return check
 

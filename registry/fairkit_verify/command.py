@@ -92,16 +92,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     named = list(sys.argv[1:] if arguments is None else arguments)
     if named == ["--cases"]:
         return _answer_cases()
-    given = _parser().parse_args(named)
+    options = _parser().parse_args(named)
     try:
-        outcome = _verification(given)
+        outcome = _verification(options)
     except FairkitError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 -- a command
         return USAGE
-    if given.format == "json":
+    if options.format == "json":
         print_json(record(outcome))
     else:
-        echo(*lines(str(given.certificate), outcome))
+        echo(*lines(str(options.certificate), outcome))
     return code_of(outcome)
 
 
@@ -114,25 +114,27 @@ def _answer_cases() -> int:
     return PASSED
 
 
-def _verification(given: argparse.Namespace) -> Verification:
+def _verification(options: argparse.Namespace) -> Verification:
     from fairkit_registry.blobs import hash_file
     from fairkit_registry.evidence.certificate import check_data, read_file
     from fairkit_registry.evidence.keys import load_public
     from fairkit_registry.evidence.timestamps import read_roots
     from fairkit_registry.evidence.verifying import check, known_revocations
 
-    raw = read_file(given.certificate)
-    trusted = [load_public(path) for path in given.key]
-    known = known_revocations(given.revocations, trusted, [load_public(path) for path in given.revoker or ()])
-    roots = read_roots(given.timestamp_root or ())
+    raw = read_file(options.certificate)
+    trusted = [load_public(path) for path in options.key]
+    revocations = known_revocations(
+        options.revocations, trusted, [load_public(path) for path in options.revoker or ()]
+    )
+    roots = read_roots(options.timestamp_root or ())
 
     def further(outcome: Verification, found: Certificate) -> None:
-        if given.data_sha256 is not None:
-            check_data(found, given.data_sha256.strip().lower())
+        if options.data_sha256 is not None:
+            check_data(found, options.data_sha256.strip().lower())
             outcome.held += (f"about the data {found.report.data.sha256[:16]}",)
 
-    digest = None if given.model is None else hash_file(given.model)
-    return check(raw, trusted, revocations=known, roots=roots, model_sha256=digest, further=further)
+    digest = None if options.model is None else hash_file(options.model)
+    return check(raw, trusted, revocations=revocations, roots=roots, model_sha256=digest, further=further)
 
 
 def run() -> NoReturn:

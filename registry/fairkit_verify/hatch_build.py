@@ -70,15 +70,15 @@ def _imported(path: Path) -> Iterator[str]:
 
 def closure() -> dict[str, Path]:
     """Return the modules of ours that the verifier needs, by name."""
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     waiting = list(STARTS)
     while waiting:
         module = waiting.pop()
         path = _file(module)
-        if path is not None and module not in found:
-            found[module] = path
+        if path is not None and module not in modules:
+            modules[module] = path
             waiting += _imported(path)
-    return found
+    return modules
 
 
 def rewritten(text: str) -> str:

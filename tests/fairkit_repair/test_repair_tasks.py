@@ -135,11 +135,11 @@ def test_the_predicted_chance_is_about_how_often_audits_of_new_rows_pass_and_not
 def test_drawn_rows_are_as_many_as_the_test_has_of_each_group_and_queries_stay_together():
     rng = np.random.default_rng(0)
     table, ahead = forecast(jobs, 500, 300, PARITY)
-    rows, _ = ahead._draw(rng, known=False)
+    rows, _ = ahead._draw(rng, fixed_rates=False)
     sizes = np.bincount(table.groups["sex"].codes[rows], minlength=2)
     assert sizes.tolist() == ahead.planned.group_sizes("sex").tolist()
     table, ahead = forecast(openings, 40, 300, EXPOSURE, queries=25)
-    rows, queries = ahead._draw(rng, known=False)
+    rows, queries = ahead._draw(rng, fixed_rates=False)
     assert len(np.unique(queries)) == 25
     whole = np.bincount(table.queries)
     for number in range(25):

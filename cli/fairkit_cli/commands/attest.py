@@ -89,11 +89,11 @@ def attest(
         check_writable(output)
     settings = load_announced(config)
     file = load_model(model, settings)
-    held = None if certificate is None else _checked(certificate, trust or (), file.sha256)
+    certificate_digest = None if certificate is None else _checked(certificate, trust or (), file.sha256)
     dataset = load_data(data, features=opt.split_names(features))
     with progress_bar() as progress:
         endpoint = model_source("endpoint").open(asking.settings(url, settings))
-        found = endpoint.attest(
+        attestation = endpoint.attest(
             file,
             dataset,
             rows=rows,
@@ -103,16 +103,17 @@ def attest(
             progress=progress,
         )
     if output is not None:
-        write_atomic(output, sign_attestation(found, secrets, certificate_sha256=held))
+        write_atomic(output, sign_attestation(attestation, secrets, certificate_sha256=certificate_digest))
     if output_format == "json":
         print_json(
-            found.to_dict() | {"certificate": held, "attestation": None if output is None else str(output)}
+            attestation.to_dict()
+            | {"certificate": certificate_digest, "attestation": None if output is None else str(output)}
         )
     else:
-        echo(*_lines(found, held))
+        echo(*_lines(attestation, certificate_digest))
     if output is not None:
         say(f"wrote the attestation {output}")
-    raise typer.Exit(PASSED if found.matches else FAILED)
+    raise typer.Exit(PASSED if attestation.matches else FAILED)
 
 
 def _checked(path: Path, trust: Sequence[Path], sha256: str) -> str:
@@ -130,23 +131,23 @@ def _checked(path: Path, trust: Sequence[Path], sha256: str) -> str:
         raise typer.Exit(FAILED) from error
 
 
-def _lines(found: Any, certificate: str | None) -> list[str]:
-    told: dict[str, Any] = found.endpoint
+def _lines(attestation: Any, certificate: str | None) -> list[str]:
+    told: dict[str, Any] = attestation.endpoint
     version = f", version {told['version']}" if told["version"] else ""
     lines = [
-        found.sentence,
+        attestation.sentence,
         f"endpoint     {told['model']}{version} at {told['url']}",
-        f"file         {found.model_name} {found.model_sha256[:16]}",
-        f"rows         {found.rows:,} of {found.data_name} {found.data_sha256[:16]}",
-        f"compared     {', '.join(found.compared)}",
+        f"file         {attestation.model_name} {attestation.model_sha256[:16]}",
+        f"rows         {attestation.rows:,} of {attestation.data_name} {attestation.data_sha256[:16]}",
+        f"compared     {', '.join(attestation.compared)}",
     ]
-    if found.not_compared:
-        lines.append(f"not compared {', '.join(found.not_compared)}: the endpoint has no such output")
-    if found.largest_gap is not None:
-        lines.append(f"largest gap  {found.largest_gap:.3g} (equal up to {found.tolerance:g})")
-    if found.differ:
+    if attestation.not_compared:
+        lines.append(f"not compared {', '.join(attestation.not_compared)}: the endpoint has no such output")
+    if attestation.largest_gap is not None:
+        lines.append(f"largest gap  {attestation.largest_gap:.3g} (equal up to {attestation.tolerance:g})")
+    if attestation.differ:
         lines.append(
-            f"other labels on {found.labels_differ:,} rows, other numbers on {found.numbers_differ:,}"
+            f"other labels on {attestation.labels_differ:,} rows, other numbers on {attestation.numbers_differ:,}"
         )
     if certificate is not None:
         lines.append(f"certificate  {certificate[:16]} holds and is about this file")

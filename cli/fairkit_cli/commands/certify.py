@@ -167,21 +167,21 @@ def certify(
         dataset = subject.dataset(columns, settings, conditions)
         asked = subject.settings(opt.audit_settings(typed, settings), typed, settings)
         asked = counted_above_the_median(pack, subject, dataset, asked, scores=tool_scores)
-        told = SignedSettings.of_audit(asked, dataset.roles.to_dict(), subject.record)
+        signed_settings = SignedSettings.of_audit(asked, dataset.roles.to_dict(), subject.record)
     else:
         check_alone(
             columns, conditions, typed, served, predictions=predictions, pack=pack, tool_scores=tool_scores
         )
-        told, dataset = by_lock(lock, columns, salt)
+        signed_settings, dataset = by_lock(lock, columns, salt)
         predicted = dataset.roles.predictions if model is None else None
         subject = chosen(model, None, settings) if predicted is None else Subject(None, predicted)
-    if eval_result is not None and not told.policy:
+    if eval_result is not None and not signed_settings.policy:
         raise FairkitError("--eval-result is about a policy: give --max or --min, or leave it out")
     with progress_bar() as progress:
         signed, report = run(
             subject.model,
             dataset,
-            told,
+            signed_settings,
             secrets,
             progress=progress,
             sequence=SequenceFolder(sequence),

@@ -49,14 +49,17 @@ def of_reports(paths: Sequence[str], policy: Sequence[Rule] = ()) -> Comparison:
     return told_apart(found, [Path(path).name for path in paths])
 
 
-def told_apart(found: Comparison, names: Sequence[str]) -> Comparison:
+def told_apart(comparison: Comparison, names: Sequence[str]) -> Comparison:
     """Give models of one name other names, such as their files', where these differ."""
-    if len({model.name for model in found.models}) == len(found.models) and found.models[0].name != "before":
-        return found
-    if len(set(names)) < len(found.models) or len(names) != len(found.models):
-        return found
-    models = tuple(replace(model, name=name) for model, name in zip(found.models, names, strict=True))
-    return replace(found, models=models)
+    if (
+        len({model.name for model in comparison.models}) == len(comparison.models)
+        and comparison.models[0].name != "before"
+    ):
+        return comparison
+    if len(set(names)) < len(comparison.models) or len(names) != len(comparison.models):
+        return comparison
+    models = tuple(replace(model, name=name) for model, name in zip(comparison.models, names, strict=True))
+    return replace(comparison, models=models)
 
 
 def _read(path: str) -> Report:
@@ -86,7 +89,7 @@ def own_features(
     ParameterError
         A text is not understood, or names a model that is not compared, or one twice.
     """
-    found: list[tuple[str, ...] | None] = [None] * many
+    features: list[tuple[str, ...] | None] = [None] * many
     for text in texts or ():
         named = [model for model in dict.fromkeys(models) if text.startswith(f"{model}=")]
         if not named:
@@ -97,10 +100,10 @@ def own_features(
         model = max(named, key=len)
         columns = tuple(name.strip() for name in text[len(model) + 1 :].split(",") if name.strip())
         for place in (place for place, one in enumerate(models) if one == model):
-            if not columns or found[place] is not None:
+            if not columns or features[place] is not None:
                 raise ParameterError(f"--features-of names the columns of {model!r} once, and at least one")
-            found[place] = columns
-    return found
+            features[place] = columns
+    return features
 
 
 def of_tables(

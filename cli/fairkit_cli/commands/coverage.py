@@ -57,22 +57,22 @@ def coverage(
     if output is not None:
         check_writable(output)
     populations = chosen_populations(family or (), every)
-    found: list[Coverage] = []
+    cells: list[Coverage] = []
     with Runner(runner) as running:
         for cell in coverage_of(running, populations, samples=samples, seed=seed, confidence=confidence):
-            found.append(cell)
+            cells.append(cell)
             if output_format == "table":
                 echo(_line(cell))
     record = {"runner": runner, "samples": samples, "seed": seed, "confidence": confidence,
-              "populations": [cell.to_dict() for cell in found]}  # fmt: skip
+              "populations": [cell.to_dict() for cell in cells]}  # fmt: skip
     if output_format == "json":
         print_json(record)
     else:
-        for line in _summary(found):
+        for line in _summary(cells):
             say(line)
     if output is not None:
         write_atomic(output, json.dumps(record, indent=1) + "\n")
-    raise typer.Exit(int(any(not cell.holds for cell in found)))
+    raise typer.Exit(int(any(not cell.holds for cell in cells)))
 
 
 _RANGES = {"every": "1 or more", "samples": "1 or more", "confidence": "between 0 and 1"}
@@ -88,13 +88,14 @@ def _line(cell: Coverage) -> str:
 
 
 def _summary(found: Sequence[Coverage]) -> list[str]:
-    known = [cell for cell in found if cell.covers is not None]
+    supported = [cell for cell in found if cell.covers is not None]
     lines = [
         "Columns: the share of intervals that hold the truth or are noted, the share that is noted, that of false "
         "passes, and the median width.",
-        f"{len(known)} of {len(found)} populations are supported; {sum(not cell.holds for cell in known)} do not hold",
+        f"{len(supported)} of {len(found)} populations are supported; {sum(not cell.holds for cell in supported)} do "
+        "not hold",
     ]
-    if known:
-        worst = min(known, key=lambda cell: cell.covers or 0.0)
+    if supported:
+        worst = min(supported, key=lambda cell: cell.covers or 0.0)
         lines.append(f"worst coverage: {worst.covers:.3f}, {worst.family}: {worst.name}")
     return lines

@@ -186,15 +186,15 @@ def frontier(
     told = opt.AuditOptions(confidence=confidence, seed=seed, assignments=of_auditors)
     audited = opt.audit_settings(told, settings)
     data = opt.load_dataset(columns, settings, file="train" if settings.data.get("train") else "path")
-    held = None
+    test_data = None
     if test is not None or (columns.data is None and settings.data.get("test")):
-        held = opt.load_dataset(dataclasses.replace(columns, data=test), settings, file="test")
+        test_data = opt.load_dataset(dataclasses.replace(columns, data=test), settings, file="test")
     try:
         with drawing(output_format), progress_bar() as progress:
             result = run(
                 sweeps,
                 data,
-                test=held,
+                test=test_data,
                 holdout=0.2 if holdout is None else holdout,
                 performance=performance,
                 disparity=measured,
@@ -228,14 +228,14 @@ def frontier(
     )
 
 
-def _disparity(named: str | None, former: str | None) -> str | None:
+def _disparity(named: str | None, renamed: str | None) -> str | None:
     """Return the horizontal axis; ``--metric`` was the option's name before."""
-    if former is None:
+    if renamed is None:
         return named
     if named is not None:
         raise ParameterError("--metric is the former name of --disparity; give --disparity only")
     say("note: --metric is now called --disparity; the old name works until the next version")
-    return former
+    return renamed
 
 
 def read_sweeps(

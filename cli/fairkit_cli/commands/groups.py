@@ -113,22 +113,22 @@ def bifsg(
         for key, name in (("surname", surname), ("first", first), ("place", place))
         if name is not None
     }
-    found = method.probabilities(columns, lists["surnames"], lists["first-names"], lists["places"])  # type: ignore[arg-type]
+    estimates = method.probabilities(columns, lists["surnames"], lists["first-names"], lists["places"])  # type: ignore[arg-type]
     record: dict[str, Any] = {
         "method": "BIFSG (Voicu 2018, eq. 2)" if first else "BISG (Elliott et al. 2009)",
         "equation": "p(r | s, f, g) ∝ p(r | s) p(f | r) p(g | r), each part where its list has it",
         "groups": list(method.GROUPS),
         "people": people.num_rows,
-        "without_probability": int((found.values[:, 0] != found.values[:, 0]).sum()),
-        "matched": dict(found.matched),
-        "conflicts": found.conflicts,
+        "without_probability": int((estimates.values[:, 0] != estimates.values[:, 0]).sum()),
+        "matched": dict(estimates.matched),
+        "conflicts": estimates.conflicts,
         "lists": {name: one.to_dict() for name, one in lists.items() if one is not None},
         "calibration": None
         if truth is None
-        else method.calibration(found.values, _groups_of(people, truth, spelled)),
+        else method.calibration(estimates.values, _groups_of(people, truth, spelled)),
         "warnings": list(WARNINGS),
     }
-    _write(people, {surname, first} - {None}, found.values, output, record, record_path)
+    _write(people, {surname, first} - {None}, estimates.values, output, record, record_path)
     for name, one in lists.items():
         if one is not None and one.licence is None:
             say(f"the licence of the {name} is not stated: add --licence {name}=TEXT")
@@ -139,18 +139,18 @@ def bifsg(
 
 
 def _pairs(texts: Sequence[str] | None, option: str, names: Sequence[str]) -> dict[str, str]:
-    found = {}
+    pairs = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
-        if not equals or name not in names or not value.strip() or name in found:
+        if not equals or name not in names or not value.strip() or name in pairs:
             raise ParameterError(
                 f"{option} {text!r} is not understood; write NAME=TEXT once, with {', '.join(names)}"
             )
-        found[name] = value
-    return found
+        pairs[name] = value
+    return pairs
 
 
-def _read(path: Path, needed: Sequence[str]) -> pa.Table:
+def _read(path: Path, columns: Sequence[str]) -> pa.Table:
     """Read the people; the columns of names and places are read as text, so that 02138 keeps its zero."""
     import pyarrow as pa
     import pyarrow.csv as pacsv
@@ -160,13 +160,13 @@ def _read(path: Path, needed: Sequence[str]) -> pa.Table:
         if path.suffix == ".parquet":
             table = pq.read_table(path)
         else:
-            types = {name: pa.string() for name in needed}
+            types = {name: pa.string() for name in columns}
             table = pacsv.read_csv(
                 path, convert_options=pacsv.ConvertOptions(column_types=types, strings_can_be_null=True)
             )
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
-    for name in needed:
+    for name in columns:
         if name not in table.column_names:
             raise DataError(f"{path} has no column {name!r}; it has {', '.join(table.column_names[:12])}")
     if table.num_rows == 0:

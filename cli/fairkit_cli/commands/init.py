@@ -82,13 +82,13 @@ def init(
         raise ConfigError("there is a fairkit.toml here already; --force replaces it")
     guess = {} if data is None else look(data)
     write_atomic(target, settings_text(data, guess))
-    found = "".join(f"\n{key}: {shown(value)}" for key, value in guess.items() if key != "asked")
+    summary = "".join(f"\n{key}: {shown(value)}" for key, value in guess.items() if key != "asked")
     if "asked" in guess:
-        found += (
+        summary += (
             f"\nfavorable: which value of {shown(guess['label'])} is good for the person, "
             f"{' or '.join(map(shown, guess['asked']))}? Write it into the file"
         )
-    say(f"wrote {target}; read it before you rely on it{found}")
+    say(f"wrote {target}; read it before you rely on it{summary}")
 
 
 def look(path: str) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def settings_text(data: str | None, guess: dict[str, Any]) -> str:
 
 
 def _choices(values: list[str] | None) -> str:
-    """Return what stands in the comment for the favorable value: both values, where one must be chosen."""
+    """Return the TOML text of the favorable value: both values with a comment where a person must choose."""
     if values is None:
         return '"approved"'
     return f"{' or '.join(map(_toml, values))}  # CHOOSE the value that is good for the person"

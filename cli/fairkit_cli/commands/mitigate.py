@@ -173,7 +173,7 @@ class Plan:
     task: Any
 
 
-def _searched_or_run(asked: Plan, train: Any, shared: dict[str, Any], settings: Config) -> MitigationResult:
+def _searched_or_run(plan: Plan, train: Any, shared: dict[str, Any], settings: Config) -> MitigationResult:
     """Search under the policy where one can be; else run the named method as it is set.
 
     Raises
@@ -187,27 +187,29 @@ def _searched_or_run(asked: Plan, train: Any, shared: dict[str, Any], settings: 
     from fairkit_repair.repairing.run import repair
     from fairkit_repair.repairing.tolerances import can_choose
 
-    own = {} if asked.plugin is None else _parameters(asked.plugin, asked.assignments, settings)
-    plain = asked.where.engine is not None or asked.repeats > 1 or asked.task not in (None, "binary")
-    if asked.plugin is not None and (plain or not can_choose(asked.plugin, shared["policy"], own, train)):
-        if asked.search.typed():
+    parameters = {} if plan.plugin is None else _parameters(plan.plugin, plan.assignments, settings)
+    plain = plan.where.engine is not None or plan.repeats > 1 or plan.task not in (None, "binary")
+    if plan.plugin is not None and (
+        plain or not can_choose(plan.plugin, shared["policy"], parameters, train)
+    ):
+        if plan.search.typed():
             raise ParameterError(
-                f"{asked.search.typed()[0]} is for a search under a policy, and here {asked.plugin} runs as it is set: "
+                f"{plan.search.typed()[0]} is for a search under a policy, and here {plan.plugin} runs as it is set: "
                 "leave it out, or give a policy that the method can meet, and not its tolerance"
             )
-        more = {**asked.where.arguments(), "repeats": asked.repeats, "task": asked.task}
-        return mitigate(asked.plugin, train, **shared, **more, **own)
+        more = {**plan.where.arguments(), "repeats": plan.repeats, "task": plan.task}
+        return mitigate(plan.plugin, train, **shared, **more, **parameters)
     if plain:
         raise ParameterError(
             "a search under a policy runs on this machine, trains its pick once, and tells the task from the label: "
             "leave out --engine, --repeats and --task, or name one method with --plugin"
         )
-    options = asked.search.arguments(settings)
-    if asked.plugin is not None:
+    options = plan.search.arguments(settings)
+    if plan.plugin is not None:
         if options["methods"]:
             raise ParameterError("give --plugin or --methods, not both")
-        options |= {"methods": [asked.plugin], "unconstrained": False, "anyway": True}
-    given = {asked.plugin: own} if asked.plugin else _of_methods(asked.assignments, settings)
+        options |= {"methods": [plan.plugin], "unconstrained": False, "anyway": True}
+    given = {plan.plugin: parameters} if plan.plugin else _of_methods(plan.assignments, settings)
     try:
         return repair(train, **shared, **options, parameters=given)
     except PowerError as error:
@@ -220,7 +222,7 @@ def _of_methods(assignments: Sequence[str], config: Config) -> dict[str, dict[st
     from fairkit.parameters.declare import split_assignment
     from fairkit_repair.mitigation.choose import find_mitigator
 
-    given: dict[str, dict[str, Any]] = {name: dict(values) for name, values in config.mitigators.items()}
+    parameters: dict[str, dict[str, Any]] = {name: dict(values) for name, values in config.mitigators.items()}
     for text in assignments:
         key, value = split_assignment(text)
         owner, dot, inner = key.partition(".")
@@ -229,8 +231,8 @@ def _of_methods(assignments: Sequence[str], config: Config) -> dict[str, dict[st
                 f"--set {text!r} does not say whose parameter it is; write METHOD.KEY=VALUE, as in "
                 "--set threshold-optimizer.min_group=50"
             )
-        given.setdefault(find_mitigator(owner).name, {})[inner] = value
-    return given
+        parameters.setdefault(find_mitigator(owner).name, {})[inner] = value
+    return parameters
 
 
 def _target(output: Path | None, config: Config) -> Path:

@@ -105,12 +105,12 @@ def drift(names: Names = None, *, output_format: opt.TableFormat = "table") -> N
     from fairkit_cli.options.about import today
 
     fetch = functools.cache(fetched)
-    found = [(row["pack"], drift_of(row, fetch)) for row in _clauses(names, today())]
+    drifts = [(row["pack"], drift_of(row, fetch)) for row in _clauses(names, today())]
     if output_format == "json":
-        print_json([{"pack": name, **asdict(one)} for name, one in found])
+        print_json([{"pack": name, **asdict(one)} for name, one in drifts])
     else:
-        for name, one in found:
+        for name, one in drifts:
             echo(f"{one.result:16}  {name}  {one.clause}: {one.reason} ({one.address or 'no source'})")
-    results = {one.result for _, one in found}
+    results = {one.result for _, one in drifts}
     code = INCONCLUSIVE if "could not verify" in results else PASSED
     raise typer.Exit(FAILED if "changed" in results else code)

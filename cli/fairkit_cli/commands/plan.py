@@ -97,16 +97,16 @@ def text_of(made: Plan, output_format: str, terminal: bool) -> str:
 
 def _parts(texts: list[str] | None, example: str) -> dict[str | None, Any]:
     """Read ``[NAME:]NUMBER`` and ``[NAME:]A=NUMBER,B=NUMBER``, by name."""
-    found: dict[str | None, Any] = {}
+    parts: dict[str | None, Any] = {}
     for text in texts or ():
         head, equals, _ = text.partition("=")
         name, colon, rest = text.partition(":")
         inside = colon and ":" in (head if equals else text)  # a group's own name may hold a colon
         key, told = (name, rest) if inside else (None, text)
-        if key in found:
+        if key in parts:
             raise ParameterError(f"{text!r}: given twice; write {example}")
-        found[key] = _numbers(told, example)
-    return found
+        parts[key] = _numbers(told, example)
+    return parts
 
 
 def _numbers(text: str, example: str) -> Any:
@@ -120,7 +120,7 @@ def _numbers(text: str, example: str) -> Any:
 
 
 def _single(parts: dict[str | None, Any]) -> Any:
-    """Return what was said without a name, or everything by name."""
+    """Return the value without a name where it is the only one, else the values by name; None without any."""
     if not parts:
         return None
     return parts[None] if set(parts) == {None} else {key: value for key, value in parts.items() if key}

@@ -77,23 +77,23 @@ def lock(
     else:
         dataset = requests.dataset(replace(columns, data=None), settings, conditions)
         asked = requests.settings(opt.audit_settings(typed, settings), typed, settings)
-    told = SignedSettings.of_audit(asked, dataset.roles.to_dict())
+    pins = SignedSettings.of_audit(asked, dataset.roles.to_dict())
     seen = dataset.learn()
     rows = seen.rows + seen.dropped_rows
     salt = None if data_salted is None else token_hex(32)
-    raw = sign_lock(dataset.name, seen.sha256, rows, told.to_dict(), secrets, purpose=purpose, salt=salt)
+    raw = sign_lock(dataset.name, seen.sha256, rows, pins.to_dict(), secrets, purpose=purpose, salt=salt)
     raw = raw if timestamp is None else stamped(raw, timestamp)
-    found = read_lock(raw)
+    terms = read_lock(raw)
     if data_salted is not None:
         write_atomic(data_salted, f"{salt}\n".encode(), mode=0o600)
     write_atomic(output, raw)
     if output_format == "json":
-        print_json(found.to_dict() | {"lock": str(output)})
+        print_json(terms.to_dict() | {"lock": str(output)})
         return
     echo(
-        f"{output}: {found.name}, {rows:,} rows, content {found.data_sha256[:16]}, {len(told.policy)} rules, locked at "
-        f"{found.locked_at:%Y-%m-%d %H:%M:%S} UTC",
-        f"signed by key {', '.join(keyid[:16] for keyid in found.keyids)}",
+        f"{output}: {terms.name}, {rows:,} rows, content {terms.data_sha256[:16]}, {len(pins.policy)} rules, locked at "
+        f"{terms.locked_at:%Y-%m-%d %H:%M:%S} UTC",
+        f"signed by key {', '.join(keyid[:16] for keyid in terms.keyids)}",
     )
 
 
@@ -101,7 +101,7 @@ app.command("lock")(lock)
 
 
 def of_requests(columns: opt.DataOptions) -> Subject | None:
-    """Return what is audited where the table is one of `fairkit ask --requests`: answers that are not there yet."""
+    """Return the subject of a table of `fairkit ask --requests`, which has no answers yet; else None."""
     from fairkit.data.predictions import PredictionRoles
     from fairkit_cli.subject import Subject, carried_by
 
@@ -125,17 +125,17 @@ def check_alone(
         One was typed.
     """
     others = replace(columns, data=None, join=None)
-    given = [
+    typed = [
         one.name
         for group in (others, *groups)
         for one in fields(group)
         if getattr(group, one.name) is not None
     ]
-    given += ["tool_scores"] * tool_scores
-    given += ["predictions"] * (predictions is not None) + ["pack"] * (pack is not None)
-    if given:
+    typed += ["tool_scores"] * tool_scores
+    typed += ["predictions"] * (predictions is not None) + ["pack"] * (pack is not None)
+    if typed:
         raise ParameterError(
-            f"--lock has the settings of the audit; leave out --{given[0].replace('_', '-')}: it cannot be chosen again"
+            f"--lock has the settings of the audit; leave out --{typed[0].replace('_', '-')}: it cannot be chosen again"
         )
 
 
@@ -171,17 +171,17 @@ def by_lock(path: Path, columns: opt.DataOptions, salt: str | None = None) -> tu
         raise ParameterError("--lock names the content of a table, not where it is: give --data FILE too")
     settings = SignedSettings.from_dict(lock.settings)
     dataset = settings.open_data(columns.data, columns.join)
-    found = dataset.learn().sha256
+    digest = dataset.learn().sha256
     if lock.sealed and salt is None:
         raise CertificateError(
             f"{path} is sealed: give the secret that its owner kept, with --lock-salt FILE"
         )
     # answers to locked requests are another table; what they answer is checked when the audit has read them
     answers = dataset.roles.predictions is not None and dataset.roles.predictions.answer is not None
-    named = sealed(found, str(salt)) if lock.sealed else found
+    named = sealed(digest, str(salt)) if lock.sealed else digest
     if named != lock.data_sha256 and not answers:
         raise CertificateError(
-            f"{columns.data} is not the table that was locked: it has the content {found[:16]}..., the lock names "
+            f"{columns.data} is not the table that was locked: it has the content {digest[:16]}..., the lock names "
             f"{lock.data_sha256[:16]}..."
         )
     return settings, dataset

@@ -114,7 +114,7 @@ def report(
         )
     stated = {} if chosen is None else read_facts_file(chosen, facts)
     known = _known(keys, revocations, revoker)
-    shown = read_evidence(certificates, keys or (), known=known, roots=timestamp_root or ())
+    shown = read_evidence(certificates, keys or (), revocations=known, roots=timestamp_root or ())
     if chosen is None:
         from fairkit_cli.html.certificates import evidence_page
         from fairkit_cli.options.about import today
@@ -174,7 +174,7 @@ def _check_asked(
 
 
 def monitored(folder: Path, newest: Shown) -> Monitoring:
-    """Return what a page says of a watch of a certificate's model.
+    """Return a page's monitoring section for a watch of a certificate's model.
 
     Raises
     ------

@@ -39,11 +39,11 @@ def sign_data(
     rows = seen.rows + seen.dropped_rows
     raw = sign_table(data.name, data.sha256, rows, data.columns, secrets, purpose=purpose)
     write_atomic(output, raw)
-    found = read_statement(raw)
+    statement = read_statement(raw)
     if output_format == "json":
-        print_json(found.to_dict() | {"statement": str(output)})
+        print_json(statement.to_dict() | {"statement": str(output)})
         return
     echo(
-        f"{output}: {found.name}, {found.rows:,} rows, content {found.sha256}",
-        f"signed by key {', '.join(keyid[:16] for keyid in found.keyids)}",
+        f"{output}: {statement.name}, {statement.rows:,} rows, content {statement.sha256}",
+        f"signed by key {', '.join(keyid[:16] for keyid in statement.keyids)}",
     )

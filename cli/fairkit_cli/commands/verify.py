@@ -100,25 +100,25 @@ def verify(
     age = None if max_age is None else opt.read_age(max_age)
     raw = read_file(Path(certificate))
     trusted = [load_public(path) for path in keys]
-    known = known_revocations(revocations, trusted, [load_public(path) for path in revoker or ()])
+    revoked = known_revocations(revocations, trusted, [load_public(path) for path in revoker or ()])
     roots = read_roots(timestamp_root or ())
 
-    def further(outcome: Verification, found: Certificate) -> None:
-        if recompute and model is None and found.model_sha256 is not None:
+    def further(outcome: Verification, signed: Certificate) -> None:
+        if recompute and model is None and signed.model_sha256 is not None:
             raise FairkitError("--recompute needs --model too: the certificate is about a model")
         # a query is asked once, for the digest and for the numbers
         table = None if data is None else open_source(data)
         if table is not None:
-            _check_data(outcome, found, table)
+            _check_data(outcome, signed, table)
         if join is not None:
-            _check_join(outcome, found, join)
+            _check_join(outcome, signed, join)
         if recompute:
-            _recompute(outcome, found, model, table, endpoint, join)
+            _recompute(outcome, signed, model, table, endpoint, join)
 
-    digest = None if model is None or isinstance(known, str) else _model_digest(model)
-    outcome = check(raw, trusted, revocations=known, roots=roots, model_sha256=digest, further=further)
-    if age is not None and not isinstance(known, str) and outcome.certificate is not None:
-        outcome.doubts += tuple(_stale(known, outcome.certificate.keyids, age))
+    digest = None if model is None or isinstance(revoked, str) else _model_digest(model)
+    outcome = check(raw, trusted, revocations=revoked, roots=roots, model_sha256=digest, further=further)
+    if age is not None and not isinstance(revoked, str) and outcome.certificate is not None:
+        outcome.doubts += tuple(_stale(revoked, outcome.certificate.keyids, age))
     if output_format == "json":
         print_json(record(outcome))
     else:
@@ -181,20 +181,20 @@ def _model_digest(model: str) -> str:
     return hash_file(model_file(model, load_config()))
 
 
-def _check_data(outcome: Verification, found: Certificate, data: Source) -> None:
+def _check_data(outcome: Verification, certificate: Certificate, data: Source) -> None:
     from fairkit.data.loading import load_data
     from fairkit_registry.errors import VerificationError
     from fairkit_registry.evidence.certificate import check_data
 
     seen = load_data(data).learn()  # the digest is over columns, types and values: no roles are needed for it
-    stated = found.report.data
+    stated = certificate.report.data
     if seen.sha256 != stated.sha256 and seen.unordered == stated.source.get("unordered"):
         raise VerificationError(
             "the data are the rows that were signed in another order, and the order is part of their digest: give the "
             "query an ORDER BY that leaves no choice, and certify again"
         )
-    check_data(found, seen.sha256)
-    outcome.held += (f"about the data {found.report.data.sha256[:16]}",)
+    check_data(certificate, seen.sha256)
+    outcome.held += (f"about the data {certificate.report.data.sha256[:16]}",)
 
 
 def _check_join(outcome: Verification, found: Certificate, join: str) -> None:
@@ -212,7 +212,7 @@ def _check_join(outcome: Verification, found: Certificate, join: str) -> None:
 
 def _recompute(
     outcome: Verification,
-    found: Certificate,
+    certificate: Certificate,
     model: str | None,
     data: Any,
     endpoint: str | None,
@@ -224,7 +224,7 @@ def _recompute(
     from fairkit_registry.evidence.recompute import recompute
     from fairkit_registry.evidence.settings import SignedSettings
 
-    stated = found.settings.get("endpoint", {}).get("url")
+    stated = certificate.settings.get("endpoint", {}).get("url")
     if stated != endpoint:  # what a certificate names is never asked unless the user names it too
         raise FairkitError(
             f"the certificate is about answers of {stated or 'no endpoint'}; to ask again, name that address: "
@@ -232,8 +232,8 @@ def _recompute(
             if stated
             else "the certificate is about no endpoint; leave out --endpoint"
         )
-    dataset = SignedSettings.from_dict(found.settings).open_data(data, join)
+    dataset = SignedSettings.from_dict(certificate.settings).open_data(data, join)
     with progress_bar() as progress:
         file = None if model is None else model_file(model, load_config())
-        again = recompute(found, file, dataset, progress=progress)
+        again = recompute(certificate, file, dataset, progress=progress)
     outcome.held += (f"all {len(again.findings)} findings, computed again",)

@@ -101,7 +101,7 @@ def why(
 
 
 def _conditions(report: Report) -> list[str]:
-    """Return what describes the group that was found."""
+    """Return the conditions of the group that the search listed."""
     from fairkit.results.conditions import texts_of
 
     found = next((f for f in report.findings if f.metric == "worst_subgroup_gap"), None)

@@ -49,7 +49,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
         if chosen.verified
         else "signature NOT verified: no trusted key"
     )
-    told: list[tuple[str, Content]] = [
+    entries: list[tuple[str, Content]] = [
         ("Version", name_of(reference)),
         *_identity(chosen),
         ("Signature", state),
@@ -57,7 +57,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
     ]
     body: list[Content] = [
         header(report, reference, date=_day(chosen)),
-        facts(told),
+        facts(entries),
         mitigation_section(chosen),
         *sections(report),
     ]
@@ -121,28 +121,28 @@ def mitigation_section(certificate: Certificate) -> Markup | None:
     made = certificate.mitigation
     if made is None:
         return None
-    told: list[tuple[str, Content]] = [("Method", name_of(str(made.get("plugin"))))]
+    entries: list[tuple[str, Content]] = [("Method", name_of(str(made.get("plugin"))))]
     parameters, base, search = (made.get(key) for key in ("parameters", "base", "search"))
     if isinstance(parameters, Mapping):
-        told += [(f"Parameter {key}", json.dumps(value, default=str)) for key, value in parameters.items()]
+        entries += [(f"Parameter {key}", json.dumps(value, default=str)) for key, value in parameters.items()]
     before = base.get("sha256") if isinstance(base, Mapping) else None
-    told.append(("Model before", tag("code", str(before)) if before else "none: trained anew"))
+    entries.append(("Model before", tag("code", str(before)) if before else "none: trained anew"))
     if isinstance(search, Mapping):
-        told += [
+        entries += [
             (f"Search: {word}", str(search[key])) for key, word in _SEARCHED if search.get(key) is not None
         ]
-    return section("How the model was made, as its file says", facts(told))
+    return section("How the model was made, as its file says", facts(entries))
 
 
-def checked_banner(one: Shown, *, named: bool = True) -> Markup:
-    """Return what the check of a certificate said: in red where it does not hold."""
-    status = "pass" if one.signed else "fail" if one.failed else "inconclusive"
+def checked_banner(checked: Shown, *, named: bool = True) -> Markup:
+    """Return the banner with the result of a certificate's check, in red where the check failed."""
+    status = "pass" if checked.signed else "fail" if checked.failed else "inconclusive"
     word = {"pass": "Holds", "fail": "DOES NOT HOLD", "inconclusive": "Not checked"}[status]
     head = [tag("span", MARKS[status], aria_hidden="true"), " ", word]
-    who: Content = [" ", name_of(one.name)] if named or one.failed else None
+    who: Content = [" ", name_of(checked.name)] if named or checked.failed else None
     return tag(
-        "p", tag("strong", head), who, ": ", one.state, class_=f"verdict evidence {status}",
-        role="alert" if one.failed else None,
+        "p", tag("strong", head), who, ": ", checked.state, class_=f"verdict evidence {status}",
+        role="alert" if checked.failed else None,
     )  # fmt: skip
 
 
@@ -170,15 +170,15 @@ def _day(certificate: Certificate) -> str:
 def overview(shown: Sequence[Shown]) -> Markup:
     """Return the certificates side by side, the oldest first, and how the numbers of the newest one moved."""
     rows: list[Sequence[Content]] = []
-    for one in shown:
-        stated = one.certificate
+    for checked in shown:
+        stated = checked.certificate
         verdict = stated.report.verdict
         badge: Content = "none" if verdict is None else tag("span", WORDS[verdict], class_=f"badge {verdict}")
-        holds = "yes" if one.signed else "NO" if one.failed else "not checked"
+        holds = "yes" if checked.signed else "NO" if checked.failed else "not checked"
         data = stated.report.data
         rows.append(
             (
-                name_of(_short(one)),
+                name_of(_short(checked)),
                 f"{stated.audited_at:%Y-%m-%d %H:%M}",
                 name_of(data.name),
                 f"{data.rows:,}",
@@ -217,17 +217,17 @@ def repair_that_passes(shown: Sequence[Shown]) -> Shown | None:
         rules = sorted(str(result.rule) for result in report.policy)
         return (report.data.sha256, *rules)
 
-    for one in reversed(shown):
-        stated = one.certificate
-        if stated.report.verdict == "pass" and one.failed is None:
+    for checked in reversed(shown):
+        stated = checked.certificate
+        if stated.report.verdict == "pass" and checked.failed is None:
             for other in shown:
                 failing = other.certificate.report.verdict == "fail" and other.failed is None
                 if (
                     failing
-                    and asked(other) == asked(one)
+                    and asked(other) == asked(checked)
                     and other.certificate.model_sha256 != stated.model_sha256
                 ):
-                    return one
+                    return checked
     return None
 
 
@@ -246,15 +246,15 @@ def _followed(report: Report) -> list[Finding]:
 
 def _moved(shown: Sequence[Shown], like: Finding) -> Markup:
     rows, numbers = [], []
-    for one in shown:
-        found = next((f for f in one.certificate.report.findings if f.key == like.key), None)
-        name = f"{_short(one)} · {one.certificate.audited_at:%Y-%m-%d}{'' if one.failed is None else ' ✗'}"
+    for checked in shown:
+        found = next((f for f in checked.certificate.report.findings if f.key == like.key), None)
+        name = f"{_short(checked)} · {checked.certificate.audited_at:%Y-%m-%d}{'' if checked.failed is None else ' ✗'}"
         value, pair = (None, None) if found is None else (found.value, found.interval)
         if value is not None:
-            status = "none" if one.failed is None else "fail"
+            status = "none" if checked.failed is None else "fail"
             tip = f"{name}: {number(value)}, interval {interval(pair)}"
             rows.append(ForestRow(name=name, value=value, tip=tip, interval=pair, status=status))
-        numbers.append((name_of(name), number(value), interval(pair), one.certificate.report.data.name))
+        numbers.append((name_of(name), number(value), interval(pair), checked.certificate.report.data.name))
     place = f" · {like.place}" if like.sensitive else ""
     title = f"{like.metric}{place}"
     listed = table(("certificate", "value", "interval", "table"), numbers, numeric={1, 2}, label=title)

@@ -73,7 +73,7 @@ def forest(rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = 
     colour = {**status, "scale": {"domain": list(STATUS), "range": [c for c, _ in STATUS.values()]}}
     shape = {**status, "scale": {"domain": list(STATUS), "range": [s for _, s in STATUS.values()]}}
     tip = {"field": "tip", "type": "nominal"}
-    beside = 7 * max(len(name) for name in names.values()) + 20
+    label_width = 7 * max(len(name) for name in names.values()) + 20
     names_at = {"align": "left", "dy": -15} if narrow else {"align": "right", "dx": -8}
     layers: list[Spec] = [
         {
@@ -119,7 +119,7 @@ def forest(rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = 
             },
         )
     return {
-        "width": NARROW if narrow else WHOLE - beside,
+        "width": NARROW if narrow else WHOLE - label_width,
         "height": {"step": 44 if narrow else 26},
         "padding": {"left": 5, "right": 12, "top": 12 if narrow else 5, "bottom": 5},
         "data": {"values": values},

@@ -65,14 +65,14 @@ def mitigation_page(result: MitigationResult) -> str:
     from fairkit_cli.html.tradeoff import tradeoff_section
 
     after = result.after
-    told = ", ".join(f"{key} = {value}" for key, value in result.parameters.items())
+    parameters = ", ".join(f"{key} = {value}" for key, value in result.parameters.items())
     body: list[Content] = [
         tag(
             "header",
             tag("h1", "Mitigated with ", name_of(result.plugin)),
             tag(
                 "p",
-                f"{result.train_rows:,} rows to learn from, {result.test_rows:,} rows to measure on. {told}",
+                f"{result.train_rows:,} rows to learn from, {result.test_rows:,} rows to measure on. {parameters}",
                 class_="subject",
             ),
             *(tag("p", as_options(text), class_="subject") for text in after.warnings),
@@ -133,10 +133,10 @@ def _repeats(result: MitigationResult) -> Markup | None:
         return None
     rows = [
         [
-            f"{one.metric} ({one.sensitive})" if one.sensitive else one.metric,
-            *map(number, (one.values[0], min(one.values), max(one.values), one.deviation)),
+            f"{repeat.metric} ({repeat.sensitive})" if repeat.sensitive else repeat.metric,
+            *map(number, (repeat.values[0], min(repeat.values), max(repeat.values), repeat.deviation)),
         ]
-        for one in headline_repeats(result)
+        for repeat in headline_repeats(result)
     ]
     columns = ("metric", "this model", "lowest", "highest", "standard deviation")
     shown = table(columns, rows, numeric={1, 2, 3, 4}, label="Retraining")
@@ -144,7 +144,7 @@ def _repeats(result: MitigationResult) -> Markup | None:
 
 
 def summary(changes: Sequence[Change]) -> Markup:
-    """Say what is significantly better and what is significantly worse."""
+    """Return a sentence that lists the significant improvements and the significant deteriorations."""
     told: list[Content] = []
     for outcome in ("better", "worse"):
         chosen = [_where(one) for one in changes if one.outcome == outcome]
@@ -164,15 +164,16 @@ def _reach(one: Change) -> float:
 def _forest(title: str, changes: Sequence[Change], names: tuple[str, str]) -> Markup:
     rows = [
         ForestRow(
-            name=change_name(one) + (f" · {one.place}" if one.sensitive else ""),
-            value=one.difference or 0.0,
-            interval=one.interval,
-            status=STATUS.get(one.outcome, "none"),
-            tip=f"{_where(one)}: {number(one.before)} to {number(one.after)}, difference {number(one.difference)}, "
-            f"interval {interval(one.interval)}: {MEANING[one.outcome]}",
+            name=change_name(change) + (f" · {change.place}" if change.sensitive else ""),
+            value=change.difference or 0.0,
+            interval=change.interval,
+            status=STATUS.get(change.outcome, "none"),
+            tip=f"{_where(change)}: {number(change.before)} to {number(change.after)}, difference "
+            f"{number(change.difference)}, "
+            f"interval {interval(change.interval)}: {MEANING[change.outcome]}",
         )
-        for one in changes
-        if one.difference is not None
+        for change in changes
+        if change.difference is not None
     ]
     axis = "difference"
     pictures = [
@@ -190,16 +191,16 @@ def change_table(changes: Sequence[Change], names: tuple[str, str], label: str) 
     """Return changes as numbers."""
     rows: list[Sequence[Content]] = [
         (
-            change_name(one),
-            name_of(one.place) if one.place else "all rows",
-            name_of(one.group) if one.group else "-",
-            number(one.before),
-            number(one.after),
-            number(one.difference),
-            interval(one.interval),
-            tag("span", MEANING[one.outcome], class_=one.outcome),
+            change_name(change),
+            name_of(change.place) if change.place else "all rows",
+            name_of(change.group) if change.group else "-",
+            number(change.before),
+            number(change.after),
+            number(change.difference),
+            interval(change.interval),
+            tag("span", MEANING[change.outcome], class_=change.outcome),
         )
-        for one in changes
+        for change in changes
     ]
     columns = (
         "metric",
@@ -215,18 +216,18 @@ def change_table(changes: Sequence[Change], names: tuple[str, str], label: str) 
 
 
 def _details(models: Sequence[ModelInfo], data: DataInfo, notes: Sequence[str], confidence: float) -> Markup:
-    told: list[tuple[str, Content]] = [
+    entries: list[tuple[str, Content]] = [
         (f"Model {place}", [name_of(model.name), " ", tag("code", model.sha256 or "in memory")])
         for place, model in enumerate(models, 1)
     ]
-    told += [
+    entries += [
         ("Data", [name_of(data.name), " ", tag("code", data.sha256)]),
         ("Rows", f"{data.rows:,}, {data.dropped_rows:,} left out"),
         ("Confidence", f"{confidence:.0%}"),
     ]
     return section(
         "How the numbers were made",
-        facts(told),
+        facts(entries),
         tag("ul", [tag("li", as_options(note)) for note in (*notes, *data.notes)])
         if (*notes, *data.notes)
         else None,

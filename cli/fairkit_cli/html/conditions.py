@@ -56,11 +56,11 @@ def _against(sensitive: str, reference: str, findings: Sequence[Finding]) -> Mar
     )
 
 
-def _inside(found: Stratified, confidence: float) -> Markup:
-    label = f"Groups of {found.sensitive} inside the strata of {found.within}"
+def _inside(stratified: Stratified, confidence: float) -> Markup:
+    label = f"Groups of {stratified.sensitive} inside the strata of {stratified.within}"
     rows: list[Sequence[Content]] = [
         (row.metric, number(row.whole), number(row.value), interval(row.interval), row.agreement)
-        for row in found.rows
+        for row in stratified.rows
     ]
     columns = ("metric", "as a whole", "inside strata", "interval", "strata agree")
     return section(
@@ -69,11 +69,11 @@ def _inside(found: Stratified, confidence: float) -> Markup:
             "p",
             f"Pooled over the strata, with {confidence:.0%} intervals. Where the strata do not agree, read their own "
             "numbers."
-            if found.how == "pooled"
+            if stratified.how == "pooled"
             else f"The largest of the strata, with {confidence:.0%} intervals that hold for all of them.",
         ),
-        table(columns, rows, numeric={1, 2, 3, 4}, label=f"{label}, {found.how}"),
-        None if found.strata is None else _strata(found.strata, found.within),
+        table(columns, rows, numeric={1, 2, 3, 4}, label=f"{label}, {stratified.how}"),
+        None if stratified.strata is None else _strata(stratified.strata, stratified.within),
     )
 
 
@@ -84,26 +84,27 @@ def _strata(finding: Finding, within: str) -> Markup:
     largest = sorted(finding.strata, key=lambda one: -one.rows)[:MOST_DRAWN]
     drawn = [
         ForestRow(
-            name=f"{within} {one.stratum}",
-            value=one.value,
-            interval=one.interval,
-            status="inconclusive" if one.few else "none",
-            tip=f"{within} {one.stratum}, {one.rows:,} rows: {number(one.value)}, interval {interval(one.interval)}",
+            name=f"{within} {stratum.stratum}",
+            value=stratum.value,
+            interval=stratum.interval,
+            status="inconclusive" if stratum.few else "none",
+            tip=f"{within} {stratum.stratum}, {stratum.rows:,} rows: {number(stratum.value)}, interval "
+            f"{interval(stratum.interval)}",
         )
-        for one in finding.strata
-        if one in largest and one.value is not None
+        for stratum in finding.strata
+        if stratum in largest and stratum.value is not None
     ]
     names = [group.group for group in finding.strata[0].groups]
     rows: list[Sequence[Content]] = [
         (
-            name_of(one.stratum),
-            f"{one.rows:,}",
-            *(number(group.value) for group in one.groups),
-            number(one.value),
-            interval(one.interval),
-            "few rows" if one.few else "",
+            name_of(stratum.stratum),
+            f"{stratum.rows:,}",
+            *(number(group.value) for group in stratum.groups),
+            number(stratum.value),
+            interval(stratum.interval),
+            "few rows" if stratum.few else "",
         )
-        for one in finding.strata
+        for stratum in finding.strata
     ]
     columns = (name_of(within), "rows", *map(name_of, names), "difference", "interval", "")
     return tag(

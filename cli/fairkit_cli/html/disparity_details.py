@@ -67,13 +67,13 @@ def _groups(report: Report, finding: Finding) -> Markup | None:
     counted = report.data.weights is None and share is not None
     rows: list[Sequence[Content]] = [
         (
-            name_of(one.group),
-            f"{one.rows:,}",
-            *((_count(one),) if counted else ()),
-            number(one.value),
-            interval(one.interval),
+            name_of(group.group),
+            f"{group.rows:,}",
+            *((_count(group),) if counted else ()),
+            number(group.value),
+            interval(group.interval),
         )
-        for one in finding.groups
+        for group in finding.groups
     ]
     who: tuple[Content, ...] = (
         (f"of {share.whom}, so many {share.do}",) if counted and share is not None else ()

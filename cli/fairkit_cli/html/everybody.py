@@ -23,20 +23,20 @@ def bounded_auditors(report: Report) -> set[str]:
 
 
 def all_inputs_section(report: Report) -> Markup | None:
-    """Return what is proved for every input of the domain, each with the input that shows it; None without proofs."""
+    """Return the section of bounds over all inputs, each with its witness; None without such bounds."""
     auditors = bounded_auditors(report)
-    found = [one for one in report.findings if one.auditor in auditors]
-    if not found:
+    findings = [one for one in report.findings if one.auditor in auditors]
+    if not findings:
         return None
     rows: list[Sequence[Content]] = [
         (
-            metric_link(one),
-            name_of(one.sensitive) if one.sensitive else "all rows",
-            _said(one),
-            number(one.value),
-            interval(one.interval),
+            metric_link(finding),
+            name_of(finding.sensitive) if finding.sensitive else "all rows",
+            _said(finding),
+            number(finding.value),
+            interval(finding.interval),
         )
-        for one in found
+        for finding in findings
     ]
     columns = ("question", "when these change", "answer", "value", "from, to")
     witnesses = [one for one in plugin_evidence(report)[0] if one.finding.auditor in auditors]
@@ -52,18 +52,18 @@ def all_inputs_section(report: Report) -> Markup | None:
     )
 
 
-def _said(one: Finding) -> str:
-    evidence = evidence_of(one, Bounded)
+def _said(finding: Finding) -> str:
+    evidence = evidence_of(finding, Bounded)
     if evidence is None:
         return "estimated from people drawn at random"
     if not evidence.decided:
         return "undecided: the truth is in this range"
-    if one.metric.endswith("flip"):
-        return "there is such an input" if one.value else "proved: there is none"
+    if finding.metric.endswith("flip"):
+        return "there is such an input" if finding.value else "proved: there is none"
     return "proved"
 
 
-def _witness(one: Shown, *, is_open: bool) -> Markup:
+def _witness(chart: Shown, *, is_open: bool) -> Markup:
     rows: list[Sequence[Content]] = [
         tuple(
             tag("bdi", cell(value), class_="differs")
@@ -71,11 +71,11 @@ def _witness(one: Shown, *, is_open: bool) -> Markup:
             else name_of(cell(value))
             for place, value in enumerate(row)
         )
-        for row in one.table.rows
+        for row in chart.table.rows
     ]
     return tag(
         "details",
-        tag("summary", one.title),
-        table(one.table.columns, rows, label=one.title),
+        tag("summary", chart.title),
+        table(chart.table.columns, rows, label=chart.title),
         open=is_open,
     )

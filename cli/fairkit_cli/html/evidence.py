@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 
 
 def evidence_section(report: Report) -> Markup | None:
-    """Return what the charts of plugins show; None where there is nothing."""
+    """Return the section with the charts of plugins; None without charts."""
     found, notes = plugin_evidence(report)
     parts: list[Content] = []
     bounded = bounded_auditors(report)
-    for one in found:
-        if one.finding.auditor in bounded:  # shown in a section of its own
+    for chart in found:
+        if chart.finding.auditor in bounded:  # shown in a section of its own
             continue
         try:
-            parts.append(evidence_figure(one))
+            parts.append(evidence_figure(chart))
         except Exception as error:  # a plugin's picture is somebody else's code
-            notes.append(f"The picture of {one.title} cannot be drawn: {error}")
+            notes.append(f"The picture of {chart.title} cannot be drawn: {error}")
     parts += [tag("p", note, class_="muted") for note in notes]
     return section("Further evidence", parts) if parts else None
 
 
-def evidence_figure(one: Shown) -> Markup:
+def evidence_figure(chart: Shown) -> Markup:
     """Return the picture of evidence, with its numbers."""
-    rows: list[Sequence[Content]] = [tuple(name_of(cell(value)) for value in row) for row in one.table.rows]
+    rows: list[Sequence[Content]] = [tuple(name_of(cell(value)) for value in row) for row in chart.table.rows]
     numeric = {
         place
-        for place in range(len(one.table.columns))
-        if all(isinstance(row[place], int | float | None) for row in one.table.rows)
+        for place in range(len(chart.table.columns))
+        if all(isinstance(row[place], int | float | None) for row in chart.table.rows)
     }
-    numbers = table(one.table.columns, rows, numeric=numeric, label=one.title)
+    numbers = table(chart.table.columns, rows, numeric=numeric, label=chart.title)
     pictures = [
-        draw(spec, title=one.title, class_="narrow" if narrow else "wide")
+        draw(spec, title=chart.title, class_="narrow" if narrow else "wide")
         for narrow in (False, True)
-        if (spec := one.chart.picture(one.value, narrow=narrow)) is not None
+        if (spec := chart.chart.picture(chart.value, narrow=narrow)) is not None
     ]
-    return figure(pictures, one.title, numbers) if pictures else tag("div", tag("h3", one.title), numbers)
+    return figure(pictures, chart.title, numbers) if pictures else tag("div", tag("h3", chart.title), numbers)

@@ -84,7 +84,7 @@ def _picture(result: Frontier) -> Markup:
         if result.axes(point) is not None
     ]
     failed = [point for point in result.points if result.axes(point) is None]
-    words = [
+    failures = [
         tag("li", tag("span", "✗ ", class_="worse"), name_of(point.name), ": ", as_options(point.error))
         for point in failed
     ]
@@ -104,23 +104,23 @@ def _picture(result: Frontier) -> Markup:
             "the ring marks the picked one."),
         _legend(plugins),
         figure(pictures, "Points on the validation rows", _points(result)),
-        tag("div", tag("h3", "Failed points"), tag("ul", words)) if words else None,
+        tag("div", tag("h3", "Failed points"), tag("ul", failures)) if failures else None,
     )  # fmt: skip
 
 
-def _value(result: Frontier, place: int, plugins: Sequence[str]) -> dict[str, Any]:
-    point = result.points[place]
+def _value(result: Frontier, index: int, plugins: Sequence[str]) -> dict[str, Any]:
+    point = result.points[index]
     x, y = result.axes(point) or (None, None)
     assert x is not None and y is not None  # noqa: S101, PT018 -- asked only for points with both
     xs, ys = x.interval or (x.value, x.value), y.interval or (y.value, y.value)
-    told = (
+    tip = (
         f"{label(point.name, 80)}: {axis_told(result.performance)} {number(y.value)} {interval(y.interval)}, "
         f"{axis_told(result.disparity)} {number(x.value)} {interval(x.interval)}"
     )
     return {
         "x": x.value, "x0": xs[0], "x1": xs[1], "y": y.value, "y0": ys[0], "y1": ys[1],
-        "g": str(plugins.index(point.plugin) % len(charts.COLOURS)), "tip": told,
-        "front": place in result.front, "picked": place == result.chosen,
+        "g": str(plugins.index(point.plugin) % len(charts.COLOURS)), "tip": tip,
+        "front": index in result.front, "picked": index == result.chosen,
     }  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def _points(result: Frontier) -> Markup:
 
 
 def _details(result: Frontier) -> Markup:
-    told: list[tuple[str, Content]] = [
+    entries: list[tuple[str, Content]] = [
         ("Rule", result.rule),
         ("Confidence", f"{result.confidence:.0%}"),
         ("Seed", str(result.seed)),
@@ -186,11 +186,13 @@ def _details(result: Frontier) -> Markup:
         ),
     ]
     if result.chosen is not None:
-        told.append(("SHA-256 of the picked model", tag("code", result.points[result.chosen].sha256 or "-")))
+        entries.append(
+            ("SHA-256 of the picked model", tag("code", result.points[result.chosen].sha256 or "-"))
+        )
     notes = tag("ul", [tag("li", as_options(note)) for note in result.notes]) if result.notes else None
     return section(
         "How the numbers were made",
-        facts(told),
+        facts(entries),
         notes,
         tag(
             "p",

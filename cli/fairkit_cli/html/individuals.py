@@ -28,10 +28,10 @@ MOST_COLUMNS = 40
 
 
 def individual_section(report: Report) -> Markup | None:
-    """Return what other auditors than `group` found, and no section above shows; None where nothing is left."""
+    """Return the section of individual-fairness findings; None where no such auditor ran."""
     above = {one.key for one in disparities(report)}
-    found = [one for one in individual_findings(report) if not one.strata and one.key not in above]
-    if not found:
+    findings = [one for one in individual_findings(report) if not one.strata and one.key not in above]
+    if not findings:
         return None
     rows = [
         (
@@ -41,33 +41,33 @@ def individual_section(report: Report) -> Markup | None:
             number(f.value),
             interval(f.interval),
         )
-        for f in found
+        for f in findings
     ]
     columns = ("metric", "auditor", "on", "value", "interval")
     parts: list[Content] = [table(columns, rows, numeric={3, 4}, label="Other findings")]
-    for metric in dict.fromkeys(finding.metric for finding in found):
-        parts.append(_gap_curve(metric, [finding for finding in found if finding.metric == metric]))
-    parts += [_pairs(finding, evidence, place) for place, finding, evidence in _with(found, Pairs)]
-    parts += [_flips(finding, evidence, place) for place, finding, evidence in _with(found, Flips)]
+    for metric in dict.fromkeys(finding.metric for finding in findings):
+        parts.append(_gap_curve(metric, [finding for finding in findings if finding.metric == metric]))
+    parts += [_pairs(finding, evidence, place) for place, finding, evidence in _with(findings, Pairs)]
+    parts += [_flips(finding, evidence, place) for place, finding, evidence in _with(findings, Flips)]
     shown = any(part is not None for part in parts[1:])
     return section("Single people" if shown else "Other findings", parts)
 
 
 def individual_findings(report: Report) -> list[Finding]:
-    """Return what is said about single people: neither about groups, nor about all inputs."""
+    """Return the findings about single people: neither about groups, nor about all inputs."""
     others = {"group"} | bounded_auditors(report)
     return [one for one in report.findings if one.auditor not in others and not is_searched(one)]
 
 
 def rows_about(report: Report, sensitive: str) -> list[tuple[str, str]]:
     """Return where the page shows rows that a disparity of a column may be looked at by: anchors, and what is there."""
-    found, columns = individual_findings(report), set(sensitive.split("+"))
+    findings, columns = individual_findings(report), set(sensitive.split("+"))
     shown = [
         (place, f"people whose score depends most on {finding.sensitive}")
-        for place, finding, _ in _with(found, Flips)
+        for place, finding, _ in _with(findings, Flips)
         if finding.sensitive and columns & set(finding.sensitive.split("+"))
     ]
-    for place, finding, evidence in _with(found, Pairs):
+    for place, finding, evidence in _with(findings, Pairs):
         differing = sum(
             bool(columns & set(pair.get("differs", {}))) for pair in evidence.records[:MOST_PAIRS]
         )
@@ -117,7 +117,7 @@ def _gap_curve(metric: str, found: Sequence[Finding]) -> Markup | None:
     return figure(pictures, title, table(("ε", "gap", "interval"), rows, numeric={0, 1, 2}, label=title))
 
 
-def _pairs(finding: Finding, evidence: Pairs, place: str) -> Markup:
+def _pairs(finding: Finding, evidence: Pairs, anchor: str) -> Markup:
     """People who are alike and are treated differently, side by side; what differs is marked."""
     blocks = [_pair(i, pair) for i, pair in enumerate(evidence.records[:MOST_PAIRS], 1)]
     return tag(
@@ -125,11 +125,11 @@ def _pairs(finding: Finding, evidence: Pairs, place: str) -> Markup:
         tag("h3", f"The most influential pairs of {metric_name(finding)}"),
         tag("p", "Alike under the metric, treated differently by the model. What differs is marked."),
         blocks,
-        id=place,
+        id=anchor,
     )
 
 
-def _pair(place: int, pair: Mapping[str, Any]) -> Markup:
+def _pair(rank: int, pair: Mapping[str, Any]) -> Markup:
     """One pair: what differs, then the model's numbers; folded, what is the same."""
     rows: list[Sequence[Content]] = [
         (name_of(column), *(tag("bdi", shown(cell), class_="differs") for cell in cells))
@@ -139,13 +139,13 @@ def _pair(place: int, pair: Mapping[str, Any]) -> Markup:
         if key in pair:
             rows.append((tag("strong", name), *(tag("strong", shown(cell)) for cell in pair[key])))
     same = [(name_of(column), name_of(shown(cell))) for column, cell in pair.get("same", {}).items()]
-    told = ", ".join(
+    differences = ", ".join(
         f"{key.replace('_', ' ')} {number(value)}"
         for key, value in pair.items()
         if isinstance(value, float) and key not in ("from", "to")
     )
     names = [_called(pair.get(end)) for end in ("from", "to")]
-    label = f"Pair {place}: {names[0]} and {names[1]}"
+    label = f"Pair {rank}: {names[0]} and {names[1]}"
     body = table(("column", *names), rows, label=label) if rows else None
     folded = None
     if same:
@@ -157,10 +157,10 @@ def _pair(place: int, pair: Mapping[str, Any]) -> Markup:
         )
     return tag(
         "details",
-        tag("summary", label, f" ({told})" if told else ""),
+        tag("summary", label, f" ({differences})" if differences else ""),
         body,
         folded,
-        open=place <= MOST_OPEN,
+        open=rank <= MOST_OPEN,
     )
 
 
@@ -175,7 +175,7 @@ def shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _flips(finding: Finding, evidence: Flips, place: str) -> Markup:
+def _flips(finding: Finding, evidence: Flips, anchor: str) -> Markup:
     """The rows whose score changes most when a column is set to other values."""
     rows = []
     for one in evidence.records[:10]:
@@ -191,7 +191,7 @@ def _flips(finding: Finding, evidence: Flips, place: str) -> Markup:
         )
     columns = ("row", "lowest with", "score", "highest with", "score")
     title = f"Largest changes when {finding.sensitive} alone is set to other values"
-    return tag("div", tag("h3", title), table(columns, rows, numeric={2, 4}, label=title), id=place)
+    return tag("div", tag("h3", title), table(columns, rows, numeric={2, 4}, label=title), id=anchor)
 
 
 def _values(values: Any) -> Markup:

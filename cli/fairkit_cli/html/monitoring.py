@@ -30,7 +30,7 @@ class Monitoring(NamedTuple):
 
 
 def monitoring(look: WatchSnapshot, courses: Sequence[Course]) -> Monitoring:
-    """Return what a watch says, for a page of certificates; arguments as for `monitoring_section`."""
+    """Return the banner and the section of a watch, for a certificate's page; see `monitoring_section`."""
     return Monitoring(_banner(look), monitoring_section(look, courses))
 
 
@@ -46,48 +46,48 @@ def _banner(look: WatchSnapshot) -> Markup:
     )
 
 
-def monitoring_section(look: WatchSnapshot, courses: Sequence[Course]) -> Markup:
-    """Return what a watch says beside what the certificate said: each rule's number then and now, and the alarms.
+def monitoring_section(snapshot: WatchSnapshot, courses: Sequence[Course]) -> Markup:
+    """Return the monitoring section: each rule's number in the audit and since then, and the alarms.
 
     Parameters
     ----------
-    look
+    snapshot
         The newest look.
     courses
         Of each rule, in their order; empty before the first decision.
     """
     parts: list[Content] = [
-        tag("p", f"{title(look)}. {promise(look)}"),
+        tag("p", f"{title(snapshot)}. {promise(snapshot)}"),
         tag(
             "p",
             "This part is no part of the certificate: it is read from the watch, and nobody has signed it here.",
         ),
     ]
-    if look.lately:
+    if snapshot.lately:
         parts.append(
-            tag("p", tag("strong", "Broken lately"), f": {lately(look)}", class_="verdict fail"),
+            tag("p", tag("strong", "Broken lately"), f": {lately(snapshot)}", class_="verdict fail"),
         )
     rows: list[Sequence[Content]] = [
         (
-            term_link(one.metric, metric_term(one.metric).plain),
-            one.sensitive or "all decisions",
-            f"{'at most' if one.kind == 'max' else 'at least'} {one.limit:g}",
-            "-" if one.reference is None else f"{number(one.reference[0])} {interval(one.reference[1])}",
-            f"{number(one.value)} {interval(one.interval)}",
-            tag("span", one.verdict, class_=f"badge {_CLASS[one.verdict]}"),
+            term_link(rule.metric, metric_term(rule.metric).plain),
+            rule.sensitive or "all decisions",
+            f"{'at most' if rule.kind == 'max' else 'at least'} {rule.limit:g}",
+            "-" if rule.reference is None else f"{number(rule.reference[0])} {interval(rule.reference[1])}",
+            f"{number(rule.value)} {interval(rule.interval)}",
+            tag("span", rule.verdict, class_=f"badge {_CLASS[rule.verdict]}"),
         )
-        for one in look.rules
+        for rule in snapshot.rules
     ]
     columns = ("metric", "groups of", "limit", "in the certificate", "of all decisions since", "verdict")
     parts.append(table(columns, rows, numeric={2, 3, 4}, label="The watched rules, then and now"))
-    alarms = [tag("li", f"{one.day}: {one.text}") for one in list(reversed(look.alarms))[:MOST_ALARMS]]
-    more = len(look.alarms) - len(alarms)
+    alarms = [tag("li", f"{one.day}: {one.text}") for one in list(reversed(snapshot.alarms))[:MOST_ALARMS]]
+    more = len(snapshot.alarms) - len(alarms)
     parts.append(tag("ul", alarms) if alarms else tag("p", "No alarm was raised."))
     if more > 0:
         parts.append(
             tag("p", f"And {more:,} earlier alarms: `fairkit watch show` has them.".replace("`", ""))
         )
-    missing = gaps(look)
+    missing = gaps(snapshot)
     parts.append(None if missing is None else tag("p", f"{missing}.", class_="gap"))
-    pictures = [rule_section(look, place, course) for place, course in enumerate(courses[:MOST_RULES])]
+    pictures = [rule_section(snapshot, place, course) for place, course in enumerate(courses[:MOST_RULES])]
     return tag("div", section("Monitoring: the decisions since the audit", *parts), pictures, id="monitoring")

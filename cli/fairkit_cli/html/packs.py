@@ -35,7 +35,7 @@ def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:
         What the checks of the evidence said.
     """
     pack = made.pack
-    told: list[tuple[str, Content]] = [
+    entries: list[tuple[str, Content]] = [
         ("Law", pack.law),
         ("Source", [tag("code", pack.source), f", checked {pack.checked}"]),
         ("Pack", f"{identity(made)}; rendered {made.today}"),
@@ -50,7 +50,7 @@ def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:
     body: list[Content] = [
         *banners,
         tag("h1", pack.title),
-        facts(told),
+        facts(entries),
         tag("p", pack.notice, class_="subject"),
         *(tag("p", note, class_="subject") for note in made.notes),
         *_flags(made),
@@ -76,18 +76,20 @@ def _flags(made: Rendering) -> list[Markup]:
     ]
 
 
-def _item(one: Answered) -> Markup:
-    states, sources = one.law["states"], one.law["sources"]
+def _item(answered: Answered) -> Markup:
+    states, sources = answered.law["states"], answered.law["sources"]
     parts: list[Content] = [tag("p", " ".join(states), class_="subject")] if states else []
-    if one.item.says:
-        parts.append(tag("p", one.item.says))
-    if one.facts:
-        parts.append(facts([(fact.title, _fact(fact, value)) for fact, value in one.facts]))
-    parts += [tag("p", f"{GAP}: {gap}", class_="gap") for gap in one.gaps if not gap.startswith(NOT_STATED)]
-    parts += [_table(each) for each in one.tables]
+    if answered.item.says:
+        parts.append(tag("p", answered.item.says))
+    if answered.facts:
+        parts.append(facts([(fact.title, _fact(fact, value)) for fact, value in answered.facts]))
+    parts += [
+        tag("p", f"{GAP}: {gap}", class_="gap") for gap in answered.gaps if not gap.startswith(NOT_STATED)
+    ]
+    parts += [_table(each) for each in answered.tables]
     if sources:
         parts.append(tag("p", " ".join(sources), class_="muted small wrap"))
-    return tag("section", tag("h2", headline(one)), parts)
+    return tag("section", tag("h2", headline(answered)), parts)
 
 
 def _fact(fact: Fact, value: str | bool | None) -> Content:
@@ -100,16 +102,20 @@ def _fact(fact: Fact, value: str | bool | None) -> Content:
     return [text, " ", tag("span", "stated by the filer, not signed", class_="muted small wrap")]
 
 
-def _table(one: PackTable) -> Markup:
+def _table(pack_table: PackTable) -> Markup:
     rows: list[Sequence[Content]] = [
         tuple(
             name_of(shown_cell(cell, column)) if isinstance(cell, str) else shown_cell(cell, column)
-            for cell, column in zip(row, one.columns, strict=True)
+            for cell, column in zip(row, pack_table.columns, strict=True)
         )
-        for row in one.rows
+        for row in pack_table.rows
     ]
-    numeric = {place for place, column in enumerate(one.columns) if column.kind != "text"}
-    columns = [column.name for column in one.columns]
-    notes = tag("ul", [tag("li", note) for note in one.notes], class_="small wrap") if one.notes else None
-    head = tag("h3", name_of(one.title), " ", tag("span", origin(one), class_="muted small"))
-    return tag("div", head, table(columns, rows, numeric=numeric, label=one.title), notes)
+    numeric = {place for place, column in enumerate(pack_table.columns) if column.kind != "text"}
+    columns = [column.name for column in pack_table.columns]
+    notes = (
+        tag("ul", [tag("li", note) for note in pack_table.notes], class_="small wrap")
+        if pack_table.notes
+        else None
+    )
+    head = tag("h3", name_of(pack_table.title), " ", tag("span", origin(pack_table), class_="muted small"))
+    return tag("div", head, table(columns, rows, numeric=numeric, label=pack_table.title), notes)

@@ -55,7 +55,7 @@ def linked_page(title: str, body: Content, *, root: str, feed: str | None = None
         The site's feed, from the root.
     """
     allowed = "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; img-src data:"
-    told = (
+    feed_link = (
         None
         if feed is None
         else tag("link", rel="alternate", type="application/atom+xml", href=root + feed, title="Events")
@@ -68,7 +68,7 @@ def linked_page(title: str, body: Content, *, root: str, feed: str | None = None
         tag("meta", name="color-scheme", content="light dark"),
         Markup(f"<title>{html.escape(clean(title))}</title>"),
         tag("link", rel="stylesheet", href=f"{root}site.css"),
-        told,
+        feed_link,
     )
     tip = tag("div", id="tip", role="status", aria_live="polite", hidden=True)
     content = tag("body", tag("main", body), _footer(root), tip, tag("script", src=f"{root}site.js"))

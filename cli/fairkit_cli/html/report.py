@@ -71,33 +71,33 @@ def sections(report: Report) -> list[Markup | None]:
 
 def performance_section(report: Report) -> Markup | None:
     """Return the numbers over all rows: how good the decisions are at all."""
-    found = performance(report)
-    if not found:
+    findings = performance(report)
+    if not findings:
         return None
-    small = [f for f in found if _upper(f) <= 1]
+    small = [f for f in findings if _upper(f) <= 1]
     rows = [forest_row(report, finding) for finding in small]
     title = "Performance over all rows"
     spoken = {name for name, cls in headlines().metrics.items() if cls.headline.sentence}
-    numbers = findings_table(report, found, title)
+    numbers = findings_table(report, findings, title)
     drawn = forest_figure(rows, "over all rows", title, numbers) if rows else numbers
-    says = [tag("li", str(answer(report, one))) for one in found if one.metric in spoken]
+    says = [tag("li", str(answer(report, one))) for one in findings if one.metric in spoken]
     return section("Performance over all rows", tag("ul", says) if says else None, drawn)
 
 
 def disparity_section(report: Report) -> Markup | None:
     """The largest disparities between groups as forest plots, with the policy's limits."""
-    found = disparities(report)
-    if not found:
+    findings = disparities(report)
+    if not findings:
         return None
-    differences = [f for f in found if kind_of(f) == "difference"]
+    differences = [f for f in findings if kind_of(f) == "difference"]
     charts = (
         ("difference between groups; 0 is parity", [f for f in differences if _upper(f) <= _UNIT_SCALE]),
         (
             "difference, in the metric's own unit; 0 is parity",
             [f for f in differences if _upper(f) > _UNIT_SCALE],
         ),
-        ("ratio between groups; 1 is parity", [f for f in found if kind_of(f) == "ratio"]),
-        ("of the group that is worst off", [f for f in found if kind_of(f) == "level"]),
+        ("ratio between groups; 1 is parity", [f for f in findings if kind_of(f) == "ratio"]),
+        ("of the group that is worst off", [f for f in findings if kind_of(f) == "level"]),
     )
     parts: list[Content] = []
     for title, chosen in charts:
@@ -106,7 +106,7 @@ def disparity_section(report: Report) -> Markup | None:
             parts.append(
                 forest_figure(rows, title, f"Disparities: {title}", findings_table(report, chosen, title))
             )
-    limits = " A vertical bar marks the policy's limit." if any(rule_for(report, f) for f in found) else ""
+    limits = " A vertical bar marks the policy's limit." if any(rule_for(report, f) for f in findings) else ""
     return section(
         "Disparities",
         tag(
@@ -114,9 +114,9 @@ def disparity_section(report: Report) -> Markup | None:
             f"What the policy limits, and the largest other differences between groups, with {report.confidence:.0%} "
             f"intervals.{limits}",
         ),
-        tag("p", about_many(report, found)),
+        tag("p", about_many(report, findings)),
         *parts,
-        opened(report, found),
+        opened(report, findings),
     )
 
 
@@ -180,7 +180,7 @@ def details(report: Report) -> Markup:
     view = report_view(report)
     environment = report.environment
     plugins = ", ".join(f"{one['name']} {one['version']}" for one in environment.get("plugins", ()))
-    told = [
+    entries = [
         ("Model", [name_of(report.model.name), f", {report.model.task}"]),
         ("SHA-256 of the model", tag("code", report.model.sha256 or "none: an object in memory")),
         (
@@ -209,7 +209,7 @@ def details(report: Report) -> Markup:
     )
     return section(
         "How the numbers were made",
-        facts(told),
+        facts(entries),
         tag("h3", "To keep in mind"),
         notes,
         tag(

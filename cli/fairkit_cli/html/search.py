@@ -64,12 +64,13 @@ def _picture(search: Search, numbers: Markup) -> Markup:
     )
 
 
-def _point(one: Alternative, name: str, methods: list[str], search: Search) -> dict[str, Any]:
-    x, y = one.values[name], one.accuracy or 0.0
+def _point(alternative: Alternative, name: str, methods: list[str], search: Search) -> dict[str, Any]:
+    x, y = alternative.values[name], alternative.accuracy or 0.0
     return {
         "x": x, "x0": x, "x1": x, "y": y, "y0": y, "y1": y,
-        "g": str(methods.index(one.method) % len(charts.COLOURS)), "front": False,
-        "picked": one is search.choice,
-        "tip": f"{label(one.name, 80)}: {search.performance} {number(y)}, {name} {number(x)}, chance of passing "
-        f"{one.chance:.2f}",
+        "g": str(methods.index(alternative.method) % len(charts.COLOURS)), "front": False,
+        "picked": alternative is search.choice,
+        "tip": f"{label(alternative.name, 80)}: {search.performance} {number(y)}, {name} {number(x)}, chance of "
+        "passing "
+        f"{alternative.chance:.2f}",
     }  # fmt: skip

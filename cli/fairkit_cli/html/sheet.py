@@ -29,7 +29,7 @@ LIMITS = (
 
 
 def not_said(report: Report) -> Markup:
-    """Return what the audit does not say."""
+    """Return the section that lists the limits of the audit."""
     said = list(LIMITS)
     if report.data.label is None:
         said.insert(0, "Which decisions were right: the table has no outcome.")
@@ -42,29 +42,29 @@ def not_said(report: Report) -> Markup:
 def data_sheet(report: Report) -> Markup:
     """Return the table's data sheet: rows, columns with types and missing cells, groups with their label rates."""
     data = report.data
-    told: list[tuple[str, Content]] = [
+    entries: list[tuple[str, Content]] = [
         ("Table", name_of(data.name)),
         ("Rows", f"{data.rows:,} used, {data.dropped_rows:,} left out"),
     ]
     if data.weights is not None:
-        told.append(("Weights", name_of(data.weights)))
+        entries.append(("Weights", name_of(data.weights)))
     columns = None
     if data.columns:
         rows: list[Sequence[Content]] = [
             (
-                name_of(str(one["name"])),
-                str(one["type"]),
-                f"{one['missing']:,}",
-                _role(report, str(one["name"])),
+                name_of(str(column["name"])),
+                str(column["type"]),
+                f"{column['missing']:,}",
+                _role(report, str(column["name"])),
             )
-            for one in data.columns
+            for column in data.columns
         ]
         more = f" and {data.more_columns:,} more" if data.more_columns else ""
         listed = table(
             ("column", "type", "missing cells", "role"), rows, numeric={2}, label="Columns of the table"
         )
         columns = tag("details", tag("summary", f"{len(data.columns)} columns{more}"), listed)
-    return section("The table", facts(told), _sizes(report), columns)
+    return section("The table", facts(entries), _sizes(report), columns)
 
 
 def _role(report: Report, column: str) -> str:
@@ -110,21 +110,21 @@ def _positives(report: Report, sensitive: str) -> dict[str, float]:
 def matrix(report: Report) -> Markup | None:
     """Return sensitive columns by metrics, one number in each cell: where to look first."""
     shown = headlines().between(report.model.task)
-    found: dict[tuple[str, str], Finding] = {
+    findings: dict[tuple[str, str], Finding] = {
         (str(f.sensitive), f.metric): f
         for f in report.findings
         if f.sensitive is not None and f.plain and "class" not in f.parameters and f.value is not None
     }
     asked = [rule.metric for rule in report.policy]
     metrics = [
-        m for m in dict.fromkeys([*asked, *shown]) if any((s, m) in found for s in report.data.groups)
+        m for m in dict.fromkeys([*asked, *shown]) if any((s, m) in findings for s in report.data.groups)
     ][:7]
     if not metrics or not report.data.groups:
         return None
     rows: list[Sequence[Content]] = [
         (
             tag("a", broken_at_plus(sensitive), href=f"#{place_of(report, sensitive)}"),
-            *(_cell(report, found.get((sensitive, metric))) for metric in metrics),
+            *(_cell(report, findings.get((sensitive, metric))) for metric in metrics),
         )
         for sensitive in report.data.groups
     ]

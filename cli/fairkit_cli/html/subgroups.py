@@ -29,32 +29,34 @@ if TYPE_CHECKING:
 
 
 def subgroup_section(report: Report) -> Markup | None:
-    """Return what the searches over groups found; None where none was made."""
-    found = searches(report)
-    if not found:
+    """Return the section of the subgroup searches; None where none was made."""
+    searched = searches(report)
+    if not searched:
         return None
     intro = tag(
         "p",
         "Every group that a few conditions describe was compared with all other rows. The intervals hold for all "
         "groups at once, so that the worst one may be picked afterwards.",
     )
-    return section("Groups that nobody named", intro, *(_search(one, report.confidence) for one in found))
+    return section("Groups that nobody named", intro, *(_search(one, report.confidence) for one in searched))
 
 
-def _search(one: Searched, confidence: float) -> Markup:
-    parts: list[Content] = [tag("h3", one.name[0].upper() + one.name[1:])]
-    parts.append(tag("p", bound_sentence(one, confidence)))
+def _search(searched: Searched, confidence: float) -> Markup:
+    parts: list[Content] = [tag("h3", searched.name[0].upper() + searched.name[1:])]
+    parts.append(tag("p", bound_sentence(searched, confidence)))
     parts.append(
-        _groups(one) if one.listed else tag("p", "No group was found whose disadvantage is certain.")
+        _groups(searched)
+        if searched.listed
+        else tag("p", "No group was found whose disadvantage is certain.")
     )
-    if len(one.covers) > 1:
-        parts.append(_covers(one))
-    if len(one.curve) > 1:
-        parts.append(_curve(one))
+    if len(searched.covers) > 1:
+        parts.append(_covers(searched))
+    if len(searched.curve) > 1:
+        parts.append(_curve(searched))
     return tag("div", parts)
 
 
-def _groups(one: Searched) -> Markup:
+def _groups(searched: Searched) -> Markup:
     rows: list[Sequence[Content]] = [
         (
             name_of(described(finding)),
@@ -65,39 +67,39 @@ def _groups(one: Searched) -> Markup:
             number(finding.value),
             interval(finding.interval),
         )
-        for finding in one.listed
+        for finding in searched.listed
     ]
-    columns = ("group", "rows", "share", *one.columns, "difference", "interval")
-    return table(columns, rows, numeric=set(range(1, 7)), label=f"Groups that differ in {one.name}")
+    columns = ("group", "rows", "share", *searched.columns, "difference", "interval")
+    return table(columns, rows, numeric=set(range(1, 7)), label=f"Groups that differ in {searched.name}")
 
 
-def _covers(one: Searched) -> Markup:
+def _covers(searched: Searched) -> Markup:
     """Which part of each group is in each other one."""
     rows: list[Sequence[Content]] = [
         (name_of(f"{place}: {described(finding)}"), *(f"{part:.0%}" for part in parts))
-        for place, (finding, parts) in enumerate(zip(one.listed, one.covers, strict=True), 1)
+        for place, (finding, parts) in enumerate(zip(searched.listed, searched.covers, strict=True), 1)
     ]
     columns = ("part of this group", *(f"in {place}" for place in range(1, len(rows) + 1)))
-    label = f"Which groups are the same people: {one.name}"
+    label = f"Which groups are the same people: {searched.name}"
     numbers = table(columns, rows, numeric=set(range(1, len(rows) + 1)), label=label)
     return tag("details", tag("summary", "Which groups are the same people"), numbers)
 
 
-def _curve(one: Searched) -> Markup:
-    title = f"How much a group may differ at most, by its share of the rows: {one.name}"
+def _curve(searched: Searched) -> Markup:
+    title = f"How much a group may differ at most, by its share of the rows: {searched.name}"
     points = [
         {
             "share": share,
             "bound": bound,
             "tip": f"no group of at least {share:.3g} of the rows differs by more than {number(bound)}",
         }
-        for share, bound in one.curve
+        for share, bound in searched.curve
     ]
     pictures = [
         draw(curve(points, narrow=narrow), title=title, class_="narrow" if narrow else "wide")
         for narrow in (False, True)
     ]
-    rows = [(f"{share:.3g}", number(bound)) for share, bound in one.curve]
+    rows = [(f"{share:.3g}", number(bound)) for share, bound in searched.curve]
     return figure(pictures, title, table(("share of the rows", "at most"), rows, numeric={0, 1}, label=title))
 
 
@@ -126,22 +128,22 @@ def curve(points: Sequence[dict[str, Any]], *, narrow: bool) -> dict[str, Any]:
 
 
 def group_changes(changes: Sequence[Change], names: tuple[str, str]) -> Markup | None:
-    """Return what became of each group that was found in either of two models; None where none was."""
-    found = found_groups(changes)
-    if not found:
+    """Return the table of changes of the groups listed for either of two models; None without such groups."""
+    listed = found_groups(changes)
+    if not listed:
         return None
     rows: list[Sequence[Content]] = [
         (
-            name_of(one.group or "-"),
-            str(one.parameters.get("measure", "-")).replace("_", " "),
-            number(one.before),
-            number(one.after),
-            number(one.difference),
-            interval(one.interval),
-            tag("span", MEANING[one.outcome], class_=one.outcome),
-            found_in(one),
+            name_of(change.group or "-"),
+            str(change.parameters.get("measure", "-")).replace("_", " "),
+            number(change.before),
+            number(change.after),
+            number(change.difference),
+            interval(change.interval),
+            tag("span", MEANING[change.outcome], class_=change.outcome),
+            found_in(change),
         )
-        for one in found
+        for change in listed
     ]
     columns = (
         "group",

@@ -36,7 +36,7 @@ def header(report: Report, name: str | None = None, *, date: str | None = None) 
         When, where something else than the report states it.
     """
     view = report_view(report)
-    found = answers(report)
+    rule_answers = answers(report)
     return tag(
         "header",
         tag("h1", "Fairness audit of ", name_of(name or report.model.name)),
@@ -46,28 +46,28 @@ def header(report: Report, name: str | None = None, *, date: str | None = None) 
         tag("h2", "The question", class_="first"),
         tag("p", question(report)),
         tag("h2", "The answer", class_="first"),
-        verdict(report, found),
-        change_list(report, found),
+        verdict(report, rule_answers),
+        change_list(report, rule_answers),
         signature(),
     )
 
 
-def verdict(report: Report, found: list[Answer] | None = None) -> list[Markup]:
+def verdict(report: Report, rule_answers: list[Answer] | None = None) -> list[Markup]:
     """Return the verdict with the sentences that decide it, then each rule."""
     view = report_view(report)
     if view.verdict is None:
         largest = next((f for f in disparities(report) if f.value is not None), None)
-        told = "" if largest is None else f" The largest disparity: {answer(report, largest)}"
-        none = [tag("strong", "No verdict"), f": no policy was given. What was measured follows.{told}"]
+        sentence = "" if largest is None else f" The largest disparity: {answer(report, largest)}"
+        none = [tag("strong", "No verdict"), f": no policy was given. What was measured follows.{sentence}"]
         return [tag("p", none, class_="verdict none")]
-    said = {id(one.rule): one for one in (answers(report) if found is None else found)}
+    said = {id(one.rule): one for one in (answers(report) if rule_answers is None else rule_answers)}
     word = [tag("span", MARKS[view.verdict], aria_hidden="true"), " ", WORDS[view.verdict]]
     decisive = [rule for rule in view.rules if rule.verdict == view.verdict]
     first = said.get(id(decisive[0])) if decisive else None
-    told = "" if first is None else str(first) if first.limit else first.told
+    sentence = "" if first is None else str(first) if first.limit else first.told
     also = f" ({len(decisive) - 1} more below.)" if len(decisive) > 1 else ""
     banner = tag(
-        "p", tag("strong", word), f": {view.summary}. ", tag("span", told, class_="answer"), also,
+        "p", tag("strong", word), f": {view.summary}. ", tag("span", sentence, class_="answer"), also,
         class_=f"verdict {view.verdict}",
     )  # fmt: skip
     rules = [_rule(rule, None if rule is decisive[0] else said.get(id(rule))) for rule in view.rules]
@@ -85,7 +85,7 @@ def _capital(text: str) -> str:
 
 
 def change_list(report: Report, found: list[Answer]) -> Markup | None:
-    """Return what would change the answer; nothing without a policy."""
+    """Return the list of steps that would change the verdict; None without a policy."""
     said = changes(report, found)
     if not said:
         return None
@@ -97,10 +97,10 @@ def change_list(report: Report, found: list[Answer]) -> Markup | None:
 
 
 def audited(report: Report, date: str | None = None) -> list[tuple[str, Content]]:
-    """Return what was audited, by name: what is not stated says so, since a reader would look for it."""
+    """Return the facts about the audited model and table, by name; missing ones are marked as not stated."""
     data, model, about = report.data, report.model, dict(report.about)
     decided = report.decisions
-    told: list[tuple[str, Content]] = [
+    entries: list[tuple[str, Content]] = [
         ("Model", [name_of(model.name), f", {model.task}"]),
         ("Table", [name_of(data.name), f", {data.rows:,} people (rows)", _left_out(report)]),
         (heading("period"), about.pop("period", None) or _period(report) or _gap()),
@@ -109,12 +109,12 @@ def audited(report: Report, date: str | None = None) -> list[tuple[str, Content]
     ]
     if decided:
         counted = f"{decided['favorable']:,} favorable, {decided['unfavorable']:,} unfavorable"
-        told.append(("Decided", [counted, _by_group(decided["groups"])]))
-    told.append((heading("date"), date or about.pop("date", None) or _gap()))
+        entries.append(("Decided", [counted, _by_group(decided["groups"])]))
+    entries.append((heading("date"), date or about.pop("date", None) or _gap()))
     about.pop("date", None)
-    told += [(heading(key), about.pop(key, None) or _gap()) for key in ("intended_use", "owner")]
-    told += [(KNOWN.get(key) or heading(key), text) for key, text in about.items()]
-    return told
+    entries += [(heading(key), about.pop(key, None) or _gap()) for key in ("intended_use", "owner")]
+    entries += [(KNOWN.get(key) or heading(key), text) for key, text in about.items()]
+    return entries
 
 
 def _gap() -> Markup:

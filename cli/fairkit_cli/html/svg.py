@@ -177,7 +177,7 @@ def _tidy(root: ElementTree.Element, tips: list[str]) -> None:
             if invisible or (child.get("class") == "background" and "fill" not in child.attrib):
                 parent.remove(child)
     for element in root.iter():
-        told = element.attrib.pop("aria-label", "")
+        label = element.attrib.pop("aria-label", "")
         for key in _UNUSED:
             element.attrib.pop(key, None)
         _drop_usual(element)
@@ -186,8 +186,8 @@ def _tidy(root: ElementTree.Element, tips: list[str]) -> None:
         for key in ("d", "transform", "x2", "y2"):
             if key in element.attrib:
                 element.set(key, _LONG.sub(_tenth, element.attrib[key]))
-        if told.startswith("tip ") and not element.tag.endswith("}g"):
-            element.set("data-tip", clean(tips[int(told.removeprefix("tip "))]))
+        if label.startswith("tip ") and not element.tag.endswith("}g"):
+            element.set("data-tip", clean(tips[int(label.removeprefix("tip "))]))
             if element.get("opacity") == "0":  # seen only while it is chosen: its shape need not be a circle
                 _hide(element)
     _flatten(root)

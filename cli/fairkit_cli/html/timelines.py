@@ -184,9 +184,9 @@ def _events(chart: Timeline, x: Spec) -> list[Spec]:
             {
                 "data": {"values": [row]},
                 "mark": {"type": "text", "align": side, "dx": 5 if side == "left" else -5, "baseline": "top"},
-                "encoding": {"x": x, "y": {"value": 2 + 16 * (place % 4)}, "text": {"field": "what"}},
+                "encoding": {"x": x, "y": {"value": 2 + 16 * (index % 4)}, "text": {"field": "what"}},
             }
-            for place, row in enumerate(part)
+            for index, row in enumerate(part)
         ]
     return layers
 
@@ -265,7 +265,7 @@ def _axis(first: date, last: date, *, narrow: bool) -> Spec:
 
 
 def _domain(chart: Timeline) -> list[float]:
-    """Return what the axis shows: limit, numbers and bands, but not the first bands, which are very wide."""
+    """Return the axis's range: limit, numbers and bands, without the first bands, which are very wide."""
     settled = len(chart.days) // 10
     numbers = [chart.limit, *chart.values, *chart.low[settled:], *chart.high[settled:]]
     numbers += [value for _, _, value, _ in chart.weeks if value is not None]

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 def tradeoff_section(details: Mapping[str, Any]) -> Markup | None:
     """Draw the frontier among a mitigation's details; None where there is none."""
-    found = Tradeoff.read(details.get(Tradeoff.key))
-    if found is None:
+    tradeoff = Tradeoff.read(details.get(Tradeoff.key))
+    if tradeoff is None:
         return None
     values = [
         {
             "x": p.x, "x0": p.x_interval[0], "x1": p.x_interval[1], "y": p.y, "y0": p.y_interval[0],
             "y1": p.y_interval[1], "g": "0", "front": False, "picked": p.chosen,
-            "tip": f"{p.name}: {found.y_title} {number(p.y)} {interval(p.y_interval)}, "
-            f"{found.x_title} {number(p.x)} {interval(p.x_interval)}",
+            "tip": f"{p.name}: {tradeoff.y_title} {number(p.y)} {interval(p.y_interval)}, "
+            f"{tradeoff.x_title} {number(p.x)} {interval(p.x_interval)}",
         }
-        for p in found.points
+        for p in tradeoff.points
     ]  # fmt: skip
-    title = f"{found.y_title} against {found.x_title}"
+    title = f"{tradeoff.y_title} against {tradeoff.x_title}"
     pictures = [
         draw(
-            charts.tradeoff(values, found.x_title, found.y_title, narrow=narrow),
+            charts.tradeoff(values, tradeoff.x_title, tradeoff.y_title, narrow=narrow),
             title=title,
             class_="narrow" if narrow else "wide",
         )
@@ -47,12 +47,13 @@ def tradeoff_section(details: Mapping[str, Any]) -> Markup | None:
             interval(p.x_interval),
             "chosen" if p.chosen else "",
         )
-        for p in found.points
+        for p in tradeoff.points
     ]
-    columns = ("model", found.y_title, "interval", found.x_title, "interval", "role")
+    columns = ("model", tradeoff.y_title, "interval", tradeoff.x_title, "interval", "role")
     return section(
         "The frontier of this run",
-        tag("p", f"Models learned together, on held-out rows; a {found.better} {found.y_title} is better, and so is a "
+        tag("p", f"Models learned together, on held-out rows; a {tradeoff.better} {tradeoff.y_title} is better, and so "
+        "is a "
             "lower disparity. The ring marks the result."),
         figure(pictures, title, table(columns, rows, numeric={1, 2, 3, 4}, label=title)),
     )  # fmt: skip

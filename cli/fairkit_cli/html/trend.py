@@ -76,26 +76,26 @@ def trend(
     drawn: list[Markup] = [*_grid(low, high, y, width)]
     drawn += [
         tag(
-            "line", x1=str(_LEFT), x2=str(width - _RIGHT), y1=_px(y(one)), y2=_px(y(one)), stroke="var(--ink)",
+            "line", x1=str(_LEFT), x2=str(width - _RIGHT), y1=_px(y(limit)), y2=_px(y(limit)), stroke="var(--ink)",
             stroke_width="1.5", stroke_dasharray="6 3",
         )
-        for one in dict.fromkeys(limits)
+        for limit in dict.fromkeys(limits)
     ]  # fmt: skip
     every = max(1, math.ceil(len(points) * 44 / inner))
-    for place, one in enumerate(points):
-        at, colour = x(place), _COLOURS[one.status]
-        if one.interval is not None:
-            bounds = [y(end) for end in one.interval]
+    for index, point in enumerate(points):
+        at, colour = x(index), _COLOURS[point.status]
+        if point.interval is not None:
+            bounds = [y(end) for end in point.interval]
             drawn.append(
                 tag(
                     "line", x1=_px(at), x2=_px(at), y1=_px(bounds[0]), y2=_px(bounds[1]), stroke=colour,
                     stroke_width="2.5", stroke_opacity="0.7",
                 )
             )  # fmt: skip
-        moved = f"translate({_px(at)},{_px(y(one.value))})"
-        drawn.append(tag("path", d=_MARKS[one.status], transform=moved, fill=colour, data_tip=one.tip))
-        if (len(points) - 1 - place) % every == 0:
-            drawn.append(_text(one.name, at, height - _BOTTOM + 18, "middle"))
+        moved = f"translate({_px(at)},{_px(y(point.value))})"
+        drawn.append(tag("path", d=_MARKS[point.status], transform=moved, fill=colour, data_tip=point.tip))
+        if (len(points) - 1 - index) % every == 0:
+            drawn.append(_text(point.name, at, height - _BOTTOM + 18, "middle"))
     return tag(
         "svg", drawn, viewBox=f"0 0 {width} {height}", role="img", tabindex="0", aria_label=title,
         style=f"max-width:{width}px", class_=f"chart {class_}",
@@ -111,14 +111,14 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 def _grid(low: float, high: float, y: Callable[[float], float], width: int) -> Iterator[Markup]:
     step = _step((high - low) / _TICKS)
-    place = math.ceil(low / step)
-    while place * step <= high:
-        value = place * step
+    tick = math.ceil(low / step)
+    while tick * step <= high:
+        value = tick * step
         at = y(value)
-        line = "var(--line)" if place == 0 else "var(--grid)"
+        line = "var(--line)" if tick == 0 else "var(--grid)"
         yield tag("line", x1=str(_LEFT), x2=str(width - _RIGHT), y1=_px(at), y2=_px(at), stroke=line)
         yield _text(f"{value:g}", _LEFT - 8, at + 4, "end")
-        place += 1
+        tick += 1
 
 
 def _step(least: float) -> float:

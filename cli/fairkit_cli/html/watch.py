@@ -24,7 +24,7 @@ MOST_GROUPS = 8
 
 
 def watch_page(
-    look: WatchSnapshot,
+    snapshot: WatchSnapshot,
     courses: Sequence[Course],
     shares: Mapping[str, tuple[tuple[str, ...], Any]],
     groups: Mapping[str, Sequence[str]],
@@ -34,7 +34,7 @@ def watch_page(
 
     Parameters
     ----------
-    look
+    snapshot
         The newest look.
     courses
         Of each rule, in their order.
@@ -51,57 +51,55 @@ def watch_page(
         vl-convert-python is not installed.
     """
     with warm():
-        body: list[Content] = [_head(look), _alarms(look)]
-        body += [rule_section(look, place, course) for place, course in enumerate(courses)]
+        body: list[Content] = [_head(snapshot), _alarms(snapshot)]
+        body += [rule_section(snapshot, place, course) for place, course in enumerate(courses)]
         body += [
             _shares(name, days, values, groups[name]) for name, (days, values) in shares.items() if len(days)
         ]
-    body += [_groups(look), _details(look, statements)]
-    return page(title(look), body)
+    body += [_groups(snapshot), _details(snapshot, statements)]
+    return page(title(snapshot), body)
 
 
-def _head(look: WatchSnapshot) -> Markup:
+def _head(snapshot: WatchSnapshot) -> Markup:
     verdict = None
-    if look.verdict is not None:
-        words = {"pass": "Pass", "fail": "Fail", "undecided": "Undecided"}[look.verdict]
-        failed = [one for one in look.rules if one.verdict == look.verdict]
-        told = (
-            f": of all decisions since {look.since or 'the start'}, {len(failed)} of {len(look.rules)} rules"
-        )
-        verdict = tag("p", tag("strong", words), told, class_=f"verdict {_CLASS[look.verdict]}")
+    if snapshot.verdict is not None:
+        words = {"pass": "Pass", "fail": "Fail", "undecided": "Undecided"}[snapshot.verdict]
+        failed = [one for one in snapshot.rules if one.verdict == snapshot.verdict]
+        told = f": of all decisions since {snapshot.since or 'the start'}, {len(failed)} of {len(snapshot.rules)} rules"
+        verdict = tag("p", tag("strong", words), told, class_=f"verdict {_CLASS[snapshot.verdict]}")
     return tag(
         "header",
-        tag("h1", title(look)),
-        tag("p", f"Looked at on {look.today}. {promise(look)}", class_="subject"),
+        tag("h1", title(snapshot)),
+        tag("p", f"Looked at on {snapshot.today}. {promise(snapshot)}", class_="subject"),
         verdict,
-        tag("p", tag("strong", "Broken lately"), f": {lately(look)}", class_="verdict fail")
-        if look.lately
+        tag("p", tag("strong", "Broken lately"), f": {lately(snapshot)}", class_="verdict fail")
+        if snapshot.lately
         else None,
     )
 
 
-def _alarms(look: WatchSnapshot) -> Markup:
-    if not look.alarms:
+def _alarms(snapshot: WatchSnapshot) -> Markup:
+    if not snapshot.alarms:
         return section("What changed", tag("p", "Nothing: no alarm was raised."))
     rows = [
         [
-            tag("span", one.day, style="white-space:nowrap"),
-            tag("span", _LEVELS[one.level], class_="badge fail" if one.level == "fail" else "badge"),
-            one.text,
+            tag("span", alarm.day, style="white-space:nowrap"),
+            tag("span", _LEVELS[alarm.level], class_="badge fail" if alarm.level == "fail" else "badge"),
+            alarm.text,
         ]
-        for one in reversed(look.alarms)
+        for alarm in reversed(snapshot.alarms)
     ]
     return section("What changed", table(("day", "what", "evidence"), rows, label="Alarms"))
 
 
-def rule_section(look: WatchSnapshot, place: int, course: Course) -> Markup:
+def rule_section(snapshot: WatchSnapshot, place: int, course: Course) -> Markup:
     """Return one rule's course over the days: the picture with its limit, and each week's number."""
-    rule = look.rules[place]
+    rule = snapshot.rules[place]
     about = f"{rule.metric.replace('_', ' ')}{f' ({rule.sensitive})' if rule.sensitive else ''}"
     heading = (
         f"{about[0].upper()}{about[1:]}: {'at most' if rule.kind == 'max' else 'at least'} {rule.limit:g}"
     )
-    alarms = [one for one in look.alarms if one.subject == course.question.subject]
+    alarms = [one for one in snapshot.alarms if one.subject == course.question.subject]
     chart = timelines.Timeline(
         days=course.days,
         values=course.path.value.tolist(),
@@ -111,7 +109,7 @@ def rule_section(look: WatchSnapshot, place: int, course: Course) -> Markup:
         limit=rule.limit,
         reference=rule.reference,
         events=tuple((one.day, _LEVELS[one.level]) for one in alarms),
-        missing=_spans(look.missing_days),
+        missing=_spans(snapshot.missing_days),
     )
     pictures = [
         draw(
@@ -132,7 +130,7 @@ def rule_section(look: WatchSnapshot, place: int, course: Course) -> Markup:
         heading,
         tag("p", tag("span", rule.verdict, class_=f"badge {_CLASS[rule.verdict]}"), f": {rule.reason}."),
         _legend(chart),
-        figure(pictures, f"Of all decisions since {look.since}, day by day", numbers),
+        figure(pictures, f"Of all decisions since {snapshot.since}, day by day", numbers),
     )
 
 
@@ -186,9 +184,9 @@ def _shares(name: str, days: Sequence[str], values: Any, groups: Sequence[str]) 
             "li",
             tag("svg", _stroke(i), viewBox="0 0 28 12", class_="key", aria_hidden="true"),
             " ",
-            name_of(one),
+            name_of(label),
         )
-        for i, one in enumerate(names)
+        for i, label in enumerate(names)
     ]
     rows = [[day, *(f"{values[w, g]:.1%}" for g in order)] for w, day in reversed(list(enumerate(days)))]
     numbers = table(
@@ -220,43 +218,44 @@ def _stroke(place: int) -> Markup:
     )
 
 
-def _groups(look: WatchSnapshot) -> Markup | None:
-    if not look.groups:
+def _groups(snapshot: WatchSnapshot) -> Markup | None:
+    if not snapshot.groups:
         return None
-    rates = list(dict.fromkeys(name for one in look.groups for name in one.rates))
+    rates = list(dict.fromkeys(name for one in snapshot.groups for name in one.rates))
     rows: list[Sequence[Content]] = []
-    for one in look.groups:
+    for group in snapshot.groups:
         cells: list[Content] = []
         for rate in rates:
-            value, pair = one.rates.get(rate, (None, None))
+            value, pair = group.rates.get(rate, (None, None))
             cells.append(
                 join([number(value), " ", tag("span", interval(pair), class_="small") if pair else None])
             )
-        name = name_of(f"{one.split}={one.group}" if one.split else "everybody")
-        called = join([name, None if one.expected else " (new)"])
-        rows.append((called, f"{one.rows:,}", f"{one.share:.1%}", *cells))
+        name = name_of(f"{group.split}={group.group}" if group.split else "everybody")
+        called = join([name, None if group.expected else " (new)"])
+        rows.append((called, f"{group.rows:,}", f"{group.share:.1%}", *cells))
     columns = ("group", "decisions", "share", *(rate.replace("_", " ") for rate in rates))
     return section(
         "The groups",
         tag(
-            "p", f"Of all decisions since {look.since}; the bands of all groups hold together, at every look."
+            "p",
+            f"Of all decisions since {snapshot.since}; the bands of all groups hold together, at every look.",
         ),
         table(columns, rows, numeric=range(1, len(columns)), label="Groups"),
     )
 
 
-def _details(look: WatchSnapshot, statements: Mapping[str, Any] | None) -> Markup:
-    told: list[tuple[str, Content]] = [
-        ("Decisions", f"{look.rows:,} on {look.days:,} days"),
-        ("Missing days", gaps(look) or "none"),
-        ("Confidence", f"{look.confidence:.0%} for all rules together, at every look"),
+def _details(snapshot: WatchSnapshot, statements: Mapping[str, Any] | None) -> Markup:
+    entries: list[tuple[str, Content]] = [
+        ("Decisions", f"{snapshot.rows:,} on {snapshot.days:,} days"),
+        ("Missing days", gaps(snapshot) or "none"),
+        ("Confidence", f"{snapshot.confidence:.0%} for all rules together, at every look"),
     ]
-    if look.certificate:
-        told.append(("Certificate", tag("code", look.certificate)))
-    sentences = remarks(look, statements)
+    if snapshot.certificate:
+        entries.append(("Certificate", tag("code", snapshot.certificate)))
+    sentences = remarks(snapshot, statements)
     return section(
         "How the numbers were made",
-        facts(told),
+        facts(entries),
         tag("ul", [tag("li", text) for text in sentences]),
         tag("p", "All of it holds under these metrics, on these decisions."),
     )

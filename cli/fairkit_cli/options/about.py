@@ -46,17 +46,17 @@ def stated_facts(typed: Sequence[str] | None, config: Config, *, dated: bool) ->
     from fairkit.results.about import facts_of
 
     facts = {key: str(config.model[key]) for key in FACTS if key in config.model}
-    own: dict[str, str] = {}
+    typed_facts: dict[str, str] = {}
     for text in typed or ():
-        name, equals, told = text.partition("=")
-        if not equals or name in own:
+        name, equals, value = text.partition("=")
+        if not equals or name in typed_facts:
             raise ParameterError(
                 f"--about {text!r} gives {name!r} twice"
                 if equals
                 else f"--about {text!r} is not understood; write NAME=TEXT, as in --about owner=Lending"
             )
-        own[name] = told
-    facts |= own
+        typed_facts[name] = value
+    facts |= typed_facts
     if dated and "date" not in facts:
         facts["date"] = today()
     return facts_of(facts)

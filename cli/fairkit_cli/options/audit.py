@@ -172,7 +172,7 @@ def _say_replaced(rules: Sequence[Rule], config: Config) -> None:
 
 
 def _stated(setting: Setting, typed: AuditOptions, config: Config) -> Any:
-    """Return what was typed for a setting, else what the configuration file says; None where neither does."""
+    """Return a setting's value from the command line, else from the configuration file, else None."""
     value = getattr(typed, setting.name, None)
     if setting.kind == "names":
         value = split_names(value) or None
@@ -184,17 +184,17 @@ def _stated(setting: Setting, typed: AuditOptions, config: Config) -> Any:
 
 def _renamed(texts: Sequence[str] | None) -> dict[str, str]:
     """Read ``COL=NAME``, one in each text; a name may hold an equals sign, a column may not."""
-    found: dict[str, str] = {}
+    renamed: dict[str, str] = {}
     for text in texts or ():
         column, equals, name = text.partition("=")
         if not equals or not column or not name:
             raise ParameterError(
                 f"--rename {text!r} is not understood; write COLUMN=NAME, as in --rename income=inc"
             )
-        if column in found:
+        if column in renamed:
             raise ParameterError(f"--rename gives the column {column!r} two names; give it one")
-        found[column] = name
-    return found
+        renamed[column] = name
+    return renamed
 
 
 def _owned(assignments: Sequence[str]) -> list[tuple[str, str, str]]:

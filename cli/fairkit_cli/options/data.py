@@ -194,14 +194,14 @@ def load_dataset(
     """
     from fairkit.data.loading import load_data
 
-    carried, asked = embedded or {}, conditions or ConditionOptions()
+    carried, condition_options = embedded or {}, conditions or ConditionOptions()
     path = typed.data or (config.table(config.data[file]) if config.data.get(file) else None)
     if path is None:
         raise ParameterError(
             "which data? Give --data FILE (CSV, Parquet, an address), or [data] path in fairkit.toml"
         )
 
-    told = config.data.get("join", {})
+    join_settings = config.data.get("join", {})
 
     def setting(key: str, value: Any) -> Any:
         if value is not None:
@@ -227,12 +227,14 @@ def load_dataset(
         weights=setting("weights", typed.weights),
         missing=setting("missing", typed.missing) or "drop",
         predictions=predictions,
-        join=typed.join or (config.table(told["path"]) if told.get("path") else None),
-        on=split_names(typed.on) or listed(told.get("on")) or None,
-        reference=listed(setting("reference", asked.reference)),
-        within=listed(setting("within", split_names(asked.within))),
-        cluster=setting("cluster", asked.cluster),
-        sensitive_probability=listed(setting("sensitive_probability", asked.sensitive_probability)),
+        join=typed.join or (config.table(join_settings["path"]) if join_settings.get("path") else None),
+        on=split_names(typed.on) or listed(join_settings.get("on")) or None,
+        reference=listed(setting("reference", condition_options.reference)),
+        within=listed(setting("within", split_names(condition_options.within))),
+        cluster=setting("cluster", condition_options.cluster),
+        sensitive_probability=listed(
+            setting("sensitive_probability", condition_options.sensitive_probability)
+        ),
         query=setting("query", typed.query),
     )
 

@@ -59,9 +59,9 @@ def setting_option(name: str) -> Any:
     return option(setting.option, setting.metavar, setting.help, setting.panel)
 
 
-def formats(*known: str) -> Any:
+def formats(*described: str) -> Any:
     """Declare ``--format`` of a command that knows these formats (``NAME`` or ``NAME: what it is``)."""
-    names = [text.partition(":")[0] for text in known]
+    names = [text.partition(":")[0] for text in described]
 
     def check(value: str) -> str:
         if value not in names:
@@ -69,6 +69,6 @@ def formats(*known: str) -> Any:
             raise ParameterError(f"--format: there is no format {value!r}. {hint}")
         return value
 
-    told = [re.sub(r"(\w+): (.*)", r"\1 (\2)", text) for text in known]
+    told = [re.sub(r"(\w+): (.*)", r"\1 (\2)", text) for text in described]
     help_text = f"How the result is written: {', '.join(told[:-1])} or {told[-1]}."
     return typer.Option("--format", metavar="NAME", help=help_text, callback=check, rich_help_panel=OUTPUT)

@@ -59,16 +59,16 @@ class AskingOptions:
         ParameterError
             The address, the name or a limit cannot be used.
         """
-        told = config.endpoint
-        name = self.model_name or told.get("model_name")
+        configured = config.endpoint
+        name = self.model_name or configured.get("model_name")
         if not name:
             raise ParameterError("an endpoint serves models by name; say which one with --model-name")
         return {
             "url": url,
             "model": name,
-            "version": self.model_version or told.get("model_version"),
-            "timeout": float(first_known(self.endpoint_timeout, told.get("timeout"), 60.0)),
-            "rate": told.get("rate") if self.endpoint_rate is None else self.endpoint_rate,
+            "version": self.model_version or configured.get("model_version"),
+            "timeout": float(first_known(self.endpoint_timeout, configured.get("timeout"), 60.0)),
+            "rate": configured.get("rate") if self.endpoint_rate is None else self.endpoint_rate,
         }
 
 

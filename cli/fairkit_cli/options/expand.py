@@ -16,14 +16,14 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
 
     typer reads a command's options from its signature; this writes the fields into it, in place of the parameter.
     """
-    own = inspect.signature(command, eval_str=True)
+    signature = inspect.signature(command, eval_str=True)
     gathered: dict[str, Any] = {
         name: parameter.annotation
-        for name, parameter in own.parameters.items()
+        for name, parameter in signature.parameters.items()
         if is_dataclass(parameter.annotation)
     }
     shown: list[inspect.Parameter] = []
-    for name, parameter in own.parameters.items():
+    for name, parameter in signature.parameters.items():
         if name not in gathered:
             shown.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
@@ -43,7 +43,7 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
 
     run.__doc__ = command.__doc__
     run.__name__ = command.__name__
-    run.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]
+    run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return run
 
@@ -51,12 +51,12 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def _limited(typed: Mapping[str, Any]) -> Iterator[None]:
     """Let the models of a command that takes `SandboxOptions` have these limits."""
-    told = next((value for value in typed.values() if isinstance(value, SandboxOptions)), None)
-    if told is None:
+    options = next((value for value in typed.values() if isinstance(value, SandboxOptions)), None)
+    if options is None:
         yield
         return
     from fairkit_cli.config import load_config
     from fairkit_onnx.sandbox.limits import using
 
-    with using(told.limits(load_config(typed.get("config")))):
+    with using(options.limits(load_config(typed.get("config")))):
         yield

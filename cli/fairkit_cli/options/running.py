@@ -92,13 +92,13 @@ class SandboxOptions:
         """
         from fairkit_onnx.sandbox.limits import TIMEOUT, Limits, read_bytes
 
-        told = config.sandbox
-        memory = self.memory or told.get("memory")
-        timeout = first_known(self.timeout, told.get("timeout"), TIMEOUT)
+        configured = config.sandbox
+        memory = self.memory or configured.get("memory")
+        timeout = first_known(self.timeout, configured.get("timeout"), TIMEOUT)
         if isinstance(timeout, bool) or not isinstance(timeout, int | float):
             raise ParameterError(f"[sandbox] timeout={timeout!r} is no number of seconds")
         return Limits(
             memory=None if memory is None else read_bytes(str(memory)),
             timeout=float(timeout),
-            domains=tuple(split_names(self.allow_domain) or listed(told.get("allow_domain"))),
+            domains=tuple(split_names(self.allow_domain) or listed(configured.get("allow_domain"))),
         )

@@ -35,14 +35,14 @@ def roc(
     report: Report, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
 ) -> LayerChart:
     """Draw `fairkit.results.plots.ReportPlots.roc`."""
-    alt, asked = altair(), _asked(report, sensitive, groups, label)
-    curves, bands = evidence_of(asked.finding, Curves), evidence_of(asked.finding, CurveBands)
-    names = [name for name in asked.names if curves is not None and curves.groups.get(name)]
+    alt, request = altair(), _asked(report, sensitive, groups, label)
+    curves, bands = evidence_of(request.finding, Curves), evidence_of(request.finding, CurveBands)
+    names = [name for name in request.names if curves is not None and curves.groups.get(name)]
     if curves is None or not names:
         raise DataError(
             f"there are no ROC curves for these groups of {sensitive!r}: they need scores and both outcomes"
         )
-    every = [one.group for one in asked.finding.groups]
+    every = [one.group for one in request.finding.groups]
     halves = {} if bands is None else dict(zip(every, bands.halves, strict=False))
     lines = [
         {"group": name, "x": x, "y": y, "k": place}
@@ -68,15 +68,15 @@ def roc(
         .mark_line(strokeWidth=2)
         .encode(x=x, y=y, color=colour, strokeDash=dash, order="k:Q", tooltip=tips),
     ]
-    return _square(layers if shades else layers[1:], asked.title)
+    return _square(layers if shades else layers[1:], request.title)
 
 
 def scores(
     report: Report, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
 ) -> LayerChart:
     """Draw `fairkit.results.plots.ReportPlots.scores`."""
-    alt, asked = altair(), _asked(report, sensitive, groups, label)
-    histogram = evidence_of(asked.finding, Histogram)
+    alt, request = altair(), _asked(report, sensitive, groups, label)
+    histogram = evidence_of(request.finding, Histogram)
     assert histogram is not None  # noqa: S101 -- `_asked` takes findings that have one
     records = [
         {
@@ -86,26 +86,26 @@ def scores(
             "scores": f"{number(low)} to {number(high)}",
             "of its rows": f"{share:.1%}",
         }
-        for name in asked.names
+        for name in request.names
         for low, high, share in zip(
             histogram.edges, histogram.edges[1:], histogram.shares.get(name, ()), strict=False
         )
     ]
-    colour, dash = by_group(asked.names, alt)
+    colour, dash = by_group(request.names, alt)
     x = alt.X("x:Q", title="score", scale=alt.Scale(domain=[histogram.edges[0], histogram.edges[-1]]))
     y = alt.Y("share:Q", title="share of the group's rows", axis=alt.Axis(format="%"))
     tips = [alt.Tooltip(f"{name}:N") for name in ("group", "scores", "of its rows")]
     line = alt.Chart(data_of(records)).mark_line(interpolate="step", strokeWidth=2)
-    return _square([line.encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tips)], asked.title)
+    return _square([line.encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tips)], request.title)
 
 
 def calibration(
     report: Report, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
 ) -> LayerChart:
     """Draw `fairkit.results.plots.ReportPlots.calibration`."""
-    alt, asked = altair(), _asked(report, sensitive, groups, label)
-    observed = evidence_of(asked.finding, Calibration)
-    names = [name for name in asked.names if observed is not None and observed.groups.get(name)]
+    alt, request = altair(), _asked(report, sensitive, groups, label)
+    observed = evidence_of(request.finding, Calibration)
+    names = [name for name in request.names if observed is not None and observed.groups.get(name)]
     if observed is None or not names:
         raise DataError(
             f"there is no calibration for these groups of {sensitive!r}: it needs scores and outcomes"
@@ -123,27 +123,27 @@ def calibration(
         base.mark_line(strokeWidth=1.5).encode(x=x, y=y, color=colour, strokeDash=dash),
         base.mark_point(filled=True, size=40, opacity=1).encode(x=x, y=y, color=colour, tooltip=tips),
     ]
-    return _square(layers, asked.title)
+    return _square(layers, request.title)
 
 
-def _bin(name: str, one: Mapping[str, Any]) -> dict[str, Any]:
-    low, high = one["interval"]
+def _bin(name: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    low, high = record["interval"]
     return {
         "group": name,
-        "x": one["score"],
-        "y": one["observed"],
+        "x": record["score"],
+        "y": record["observed"],
         "low": low,
         "high": high,
-        "score": number(one["score"]),
-        "observed": f"{number(one['observed'])} {interval((low, high))}",
-        "rows": f"{one['weight']:,.0f}",
+        "score": number(record["score"]),
+        "observed": f"{number(record['observed'])} {interval((low, high))}",
+        "rows": f"{record['weight']:,.0f}",
     }
 
 
 def _asked(report: Report, sensitive: str, groups: Sequence[str] | None, label: str | None) -> _Asked:
     """Find the scores of a column's groups, and choose among the groups."""
     check_column(report, sensitive)
-    found = [
+    findings = [
         f
         for f in report.findings
         if f.metric == "statistical_parity_ks"
@@ -151,7 +151,7 @@ def _asked(report: Report, sensitive: str, groups: Sequence[str] | None, label: 
         and f.plain
         and evidence_of(f, Histogram) is not None
     ]
-    finding = _of_class(found, sensitive, label)
+    finding = _of_class(findings, sensitive, label)
     sizes = {one.group: one.rows for one in finding.groups}
     wanted = groups if groups is not None else sorted(sizes, key=lambda name: -sizes[name])[:MOST_LINES]
     for name in wanted:
@@ -167,16 +167,16 @@ def _asked(report: Report, sensitive: str, groups: Sequence[str] | None, label: 
     return _Asked(finding, [name for name in sizes if name in wanted], ", ".join(filter(None, (about, some))))
 
 
-def _of_class(found: Sequence[Finding], sensitive: str, label: str | None) -> Finding:
-    if not found:
+def _of_class(findings: Sequence[Finding], sensitive: str, label: str | None) -> Finding:
+    if not findings:
         raise DataError(
             f"the report has no scores for the groups of {sensitive!r}: the model gives decisions only, or "
             "the report was shortened"
         )
-    classes = [str(f.parameters["class"]) for f in found if "class" in f.parameters]
-    if label is None and len(found) > 1:
+    classes = [str(f.parameters["class"]) for f in findings if "class" in f.parameters]
+    if label is None and len(findings) > 1:
         raise DataError(f"say which class with `label`: {', '.join(classes)}")
-    chosen = [f for f in found if label is None or str(f.parameters.get("class")) == str(label)]
+    chosen = [f for f in findings if label is None or str(f.parameters.get("class")) == str(label)]
     if not chosen:
         hint = did_you_mean(str(label), classes, what="classes")
         raise DataError(f"there is no class {label!r}. {hint}")

@@ -133,17 +133,17 @@ def _metrics(report: Report, sensitive: str, metric: str | Sequence[str] | None)
         if not shown:
             raise DataError(f"the report has no numbers for the groups of {sensitive!r}")
         return shown
-    asked = [metric] if isinstance(metric, str) else list(metric)
-    known = {
+    names = [metric] if isinstance(metric, str) else list(metric)
+    measured = {
         f.metric.removesuffix("_difference")
         for f in report.findings
         if f.sensitive == sensitive and f.plain and f.groups and f.metric.endswith("_difference")
     }
-    for name in asked:
-        if name not in known:
-            hint = did_you_mean(name, known, what="metrics")
+    for name in names:
+        if name not in measured:
+            hint = did_you_mean(name, measured, what="metrics")
             raise DataError(f"the groups of {sensitive!r} have no metric {name!r}. {hint}")
-    return asked
+    return names
 
 
 def _group_records(report: Report, sensitive: str, metric: str) -> list[dict[str, Any]]:
@@ -182,18 +182,18 @@ def _disparity(report: Report, finding: Finding, *, several: bool) -> dict[str, 
     }
 
 
-def _change(one: Change) -> dict[str, Any]:
-    name = _told(change_name(one))
-    value = ended(one.difference, one.interval)
+def _change(change: Change) -> dict[str, Any]:
+    name = _told(change_name(change))
+    value = ended(change.difference, change.interval)
     return {
-        "name": f"{name} · {one.place}" if one.place else name,
+        "name": f"{name} · {change.place}" if change.place else name,
         "metric": name,
-        "groups of": one.place or "all rows",
+        "groups of": change.place or "all rows",
         **value,
-        "before": number(one.before),
-        "after": number(one.after),
+        "before": number(change.before),
+        "after": number(change.after),
         "difference": value["interval"],
-        "meaning": MEANING[one.outcome],
+        "meaning": MEANING[change.outcome],
     }
 
 

@@ -61,10 +61,10 @@ def frontier(result: Frontier) -> LayerChart:
     return chart
 
 
-def _record(result: Frontier, place: int, x: Measure, y: Measure) -> dict[str, Any]:
-    point = result.points[place]
+def _record(result: Frontier, index: int, x: Measure, y: Measure) -> dict[str, Any]:
+    point = result.points[index]
     xs, ys = x.interval or (x.value, x.value), y.interval or (y.value, y.value)
-    chance = result.chances[place] if place < len(result.chances) else None
+    chance = result.chances[index] if index < len(result.chances) else None
     return {
         "method": point.plugin,
         "parameters": ", ".join(f"{key} = {value}" for key, value in point.parameters.items()),
@@ -77,6 +77,6 @@ def _record(result: Frontier, place: int, x: Measure, y: Measure) -> dict[str, A
         "disparity": f"{number(x.value)} {interval(x.interval)}",
         "performance": f"{number(y.value)} {interval(y.interval)}",
         "chance": number(chance),
-        "front": place in result.front,
-        "picked": place == result.chosen,
+        "front": index in result.front,
+        "picked": index == result.chosen,
     }

@@ -59,7 +59,7 @@ app.command("check")(plugins_check.check)
 
 
 def describe(plugin: Plugin) -> dict[str, Any]:
-    """Return what there is to know about a plugin, as plain values."""
+    """Return a plugin's name, version, summary and contents, as plain values."""
     found = plugin.found
     return {
         "name": found.name,

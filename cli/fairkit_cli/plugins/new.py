@@ -112,15 +112,15 @@ def project_files(name: str, kind: str) -> dict[str, str]:
 
     from fairkit.hookspecs import INTERFACE
 
-    words = name.split("-")
-    snake = "_".join(words)
+    parts = name.split("-")
+    snake = "_".join(parts)
     values = {
         "name": name,
         "metric": snake,
         "module": f"fairkit_{snake}",
         "distribution": f"fairkit-{name}",
-        "cls": "".join(word.capitalize() for word in words),
-        "title": " ".join(words).capitalize(),
+        "cls": "".join(word.capitalize() for word in parts),
+        "title": " ".join(parts).capitalize(),
         "summary": _SUMMARIES[kind],
         "usage": _USAGE[kind].format(name=name),
         "fairkit": version("fairkit"),

@@ -169,17 +169,17 @@ def alias(
         "machines": machines,
         "revokers": None if revoker is None else tuple(one.pem for one in load_keys(revoker)),
     }
-    given = {part: value for part, value in changes.items() if value is not None}
+    requested = {part: value for part, value in changes.items() if value is not None}
     if like is not None and settings is not None:
         raise FairkitError("--like and --settings both say what to pin; give one of them")
     if like is not None or settings is not None:
-        given["settings"] = partial(_pins, like, settings)
-    if (given or clear or remove) and alias is None:
+        requested["settings"] = partial(_pins, like, settings)
+    if (requested or clear or remove) and alias is None:
         raise FairkitError("a policy belongs to one alias: fairkit registry alias NAME ALIAS ...")
-    if remove and (given or clear):
+    if remove and (requested or clear):
         raise FairkitError("--remove takes the alias away with its policy; it goes with no other option")
     with open_registry(registry) as store:
-        shown = _apply(store, name, alias, given, clear=clear, remove=remove)
+        shown = _apply(store, name, alias, requested, clear=clear, remove=remove)
     if output_format == "json":
         print_json([one.to_dict() for one in shown])
         return
@@ -187,17 +187,23 @@ def alias(
 
     rows = [
         (
-            f"{one.name}@{one.alias}",
-            "-" if one.version is None else f"{one.name}@{one.version}",
-            policy(one.policy),
+            f"{entry.name}@{entry.alias}",
+            "-" if entry.version is None else f"{entry.name}@{entry.version}",
+            policy(entry.policy),
         )
-        for one in shown
+        for entry in shown
     ]
     echo(*columns(("alias", "points to", "asks for"), rows))
 
 
 def _apply(
-    store: Registry, name: str | None, alias: str | None, given: dict[str, Any], *, clear: bool, remove: bool
+    store: Registry,
+    name: str | None,
+    alias: str | None,
+    requested: dict[str, Any],
+    *,
+    clear: bool,
+    remove: bool,
 ) -> list[Alias]:
     """Do what the options say, and return the aliases to show."""
     if name is None:
@@ -209,9 +215,9 @@ def _apply(
         store.remove_alias(name, alias)
         return store.aliases(name)
     held = store.alias(name, alias)
-    if held is not None and not given and not clear:
+    if held is not None and not requested and not clear:
         return [held]
-    return [store.set_alias(name, alias, _changed(held, given, clear=clear))]
+    return [store.set_alias(name, alias, _changed(held, requested, clear=clear))]
 
 
 def _rules(maximum: list[str] | None, minimum: list[str] | None) -> tuple[dict[str, Any], ...] | None:
@@ -235,17 +241,17 @@ def _data_digest(text: str) -> str:
     return load_data(text).learn().sha256
 
 
-def _changed(held: Alias | None, given: dict[str, Any], *, clear: bool) -> AliasPolicy:
+def _changed(current: Alias | None, requested: dict[str, Any], *, clear: bool) -> AliasPolicy:
     from dataclasses import replace
 
     from fairkit.errors import ParameterError
     from fairkit_registry.policies import AliasPolicy
 
-    if not 0 < given.get("confidence", 0.95) < 1:
-        raise ParameterError(f"--confidence {given['confidence']} is not between 0 and 1; 0.95 is usual")
-    policy = AliasPolicy() if held is None or clear else held.policy
-    pinned = given.pop("settings", None)
-    policy = replace(policy, **given)
+    if not 0 < requested.get("confidence", 0.95) < 1:
+        raise ParameterError(f"--confidence {requested['confidence']} is not between 0 and 1; 0.95 is usual")
+    policy = AliasPolicy() if current is None or clear else current.policy
+    pinned = requested.pop("settings", None)
+    policy = replace(policy, **requested)
     return policy if pinned is None else replace(policy, settings=pinned(policy))
 
 

@@ -68,16 +68,16 @@ def _import(
 
     trusted, most = load_keys(key), max_bytes or importing.MOST_BYTES
     with open_registry(registry, before=lambda: check_archive(archive, trusted, most)) as store:
-        found = importing.import_archive(store, archive, name=name, trusted=trusted, most_bytes=most)
+        imported = importing.import_archive(store, archive, name=name, trusted=trusted, most_bytes=most)
     if output_format == "json":
-        print_json([one.to_dict() for one in found])
+        print_json([one.to_dict() for one in imported])
         return
-    for one in found:
+    for one in imported:
         here = "" if one.version is None else one.version.reference
         state = "" if one.new else "  (already here)"
         vouched = "signed by a trusted key" if key else "signatures not checked (no --key)"
         echo(f"{one.origin} -> {here}{state}  {vouched if one.certificates else 'no certificate'}")
-    carried = sorted({keyid for one in found for keyid in one.carried_keys})
+    carried = sorted({keyid for one in imported for keyid in one.carried_keys})
     if carried:
         say(
             f"the archive carries the public keys {', '.join(keyid[:16] for keyid in carried)}; they are not "

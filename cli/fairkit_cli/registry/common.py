@@ -48,7 +48,7 @@ _witnesses: ContextVar[tuple[str, ...]] = ContextVar("witnesses", default=())
 
 def with_witness(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add to a command of the registry the option --witness, which `open_registry` then heeds."""
-    own = inspect.signature(command, eval_str=True)
+    signature = inspect.signature(command, eval_str=True)
 
     @functools.wraps(command)
     def run(*arguments: Any, witness: list[str] | None = None, **named: Any) -> Any:
@@ -58,9 +58,9 @@ def with_witness(command: Callable[..., Any]) -> Callable[..., Any]:
     added = inspect.Parameter(
         "witness", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=WitnessOption
     )
-    run.__signature__ = own.replace(parameters=[*own.parameters.values(), added])  # type: ignore[attr-defined]
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), added])  # type: ignore[attr-defined]
     run.__annotations__ = {
-        **{p.name: p.annotation for p in own.parameters.values()},
+        **{p.name: p.annotation for p in signature.parameters.values()},
         "witness": WitnessOption,
     }
     return run

@@ -76,22 +76,26 @@ def _toml(path: Path | None) -> dict[str, Any]:
 
 
 def _watches(folders: Sequence[Path]) -> dict[str, str]:
-    """Return what each watch says, by the digest of its model, else of its certificate."""
+    """Return a sentence about each watch, by the digest of its model, else of its certificate."""
     from fairkit_watch.watch import Watch
 
-    found = {}
+    statements = {}
     for folder in folders:
         with Watch.open(folder, write=False) as watch:
-            look, settings = watch.look(None), watch.book.settings
+            snapshot, settings = watch.look(None), watch.book.settings
         key = settings.sha256 or settings.certificate
         if key is None:
             raise ConfigError(f"the watch {str(folder)!r} knows neither its model's digest nor a certificate")
-        until = "no decisions yet" if look.until is None else f"{look.rows:,} decisions up to {look.until}"
-        lately = "" if not look.lately else f"; broken lately: {', '.join(look.lately)}"
-        found[key] = (
-            f"{look.verdict or 'no rules'} on {look.today}, {until}, {len(look.alarms)} alarms{lately}"
+        until = (
+            "no decisions yet"
+            if snapshot.until is None
+            else f"{snapshot.rows:,} decisions up to {snapshot.until}"
         )
-    return found
+        lately = "" if not snapshot.lately else f"; broken lately: {', '.join(snapshot.lately)}"
+        statements[key] = (
+            f"{snapshot.verdict or 'no rules'} on {snapshot.today}, {until}, {len(snapshot.alarms)} alarms{lately}"
+        )
+    return statements
 
 
 def _cells(one: Entry) -> list[str | int | None]:
@@ -137,8 +141,8 @@ def _page(entries: Sequence[Entry], day: datetime.date) -> str:
             class_="subject",
         ),
     ]
-    for one in entries:
-        cells = dict(zip(COLUMNS, _cells(one), strict=True))
+    for entry in entries:
+        cells = dict(zip(COLUMNS, _cells(entry), strict=True))
         shown: list[tuple[str, Content]] = [
             (
                 name.replace("_", " "),
@@ -147,5 +151,5 @@ def _page(entries: Sequence[Entry], day: datetime.date) -> str:
             for name, value in cells.items()
             if name not in ("model", "version")
         ]
-        body.append(section(f"{one.model}@{one.version}", facts(shown)))
+        body.append(section(f"{entry.model}@{entry.version}", facts(shown)))
     return page(title, body)

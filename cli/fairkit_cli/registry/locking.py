@@ -29,15 +29,15 @@ def lock(
     raw, trusted = read_file(file), load_keys(key)
     try:
         with open_registry(registry, before=lambda: None) as store:
-            found = store.lock(name, raw, trusted)
+            terms = store.lock(name, raw, trusted)
             event = next(one for one in store.log(name) if one.action == "lock")
     except VerificationError as error:
         echo(f"refused: {error}")
         raise typer.Exit(FAILED) from None
     if output_format == "json":
-        print_json(found.to_dict() | {"event": event.to_dict()})
+        print_json(terms.to_dict() | {"event": event.to_dict()})
         return
     echo(
-        f"{name}: policy lock {found.statement_sha256[:12]} about {found.name}, {found.rows:,} rows, registered as "
+        f"{name}: policy lock {terms.statement_sha256[:12]} about {terms.name}, {terms.rows:,} rows, registered as "
         f"event {event.seq} at {event.at[:19]}"
     )

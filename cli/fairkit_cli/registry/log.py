@@ -183,25 +183,29 @@ def _event(store: Registry, what: str) -> Event:
     from fairkit_registry import names
 
     if what.isdecimal():
-        found = [one for one in store.log() if one.seq == int(what)]
+        events = [one for one in store.log() if one.seq == int(what)]
         wanted = f"event {what}"
     else:
-        asked = names.parse(what)
-        version = store.version(asked)
+        reference = names.parse(what)
+        version = store.version(reference)
         wanted = f"event about {what}"
-        found = [
-            one
-            for one in store.log(asked.name)
+        events = [
+            event
+            for event in store.log(reference.name)
             if (
-                asked.alias is None
-                and one.action in ("add", "import")
-                and one.body["version"] == version.version
+                reference.alias is None
+                and event.action in ("add", "import")
+                and event.body["version"] == version.version
             )
-            or (asked.alias is not None and one.action == "promote" and one.body["alias"] == asked.alias)
+            or (
+                reference.alias is not None
+                and event.action == "promote"
+                and event.body["alias"] == reference.alias
+            )
         ]
-    if not found:
+    if not events:
         raise FairkitError(f"the log has no {wanted}; `fairkit registry log` lists them")
-    return found[0]
+    return events[0]
 
 
 def verify_log(
@@ -230,21 +234,23 @@ def verify_log(
     age, roots = None if max_age is None else opt.read_age(max_age), read_roots(timestamp_root or ())
     trusted = load_keys(key)
     raws = [(name, _read(name)) for name in dict.fromkeys(files)]
-    held: list[str] = []
+    confirmed: list[str] = []
     doubts: list[str] = []
     failed = None
     try:
-        _check(raws, trusted, held, doubts)
+        _check(raws, trusted, confirmed, doubts)
         if age is not None:
-            _check_fresh(raws, trusted, age, roots, held, doubts)
+            _check_fresh(raws, trusted, age, roots, confirmed, doubts)
     except VerificationError as error:
         failed = str(error)
     code = FAILED if failed else INCONCLUSIVE if doubts else PASSED
     if output_format == "json":
-        print_json({"verified": failed is None, "held": held, "doubts": doubts, "failed": failed})
+        print_json({"verified": failed is None, "held": confirmed, "doubts": doubts, "failed": failed})
     else:
         echo("refused" if failed else "not decided" if doubts else "verified")
-        echo(*(f"  holds: {text}" for text in held), *(f"  cannot be decided: {text}" for text in doubts))
+        echo(
+            *(f"  holds: {text}" for text in confirmed), *(f"  cannot be decided: {text}" for text in doubts)
+        )
         if failed:
             echo(f"  does not hold: {failed}")
     raise typer.Exit(code)
@@ -285,7 +291,7 @@ def _check_fresh(
 
 
 def _check(
-    raws: Sequence[tuple[str, bytes]], trusted: Sequence[PublicKey], held: list[str], doubts: list[str]
+    raws: Sequence[tuple[str, bytes]], trusted: Sequence[PublicKey], confirmed: list[str], doubts: list[str]
 ) -> None:
     """Check all files together; what holds and what cannot be decided goes into the lists."""
     from fairkit_registry.evidence import checkpoints, logproofs
@@ -295,7 +301,7 @@ def _check(
     for name, raw in raws:
         if checkpoints.is_note(raw):
             head = checkpoints.verify(raw, trusted, where=name)
-            held.append(f"{name}: {head.shown}, signed")
+            confirmed.append(f"{name}: {head.shown}, signed")
         else:
             proof = logproofs.read_proof(raw)
             head = checkpoints.verify(proof.note, trusted, where=f"the checkpoint in {name}")
@@ -303,7 +309,7 @@ def _check(
                 logproofs.check_inclusion(proof, head)
                 event = proof.event
                 what = f"event {proof.index + 1} is {event.get('action')} {event.get('name') or ''}".rstrip()
-                held.append(f"{name}: {what} at {event.get('at')}, in {head.shown}")
+                confirmed.append(f"{name}: {what} at {event.get('at')}, in {head.shown}")
             else:
                 grown.append((proof, head))
         known = heads.setdefault((head.origin, head.size), head)
@@ -317,7 +323,7 @@ def _check(
             continue
         logproofs.check_growth(proof, old, head)
         linked.add((head.origin, old.size, head.size))
-        held.append(f"the log of {head.size} events goes on from that of {old.size}")
+        confirmed.append(f"the log of {head.size} events goes on from that of {old.size}")
     doubts += _unlinked(sorted(heads), linked)
 
 
@@ -327,21 +333,21 @@ def _unlinked(heads: Sequence[tuple[str, int]], linked: set[tuple[str, int, int]
     Two are if proofs lead from both to one that is at least as large: then both are its beginning. Proofs that only
     set out from a common smaller one say nothing of the two.
     """
-    found = []
+    sentences = []
     for (origin, old), (other, new) in pairwise(heads):
         if origin == other and not _reached(origin, old, linked) & _reached(origin, new, linked):
-            found.append(
+            sentences.append(
                 f"whether the log of {new} events goes on from that of {old}: ask for `fairkit registry prove --old`"
             )
-    return found
+    return sentences
 
 
 def _reached(origin: str, size: int, linked: set[tuple[str, int, int]]) -> set[int]:
     """Return the sizes to which proofs lead from one size, itself among them."""
-    found, waiting = {size}, [size]
+    reached, waiting = {size}, [size]
     while waiting:
         at = waiting.pop()
-        further = {new for name, old, new in linked if name == origin and old == at} - found
-        found |= further
+        further = {new for name, old, new in linked if name == origin and old == at} - reached
+        reached |= further
         waiting += further
-    return found
+    return reached

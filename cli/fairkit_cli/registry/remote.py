@@ -109,17 +109,17 @@ def pull(
     where, trusted = parse(address), load_keys(key)
     try:
         with open_registry(registry, before=lambda: _check(where)) as store:
-            found = receive(store, where, name=name, trusted=trusted)
+            received = receive(store, where, name=name, trusted=trusted)
     except VerificationError as error:
         echo(f"refused: {error}")
         raise typer.Exit(FAILED) from None
     if output_format == "json":
-        print_json(found.to_dict())
+        print_json(received.to_dict())
         return
-    here = "" if found.version is None else found.version.reference
+    here = "" if received.version is None else received.version.reference
     vouched = "signed by a trusted key" if key else "signatures not checked (no --key)"
-    state = "" if found.new else "  (already here)"
-    echo(f"{found.origin} -> {here}{state}  {vouched if found.certificates else 'no certificate'}")
+    state = "" if received.new else "  (already here)"
+    echo(f"{received.origin} -> {here}{state}  {vouched if received.certificates else 'no certificate'}")
 
 
 def _check(where: Address) -> None:
@@ -165,16 +165,16 @@ def list_tags(where: str, name: str | None, output_format: str) -> None:
         base = parse(f"{where}/any")
         begin = base.repository.removesuffix("any")
         with Client(base) as client:
-            found = [one.removeprefix(begin) for one in client.catalog() if one.startswith(begin)]
-        record: dict[str, Any] = {"registry": where, "models": sorted(found)}
+            listed = [one.removeprefix(begin) for one in client.catalog() if one.startswith(begin)]
+        record: dict[str, Any] = {"registry": where, "models": sorted(listed)}
     else:
         with Client(parse(f"{where}/{name}")) as client:
-            found = sorted(client.tags(), key=_newest, reverse=True)
-        record = {"registry": where, "model": name, "tags": found}
+            listed = sorted(client.tags(), key=_newest, reverse=True)
+        record = {"registry": where, "model": name, "tags": listed}
     if output_format == "json":
         print_json(record)
     else:
-        echo(*(found if name is None else (f"{name}@{tag}" for tag in found)))
+        echo(*(listed if name is None else (f"{name}@{tag}" for tag in listed)))
 
 
 def show_tag(where: str, reference: str, output_format: str) -> None:
@@ -189,14 +189,14 @@ def show_tag(where: str, reference: str, output_format: str) -> None:
             f"--format {output_format} needs the model here: fairkit registry pull {where}/..."
         )
     address = parse(address_of(where, reference))
-    found = look(address, model=False)
-    claims, strange = found.claims()
-    exact = str(address.at(found.digest))
+    artifact = look(address, model=False)
+    claims, strange = artifact.claims()
+    exact = str(address.at(artifact.digest))
     if output_format == "json":
         evidence = [one.to_dict() for one in claims]
-        print_json({"address": str(address), "exact": exact, "sha256": found.model, "evidence": evidence})
+        print_json({"address": str(address), "exact": exact, "sha256": artifact.model, "evidence": evidence})
         return
-    echo(f"{address}", f"  {exact}", f"  model sha256 {found.model}")
+    echo(f"{address}", f"  {exact}", f"  model sha256 {artifact.model}")
     for one in claims:
         echo(*(f"  {line}" for line in certificate(one)))
     echo(*(f"  note: {text}" for text in strange))

@@ -84,32 +84,32 @@ def version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> Ou
     from fairkit_registry.promotion.valid import of_registry
 
     wanted = names.parse(reference)
-    found = registry.version(wanted)
-    trusted = list(keys) or pinned_keys(registry, found.name, wanted.alias)
+    registered = registry.version(wanted)
+    trusted = list(keys) or pinned_keys(registry, registered.name, wanted.alias)
     if not trusted:
         raise FairkitError(_NO_KEY)
     try:
-        known = of_registry(registry, trusted)
+        revocations = of_registry(registry, trusted)
     except VerificationError as error:
-        return Outcome(subject=found.reference, held=(), failed=(as_options(str(error)),))
-    held, failed, good, notes = _files(registry, found, trusted, known)
+        return Outcome(subject=registered.reference, held=(), failed=(as_options(str(error)),))
+    confirmed, failed, good, notes = _files(registry, registered, trusted, revocations)
     newest = max(good, key=lambda one: one.audited_at, default=None)
     verdict: str | None = None if newest is None else newest.report.verdict
     if wanted.alias is not None:
-        verdict, told = _against_policy(registry, found, wanted.alias)
+        verdict, told = _against_policy(registry, registered, wanted.alias)
         notes += told
     return Outcome(
-        subject=found.reference,
-        held=tuple(held),
+        subject=registered.reference,
+        held=tuple(confirmed),
         failed=tuple(failed),
         notes=tuple(notes),
-        doubts=tuple(known.overdue(datetime.now(UTC))),
+        doubts=tuple(revocations.overdue(datetime.now(UTC))),
         verdict=verdict,
     )
 
 
 def _files(
-    registry: Registry, found: Version, trusted: Sequence[PublicKey], known: Revocations
+    registry: Registry, registered: Version, trusted: Sequence[PublicKey], revocations: Revocations
 ) -> tuple[list[str], list[str], list[Certificate], list[str]]:
     """Hash the model again and verify its certificates: what held, what did not, which count, and notes.
 
@@ -118,34 +118,38 @@ def _files(
     from fairkit_registry.errors import CertificateError, RegistryError
     from fairkit_registry.evidence.certificate import verify
 
-    held: list[str] = []
+    confirmed: list[str] = []
     failed: list[str] = []
     others: list[str] = []
     good: list[Certificate] = []
-    told: list[str] = []
-    problem = registry.blobs.problem(found.model)
+    unusual: list[str] = []
+    problem = registry.blobs.problem(registered.model)
     if problem is None:
-        held.append(f"the model's file has SHA-256 {found.model}")
+        confirmed.append(f"the model's file has SHA-256 {registered.model}")
     else:
         failed.append(problem)
-    for digest in found.certificates:
+    for digest in registered.certificates:
         try:
-            one = verify(registry.certificate(digest), trusted, model_sha256=found.model, revocations=known)
+            certificate = verify(
+                registry.certificate(digest), trusted, model_sha256=registered.model, revocations=revocations
+            )
         except CertificateError as error:
             others.append(f"certificate {digest[:12]}: {as_options(str(error))}")
             continue
         except RegistryError as error:
             failed.append(f"certificate {digest[:12]}: {as_options(str(error))}")
             continue
-        good.append(one)
-        keys = ", ".join(keyid[:16] for keyid in one.keyids)
-        held.append(
-            f"certificate {digest[:12]}: signed by {keys}, about this model, verdict {one.report.verdict}"
+        good.append(certificate)
+        keys = ", ".join(keyid[:16] for keyid in certificate.keyids)
+        confirmed.append(
+            f"certificate {digest[:12]}: signed by {keys}, about this model, verdict {certificate.report.verdict}"
         )
-        told += [f"certificate {digest[:12]}: setting {text}" for text in one.unusual_settings]
-    if not found.certificates:
-        failed.append(f"{found.reference} has no certificate: nobody vouches for it")
-    return (held, failed, good, [*others, *told]) if good else (held, [*failed, *others], good, [])
+        unusual += [f"certificate {digest[:12]}: setting {text}" for text in certificate.unusual_settings]
+    if not registered.certificates:
+        failed.append(f"{registered.reference} has no certificate: nobody vouches for it")
+    return (
+        (confirmed, failed, good, [*others, *unusual]) if good else (confirmed, [*failed, *others], good, [])
+    )
 
 
 def _against_policy(registry: Registry, found: Version, alias: str) -> tuple[str, list[str]]:
@@ -163,16 +167,16 @@ def summarised(registry: Registry, reference: str, outcome: Outcome, signers: Se
     from fairkit_registry.evidence.summaries import summary
 
     wanted = names.parse(reference)
-    found = registry.version(wanted)
-    held = None if wanted.alias is None else registry.alias(wanted.name, wanted.alias)
+    registered = registry.version(wanted)
+    alias = None if wanted.alias is None else registry.alias(wanted.name, wanted.alias)
     verdict = "fail" if outcome.failed else "inconclusive" if outcome.doubts else outcome.verdict
     return summary(
         reference,
-        found.model,
+        registered.model,
         verdict,
         signers,
-        policy={"verify": "a certificate that holds"} if held is None else held.policy.to_dict(),
-        evidence=found.certificates,
+        policy={"verify": "a certificate that holds"} if alias is None else alias.policy.to_dict(),
+        evidence=registered.certificates,
     )
 
 
@@ -194,18 +198,18 @@ def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
         raise FairkitError(_NO_KEY)
     try:
         with tempfile.TemporaryDirectory(prefix="fairkit-") as scratch:
-            found = look_into(path, keys, _Path(scratch))
+            contents = look_into(path, keys, _Path(scratch))
     except (ArchiveError, CertificateError, RegistryError) as error:
         return Outcome(subject=str(path), held=(), failed=(as_options(str(error)),))
-    held = [
+    confirmed = [
         f"{one.origin}: model intact, signed by "
         + ", ".join(sorted({keyid[:16] for certificate in one.certificates for keyid in certificate.keyids}))
         + f", verdict {one.verdict}"
-        for one in found
+        for one in contents
     ]
-    verdicts = {one.verdict for one in found}
+    verdicts = {one.verdict for one in contents}
     worst = next((v for v in ("fail", "inconclusive", "pass") if v in verdicts), None)
-    return Outcome(subject=str(path), held=tuple(held), failed=(), verdict=worst)
+    return Outcome(subject=str(path), held=tuple(confirmed), failed=(), verdict=worst)
 
 
 def remote(address: str, keys: Sequence[PublicKey]) -> Outcome:
@@ -224,24 +228,24 @@ def remote(address: str, keys: Sequence[PublicKey]) -> Outcome:
     if not keys:
         raise FairkitError(_NO_KEY)
     try:
-        found = look(where)
-        doubts = found.known(keys).overdue(datetime.now(UTC))
-        good, refused = found.trusted(keys)
+        artifact = look(where)
+        doubts = artifact.known(keys).overdue(datetime.now(UTC))
+        good, refused = artifact.trusted(keys)
     except (ArchiveError, CertificateError) as error:
         return Outcome(subject=address, held=(), failed=(as_options(str(error)),))
-    held = [f"the manifest has {found.digest}", f"the model's bytes have SHA-256 {found.model}"]
-    held += [
+    confirmed = [f"the manifest has {artifact.digest}", f"the model's bytes have SHA-256 {artifact.model}"]
+    confirmed += [
         f"certificate {one.sha256[:12]}: signed by {', '.join(keyid[:16] for keyid in one.keyids)}, about this model, "
         f"verdict {one.report.verdict}"
         for one in good
     ]
     others = [as_options(text) for text in refused]
-    if not found.certificates:
+    if not artifact.certificates:
         others = [f"no certificate refers to {address}: nobody vouches for it"]
     newest = max(good, key=lambda one: one.audited_at, default=None)
     return Outcome(
-        subject=str(where.at(found.digest)),
-        held=tuple(held),
+        subject=str(where.at(artifact.digest)),
+        held=tuple(confirmed),
         failed=() if good else tuple(others),
         notes=tuple(others) if good else (),
         doubts=tuple(doubts),

@@ -107,15 +107,15 @@ def list_models(
     if output_format == "json":
         put(f'{{"versions": {json_lines(versions)}, "aliases": {json_lines(aliases)}}}\n')
         return
-    held: dict[int | None, list[str]] = {}
+    aliases_at: dict[int | None, list[str]] = {}
     for one in aliases:
-        held.setdefault(one.version, []).append(one.alias)
+        aliases_at.setdefault(one.version, []).append(one.alias)
     echo(
         *columns(
             ("version", "aliases", "sha256", "size", "certificates", "parent", "added", "tags"),
             [
                 (
-                    *(v.reference, ", ".join(held.get(v.version, ())), v.model[:12], size(v.size)),
+                    *(v.reference, ", ".join(aliases_at.get(v.version, ())), v.model[:12], size(v.size)),
                     *(str(len(v.certificates)), v.parent or "", v.added_at[:16], ", ".join(v.tags)),
                 )
                 for v in versions
@@ -153,16 +153,16 @@ def show(
 
             put((cyclonedx if output_format == "cyclonedx" else spdx)(describe.card(store, version)))
             return
-        found = describe.certificates_of(store, version)
+        certificates = describe.certificates_of(store, version)
         aliases = [one.alias for one in store.aliases(version.name) if one.version == version.version]
         file = store.blobs.path(version.model)
     if output_format == "html":
         from fairkit_cli.html.certificates import certificate_page
 
-        put(certificate_page(version.reference, found))
+        put(certificate_page(version.reference, certificates))
         return
     if output_format == "json":
-        record = {"aliases": aliases, "path": str(file), "evidence": [one.to_dict() for one in found]}
+        record = {"aliases": aliases, "path": str(file), "evidence": [one.to_dict() for one in certificates]}
         print_json(version.to_dict() | record)
         return
     from fairkit_cli.text.numbers import size
@@ -183,9 +183,9 @@ def show(
     ):
         if text:
             echo(f"{label} {text}")
-    for one in found:
+    for one in certificates:
         echo(*certificate(one))
-    if not found:
+    if not certificates:
         echo("no certificate")
 
 
@@ -219,7 +219,7 @@ def log(
     for event in events:
         version = event.body.get("version")
         what = f"{event.name}@{version}" if version else event.name or "-"
-        told = {
+        details = {
             "promote": f"-> {event.body.get('alias')}",
             "demote": f"{event.body.get('alias')}: taken from {event.name}@{event.body.get('taken_from')}",
             "alias": f"{event.body.get('alias')}: policy",
@@ -229,7 +229,8 @@ def log(
             "revoke": f"list {event.body.get('sequence')} of key {str(event.body.get('issuer'))[:16]}",
         }
         more = (
-            told.get(event.action) or str(event.body.get("certificate") or event.body.get("model", ""))[:12]
+            details.get(event.action)
+            or str(event.body.get("certificate") or event.body.get("model", ""))[:12]
         )
         rows.append(
             (
@@ -252,19 +253,21 @@ def _put_decisions(store: Registry, name: str | None, limit: int | None, output_
     from fairkit_cli.text.spreadsheet import csv_text
     from fairkit_registry.exchange.inventory import AliasDecision, alias_decisions
 
-    found = alias_decisions(store, name)[:limit]
+    decisions = alias_decisions(store, name)[:limit]
     if output_format == "json":
-        print_json([asdict(one) for one in found])
+        print_json([asdict(one) for one in decisions])
     elif output_format == "csv":
-        put(csv_text([each.name for each in fields(AliasDecision)], [astuple(one) for one in found]))
+        put(csv_text([each.name for each in fields(AliasDecision)], [astuple(one) for one in decisions]))
     else:
         rows = [
             (
-                str(one.event), one.at[:19], one.by, one.action, f"{one.model}@{one.alias}",
-                f"{one.before or '-'} -> {one.version or '-'}", (one.certificate or "-")[:12], one.verdict or "-",
-                (one.audited_at or "-")[:10],
+                str(decision.event), decision.at[:19], decision.by, decision.action,
+                f"{decision.model}@{decision.alias}",
+                f"{decision.before or '-'} -> {decision.version or '-'}", (decision.certificate or "-")[:12],
+                decision.verdict or "-",
+                (decision.audited_at or "-")[:10],
             )
-            for one in found
+            for decision in decisions
         ]  # fmt: skip
         header = ("event", "at", "by", "action", "alias", "version", "certificate", "verdict", "audited")
         echo(*columns(header, rows))
@@ -286,9 +289,9 @@ def diff(
     if output_format == "json":
         print_json(result.to_dict())
         return
-    one, other = result.before.reference, result.after.reference
+    left, right = result.before.reference, result.after.reference
     if result.findings:
-        echo(*comparisons(result.findings, one, other), "")
+        echo(*comparisons(result.findings, left, right), "")
     graphs = result.graphs
     rows = [
         ("file", size(result.before.size), size(result.after.size)),
@@ -296,6 +299,6 @@ def diff(
         ("weights", *(str(graph.weights) for graph in graphs)),
         *((name, str(pair[0]), str(pair[1])) for name, pair in result.operators.items()),
     ]
-    echo(*columns(("graph", one, other), rows))
+    echo(*columns(("graph", left, right), rows))
     for note in result.notes:
         echo(f"note: {note}")

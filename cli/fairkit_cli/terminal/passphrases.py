@@ -101,13 +101,13 @@ def _from_file(name: str) -> str:
         check_private(path, "passphrase file", f"({FILE} names it)")
         with path.open("rb") as handle:
             line = handle.readline(_LONGEST).rstrip(b"\r\n")
-        found = line.decode("utf-8")
+        passphrase = line.decode("utf-8")
     except OSError as error:
         raise FairkitError(
             f"cannot read the passphrase in {path} ({FILE}): {error.strerror or error}"
         ) from None
     except UnicodeDecodeError:
         raise FairkitError(f"the passphrase in {path} ({FILE}) is not UTF-8") from None
-    if not found:
+    if not passphrase:
         raise FairkitError(f"the first line of {path} ({FILE}) is empty; it is to hold the passphrase")
-    return found
+    return passphrase

@@ -25,8 +25,8 @@ Timings = Annotated[
 
 def with_timings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add to a command the option ``--timings``."""
-    own = inspect.signature(command, eval_str=True)
-    shown = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.parameters.values()]
+    signature = inspect.signature(command, eval_str=True)
+    shown = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
     option = inspect.Parameter("timings", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Timings)
 
     def run(*, timings: bool, **typed: Any) -> Any:
@@ -41,7 +41,7 @@ def with_timings(command: Callable[..., Any]) -> Callable[..., Any]:
 
     run.__doc__ = command.__doc__
     run.__name__ = command.__name__
-    run.__signature__ = own.replace(parameters=[*shown, option])  # type: ignore[attr-defined]
+    run.__signature__ = signature.replace(parameters=[*shown, option])  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in [*shown, option]}
     return run
 

@@ -75,13 +75,13 @@ def answer(report: Report, finding: Finding, rule: RuleResult | None = None) -> 
     kind, share, groups = _kind(source), _share(report, source), _ends(source)
     interval = _interval(finding, rule)
     if finding.value is None:
-        told, scale = f"{_name(finding)} is not defined here.", 1.0
+        sentence, scale = f"{_name(finding)} is not defined here.", 1.0
     elif share is not None and not finding.within and finding.reference is None:
         scale = 1.0 if kind == "_ratio" else 100.0
-        told = _counted(report, finding, share, kind, groups, interval, bound)
+        sentence = _counted(report, finding, share, kind, groups, interval, bound)
     else:
-        told, scale = _plainly(finding, kind, groups, interval), 1.0
-    return Answer(finding, rule, told, None if rule is None else _limit(report, rule, scale))
+        sentence, scale = _plainly(finding, kind, groups, interval), 1.0
+    return Answer(finding, rule, sentence, None if rule is None else _limit(report, rule, scale))
 
 
 class Share(NamedTuple):
@@ -194,14 +194,14 @@ def _plainly(
             f"{_name(finding, kind)} is {number(one)} for group {low} and {number(other)} for group {high}: "
             f"a {word} of {number(finding.value)} ({between})."
         )
-    place = ""
+    where = ""
     if finding.within:
-        place = f" between groups of {finding.sensitive}, inside the strata of {'+'.join(finding.within)},"
+        where = f" between groups of {finding.sensitive}, inside the strata of {'+'.join(finding.within)},"
     elif finding.reference is not None:
-        place = f" between groups of {finding.sensitive}, against {finding.reference},"
+        where = f" between groups of {finding.sensitive}, against {finding.reference},"
     elif finding.sensitive is not None:
-        place = f" between groups of {finding.sensitive}"
-    return f"{_name(finding)}{place} is {number(finding.value)} ({between})."
+        where = f" between groups of {finding.sensitive}"
+    return f"{_name(finding)}{where} is {number(finding.value)} ({between})."
 
 
 def _name(finding: Finding, kind: str = "") -> str:

@@ -18,7 +18,7 @@ MOST_NAMED = 3
 
 
 def question(report: Report) -> str:
-    """Return what is asked: does the model keep these limits on these rows?"""
+    """Return the audit's question: whether the model keeps these limits on these rows."""
     what = "Do these decisions" if report.model.predictions else f"Does {report.model.name}"
     if not report.policy:
         return f"How differently {'are' if report.model.predictions else 'does'} {_treated(report)}?"
@@ -43,21 +43,21 @@ def limit_words(rule: RuleResult) -> str:
     return f"{metric_term(rule.metric).plain}{where}{inside}, {bound}"
 
 
-def changes(report: Report, found: list[Answer]) -> list[str]:
-    """Return what would change the answer: rows that would decide, a repair, and what could have been seen."""
+def changes(report: Report, answers: list[Answer]) -> list[str]:
+    """Return the steps that would change the verdict: more rows, a repair; and the detectable differences."""
     said: list[str] = []
     seen: list[str] = []
-    for one in found:
-        if one.rule is None:
+    for answer in answers:
+        if answer.rule is None:
             continue
-        name = metric_term(one.rule.metric).plain
-        if one.rule.more_rows is not None:
-            said.append(f"{name}: {_lower(one.rule.more_rows.sentence)}.")
-        elif one.verdict == "inconclusive":
-            said.append(f"{name}: {one.finding.inconclusive or 'more rows would narrow the interval'}.")
-        elif one.verdict == "pass" and (size := _seen(one)) is not None:
+        name = metric_term(answer.rule.metric).plain
+        if answer.rule.more_rows is not None:
+            said.append(f"{name}: {_lower(answer.rule.more_rows.sentence)}.")
+        elif answer.verdict == "inconclusive":
+            said.append(f"{name}: {answer.finding.inconclusive or 'more rows would narrow the interval'}.")
+        elif answer.verdict == "pass" and (size := _seen(answer)) is not None:
             seen.append(f"{name[:1].upper()}{name[1:]}: it passes. {size}")
-    if any(one.verdict == "fail" for one in found):
+    if any(one.verdict == "fail" for one in answers):
         why = "More rows of the same kind would hardly help where a limit is broken: the whole interval is beyond it."
         if report.model.unseen:
             return [*said, f"{why} Other decisions would.", *seen]
@@ -68,15 +68,15 @@ def changes(report: Report, found: list[Answer]) -> list[str]:
     return [*said, *seen]
 
 
-def _seen(one: Answer) -> str | None:
+def _seen(answer: Answer) -> str | None:
     """Say from which size a disparity would have failed: what so many rows can see."""
-    told = one.finding.evidence.get("detectable")
-    if not isinstance(told, dict) or not isinstance(told.get("fails_from"), int | float):
+    detectable = answer.finding.evidence.get("detectable")
+    if not isinstance(detectable, dict) or not isinstance(detectable.get("fails_from"), int | float):
         return None
-    chance = float(told.get("power", 0.8))
-    side = "or more" if one.rule is not None and one.rule.rule.upper else "or less"
+    chance = float(detectable.get("power", 0.8))
+    side = "or more" if answer.rule is not None and answer.rule.rule.upper else "or less"
     return (
-        f"So many rows would have shown a true number of {number(told['fails_from'])} {side} as a fail, with "
+        f"So many rows would have shown a true number of {number(detectable['fails_from'])} {side} as a fail, with "
         f"{chance:.0%} chance."
     )
 

@@ -59,7 +59,7 @@ def _mitigation(result: MitigationResult) -> list[RenderableType]:
 
 
 def warned(warnings: Sequence[str]) -> list[RenderableType]:
-    """Return what comes before the numbers."""
+    """Return the warnings that precede the numbers."""
     return [plain(f"! {as_options(text)}", "yellow") for text in warnings]
 
 
@@ -133,7 +133,7 @@ def headline_repeats(result: MitigationResult) -> list[Repeated]:
 
 
 def repeats_title(result: MitigationResult) -> str:
-    """Return what the numbers over several trainings are."""
+    """Return the title of the table of repeated trainings."""
     count = len(result.repeats[0].values)
     return f"Trained {count} times, on rows drawn anew: no interval covers this"
 
@@ -189,7 +189,7 @@ def _comparison(result: Comparison) -> list[RenderableType]:
 
 
 def _judged(result: Comparison) -> list[RenderableType]:
-    """Return what the rules say of every model."""
+    """Return each model's verdict, with the results of its rules."""
     parts: list[RenderableType] = []
     for model, rules in zip(result.models, result.policy, strict=bool(result.policy)):
         verdict = verdict_of([rule.verdict for rule in rules])

@@ -41,31 +41,33 @@ def _grid(title: str) -> Table:
     return grid
 
 
-def _inside(found: Stratified) -> list[RenderableType]:
-    grid = _grid(f"Groups of {found.sensitive} inside the strata of {found.within}, {found.how}")
+def _inside(stratified: Stratified) -> list[RenderableType]:
+    grid = _grid(
+        f"Groups of {stratified.sensitive} inside the strata of {stratified.within}, {stratified.how}"
+    )
     for name in ("metric", "as a whole", "inside strata", "interval", "strata agree"):
         grid.add_column(name, justify="left" if name == "metric" else "right")
-    for row in found.rows:
+    for row in stratified.rows:
         grid.add_row(row.metric, number(row.whole), number(row.value), interval(row.interval), row.agreement)
     parts: list[RenderableType] = [grid, ""]
-    if found.strata is None:
+    if stratified.strata is None:
         return parts
-    finding = found.strata
+    finding = stratified.strata
     high, low = (finding.evidence.get(f"{end}_group", "") for end in ("highest", "lowest"))
-    own = _grid(f"{finding.metric} in each stratum: {high} minus {low}")
-    own.add_column(found.within)
-    own.add_column("rows", justify="right")
+    strata_grid = _grid(f"{finding.metric} in each stratum: {high} minus {low}")
+    strata_grid.add_column(stratified.within)
+    strata_grid.add_column("rows", justify="right")
     names = [group.group for group in finding.strata[0].groups]
     for name in (*names, "difference", "interval"):
-        own.add_column(plain(name), justify="right")
+        strata_grid.add_column(plain(name), justify="right")
     for stratum in finding.strata:
         values = [number(group.value) for group in stratum.groups]
         mark = "  few rows" if stratum.few else ""
-        own.add_row(
+        strata_grid.add_row(
             plain(stratum.stratum),
             f"{stratum.rows:,}",
             *values,
             number(stratum.value),
             interval(stratum.interval) + mark,
         )
-    return [*parts, own, ""]
+    return [*parts, strata_grid, ""]

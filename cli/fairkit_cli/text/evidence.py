@@ -28,14 +28,14 @@ class Shown:
 
 
 def plugin_evidence(report: Report) -> tuple[list[Shown], list[str]]:
-    """Return what the charts of plugins show of a report, and a note for each that fails."""
+    """Return the charts that plugins make of a report's evidence, and a note for each that fails."""
     from fairkit import plugins
 
     measured = {finding.auditor for finding in report.findings}
     ours = [plugins.load(one.name) for one in plugins.find() if one.built_in and one.name in measured]
     shown = [*plugins.third_party()[0], *ours]
     charts = {cls.name: cls() for plugin in shown for cls in plugin.evidence_charts}
-    found, notes = [], []
+    drawn, notes = [], []
     for finding in report.findings:
         for key in sorted(finding.evidence.keys() & charts.keys()):
             chart, value = charts[key], finding.evidence[key]
@@ -45,8 +45,8 @@ def plugin_evidence(report: Report) -> tuple[list[Shown], list[str]]:
                 notes.append(f"The evidence {key!r} of {finding.metric} cannot be shown: {error}")
                 continue
             about = f" ({finding.sensitive})" if finding.sensitive else ""
-            found.append(Shown(finding, f"{chart.title}: {finding.metric}{about}", chart, value, table))
-    return found, notes
+            drawn.append(Shown(finding, f"{chart.title}: {finding.metric}{about}", chart, value, table))
+    return drawn, notes
 
 
 def cell(value: Cell) -> str:
@@ -64,13 +64,13 @@ def evidence(report: Report) -> list[RenderableType]:
 
     found, notes = plugin_evidence(report)
     parts: list[RenderableType] = []
-    for one in found:
-        if one.finding.auditor == WHY:  # has lines of its own
+    for chart in found:
+        if chart.finding.auditor == WHY:  # has lines of its own
             continue
         grid = Table(box=None, pad_edge=False)
-        for column in one.table.columns:
+        for column in chart.table.columns:
             grid.add_column(shown(column))
-        for row in one.table.rows:
+        for row in chart.table.rows:
             grid.add_row(*(shown(cell(value)) for value in row))
-        parts += [plain(one.title, "bold"), grid, ""]
+        parts += [plain(chart.title, "bold"), grid, ""]
     return [*parts, *(plain(note, "yellow") for note in notes)]

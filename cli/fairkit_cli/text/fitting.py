@@ -35,13 +35,13 @@ def fitted(table: Table, width: int, shown: Callable[[object], str] = str) -> tu
     while _total(wide) > width and any(now > low for now, low in zip(wide, least, strict=True)):
         give = max(range(len(wide)), key=lambda place: (wide[place] > least[place], wide[place]))
         wide[give] -= 1
-    for place, column in enumerate(table.columns):
+    for index, column in enumerate(table.columns):
         cells = column._cells
         if column.justify != "right":
-            cells = [_wrapped(cell, wide[place], shown) for cell in cells]
-        header = _wrapped(column.header, wide[place], shown)
+            cells = [_wrapped(cell, wide[index], shown) for cell in cells]
+        header = _wrapped(column.header, wide[index], shown)
         column._cells, column.header = cells, header
-        column.width, column.min_width, column.no_wrap, column.overflow = wide[place], None, False, "fold"
+        column.width, column.min_width, column.no_wrap, column.overflow = wide[index], None, False, "fold"
     return table, max(width, _total(wide))
 
 

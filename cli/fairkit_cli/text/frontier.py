@@ -31,7 +31,7 @@ def repeated_rows(result: Frontier) -> list[tuple[str, str, str]]:
 
 
 def repeats_title(result: Frontier) -> str:
-    """Return what the ranges are."""
+    """Return the title of the table of repeated trainings."""
     count = max(len(values) for values in result.repeats.values())
     return f"Each trained {count} times, on rows drawn anew: no interval covers this"
 
@@ -52,7 +52,7 @@ def _repeats(result: Frontier) -> list[RenderableType]:
 
 
 def picked_word(result: Frontier) -> str:
-    """Return what the chosen point is called: it is picked only where the test rows do not leave its limit open."""
+    """Return the label of the chosen point: picked only if its limit is not left open by the test rows."""
     return (
         "Picked" if result.verdict in (None, "pass") else f"Not picked ({result.verdict}), the surest point"
     )
@@ -78,15 +78,15 @@ def _parts(result: Frontier) -> list[RenderableType]:
     grid.add_column("point", overflow="fold")
     grid.add_column(result.performance, justify="right")
     grid.add_column(result.disparity, justify="right")
-    for place, point in enumerate(result.points):
-        mark = "◉" if place == result.chosen else "●" if place in result.front else "·"
+    for index, point in enumerate(result.points):
+        mark = "◉" if index == result.chosen else "●" if index in result.front else "·"
         axes = result.axes(point)
         if axes is None:
             grid.add_row("✗", point.name, plain(f"failed: {as_options(point.error)}", "red"), "")
             continue
         x, y = axes
         cells = [measured(one.value, one.interval) for one in (y, x)]
-        grid.add_row(mark, point.name, *cells, style="bold" if place == result.chosen else None)
+        grid.add_row(mark, point.name, *cells, style="bold" if index == result.chosen else None)
     parts: list[RenderableType] = [
         grid,
         plain("◉ picked  ● on the front  · beaten on both axes  ✗ failed", "dim"),

@@ -66,12 +66,12 @@ def _findings(title: str, findings: list[Finding], level: str) -> Iterator[str]:
     yield from (f"### {title}", "")
     rows = [
         (
-            escaped(metric_name(one)),
-            escaped(one.place or "all rows"),
-            number(one.value),
-            escaped(interval(one.interval)),
+            escaped(metric_name(finding)),
+            escaped(finding.place or "all rows"),
+            number(finding.value),
+            escaped(interval(finding.interval)),
         )
-        for one in findings
+        for finding in findings
     ]
     yield from markdown_table(("metric", "groups of", "value", level), rows)
 
@@ -87,15 +87,15 @@ def _comparison(result: Comparison) -> Iterator[str]:
         yield from (f"## {escaped(model.name)} beside {escaped(first)}, {result.data.rows:,} rows", "")
         rows = [
             (
-                escaped(one.metric),
-                escaped(one.place or "all rows"),
-                number(one.before),
-                number(one.after),
-                escaped(interval(one.interval)),
-                one.outcome,
+                escaped(change.metric),
+                escaped(change.place or "all rows"),
+                number(change.before),
+                number(change.after),
+                escaped(interval(change.interval)),
+                change.outcome,
             )
-            for one in changes
-            if one.group is None
+            for change in changes
+            if change.group is None
         ]
         header = (
             "metric",

@@ -53,23 +53,23 @@ def _lines(result: MitigationResult) -> Iterator[RenderableType]:
 
 
 def _first_changes(result: MitigationResult) -> Sequence[Change]:
-    """Return what the model costs, and without a policy the disparities that come first."""
+    """Return the change of the performance metric, and without a policy the main disparities' changes."""
     performance, between = headline_changes(result.changes)
     own = [] if result.after.policy else [one for one in between if one.outcome in ("better", "worse")]
     return [*performance[:1], *(own or ([] if result.after.policy else between))[:MOST_CHANGES]]
 
 
 def _trade(result: MitigationResult) -> Iterator[RenderableType]:
-    """Say what a method that promises something about individuals does to them, to accuracy and to the groups."""
-    found = other_findings(result)
-    if not found:
+    """Yield the trade-off of a method with an individual guarantee: individuals, accuracy, groups."""
+    pairs = other_findings(result)
+    if not pairs:
         return
     performance, between = headline_changes(result.changes)
     moved = sorted(
         between, key=lambda one: (one.outcome not in ("better", "worse"), -abs(one.difference or 0.0))
     )
     parts = [
-        f"{metric_name(last)} {number(first.value)} to {number(last.value)}" for first, last in found[:1]
+        f"{metric_name(last)} {number(first.value)} to {number(last.value)}" for first, last in pairs[:1]
     ]
     chosen = [one for one in performance if one.metric == "balanced_accuracy"] + moved[:1]
     parts += [
@@ -112,11 +112,11 @@ def _searched(search: Search) -> Iterator[RenderableType]:
 
 def runners_up(search: Search, most: int = RUNNERS_UP) -> list[Alternative]:
     """Return the best alternatives beside the pick: the surest methods first, one setting of each."""
-    found: dict[str, Alternative] = {}
+    by_method: dict[str, Alternative] = {}
 
     def key(one: Alternative) -> tuple[bool, float]:
         return (one.chance or 0) < search.sure, -(one.accuracy if one.accuracy is not None else float("-inf"))
 
     for one in sorted((one for one in search.measured if one is not search.choice), key=key):
-        found.setdefault(f"{one.method}{one.randomized}", one)
-    return list(found.values())[:most]
+        by_method.setdefault(f"{one.method}{one.randomized}", one)
+    return list(by_method.values())[:most]

@@ -15,12 +15,12 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _VERDICTS = ("pass", "fail", "undecided")
 
 
-def openmetrics(look: WatchSnapshot, at: float) -> str:
+def openmetrics(snapshot: WatchSnapshot, at: float) -> str:
     """Return a look as OpenMetrics text, without timestamps of its own.
 
     Parameters
     ----------
-    look
+    snapshot
         The newest look.
     at
         When it was, in seconds since 1970. A reader computes its age as ``time() - ..._last_look_timestamp_seconds``,
@@ -28,12 +28,16 @@ def openmetrics(look: WatchSnapshot, at: float) -> str:
     """
     about = {
         key: value
-        for key, value in (("model", look.model), ("alias", look.alias), ("certificate", look.certificate))
+        for key, value in (
+            ("model", snapshot.model),
+            ("alias", snapshot.alias),
+            ("certificate", snapshot.certificate),
+        )
         if value
     }
-    rules = [(_labels(rule), rule) for rule in look.rules]
-    levels = Counter(alarm.level for alarm in look.alarms)
-    data_age = None if look.until is None else max(at - _end_of(look.until), 0.0)
+    rules = [(_labels(rule), rule) for rule in snapshot.rules]
+    levels = Counter(alarm.level for alarm in snapshot.alarms)
+    data_age = None if snapshot.until is None else max(at - _end_of(snapshot.until), 0.0)
     families: list[tuple[str, str, Sequence[Sample]]] = [
         ("rule_value", "The metric of a rule, of all decisions since the start.", _known(rules, "value")),
         (
@@ -64,14 +68,14 @@ def openmetrics(look: WatchSnapshot, at: float) -> str:
         (
             "broken_lately",
             "1 for each rule that is broken by the newest decisions.",
-            [({"rule": subject}, 1.0) for subject in look.lately],
+            [({"rule": subject}, 1.0) for subject in snapshot.lately],
         ),
-        ("decisions", "Decisions since the start.", [({}, float(look.rows))]),
-        ("decisions_waiting", "Decisions whose outcome is still awaited.", [({}, float(look.open))]),
+        ("decisions", "Decisions since the start.", [({}, float(snapshot.rows))]),
+        ("decisions_waiting", "Decisions whose outcome is still awaited.", [({}, float(snapshot.open))]),
         (
             "dates_without_data",
             "Dates without data between the first and the newest.",
-            [({}, len(look.missing_days))],
+            [({}, len(snapshot.missing_days))],
         ),
         (
             "alarms",

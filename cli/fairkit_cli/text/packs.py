@@ -55,7 +55,7 @@ HEADS = {
 
 
 def flags_of(made: Rendering) -> list[Flag]:
-    """Return what is wrong with resting on the clauses, the worst first."""
+    """Return the flags of a rendering's clauses, the most severe first."""
     flags = [flag for one in made.items for flag in one.flags]
     return sorted(flags, key=lambda flag: list(HEADS).index(flag.severity))
 
@@ -72,13 +72,13 @@ def convention(one: Answered) -> bool:
 
 def flag_lines(made: Rendering) -> list[tuple[str, str, list[str]]]:
     """Return for each severity its head and a line for each text with its clauses, the worst severity first."""
-    found: dict[str, dict[str, list[str]]] = {}
+    by_severity: dict[str, dict[str, list[str]]] = {}
     for flag in flags_of(made):
         text = f"{flag.text}{' (accepted)' if flag.accepted else ''}"
-        found.setdefault(flag.severity, {}).setdefault(text, []).append(flag.clause)
+        by_severity.setdefault(flag.severity, {}).setdefault(text, []).append(flag.clause)
     return [
         (severity, HEADS[severity], [f"{text}: {'; '.join(clauses)}" for text, clauses in texts.items()])
-        for severity, texts in found.items()
+        for severity, texts in by_severity.items()
     ]
 
 
@@ -147,30 +147,32 @@ def pack_record(made: Rendering, state: str) -> dict[str, Any]:
     }
 
 
-def _record(one: Answered) -> dict[str, Any]:
-    item = one.item
+def _record(answered: Answered) -> dict[str, Any]:
+    item = answered.item
     return {
         "clause": item.clause,
         "title": item.title,
         "says": item.says,
-        **one.law,
-        "convention": convention(one),
-        "flags": [flag._asdict() for flag in one.flags],
-        "facts": {fact.key: value for fact, value in one.facts},
-        "gaps": list(one.gaps),
-        "tables": [asdict(table) for table in one.tables],
+        **answered.law,
+        "convention": convention(answered),
+        "flags": [flag._asdict() for flag in answered.flags],
+        "facts": {fact.key: value for fact, value in answered.facts},
+        "gaps": list(answered.gaps),
+        "tables": [asdict(table) for table in answered.tables],
     }
 
 
-def _item(one: Answered) -> list[str]:
-    lines = ["", f"## {escaped(headline(one))}", ""]
-    states, sources = one.law["states"], one.law["sources"]
+def _item(answered: Answered) -> list[str]:
+    lines = ["", f"## {escaped(headline(answered))}", ""]
+    states, sources = answered.law["states"], answered.law["sources"]
     lines += [f"*{escaped(' '.join(states))}*", ""] if states else []
-    if one.item.says:
-        lines += [escaped(one.item.says), ""]
-    lines += [f"- {escaped(fact.title)}: {escaped(shown_fact(value, fact))}" for fact, value in one.facts]
-    lines += [f"- **{GAP}**: {escaped(gap)}" for gap in one.gaps if not gap.startswith(NOT_STATED)]
-    for table in one.tables:
+    if answered.item.says:
+        lines += [escaped(answered.item.says), ""]
+    lines += [
+        f"- {escaped(fact.title)}: {escaped(shown_fact(value, fact))}" for fact, value in answered.facts
+    ]
+    lines += [f"- **{GAP}**: {escaped(gap)}" for gap in answered.gaps if not gap.startswith(NOT_STATED)]
+    for table in answered.tables:
         lines += ["", f"### {escaped(table.title)} ({origin(table)})", "", *_table(table), ""]
         lines += [f"- {escaped(note)}" for note in table.notes]
     lines += ["", escaped(" ".join(sources))] if sources else []
@@ -199,13 +201,13 @@ def pack_csv(made: Rendering) -> str:
     rows: list[list[Cell]] = []
     for one in made.items:
         for table in one.tables:
-            place = {column.name: i for i, column in enumerate(table.columns) if i}
+            positions = {column.name: i for i, column in enumerate(table.columns) if i}
             rows += [
                 [
                     one.item.clause,
                     table.title,
                     row[0],
-                    *(row[place[n]] if n in place else None for n in names),
+                    *(row[positions[n]] if n in positions else None for n in names),
                 ]
                 for row in table.rows
             ]

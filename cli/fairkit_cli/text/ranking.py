@@ -32,14 +32,14 @@ def disparities(report: Report, shown: Headlines | None = None) -> list[Finding]
         and finding.value is not None
         and shown.lists(finding.metric, report.model.task)
     ]
-    asked = {(rule.metric, rule.sensitive, rule.within) for rule in report.policy}
+    in_policy = {(rule.metric, rule.sensitive, rule.within) for rule in report.policy}
     judged = [
         finding
         for finding in report.findings
         if finding.sensitive is not None
         and finding.value is not None
         and finding.reference is None
-        and {(finding.metric, place, finding.within) for place in (finding.sensitive, None)} & asked
+        and {(finding.metric, place, finding.within) for place in (finding.sensitive, None)} & in_policy
     ]
     keys = {finding.key for finding in judged}
     others = sorted((f for f in chosen if f.key not in keys), key=_far_first)
@@ -47,7 +47,7 @@ def disparities(report: Report, shown: Headlines | None = None) -> list[Finding]
 
 
 def kind_of(finding: Finding) -> Kind:
-    """Return what a number between groups is: a difference (parity is 0), a ratio (1), or one group's own level."""
+    """Return a comparison's kind: difference (parity is 0), ratio (parity is 1), or a group's level."""
     if finding.metric.endswith("_ratio"):
         return "ratio"
     own = finding.metric.endswith(("_group_min", "_group_max")) or finding.metric == "worst_group_loss"
@@ -69,15 +69,15 @@ def _far_first(finding: Finding) -> tuple[int, float]:
 def performance(report: Report, shown: Headlines | None = None) -> list[Finding]:
     """Return the numbers over all rows that people look at first, then those that the policy is about."""
     first = (shown or headlines()).levels()
-    asked = {rule.metric for rule in report.policy}
-    found = [
+    in_policy = {rule.metric for rule in report.policy}
+    findings = [
         finding
         for finding in report.findings
         if finding.sensitive is None
         and finding.auditor == "group"
         and finding.value is not None
         and "class" not in finding.parameters
-        and finding.metric in {*first, *asked}
+        and finding.metric in {*first, *in_policy}
     ]
     order = {name: place for place, name in reversed(list(enumerate(first)))}
-    return sorted(found, key=lambda one: order.get(one.metric, len(order)))
+    return sorted(findings, key=lambda one: order.get(one.metric, len(order)))

@@ -49,42 +49,45 @@ def _wrapped(table: Sequence[Sequence[str]]) -> list[str]:
     return to_text([grid], terminal=sys.stdout.isatty()).splitlines()
 
 
-def policy(one: AliasPolicy) -> str:
+def policy(alias_policy: AliasPolicy) -> str:
     """Say in one line what an alias asks for."""
-    if one.open:
+    if alias_policy.open:
         return "open: no certificate needed"
-    parts = [_keys(one.keys) or "no trusted key"]
-    for rule in one.rules:
+    parts = [_keys(alias_policy.keys) or "no trusted key"]
+    for rule in alias_policy.rules:
         where = f":{rule['sensitive']}" if rule["sensitive"] else ""
         limit = f"<= {rule['max']:g}" if "max" in rule else f">= {rule['min']:g}"
         scenario = [f"; {key}: {rule[key]}" for key in sorted(SCENARIO & rule.keys())]
         parts.append(f"{rule['metric']}{where} {limit}{''.join(scenario)}")
-    if not one.rules:
+    if not alias_policy.rules:
         parts.append("certified verdict pass")
-    parts += [told for asked, told in _asked(one) if asked]
-    parts += [f"check {name}" for name in one.checks]
+    parts += [told for asked, told in _asked(alias_policy) if asked]
+    parts += [f"check {name}" for name in alias_policy.checks]
     return "; ".join(parts)
 
 
-def _asked(one: AliasPolicy) -> list[tuple[object, str]]:
+def _asked(alias_policy: AliasPolicy) -> list[tuple[object, str]]:
     """Return each further condition with its words; those that are not asked are empty."""
-    settings = sorted(f"{name} = {setting(value)}" for name, value in one.settings.items())
+    settings = sorted(f"{name} = {setting(value)}" for name, value in alias_policy.settings.items())
     return [
-        (one.max_age_days is not None, f"at most {one.max_age_days or 0:g} days old"),
-        (one.data, "on data " + ", ".join(digest[:12] for digest in one.data)),
-        (one.no_worse, "not significantly worse than the current version in " + ", ".join(one.no_worse)),
+        (alias_policy.max_age_days is not None, f"at most {alias_policy.max_age_days or 0:g} days old"),
+        (alias_policy.data, "on data " + ", ".join(digest[:12] for digest in alias_policy.data)),
+        (
+            alias_policy.no_worse,
+            "not significantly worse than the current version in " + ", ".join(alias_policy.no_worse),
+        ),
         (settings, "settings " + ", ".join(settings)),
-        (one.min_rows is not None, f"at least {one.min_rows or 0:,} rows in every group"),
-        (one.data_keys, f"on a table signed by {_keys(one.data_keys)}"),
-        (one.sequential, "no number of the auditor's certificates missing"),
-        (one.timestamp_roots, "with a timestamp of a trusted authority"),
-        (one.pre_registered, "policy, table and settings locked before the model came"),
-        (one.unseen, "on rows sealed before the model came"),
-        (one.machines > 1, f"from {one.machines} unlike machines"),
-        (one.operators, "rows may meet at " + ", ".join(one.operators)),
-        (one.outputs, "not audited: " + ", ".join(one.outputs)),
-        (one.inputs, "never fed: " + ", ".join(one.inputs)),
-        (one.revokers, f"revocable by {_keys(one.revokers)}"),
+        (alias_policy.min_rows is not None, f"at least {alias_policy.min_rows or 0:,} rows in every group"),
+        (alias_policy.data_keys, f"on a table signed by {_keys(alias_policy.data_keys)}"),
+        (alias_policy.sequential, "no number of the auditor's certificates missing"),
+        (alias_policy.timestamp_roots, "with a timestamp of a trusted authority"),
+        (alias_policy.pre_registered, "policy, table and settings locked before the model came"),
+        (alias_policy.unseen, "on rows sealed before the model came"),
+        (alias_policy.machines > 1, f"from {alias_policy.machines} unlike machines"),
+        (alias_policy.operators, "rows may meet at " + ", ".join(alias_policy.operators)),
+        (alias_policy.outputs, "not audited: " + ", ".join(alias_policy.outputs)),
+        (alias_policy.inputs, "never fed: " + ", ".join(alias_policy.inputs)),
+        (alias_policy.revokers, f"revocable by {_keys(alias_policy.revokers)}"),
     ]
 
 

@@ -188,7 +188,7 @@ def _groups(report: Report, sensitive: str) -> list[RenderableType]:
 def _without_group(
     rows: Sequence[GroupRow], metrics: Sequence[str], confidence: float
 ) -> list[RenderableType]:
-    """Say what the last line is, with its intervals."""
+    """Return the line about rows without a group, with their intervals."""
     if rows[-1].group != NO_GROUP:
         return []
     told = [
@@ -208,7 +208,7 @@ def _others(report: Report) -> list[RenderableType]:
     from fairkit_cli.text.why import AUDITOR as WHY
 
     above = {one.key for one in disparities(report)}
-    found = [
+    findings = [
         one
         for one in report.findings
         if one.auditor not in ("group", WHY)
@@ -216,13 +216,13 @@ def _others(report: Report) -> list[RenderableType]:
         and one.key not in above
         and not one.strata
     ]
-    if not found:
+    if not findings:
         return []
     grid = Table(box=None, pad_edge=False, title_justify="left", title="Other findings")
     grid.title_style = "bold"
     for name in ("auditor", "metric", "on", "value", "interval"):
         grid.add_column(name, justify="right" if name in ("value", "interval") else "left")
-    for finding in found:
+    for finding in findings:
         grid.add_row(
             finding.auditor,
             finding.metric,

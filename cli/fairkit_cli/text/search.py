@@ -25,8 +25,8 @@ def search_parts(search: Search, changes: Sequence[Change]) -> list[RenderableTy
 
 
 def path_told(search: Search, changes: Sequence[Change]) -> list[str]:
-    """Say what the test rows can show, where the search began, how far it went, and what was picked."""
-    first, one = search.alternatives[0], search.choice
+    """Return the lines about a search: the test rows' power, the start, the alternatives, and the pick."""
+    first, choice = search.alternatives[0], search.choice
     limits = ", ".join(f"{name} {number(value)}" for name, value in first.values.items())
     minutes = f"{search.seconds:,.0f} s of {60 * search.budget:,.0f} s"
     return [
@@ -37,7 +37,7 @@ def path_told(search: Search, changes: Sequence[Change]) -> list[str]:
         f"Searched: {len(search.measured)} alternatives in {minutes}; "
         f"{sum(other.status == 'left out' for other in search.alternatives)} left out.",
         f"{search.told()}"
-        + (f" {_cost(search, changes)}" if one is not first else " It is the model without mitigation."),
+        + (f" {_cost(search, changes)}" if choice is not first else " It is the model without mitigation."),
     ]
 
 
@@ -53,26 +53,37 @@ def rows_of(alternatives: Sequence[Alternative]) -> list[tuple[str, ...]]:
         return (one.method, one.reason) if one.chance is None else id(one)
 
     for _, group in groupby(alternatives, key=key):
-        alike = list(group)
-        one = alike[0]
-        if one.chance is None:
-            name = short_name(one, same) if len(alike) == 1 else f"{one.method} ({len(alike)} settings)"
+        settings = list(group)
+        alternative = settings[0]
+        if alternative.chance is None:
+            name = (
+                short_name(alternative, same)
+                if len(settings) == 1
+                else f"{alternative.method} ({len(settings)} settings)"
+            )
             rows.append(
-                (name, "-", "-", "-", number(sum(each.seconds for each in alike)), f"left out: {one.reason}")
+                (
+                    name,
+                    "-",
+                    "-",
+                    "-",
+                    number(sum(each.seconds for each in settings)),
+                    f"left out: {alternative.reason}",
+                )
             )
             continue
-        values = " ".join(number(value) for value in one.values.values())
-        word = {"picked": "PICKED", "left out": "left out:"}.get(one.status, "")
-        marks = [word, one.reason, "randomized" if one.randomized else ""]
-        told = ", ".join(mark for mark in marks if mark)
+        values = " ".join(number(value) for value in alternative.values.values())
+        word = {"picked": "PICKED", "left out": "left out:"}.get(alternative.status, "")
+        marks = [word, alternative.reason, "randomized" if alternative.randomized else ""]
+        outcome = ", ".join(mark for mark in marks if mark)
         rows.append(
             (
-                short_name(one, same),
-                number(one.accuracy),
+                short_name(alternative, same),
+                number(alternative.accuracy),
                 values,
-                _chance(one),
-                number(one.seconds),
-                told,
+                _chance(alternative),
+                number(alternative.seconds),
+                outcome,
             )
         )
     return rows
@@ -104,7 +115,7 @@ def columns_of(search: Search) -> tuple[str, ...]:
 
 
 def title_of(search: Search) -> str:
-    """Say what the table shows."""
+    """Return the title of the table of alternatives."""
     rows = "the training rows" if search.given else "rows outside training"
     lowered = f" (lowered by {search.optimism:.4f}: see the notes)" if search.optimism else ""
     return f"Alternatives, on {rows}: {search.performance}{lowered}, and {' '.join(search.choice.values)}"
@@ -127,7 +138,7 @@ def _chance(one: Alternative) -> str:
 
 
 def _cost(search: Search, changes: Sequence[Change]) -> str:
-    """Say what the pick costs, as measured on the test rows."""
+    """Return a sentence with the price of the pick in performance, measured on the test rows."""
     for change in changes:
         plain_one = change.sensitive is None and change.group is None and not change.parameters
         if change.metric != search.performance or not plain_one or change.difference is None:

@@ -65,7 +65,7 @@ def listed_apart(finding: Finding) -> bool:
 
 def searches(report: Report) -> list[Searched]:
     """Return the searches of a report, metric by metric."""
-    found: dict[str, Finding] = {}
+    bounds: dict[str, Finding] = {}
     listed: dict[str, list[Finding]] = {}
     for finding in report.findings:
         measure = finding.parameters.get("measure")
@@ -74,8 +74,8 @@ def searches(report: Report) -> list[Searched]:
         if evidence_of(finding, Conditions) is not None and "rank" in finding.evidence:
             listed.setdefault(measure, []).append(finding)
         else:
-            found.setdefault(measure, finding)
-    return [Searched(measure, bound, tuple(listed.get(measure, ()))) for measure, bound in found.items()]
+            bounds.setdefault(measure, finding)
+    return [Searched(measure, bound, tuple(listed.get(measure, ()))) for measure, bound in bounds.items()]
 
 
 def described(finding: Finding) -> str:
@@ -106,7 +106,7 @@ def count_of(finding: Finding) -> int:
 
 
 def bound_sentence(one: Searched, confidence: float) -> str:
-    """Say what holds for all groups at once."""
+    """Return the simultaneous statement about all groups of a search."""
     groups = f"{count_of(one.bound):,} groups"
     if not one.curve:
         return f"{groups} were searched in one half of the rows; the other half tests those listed."
@@ -124,14 +124,14 @@ def subgroups(report: Report) -> list[RenderableType]:
     from rich.table import Table
 
     parts: list[RenderableType] = []
-    for one in searches(report):
-        parts.append(plain(f"Groups that nobody named: {one.name}", "bold"))
-        if one.listed:
+    for searched in searches(report):
+        parts.append(plain(f"Groups that nobody named: {searched.name}", "bold"))
+        if searched.listed:
             grid = Table(box=None, pad_edge=False)
             grid.add_column("group", ratio=1)
-            for name in ("rows", "share", *one.columns, "difference", "interval"):
+            for name in ("rows", "share", *searched.columns, "difference", "interval"):
                 grid.add_column(name, justify="right", no_wrap=True)
-            for finding in one.listed:
+            for finding in searched.listed:
                 grid.add_row(
                     described(finding),
                     f"{finding.evidence.get('rows', 0):,}",
@@ -144,7 +144,7 @@ def subgroups(report: Report) -> list[RenderableType]:
             parts.append(grid)
         else:
             parts.append(plain("No group was found whose disadvantage is certain."))
-        parts += [plain(bound_sentence(one, report.confidence), "dim"), ""]
+        parts += [plain(bound_sentence(searched, report.confidence), "dim"), ""]
     return parts
 
 
@@ -163,8 +163,8 @@ def group_changes(changes: Sequence[Change], names: tuple[str, str]) -> list[Ren
     """Render what became of each group that was found in either model."""
     from rich.table import Table
 
-    found = found_groups(changes)
-    if not found:
+    listed = found_groups(changes)
+    if not listed:
         return []
     title = "Groups that nobody named: the difference from all others (intervals hold for all groups at once)"
     grid = Table(box=None, pad_edge=False, title_justify="left", title=title)
@@ -176,15 +176,15 @@ def group_changes(changes: Sequence[Change], names: tuple[str, str]) -> list[Ren
     grid.add_column("change", justify="right", no_wrap=True)
     grid.add_column("")
     grid.add_column("listed in")
-    for one in found:
+    for change in listed:
         grid.add_row(
-            one.group or "-",
-            str(one.parameters.get("measure", "-")).replace("_", " "),
-            number(one.before),
-            number(one.after),
-            measured(one.difference, one.interval),
-            MEANING[one.outcome],
-            found_in(one),
+            change.group or "-",
+            str(change.parameters.get("measure", "-")).replace("_", " "),
+            number(change.before),
+            number(change.after),
+            measured(change.difference, change.interval),
+            MEANING[change.outcome],
+            found_in(change),
         )
     return [grid, ""]
 

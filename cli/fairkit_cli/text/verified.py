@@ -19,38 +19,40 @@ def code_of(outcome: Verification) -> int:
 
 
 def record(outcome: Verification) -> dict[str, Any]:
-    """Return what programs get."""
+    """Return the outcome of a check as JSON values."""
     told = outcome.to_dict()
     return told if told["failed"] is None else told | {"failed": as_options(told["failed"])}
 
 
 def lines(name: str, outcome: Verification) -> list[str]:
     """Describe what was checked, the file first."""
-    told = [f"{name}: {'refused' if outcome.failed else 'verified'}"]
-    told += [f"  holds: {text}" for text in outcome.held]
-    told += [f"  cannot be decided: {text}" for text in outcome.doubts]
+    texts = [f"{name}: {'refused' if outcome.failed else 'verified'}"]
+    texts += [f"  holds: {text}" for text in outcome.held]
+    texts += [f"  cannot be decided: {text}" for text in outcome.doubts]
     if outcome.failed:
-        told.append(f"  does not hold: {as_options(outcome.failed)}")
+        texts.append(f"  does not hold: {as_options(outcome.failed)}")
     elif outcome.certificate is not None:
-        told += [f"  {line}" for line in certificate(outcome.certificate)]
-        told += [f"  rule: {as_options(rule.reason)}" for rule in outcome.certificate.report.policy]
-    return told
+        texts += [f"  {line}" for line in certificate(outcome.certificate)]
+        texts += [f"  rule: {as_options(rule.reason)}" for rule in outcome.certificate.report.policy]
+    return texts
 
 
-def certificate(one: Certificate) -> list[str]:
+def certificate(document: Certificate) -> list[str]:
     """Describe a certificate in lines."""
-    report = one.report
-    signed = "signature checked, key" if one.verified else "NOT verified, claims key"
-    keys = ", ".join(key[:16] or "(none)" for key in one.keyids)
+    report = document.report
+    signed = "signature checked, key" if document.verified else "NOT verified, claims key"
+    keys = ", ".join(key[:16] or "(none)" for key in document.keyids)
     lines = [
-        f"certificate {one.sha256[:12]}  audited {one.audited_at:%Y-%m-%d %H:%M} UTC  {signed} {keys}",
+        f"certificate {document.sha256[:12]}  audited {document.audited_at:%Y-%m-%d %H:%M} UTC  {signed} {keys}",
         f"  data {report.data.name}  {report.data.rows} rows  content {report.data.sha256[:16]}",
         f"  verdict: {report.verdict or 'no policy'}",
     ]
-    if one.model_sha256 is None:
-        lines.append(f"  no model was seen: about the {one.model_name}")
-    lines += [f"  setting: {text}" for text in one.unusual_settings]
-    lines += [f"  number {place.number} of key {place.keyid[:16]}" for place in one.sequence]
-    if one.mitigation is not None:
-        lines.append(f"  mitigation: {one.mitigation['plugin']} {dict(one.mitigation['parameters'])}")
+    if document.model_sha256 is None:
+        lines.append(f"  no model was seen: about the {document.model_name}")
+    lines += [f"  setting: {text}" for text in document.unusual_settings]
+    lines += [f"  number {place.number} of key {place.keyid[:16]}" for place in document.sequence]
+    if document.mitigation is not None:
+        lines.append(
+            f"  mitigation: {document.mitigation['plugin']} {dict(document.mitigation['parameters'])}"
+        )
     return lines

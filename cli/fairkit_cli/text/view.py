@@ -87,7 +87,7 @@ def _summary(report: Report) -> str:
 
 
 def _missing(report: Report) -> tuple[str, ...]:
-    """Return what comes before the numbers: warnings, and rows without a sensitive value, column by column."""
+    """Return the report's warnings, then the shares of rows without a sensitive value, by column."""
     gaps = (f.notes[0] for f in report.findings if f.metric == "missing_group_share" and f.notes)
     return (*report.warnings, *gaps)
 
@@ -137,7 +137,7 @@ def survives(finding: Finding) -> bool | None:
 
 
 def about_many(report: Report, shown: Sequence[Finding]) -> str:
-    """Return what the intervals of a list of disparities say together."""
+    """Return a sentence about the joint confidence of a list of disparities."""
     levels = [f.evidence["simultaneous_level"] for f in shown if survives(f) is not None]
     if not levels:
         return "Each interval holds by itself; of many, some miss. --simultaneous adds intervals that hold together."
@@ -154,26 +154,26 @@ def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[st
     without a group, where there are such rows.
     """
     classes = (None, favorable_class(report))
-    found = {
+    findings = {
         finding.metric.removesuffix("_difference"): finding
-        for one in reversed(classes)
+        for name in reversed(classes)
         for finding in report.findings
         if finding.sensitive == sensitive
         and finding.plain
         and finding.metric.endswith("_difference")
-        and finding.parameters.get("class") == one
+        and finding.parameters.get("class") == name
     }
-    metrics = [metric for metric in headlines().columns(report.model.task) if metric in found]
+    metrics = [metric for metric in headlines().columns(report.model.task) if metric in findings]
     if not metrics:
         return [], []
     rows = [
-        _line(group.group, [found[metric].groups[place] for metric in metrics])
-        for place, group in enumerate(found[metrics[0]].groups)
+        _line(group.group, [findings[metric].groups[place] for metric in metrics])
+        for place, group in enumerate(findings[metrics[0]].groups)
     ]
-    without = [one for metric in metrics if (one := found[metric].missing) is not None]
+    without = [one for metric in metrics if (one := findings[metric].missing) is not None]
     if without:
         nothing = GroupValue(group=without[0].group, rows=without[0].rows, value=None)
-        rows.append(_line(NO_GROUP, [found[metric].missing or nothing for metric in metrics]))
+        rows.append(_line(NO_GROUP, [findings[metric].missing or nothing for metric in metrics]))
     return rows, metrics
 
 
@@ -203,8 +203,8 @@ def groups_that_matter(report: Report, rows: Sequence[GroupRow], metric: str) ->
     metric
         The table's first metric, by which groups are ranked.
     """
-    own = [row for row in rows if row.group != NO_GROUP]
-    if len(own) <= MOST_GROUPS:
+    named = [row for row in rows if row.group != NO_GROUP]
+    if len(named) <= MOST_GROUPS:
         return list(rows), ""
     whole = next(
         (one.value for one in report.findings if one.metric == metric and one.sensitive is None), None
@@ -216,8 +216,8 @@ def groups_that_matter(report: Report, rows: Sequence[GroupRow], metric: str) ->
             return 0.0
         return max(pair[0] - whole, whole - pair[1], 0.0)
 
-    chosen = sorted(own, key=lambda row: (row.rows < FEW_ROWS, -apart(row), -row.rows))[:MOST_GROUPS]
-    others = [row for row in own if row not in chosen]
+    chosen = sorted(named, key=lambda row: (row.rows < FEW_ROWS, -apart(row), -row.rows))[:MOST_GROUPS]
+    others = [row for row in named if row not in chosen]
     values = [row.values[0] for row in others if row.values[0] is not None and row.rows >= FEW_ROWS]
     few = sum(row.rows < FEW_ROWS for row in others)
     between = f"; {metric.replace('_', ' ')} {number(min(values))} to {number(max(values))}" if values else ""
@@ -305,28 +305,28 @@ class Stratified:
 def against(report: Report) -> dict[tuple[str, str], list[Finding]]:
     """Return the findings against a reference group that are shown, by column and reference."""
     shown = headlines()
-    found: dict[tuple[str, str], list[Finding]] = {}
-    for one in report.findings:
-        listed = shown.lists(one.metric, report.model.task)
+    findings: dict[tuple[str, str], list[Finding]] = {}
+    for finding in report.findings:
+        listed = shown.lists(finding.metric, report.model.task)
         if (
-            one.reference is not None
-            and not one.within
+            finding.reference is not None
+            and not finding.within
             and listed
-            and one.groups
-            and "class" not in one.parameters
+            and finding.groups
+            and "class" not in finding.parameters
         ):
-            found.setdefault((str(one.sensitive), one.reference), []).append(one)
-    return found
+            findings.setdefault((str(finding.sensitive), finding.reference), []).append(finding)
+    return findings
 
 
 def inside(report: Report) -> list[Stratified]:
-    """Return what is shown of strata."""
+    """Return the stratified comparisons of the headline metrics, by sensitive column and strata."""
     shown, task = headlines(), report.model.task
-    found: dict[tuple[str, str], list[Finding]] = {}
+    grouped: dict[tuple[str, str], list[Finding]] = {}
     for one in report.findings:
         listed = shown.lists(one.metric, task)
         if one.within and one.reference is None and listed and "class" not in one.parameters:
-            found.setdefault((str(one.sensitive), "+".join(one.within)), []).append(one)
+            grouped.setdefault((str(one.sensitive), "+".join(one.within)), []).append(one)
     whole = {
         (f.metric, f.sensitive): f.value for f in report.findings if f.plain and "class" not in f.parameters
     }
@@ -341,7 +341,7 @@ def inside(report: Report) -> list[Stratified]:
             _shown_by_stratum(report, findings),
             "the largest" if any("strata" in f.parameters for f in findings) else "pooled",
         )
-        for (sensitive, within), findings in found.items()
+        for (sensitive, within), findings in grouped.items()
     ]
 
 

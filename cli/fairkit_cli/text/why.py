@@ -41,7 +41,7 @@ class Divided:
 
 
 def divided(report: Report) -> list[Divided]:
-    """Return what was divided, by sensitive column and group."""
+    """Return the decompositions of gaps, by sensitive column and group."""
     found: dict[Any, list[Finding]] = {}
     for one in report.findings:
         if one.auditor == AUDITOR:
@@ -62,8 +62,8 @@ def part_changes(changes: Sequence[Change], names: tuple[str, str]) -> list[Rend
     """Render what became of each gap and of its columns' parts, the largest changes first."""
     from rich.table import Table
 
-    found = [one for one in changes if one.metric == "attribution"]
-    if not found:
+    attributions = [one for one in changes if one.metric == "attribution"]
+    if not attributions:
         return []
     grid = Table(
         box=None, pad_edge=False, title_justify="left", title="What carries the gap (intervals hold at once)"
@@ -73,18 +73,18 @@ def part_changes(changes: Sequence[Change], names: tuple[str, str]) -> list[Rend
         grid.add_column(
             head, justify="right" if head in (*names, "change") else "left", no_wrap=head == "change"
         )
-    key = [(str(one.place), str(one.parameters["of"]), one.parameters.get("group")) for one in found]
-    order = sorted(range(len(found)), key=lambda k: (key.index(key[k]), _is_part(found[k]),
-                                                     -abs(found[k].difference or 0.0)))  # fmt: skip
-    for one in map(found.__getitem__, order):
-        whole = f"the gap: {_OF[str(one.parameters['of'])]}"
+    key = [(str(one.place), str(one.parameters["of"]), one.parameters.get("group")) for one in attributions]
+    order = sorted(range(len(attributions)), key=lambda k: (key.index(key[k]), _is_part(attributions[k]),
+                                                     -abs(attributions[k].difference or 0.0)))  # fmt: skip
+    for change in map(attributions.__getitem__, order):
+        whole = f"the gap: {_OF[str(change.parameters['of'])]}"
         grid.add_row(
-            one.place or "-",
-            str(one.parameters.get("column", one.parameters.get("part", whole))),
-            number(None if "part" in one.parameters else one.before),
-            number(None if "part" in one.parameters else one.after),
-            measured(one.difference, one.interval),
-            MEANING[one.outcome],
+            change.place or "-",
+            str(change.parameters.get("column", change.parameters.get("part", whole))),
+            number(None if "part" in change.parameters else change.before),
+            number(None if "part" in change.parameters else change.after),
+            measured(change.difference, change.interval),
+            MEANING[change.outcome],
         )
     return [grid, ""]
 
@@ -93,24 +93,24 @@ def _is_part(change: Change) -> bool:
     return not {"column", "part"}.isdisjoint(change.parameters)
 
 
-def why_lines(one: Divided) -> list[str]:
+def why_lines(division: Divided) -> list[str]:
     """Return the lines about one group."""
-    attributions = [a for a in one.of("attribution") if a.evidence.get("columns")]
-    lines = [_head(one)]
+    attributions = [a for a in division.of("attribution") if a.evidence.get("columns")]
+    lines = [_head(division)]
     if attributions:
         lines += _columns(attributions)
-    parts = [f"{_PARTS[p.metric]} {_sized(p)}" for p in one.findings if p.metric in _PARTS]
+    parts = [f"{_PARTS[p.metric]} {_sized(p)}" for p in division.findings if p.metric in _PARTS]
     if parts:
         lines.append("  " + ", ".join(parts))
-    for left in one.of("unexplained_difference"):
+    for left in division.of("unexplained_difference"):
         lines.append("  " + _left(left))
-    for gone in one.of("gap_without"):
+    for gone in division.of("gap_without"):
         told = gone.evidence
         lines.append(
             f"  trained again with {gone.parameters['without']} {number(told['with'])}, without it {_sized(gone)}; "
             f"change {number(told['change'])} {interval(tuple(told['change_interval']))}"
         )
-    for few in one.of("attribution"):
+    for few in division.of("attribution"):
         if few.value is None:
             lines += [f"  {note}" for note in few.notes]
     if attributions:

@@ -62,7 +62,7 @@ def what_if() -> str:
 
 
 def tables() -> str:
-    """Return what the page knows of fairkit as JSON: the schemas of statements, and what plugins declare."""
+    """Return the page's tables as JSON: the schemas of statements, and the declarations of plugins."""
     from fairkit.results.schema import report_schema
     from fairkit_registry.evidence import declared, predicate
 
@@ -82,7 +82,7 @@ def _digest(text: str) -> str:
 
 def page() -> str:
     """Return the whole page, `verify.html`."""
-    code, style, known = script(MODULES, _START), _text("page.css"), tables()
+    code, style, facts = script(MODULES, _START), _text("page.css"), tables()
     policy = (
         f"default-src 'none'; script-src {_digest(code)}; style-src {_digest(style)}; connect-src 'none'; "
         "base-uri 'none'; form-action 'none'"
@@ -95,5 +95,5 @@ def page() -> str:
         f"<title>Check a fairness certificate</title>\n<style>{style}</style></head>\n"
         "<body><main><h1>Check a fairness certificate</h1><noscript><p>This page needs JavaScript: it computes "
         "everything here, on this computer.</p></noscript></main>\n"
-        f'<script type="application/json" id="tables">{known}</script>\n<script>{code}</script></body></html>\n'
+        f'<script type="application/json" id="tables">{facts}</script>\n<script>{code}</script></body></html>\n'
     )

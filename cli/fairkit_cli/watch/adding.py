@@ -136,7 +136,7 @@ def _run(state: Path, do: Any, typed: opt.AlarmOptions, output_format: str) -> N
 
 
 def lines(added: Added) -> list[str]:
-    """Return what was added, for people."""
+    """Return lines about an added batch: its rows, days, and labels without a row."""
     days = (
         ""
         if not added.days

@@ -130,7 +130,7 @@ def init(
 
     config = load_config(policy)
     subject = subject_of(model, certificate, registry)
-    given = {
+    options = {
         "horizon": horizon,
         "selective": selective,
         "review_rows": review_rows,
@@ -139,7 +139,7 @@ def init(
         "id": columns.id,
         "day": columns.day,
     }
-    own = {key: value for key, value in given.items() if value is not None}
+    own = {key: value for key, value in options.items() if value is not None}
     own |= _predictions(predictions, config.data.get("predictions"))
     settings = _settings(
         config, subject, {**config.watch, **own}, columns, (maximums, minimums), groups, confidence
@@ -171,21 +171,21 @@ def _before_outcomes(settings: WatchSettings) -> tuple[WatchSettings, tuple[Any,
     from fairkit import plugins
     from fairkit_watch.questions import without_outcomes
 
-    kept, left = without_outcomes(settings, plugins.installed_metrics()[0])
-    if not kept and not settings.sensitive:
+    rules, left = without_outcomes(settings, plugins.installed_metrics()[0])
+    if not rules and not settings.sensitive:
         raise ParameterError(
             "every rule needs outcomes: give a rule on decisions alone, such as selection_rate"
         )
     columns = replace(settings.columns, label=None, favorable=None)
     if settings.columns.favorable_decision is None:
         columns = replace(columns, favorable_decision=settings.columns.favorable)
-    return replace(settings, rules=kept, columns=columns), left
+    return replace(settings, rules=rules, columns=columns), left
 
 
 def _settings(
     config: Config,
     subject: Subject,
-    own: dict[str, Any],
+    table: dict[str, Any],
     columns: opt.WatchedColumns,
     limits: tuple[list[str] | None, list[str] | None],
     groups: list[str] | None,
@@ -207,23 +207,23 @@ def _settings(
         sensitive = [listed] if isinstance(listed, str) else list(listed)
     rules = [Rule.parse(text, "max") for text in limits[0] or ()]
     rules += [Rule.parse(text, "min") for text in limits[1] or ()]
-    told = tuple(rule.to_dict() for rule in rules or config.policy) or subject.rules
+    rule_records = tuple(rule.to_dict() for rule in rules or config.policy) or subject.rules
     expected = groups_of(subject.report, [split_name(text) for text in sensitive]) if subject.report else {}
-    selective = own.get("selective", False)
+    selective = table.get("selective", False)
     if not isinstance(selective, bool):
         raise ParameterError("selective in [watch] takes true or false")
     numbers = ("horizon", "review_rows", "run_length", "since")
     return WatchSettings(
-        rules=told,
+        rules=rule_records,
         columns=Columns(
-            decision=own.get("decision", "decision"),
-            favorable_decision=own.get("favorable_decision"),
-            score=own.get("score"),
+            decision=table.get("decision", "decision"),
+            favorable_decision=table.get("favorable_decision"),
+            score=table.get("score"),
             label=role("label", columns.label),
             favorable=role("favorable", columns.favorable),
-            id=own.get("id"),
+            id=table.get("id"),
             weights=role("weights", columns.weights),
-            day=own.get("day"),
+            day=table.get("day"),
         ),
         sensitive=tuple(sensitive),
         missing=role("missing", columns.missing) or "drop",
@@ -235,7 +235,7 @@ def _settings(
         sha256=subject.sha256,
         certificate=subject.certificate,
         alias=subject.alias,
-        **{key: own[key] for key in numbers if key in own},
+        **{key: table[key] for key in numbers if key in table},
     )
 
 
@@ -255,11 +255,11 @@ def _predictions(typed: list[str] | None, configured: Any) -> dict[str, Any]:
 
 
 def _groups(texts: list[str] | None) -> dict[str, tuple[str, ...]]:
-    found = {}
+    by_split = {}
     for text in texts or ():
         split, equals, names = text.partition("=")
         listed = tuple(name.strip() for name in names.split(",") if name.strip())
         if not equals or not split or len(set(listed)) < 2 or len(set(listed)) < len(listed):
             raise ParameterError(f"--groups {text!r} is not understood; write --groups sex=female,male")
-        found[split] = listed
-    return found
+        by_split[split] = listed
+    return by_split

@@ -74,17 +74,17 @@ def set_(
         columns=_columns(settings.columns, columns),
         **{name: value for name, value in named.items() if value is not None},
     )
-    former = change(state, changed)
+    previous = change(state, changed)
     with Watch.open(state, write=False) as watch:
         if output_format == "json":
-            told = {"state": str(state), "former": str(former), "settings": watch.settings.to_dict()}
+            told = {"state": str(state), "former": str(previous), "settings": watch.settings.to_dict()}
             print_json(told | {"policy": watch.settings.digest})
             return
         names = ", ".join(question.name for question in watch.judge.questions) or "no rules"
         echo(
             f"watch    {state}",
             f"watches  {names}",
-            f"before   {former}: `fairkit watch show {former}`; outcomes of its decisions still go there",
+            f"before   {previous}: `fairkit watch show {previous}`; outcomes of its decisions still go there",
             f"promise  {watch.settings.former}",
         )
 
@@ -100,16 +100,16 @@ def _rules(
 
     new = [Rule.parse(text, "max") for text in maximums or ()]
     new += [Rule.parse(text, "min") for text in minimums or ()]
-    kept = [Rule.from_dict(record) for record in rules]
+    remaining = [Rule.from_dict(record) for record in rules]
     for text in leave_out or ():
         metric, _, column = text.partition(":")
-        gone = [one for one in kept if one.metric == metric and (not column or one.sensitive == column)]
+        gone = [one for one in remaining if one.metric == metric and (not column or one.sensitive == column)]
         if not gone:
             raise ParameterError(f"--leave-out {text!r}: the watch has no such rule")
-        kept = [one for one in kept if one not in gone]
+        remaining = [one for one in remaining if one not in gone]
     replaced = {(one.metric, one.sensitive, one.side) for one in new}
-    kept = [one for one in kept if (one.metric, one.sensitive, one.side) not in replaced]
-    return tuple(one.to_dict() for one in (*kept, *new))
+    remaining = [one for one in remaining if (one.metric, one.sensitive, one.side) not in replaced]
+    return tuple(one.to_dict() for one in (*remaining, *new))
 
 
 def _columns(before: Columns, typed: opt.WatchedColumns) -> Columns:

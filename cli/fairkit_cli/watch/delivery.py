@@ -130,13 +130,13 @@ class Delivery:
     def _post(self, watch: Watch, alarm: Alarm) -> bool:
         """Post an alarm, up to three times; say so if it does not arrive."""
         url = str(self.typed.webhook)
-        told = {
+        payload = {
             "schema": "fairkit.alarm/1",
             "watch": watch.settings.digest,
             "model": watch.settings.model,
             "alarm": alarm.to_dict(),
         }
-        body = json.dumps(told, sort_keys=True).encode()
+        body = json.dumps(payload, sort_keys=True).encode()
         problem = ""
         for pause in PAUSES:
             time.sleep(pause)

@@ -104,7 +104,7 @@ def _round(
     watch: Watch, folders: tuple[Path, Path | None], delivery: Delivery, said: set[str], today: datetime.date
 ) -> tuple[Alarm, ...]:
     """Add every file that was not added before, in the order of the names, and deliver what is alarming."""
-    found: list[Alarm] = []
+    alarms: list[Alarm] = []
     folder, labels = folders
 
     def each(paths: Iterator[tuple[str, Path]], add: Callable[[Path, str], object]) -> None:
@@ -115,7 +115,7 @@ def _round(
                 continue
             try:
                 add(path, name)
-                found.extend(delivery.deliver(watch, watch.new_alarms()))
+                alarms.extend(delivery.deliver(watch, watch.new_alarms()))
                 delivery.heartbeat(watch)
             except FairkitError as error:
                 if f"{name}: {error}" not in said:
@@ -128,11 +128,11 @@ def _round(
             _files(labels, "labels/"),
             lambda path, name: watch.label(path, batch=name, today=today, alarms=False),
         )
-    found.extend(delivery.deliver(watch, watch.new_alarms(today)))
+    alarms.extend(delivery.deliver(watch, watch.new_alarms(today)))
     for text in delivery.notes:
         say(text)
     delivery.notes.clear()
-    return tuple(found)
+    return tuple(alarms)
 
 
 def _note_change(path: Path, record: Mapping[str, Any], said: set[str]) -> None:

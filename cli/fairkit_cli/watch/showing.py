@@ -38,18 +38,18 @@ def show(
         check_writable(output)
     day = read_as_of(as_of)
     with Watch.open(state, write=False) as watch:
-        look = watch.look(day)
+        snapshot = watch.look(day)
         statements = heartbeats(watch, load_keys(key) if key else None)
-        write(lambda terminal: _text(watch, look, statements, output_format, terminal, day), output)
+        write(lambda terminal: _text(watch, snapshot, statements, output_format, terminal, day), output)
     if statements is not None and statements["failed"]:
         say(statements["failed"])
         raise typer.Exit(FAILED)
-    raise typer.Exit(exit_code("inconclusive" if look.verdict == "undecided" else look.verdict))
+    raise typer.Exit(exit_code("inconclusive" if snapshot.verdict == "undecided" else snapshot.verdict))
 
 
 def _text(
     watch: Watch,
-    look: WatchSnapshot,
+    snapshot: WatchSnapshot,
     statements: dict[str, Any] | None,
     output_format: str,
     terminal: bool,
@@ -59,9 +59,9 @@ def _text(
         from fairkit_cli.text.openmetrics import openmetrics
 
         moment = datetime.datetime.combine(as_of, datetime.time(), datetime.UTC) if as_of else None
-        return openmetrics(look, (moment or datetime.datetime.now(datetime.UTC)).timestamp())
+        return openmetrics(snapshot, (moment or datetime.datetime.now(datetime.UTC)).timestamp())
     if output_format == "json":
-        return record_text({**look.to_dict(), "statements": statements})
+        return record_text({**snapshot.to_dict(), "statements": statements})
     if output_format == "html":
         from fairkit_cli.html.watch import watch_page
         from fairkit_watch.snapshot import courses, weekly_shares
@@ -69,7 +69,9 @@ def _text(
         data = watch.data
         shares = {name: weekly_shares(data, split) for name, split in data.splits.items() if name}
         groups = {name: split.groups for name, split in data.splits.items()}
-        return watch_page(look, courses(watch.judge, data) if data.days else (), shares, groups, statements)
+        return watch_page(
+            snapshot, courses(watch.judge, data) if data.days else (), shares, groups, statements
+        )
     from fairkit_cli.text.watch import watch_text
 
-    return watch_text(look, statements, terminal=terminal)
+    return watch_text(snapshot, statements, terminal=terminal)

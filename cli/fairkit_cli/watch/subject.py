@@ -24,7 +24,7 @@ class Subject:
 
 
 def subject_of(model: str | None, certificate: Path | None, registry: Path | None) -> Subject:
-    """Return what is watched, from a name in the registry, a file, or a certificate."""
+    """Return the subject of a watch, from a name in the registry, a file, or a certificate."""
     from fairkit_registry.evidence import certificate as certificates
 
     if model is None or Path(model).is_file():
@@ -54,35 +54,37 @@ def _registered(model: str, certificate: Path | None, registry: Path | None) -> 
     reference = names.parse(model)
     with open_registry(registry) as store:
         version = store.version(reference)
-        held = None if reference.alias is None else store.alias(version.name, reference.alias)
+        alias_record = None if reference.alias is None else store.alias(version.name, reference.alias)
         if certificate is not None:
-            found = certificates.check_subject(
+            subject_certificate = certificates.check_subject(
                 certificates.read_file(certificate), version.model, where=str(certificate)
             )
-            return _of_certificate(found, model=version.reference, alias=reference.alias)
-        trusted = [parse_public(pem) for pem in held.policy.keys] if held is not None else []
+            return _of_certificate(subject_certificate, model=version.reference, alias=reference.alias)
+        trusted = [parse_public(pem) for pem in alias_record.policy.keys] if alias_record is not None else []
         digest = (
-            held.certificate if held is not None and held.certificate else (*version.certificates, None)[0]
+            alias_record.certificate
+            if alias_record is not None and alias_record.certificate
+            else (*version.certificates, None)[0]
         )
         if digest is None:
             return Subject(model=version.reference, sha256=version.model, alias=reference.alias)
         raw = store.certificate(digest)
-        found = (
+        subject_certificate = (
             certificates.verify(raw, trusted, model_sha256=version.model)
             if trusted
             else certificates.read(raw, full=True)
         )
-    return _of_certificate(found, model=version.reference, alias=reference.alias)
+    return _of_certificate(subject_certificate, model=version.reference, alias=reference.alias)
 
 
-def _of_certificate(found: Any, *, model: str, alias: str | None) -> Subject:
+def _of_certificate(certificate: Any, *, model: str, alias: str | None) -> Subject:
     return Subject(
         model=model,
-        sha256=found.model_sha256,
+        sha256=certificate.model_sha256,
         alias=alias,
-        certificate=found.sha256,
-        report=found.report,
-        roles=found.settings.get("data", {}),
+        certificate=certificate.sha256,
+        report=certificate.report,
+        roles=certificate.settings.get("data", {}),
         rules=tuple(
             {
                 "metric": rule.metric,
@@ -90,6 +92,6 @@ def _of_certificate(found: Any, *, model: str, alias: str | None) -> Subject:
                 rule.rule.side: rule.limit,
                 **rule.rule.scenario,
             }
-            for rule in found.report.policy
+            for rule in certificate.report.policy
         ),
     )

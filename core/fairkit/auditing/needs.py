@@ -46,7 +46,7 @@ def needed_auditors(
         silent = silent or measured is None
         names |= measured or set()
     missing -= names
-    needed: list[str] = []
+    auditor_names: list[str] = []
     candidates = _installed(others) if missing else iter(())
     for cls, brought in candidates:
         if not missing:
@@ -55,14 +55,14 @@ def needed_auditors(
         names |= measured or set()
         if missing & (measured or set()):
             missing -= measured or set()
-            needed.append(cls.name)
+            auditor_names.append(cls.name)
     if missing and not silent:
         name = min(missing)
         hint = did_you_mean(name, sorted(names), what="metrics")
         raise PolicyError(
             f"the policy names the metric {name!r}, which no installed auditor measures. {hint}"
         )
-    return needed
+    return auditor_names
 
 
 def _installed(

@@ -116,10 +116,10 @@ class LoadedAuditors:
         engine: Engine,
         progress: Progress,
         *,
-        place: int = 0,
+        index: int = 0,
         signed: Sequence[Finding] = (),
     ) -> Audit:
-        """Prepare the audit of one model, which is number `place` of those that score the rows together."""
+        """Prepare the audit of one model, which is number `index` of those that score the rows together."""
         context = AuditContext(
             dataset=data,
             scorer=Recorded.of(scorer, data),
@@ -134,13 +134,13 @@ class LoadedAuditors:
         _check_rows(self.auditors, data)
         auditors = [type(auditor)(auditor.parameters) for auditor in self.auditors]
         readers = [
-            Watching(auditor, _owner(auditor, self.used), context, place, tuple(auditor.columns(context)))
+            Watching(auditor, _owner(auditor, self.used), context, index, tuple(auditor.columns(context)))
             for auditor in auditors
         ]
         for reader in readers:
             with plugins.blame(reader.owner, f"the auditor {reader.auditor.name!r} prepared"):
                 reader.auditor.begin(context)
-        sense = Sense.of(scorer, data, place)
+        sense = Sense.of(scorer, data, index)
         return Audit(loaded=self, context=context, watching=tuple(readers), sense=sense, scorer=scorer)
 
 
@@ -312,7 +312,7 @@ def _with_notes(info: DataInfo, notes: Sequence[str]) -> DataInfo:
 
 
 def _left_out(context: AuditContext) -> list[str]:
-    """Say what was not measured because scores are no probabilities, or because there are no outcomes."""
+    """Return sentences about metrics not measured: without probabilities, or without outcomes."""
     return [*_no_probabilities(context), *_no_outcomes(context)]
 
 

@@ -70,21 +70,21 @@ class Seen:
     ties: int = 0
     ties_taken: int = 0
 
-    def __add__(self, other: Seen) -> Seen:
+    def __add__(self, right: Seen) -> Seen:
         return Seen(
-            self.rows + other.rows,
-            self.mass + other.mass,
-            self.squares + other.squares,
-            self.said + other.said,
-            self.true + other.true,
-            self.right + other.right,
-            min(self.low, other.low),
-            max(self.high, other.high),
-            self.apart + other.apart,
-            max(self.refused, other.refused),
-            min(self.taken, other.taken),
-            self.ties + other.ties,
-            self.ties_taken + other.ties_taken,
+            self.rows + right.rows,
+            self.mass + right.mass,
+            self.squares + right.squares,
+            self.said + right.said,
+            self.true + right.true,
+            self.right + right.right,
+            min(self.low, right.low),
+            max(self.high, right.high),
+            self.apart + right.apart,
+            max(self.refused, right.refused),
+            min(self.taken, right.taken),
+            self.ties + right.ties,
+            self.ties_taken + right.ties_taken,
         )
 
 
@@ -122,8 +122,8 @@ class Sense:
     spread: bool = False
 
     @classmethod
-    def of(cls, scorer: Scorer, dataset: Dataset, place: int) -> Sense:
-        """Return what looks at a model's predictions."""
+    def of(cls, scorer: Scorer, dataset: Dataset, index: int) -> Sense:
+        """Return the checker of a model's predictions."""
         served: Mapping[str, Any] = scorer.info.outputs
         names = served.get("decision"), served.get("score")
         decides = (
@@ -133,7 +133,7 @@ class Sense:
             and not getattr(scorer, "ours", False)
         )
         return cls(
-            place=place,
+            place=index,
             task=scorer.task,
             classes=scorer.classes,
             told=bool(getattr(scorer, "told", False)),
@@ -145,7 +145,7 @@ class Sense:
 
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> Seen:
         """Total one batch."""
-        found = said[self.place]
+        predictions = said[self.place]
         weights = batch.weights
         base: dict[str, Any] = {
             "rows": len(batch),
@@ -156,12 +156,12 @@ class Sense:
         if self.task == "answers":  # some may be missing, and all may be equal: the auditor says so
             return Seen(**base | {"rows": 0}, said=none, true=none, right=0.0, low=0.0, high=1.0)
         if self.task in ("regression", "ranking"):
-            score = found.score
+            score = predictions.score
             assert score is not None  # noqa: S101 -- a regression predicts numbers
             return Seen(**base, said=none, true=none, right=0.0, low=score.min(), high=score.max())
         if self.task == "binary":
-            return self._binary(batch, found, weights, base)
-        predicted = found.predicted
+            return self._binary(batch, predictions, weights, base)
+        predicted = predictions.predicted
         assert predicted is not None  # noqa: S101 -- multi-class scorers predict classes
         size = len(self.classes)
         true, right = np.zeros(size), 0.0
@@ -180,9 +180,9 @@ class Sense:
         )
 
     def _binary(
-        self, batch: Batch, found: Predictions, weights: Array | None, base: Mapping[str, Any]
+        self, batch: Batch, predictions: Predictions, weights: Array | None, base: Mapping[str, Any]
     ) -> Seen:
-        decision = found.decision
+        decision = predictions.decision
         assert decision is not None  # noqa: S101 -- binary predictions have decisions
         weighted = decision if weights is None else weights * decision
         yes = float(weighted.sum())
@@ -194,10 +194,10 @@ class Sense:
             right = base["mass"] - favorable - yes + 2 * _dot(weighted, good)
         low, high = float(decision.min()), float(decision.max())
         more: dict[str, Any] = {}
-        if found.score is not None and self.by_output and _whole(decision, low, high):
-            more = _beside_threshold(decision == 1, found.score)
-        if found.score is not None and self.cut is not None and not self.own:
-            ties = (found.score == self.cut) | (found.score == float(np.float32(self.cut)))
+        if predictions.score is not None and self.by_output and _whole(decision, low, high):
+            more = _beside_threshold(decision == 1, predictions.score)
+        if predictions.score is not None and self.cut is not None and not self.own:
+            ties = (predictions.score == self.cut) | (predictions.score == float(np.float32(self.cut)))
             more |= {"ties": int(ties.sum()), "ties_taken": int((decision[ties] > 0.5).sum())}
         return Seen(
             **base,
@@ -222,7 +222,7 @@ def tied(sense: Sense, seen: Seen | None) -> list[str]:
 
 
 def _score_name(scorer: Scorer, name: Any) -> str:
-    """Return what the score is: an output, or one minus it."""
+    """Return the score's name: an output, or one minus it."""
     return f"1 - {name}" if scorer.info.outputs.get("turned") else str(name)
 
 
@@ -284,14 +284,14 @@ def is_constant(report: Report) -> bool:
 
 
 def judged(sense: Sense, seen: Seen | None, scorer: Scorer, dataset: Dataset) -> Judgement:
-    """Say what is odd about a model's predictions.
+    """Return the warnings about a model's predictions, and the reason why no verdict is possible, if any.
 
     A model that gives everybody the same is equal between all groups, and one whose classes are read the wrong way
     round is as unequal as the right one: neither may pass.
     """
-    found = Judgement()
+    judgement = Judgement()
     if seen is None or seen.rows < FEWEST:
-        return found
+        return judgement
     doubts = []
     if seen.low == seen.high:
         doubts.append(_constant(sense, seen, dataset))
@@ -304,16 +304,16 @@ def judged(sense: Sense, seen: Seen | None, scorer: Scorer, dataset: Dataset) ->
                 f"{chance:.1%} would be right if they had nothing to do with the label."
             )
             if sense.told:
-                found.warnings.append(text)
+                judgement.warnings.append(text)
             else:
                 doubts.append(
                     f"{text} Is the model read the wrong way round? The notes say how it was read; the settings "
                     "favorable_class, classes or favorable say how to read it"
                 )
     if seen.apart and sense.by_output:
-        found.warnings.append(_apart(sense.by_output, seen))
-    found.warnings[:0] = [text + _NO_VERDICT for text in doubts]
-    return Judgement(found.warnings, "; ".join(doubts) or None)
+        judgement.warnings.append(_apart(sense.by_output, seen))
+    judgement.warnings[:0] = [text + _NO_VERDICT for text in doubts]
+    return Judgement(judgement.warnings, "; ".join(doubts) or None)
 
 
 def _constant(sense: Sense, seen: Seen, dataset: Dataset) -> str:

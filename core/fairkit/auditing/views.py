@@ -83,16 +83,16 @@ def _classes(
         index = np.select([batch.label == value for value in classes], list(range(len(classes))), -1)
     right = (predictions.predicted == index).astype(np.float64)
     yield None, Rows(outcome=np.ones(len(batch)), decision=right, weights=batch.weights)
-    for place, value in enumerate(classes):
+    for code, value in enumerate(classes):
         if favorable is not None and value_text(value) != value_text(favorable):
             continue
         proba = predictions.probabilities
         yield (
             value_text(value),
             Rows(
-                outcome=(index == place).astype(np.float64),
-                decision=(predictions.predicted == place).astype(np.float64),
-                score=None if proba is None else proba[:, place],
+                outcome=(index == code).astype(np.float64),
+                decision=(predictions.predicted == code).astype(np.float64),
+                score=None if proba is None else proba[:, code],
                 weights=batch.weights,
             ),
         )

@@ -33,35 +33,35 @@ def common_types(parts: Sequence[Part], table: str) -> dict[str, pa.DataType]:
     return types
 
 
-def _same_columns(known: Sequence[str], found: Sequence[str], one: str, other: str, table: str) -> None:
+def _same_columns(known: Sequence[str], found: Sequence[str], reference: str, part: str, table: str) -> None:
     absent = [name for name in known if name not in found]
     extra = [name for name in found if name not in known]
     if absent or extra:
         what = f"has no column {absent[0]!r}" if absent else f"has a column {extra[0]!r} besides"
         raise DataError(
-            f"{table}: the part {other} {what}, unlike {one}; all parts of a table have the same columns"
+            f"{table}: the part {part} {what}, unlike {reference}; all parts of a table have the same columns"
         )
 
 
-def _common(known: pa.DataType, field: pa.Field, one: str, part: Part, table: str) -> pa.DataType:
+def _common(common: pa.DataType, field: pa.Field, reference: str, part: Part, table: str) -> pa.DataType:
     import pyarrow as pa
 
-    found, types = field.type, pa.types
-    if found == known or types.is_null(found):
-        return known
-    if types.is_null(known):
-        return found
-    kinds = [_kind(known), _kind(found)]
+    dtype, types = field.type, pa.types
+    if dtype == common or types.is_null(dtype):
+        return common
+    if types.is_null(common):
+        return dtype
+    kinds = [_kind(common), _kind(dtype)]
     if kinds[0] == kinds[1] and kinds[0] is not None:
         if kinds[0] == "text":
             return pa.string()
-        if types.is_integer(known) and types.is_integer(found):
+        if types.is_integer(common) and types.is_integer(dtype):
             return pa.int64()
         return pa.float64()
     if isinstance(part, CsvPart) and None not in kinds:
         return pa.string()  # as within one file: what begins with numbers and goes on with text is text
     raise DataError(
-        f"{table}: column {field.name!r} is {known} in {one} and {found} in {part.name}; "
+        f"{table}: column {field.name!r} is {common} in {reference} and {dtype} in {part.name}; "
         "write all parts with the same types"
     )
 

@@ -50,13 +50,13 @@ def _check_query(roles: Roles) -> None:
     """Refuse what has no meaning in rankings."""
     if roles.query is None:
         return
-    given = {
+    declared = {
         "cluster": roles.cluster,
         "within": roles.within,
         "reference": roles.reference,
         "sensitive_probability": roles.sensitive_probability,
     }
-    used = next((name for name, value in given.items() if value), None)
+    used = next((name for name, value in declared.items() if value), None)
     if used is not None:
         raise DataError(
             f"`{used}` and `query` cannot be used together: groups of a ranking are compared inside queries, and "

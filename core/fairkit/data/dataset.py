@@ -233,7 +233,7 @@ class Dataset:
         return self._batch(pa.Table.from_batches(parts).combine_chunks().to_batches()[0], self._start)
 
     def info(self) -> DataInfo:
-        """Return what a report says about the data."""
+        """Return the data's part of a report."""
         profile = self.learn()
         return DataInfo(
             name=self.name,

@@ -57,13 +57,13 @@ class TableDigest:
             self._columns[name].update(column, cuts, full=full)
         self.rows += batch.num_rows
 
-    def __add__(self, other: TableDigest) -> TableDigest:
+    def __add__(self, right: TableDigest) -> TableDigest:
         """Join with the part that comes right after this one."""
-        if other.start != self.start + self.rows:
-            raise ValueError(f"rows {other.start}... do not follow {self.rows} rows from {self.start}")
+        if right.start != self.start + self.rows:
+            raise ValueError(f"rows {right.start}... do not follow {self.rows} rows from {self.start}")
         joined = TableDigest((), self.start)
-        joined.rows = self.rows + other.rows
-        joined._columns = {name: column + other._columns[name] for name, column in self._columns.items()}
+        joined.rows = self.rows + right.rows
+        joined._columns = {name: column + right._columns[name] for name, column in self._columns.items()}
         return joined
 
     def hexdigest(self) -> str:
@@ -116,15 +116,15 @@ class _ColumnDigest:
             if place < last or full:
                 self._close()
 
-    def __add__(self, other: _ColumnDigest) -> _ColumnDigest:
+    def __add__(self, right: _ColumnDigest) -> _ColumnDigest:
         joined = _ColumnDigest(self.crossed, list(self.head), bytearray(self.done), list(self.tail))
-        joined.kind = self.kind if other.kind == "empty" else other.kind
-        for piece in other.head:
+        joined.kind = self.kind if right.kind == "empty" else right.kind
+        for piece in right.head:
             joined._piece(piece)
-        if other.crossed:
+        if right.crossed:
             joined._close()
-            joined.done += other.done
-            joined.tail = list(other.tail)
+            joined.done += right.done
+            joined.tail = list(right.tail)
         return joined
 
     def result(self) -> tuple[str, str]:
@@ -147,13 +147,13 @@ class _ColumnDigest:
 
 def _chunk(pieces: Sequence[_Piece]) -> bytes:
     """Hash the second bytes, where there are any, after the values: the number of rows tells them apart."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for piece in pieces:
-        found.update(piece.values)
+        hasher.update(piece.values)
     if any(piece.second for piece in pieces):
         for piece in pieces:
-            found.update(piece.second or bytes(8 * piece.rows))
-    return found.digest()
+            hasher.update(piece.second or bytes(8 * piece.rows))
+    return hasher.digest()
 
 
 @dataclass(slots=True)

@@ -67,19 +67,19 @@ def _files(path: Path) -> list[Path]:
                 f"the folder {str(path)!r} is an Iceberg table, whose folder holds removed rows, too; "
                 f"name it as iceberg:{path}"
             )
-        found = sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.csv"))
-        if not found:
+        files = sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.csv"))
+        if not files:
             raise DataError(f"the folder {str(path)!r} holds no .parquet file and no .csv file")
-        return found
+        return files
     if path.exists():
         return [path]
     if any(sign in str(path) for sign in "*?["):
         import glob
 
         matches = glob.glob(str(path), recursive=True)  # noqa: PTH207 -- Path.glob takes no absolute pattern
-        found = sorted(Path(file) for file in matches if Path(file).is_file())
-        if found:
-            return found
+        files = sorted(Path(file) for file in matches if Path(file).is_file())
+        if files:
+            return files
         raise DataError(f"no data file matches {masked(path)!r}")
     near = sorted(p.name for p in path.parent.glob("*") if p.suffix in {".csv", ".parquet"})
     hint = f" In that folder there are: {', '.join(near[:8])}." if near else ""

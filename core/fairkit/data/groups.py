@@ -140,7 +140,7 @@ class GroupCoder:
             self._counts[tuple(int(i) for i in np.unravel_index(cell, shape))] += int(cells[cell])
         self._check_count()
 
-    def merge(self, other: GroupCoder) -> None:
+    def merge(self, right: GroupCoder) -> None:
         """Add what another coder of the same split learned from other rows.
 
         Raises
@@ -150,9 +150,9 @@ class GroupCoder:
         """
         numbers = [
             {place: coder._number(name) for name, place in others.index.items()}
-            for coder, others in zip(self.columns, other.columns, strict=True)
+            for coder, others in zip(self.columns, right.columns, strict=True)
         ]
-        for cell, count in other._counts.items():
+        for cell, count in right._counts.items():
             self._counts[tuple(number[i] for number, i in zip(numbers, cell, strict=True))] += count
         self._check_count()
 
@@ -171,18 +171,18 @@ class GroupCoder:
         DataError
             There is one group only, or a bin that was asked for holds no row.
         """
-        known = self._known_cells()
-        present = [{cell[i] for cell in known} for i in range(len(self.columns))]
+        cell_counts = self._known_cells()
+        present = [{cell[i] for cell in cell_counts} for i in range(len(self.columns))]
         for coder, counts in zip(self.columns, present, strict=True):
             empty = [n for n, i in coder.index.items() if i not in counts and n != MISSING_GROUP]
             if coder.edges is not None and empty:
                 raise DataError(
                     f"{table}: no row has {self.split.name!r} in the bin {empty[0]!r} "
-                    f"({sum(known.values())} rows); move or remove that bin edge"
+                    f"({sum(cell_counts.values())} rows); move or remove that bin edge"
                 )
         orders = [coder.ordered() for coder in self.columns]
         places = [[coder.index[n] for n in order] for coder, order in zip(self.columns, orders, strict=True)]
-        cells = [cell for cell in itertools.product(*places) if cell in known]
+        cells = [cell for cell in itertools.product(*places) if cell in cell_counts]
         if len(cells) < 2:
             only = self._name(cells[0]) if cells else "none"
             raise DataError(
@@ -197,8 +197,8 @@ class GroupCoder:
         shape = [len(coder.index) for coder in self.columns]
         self._lookup = np.full(int(np.prod(shape)), -1, dtype=np.int64)
         self._lookup[[int(np.ravel_multi_index(cell, shape)) for cell in cells]] = np.arange(len(cells))
-        self._sizes = [known[cell] for cell in cells]
-        self.unknown = sum(self._counts.values()) - sum(known.values())
+        self._sizes = [cell_counts[cell] for cell in cells]
+        self.unknown = sum(self._counts.values()) - sum(cell_counts.values())
 
     def _known_cells(self) -> dict[tuple[int, ...], int]:
         """Return the counts of the cells whose rows belong to a group: a missing value is one only if it is kept."""

@@ -39,11 +39,11 @@ class Ids:
         words, rows = np.unique(every[(every & np.uint64((1 << level) - 1)) == 0], return_counts=True)
         return cls(level, words, rows)._small()
 
-    def __add__(self, other: Ids) -> Ids:
-        level = max(self.level, other.level)
+    def __add__(self, right: Ids) -> Ids:
+        level = max(self.level, right.level)
         mask = np.uint64((1 << level) - 1)
-        both = np.concatenate([self.words, other.words])
-        counts = np.concatenate([self.rows, other.rows])
+        both = np.concatenate([self.words, right.words])
+        counts = np.concatenate([self.rows, right.rows])
         keep = (both & mask) == 0
         words, places = np.unique(both[keep], return_inverse=True)
         return type(self)(

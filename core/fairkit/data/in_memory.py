@@ -81,15 +81,15 @@ def _table(X: Any) -> pa.Table:
     return table
 
 
-def _with_sensitive(table: pa.Table, given: Any) -> tuple[pa.Table, list[str]]:
-    if given is None:
+def _with_sensitive(table: pa.Table, sensitive: Any) -> tuple[pa.Table, list[str]]:
+    if sensitive is None:
         return table, []
-    if isinstance(given, str):
-        return table, [given]
-    texts = isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
-    if texts and 0 < len(given) != table.num_rows:  # n texts are a column, fewer are names of columns
-        return table, list(given)
-    columns = _columns(given)
+    if isinstance(sensitive, str):
+        return table, [sensitive]
+    texts = isinstance(sensitive, list | tuple) and all(isinstance(one, str) for one in sensitive)
+    if texts and 0 < len(sensitive) != table.num_rows:  # n texts are a column, fewer are names of columns
+        return table, list(sensitive)
+    columns = _columns(sensitive)
     for name, values in columns.items():
         cells = _array(values, f"sensitive_features[{name!r}]", table.num_rows)
         if name not in table.column_names:
@@ -101,19 +101,19 @@ def _with_sensitive(table: pa.Table, given: Any) -> tuple[pa.Table, list[str]]:
     return table, list(columns)
 
 
-def _columns(given: Any) -> dict[str, Any]:
+def _columns(features: Any) -> dict[str, Any]:
     """Return sensitive features as columns: a frame's, a series' by its name, or ``sensitive``, numbered."""
-    if isinstance(given, Mapping):
-        return {str(name): values for name, values in given.items()}
-    if hasattr(given, "column_names"):
-        return {name: given.column(name) for name in given.column_names}
-    if hasattr(given, "columns"):
-        return {str(name): given[name] for name in given.columns}
-    values = np.asarray(given)
+    if isinstance(features, Mapping):
+        return {str(name): values for name, values in features.items()}
+    if hasattr(features, "column_names"):
+        return {name: features.column(name) for name in features.column_names}
+    if hasattr(features, "columns"):
+        return {str(name): features[name] for name in features.columns}
+    values = np.asarray(features)
     if values.ndim > 1 and values.shape[1] > 1:
         return {f"sensitive_{place}": values[:, place] for place in range(values.shape[1])}
-    single = values.reshape(-1) if values.ndim > 1 else given
-    return {str(getattr(given, "name", None) or "sensitive"): single}
+    single = values.reshape(-1) if values.ndim > 1 else features
+    return {str(getattr(features, "name", None) or "sensitive"): single}
 
 
 def _array(values: Any, what: str, rows: int) -> pa.Array:

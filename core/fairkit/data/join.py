@@ -207,13 +207,13 @@ class Matches:
         used[places[places >= 0]] = True
         return Matches(self.lookup, len(places), int((places >= 0).sum()), used)
 
-    def __add__(self, other: Matches) -> Matches:
-        both = [used for used in (self.used, other.used) if used is not None]
+    def __add__(self, right: Matches) -> Matches:
+        both = [used for used in (self.used, right.used) if used is not None]
         used = both[0] | both[-1] if both else None
-        return Matches(self.lookup, self.rows + other.rows, self.found + other.found, used)
+        return Matches(self.lookup, self.rows + right.rows, self.found + right.found, used)
 
     def told(self, table: str) -> dict[str, Any]:
-        """Return what a report says.
+        """Return the join's part of a report.
 
         Raises
         ------
@@ -276,7 +276,7 @@ class JoinedPart:
         return self.part.rows()
 
     def matches(self) -> Matches:
-        """Return what counts matches."""
+        """Return the counter of matched rows."""
         return Matches(self.lookup)
 
     @property

@@ -24,14 +24,14 @@ def list_columns(columns: Sequence[str]) -> dict[str, list[str]]:
 
     Only names whose places are 0, 1, ... without gaps count, and no name of a column.
     """
-    found: dict[str, dict[int, str]] = {}
+    lists: dict[str, dict[int, str]] = {}
     for column in columns:
         parts = _PLACE.fullmatch(column)
         if parts is not None and column == f"{parts[1]}[{int(parts[2])}]":
-            found.setdefault(parts[1], {})[int(parts[2])] = column
+            lists.setdefault(parts[1], {})[int(parts[2])] = column
     return {
         name: [places[place] for place in range(len(places))]
-        for name, places in found.items()
+        for name, places in lists.items()
         if max(places) == len(places) - 1 and name not in columns
     }
 
@@ -209,7 +209,7 @@ def _lengths(part: Part, names: Sequence[str]) -> dict[str, int]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found, schema = {}, part.schema()
+    lengths, schema = {}, part.schema()
     for name in names:
         kind = schema.field(name).type if name in schema.names else pa.null()
         if pa.types.is_fixed_size_list(kind):
@@ -228,5 +228,5 @@ def _lengths(part: Part, names: Sequence[str]) -> dict[str, int]:
             raise DataError(
                 f"{part.name}: the lists of column {name!r} are empty; leave the column out of the file"
             )
-        found[name] = length
-    return found
+        lengths[name] = length
+    return lengths

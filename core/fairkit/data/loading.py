@@ -34,9 +34,9 @@ def as_dataset(
     DataError
         A path, a frame or an array stands alone: it has no roles. Or a dataset does not: it has them.
     """
-    beside = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    extras = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
     if hasattr(data, "roles"):
-        given = [name for name, value in {**beside, "favorable": favorable}.items() if value is not None]
+        given = [name for name, value in {**extras, "favorable": favorable}.items() if value is not None]
         if given:
             raise DataError(
                 f"the data is a Dataset, whose roles are named already; `{given[0]}` goes with a matrix X only"
@@ -49,7 +49,7 @@ def as_dataset(
             'fairkit.load_data(data, label="...", favorable="...", sensitive=["..."]), or give `y` and '
             "`sensitive_features` beside it"
         )
-    return load_data(data, **beside, favorable=favorable, name="X")
+    return load_data(data, **extras, favorable=favorable, name="X")
 
 
 def load_data(

@@ -27,18 +27,22 @@ def lookalikes(column: str, names: Sequence[str]) -> list[str]:
     seen: dict[str, list[str]] = {}
     for name in names:
         seen.setdefault(_as_seen(name), []).append(name)
-    told = [
+    sentences = [
         f"{one!a} and {other!a} of the column {column!r} look the same and are counted apart: {_why(one, other)}. "
         "Are they one? Then write them alike in the table."
         for same in seen.values()
         for one, other in combinations(same, 2)
     ]
-    rest = len(told) - _MOST
-    return [*told[:_MOST], f"{rest} more pairs of values of {column!r} look the same."] if rest > 0 else told
+    rest = len(sentences) - _MOST
+    return (
+        [*sentences[:_MOST], f"{rest} more pairs of values of {column!r} look the same."]
+        if rest > 0
+        else sentences
+    )
 
 
 def _as_seen(text: str) -> str:
-    """Return what a reader sees: without case, spaces and invisible characters, in Latin letters."""
+    """Return the text as it looks: without case, spaces and invisible characters, in Latin letters."""
     shown = unicodedata.normalize("NFKC", text).translate(_CONFUSABLE)
     kept = "".join(letter for letter in shown if unicodedata.category(letter) not in ("Cf", "Cc"))
     return " ".join(kept.casefold().split())

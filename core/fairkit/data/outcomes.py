@@ -53,7 +53,7 @@ def is_outcome(name: str) -> bool:
 
 
 def example_of(name: str, values: Sequence[object]) -> str:
-    """Return what a message writes for the favorable value: the good one where it is known, else ``VALUE``."""
+    """Return a favorable value for a message's example: the good one where it is known, else ``VALUE``."""
     return good_value(name, values) or "VALUE"
 
 

@@ -45,7 +45,7 @@ class Part(Protocol):
 
 @contextmanager
 def opened(path: Path | StoredFile) -> Iterator[Any]:
-    """Return what Arrow reads: a path, or a file in a store."""
+    """Yield a source for Arrow: a path, or an open file of a store."""
     if isinstance(path, StoredFile):
         with path.open() as file:
             yield file

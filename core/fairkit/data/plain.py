@@ -49,7 +49,7 @@ def _plain_column(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return what cells of a type become: text or numbers; None where they become neither."""
+    """Return the plain type of a column's cells, text or numbers; None where they have neither."""
     import pyarrow as pa
 
     types = pa.types

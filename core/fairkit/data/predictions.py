@@ -107,7 +107,7 @@ class PredictionRoles:
         return {key: value for key, value in named.items() if value is not None}
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Self:
+    def of(cls, record: Mapping[str, Any]) -> Self:
         """Read what `to_dict` writes.
 
         Raises
@@ -115,7 +115,7 @@ class PredictionRoles:
         ParameterError
             There is no such key, or what is named does not go together.
         """
-        for key, value in told.items():
+        for key, value in record.items():
             if key not in KEYS:
                 raise ParameterError(
                     f"`predictions` has no key {key!r}. {did_you_mean(key, KEYS, what='keys')}"
@@ -123,16 +123,16 @@ class PredictionRoles:
             listed = key == "probability" and isinstance(value, Mapping)
             if not (listed or key == "favorable" or isinstance(value, str)):
                 raise ParameterError(f"`predictions`: {key} takes the name of a column, not {value!r}")
-        chance = told.get("probability")
+        chance = record.get("probability")
         by_class = chance if isinstance(chance, Mapping) else {}
         return cls(
-            decision=told.get("decision"),
-            score=told.get("score"),
+            decision=record.get("decision"),
+            score=record.get("score"),
             probability=None if isinstance(chance, Mapping) else chance,
-            predicted_class=told.get("class"),
-            prediction=told.get("prediction"),
-            answer=told.get("answer"),
-            favorable=told.get("favorable"),
+            predicted_class=record.get("class"),
+            prediction=record.get("prediction"),
+            answer=record.get("answer"),
+            favorable=record.get("favorable"),
             class_probabilities={str(label): str(column) for label, column in by_class.items()},
         )
 
@@ -145,7 +145,7 @@ class PredictionRoles:
         ParameterError
             The text has another form, or says something twice.
         """
-        told: dict[str, Any] = {}
+        record: dict[str, Any] = {}
         for part in (part for text in texts for part in _NEXT.split(text)):
             name, equals, column = part.partition("=")
             key, colon, label = name.strip().partition(":")
@@ -155,11 +155,11 @@ class PredictionRoles:
                     "probability:CLASS=COLUMN for the probability of a class"
                 )
             if colon:
-                here = told.setdefault(key, {})
+                here = record.setdefault(key, {})
                 taken = not isinstance(here, dict) or label in here
             else:
-                here, label, taken = told, key, key in told
+                here, label, taken = record, key, key in record
             if taken:
                 raise ParameterError(f"`predictions` says {name.strip()} twice; say it once")
             here[label] = column
-        return cls.of(told)
+        return cls.of(record)

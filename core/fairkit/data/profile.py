@@ -158,26 +158,26 @@ class Tally:
         if self.roles.weights is not None:
             self._check_weights(cells(used, self.roles.weights))
 
-    def __add__(self, other: Tally) -> Tally:
+    def __add__(self, right: Tally) -> Tally:
         joined = copy.copy(self)
-        joined.digest = self.digest + other.digest
-        joined.copies = self.copies + other.copies
-        joined.sheet = self.sheet + other.sheet
-        joined.matches = None if self.matches is None else self.matches + other.matches
-        joined.used = self.used + other.used
-        joined.complete = self.complete + other.complete
+        joined.digest = self.digest + right.digest
+        joined.copies = self.copies + right.copies
+        joined.sheet = self.sheet + right.sheet
+        joined.matches = None if self.matches is None else self.matches + right.matches
+        joined.used = self.used + right.used
+        joined.complete = self.complete + right.complete
         joined.coders, joined.strata = copy.deepcopy((self.coders, self.strata))
         for name, coder in joined.coders.items():
-            coder.merge(other.coders[name])
-        joined.labels = _both(self.labels, other.labels)
-        joined.noted = {name: _both(counts, other.noted[name]) for name, counts in self.noted.items()}
+            coder.merge(right.coders[name])
+        joined.labels = _both(self.labels, right.labels)
+        joined.noted = {name: _both(counts, right.noted[name]) for name, counts in self.noted.items()}
         for name, coder in joined.strata.items():
-            coder.merge(other.strata[name])
-        joined.ids = self.ids + other.ids
-        joined.label_low = min(self.label_low, other.label_low)
-        joined.label_high = max(self.label_high, other.label_high)
-        joined.weight_high = max(self.weight_high, other.weight_high)
-        joined.label_numeric = self.label_numeric or other.label_numeric
+            coder.merge(right.strata[name])
+        joined.ids = self.ids + right.ids
+        joined.label_low = min(self.label_low, right.label_low)
+        joined.label_high = max(self.label_high, right.label_high)
+        joined.weight_high = max(self.weight_high, right.weight_high)
+        joined.label_numeric = self.label_numeric or right.label_numeric
         return joined
 
     def _add_label(self, label: NDArray[Any]) -> None:
@@ -349,7 +349,7 @@ def tally_of(source: Source, start: int, roles: Roles, bins: Bins, noted: Sequen
     part = source.parts[0] if source.parts else None
     own: Sequence[str] = getattr(part, "own", source.columns)  # the digest is that of the table itself
     matches = getattr(part, "matches", None)
-    found = Tally(
+    tally = Tally(
         own,
         roles,
         bins,
@@ -359,8 +359,8 @@ def tally_of(source: Source, start: int, roles: Roles, bins: Bins, noted: Sequen
         matches=None if matches is None else matches(),
     )
     for batch in source.batches(source.columns, BATCH_ROWS):
-        found.add(batch)
-    return found
+        tally.add(batch)
+    return tally
 
 
 def total_here(function: Callable[..., Any], source: Source, *shared: Any) -> Any:

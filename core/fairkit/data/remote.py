@@ -34,16 +34,16 @@ def open_address(text: str) -> Source:
         message shows a secret.
     """
     scheme = scheme_of(text) or ""
-    found = find_source(scheme)
-    if found is None:
+    source_type = find_source(scheme)
+    if source_type is None:
         raise DataError(
             f"no source is installed for addresses that begin with {scheme}: -- see `fairkit plugins`; for a file on "
             "this machine give its path"
         )
-    return open_with(found, text)
+    return open_with(source_type, text)
 
 
-def open_with(found: type[DataSource], text: str) -> Source:
+def open_with(source_type: type[DataSource], text: str) -> Source:
     """Open the table at an address with a source.
 
     Raises
@@ -53,9 +53,9 @@ def open_with(found: type[DataSource], text: str) -> Source:
         reached. No message shows a secret.
     """
     address = Address.parse(text)
-    address.check_options(found.options)
+    address.check_options(source_type.options)
     try:
-        opened = found().open(address)
+        opened = source_type().open(address)
     except FairkitError:
         raise
     except Exception as error:  # whatever the library of the source raises
@@ -129,13 +129,13 @@ class FilledPart:
         import pyarrow as pa
 
         held = self.inner.schema().names
-        own = [name for name in columns if name in held]
+        stored = [name for name in columns if name in held]
         values = dict(self.constants)
-        for batch in self.inner.read(own or held[:1], rows, types):
+        for batch in self.inner.read(stored or held[:1], rows, types):
             filled = []
             for name in columns:
                 kind = self.types[name]
-                if name in own:
+                if name in stored:
                     column = batch.column(batch.schema.names.index(name))
                     filled.append(column if column.type == kind else column.cast(kind))
                 else:

@@ -63,12 +63,12 @@ class Repeats:
         self.rows += len(hashes)
         self._join(keys, counts)
 
-    def __add__(self, other: Repeats) -> Repeats:
-        joined = Repeats(self.rows + other.rows, self.keys, self.counts, max(self.shift, other.shift))
+    def __add__(self, right: Repeats) -> Repeats:
+        joined = Repeats(self.rows + right.rows, self.keys, self.counts, max(self.shift, right.shift))
         kept = self._mask(joined.keys, joined.shift)
         joined.keys, joined.counts = joined.keys[kept], joined.counts[kept]
-        kept = self._mask(other.keys, joined.shift)
-        joined._join(other.keys[kept], other.counts[kept])
+        kept = self._mask(right.keys, joined.shift)
+        joined._join(right.keys[kept], right.counts[kept])
         return joined
 
     @property
@@ -130,7 +130,7 @@ class RowCopies:
 
     @classmethod
     def of(cls, columns: Sequence[str]) -> RowCopies:
-        """Return what counts the rows of a table with these columns."""
+        """Return the counter of repeated rows of a table with these columns."""
         ids = {name: Repeats() for name in columns if looks_like_id(name)}
         return cls(Repeats(), ids, {name: Repeats() for name in columns})
 
@@ -163,12 +163,12 @@ class RowCopies:
             if one.distinct < 0.5 * self.whole.distinct:
                 del self.fine[name]
 
-    def __add__(self, other: RowCopies) -> RowCopies:
+    def __add__(self, right: RowCopies) -> RowCopies:
         joined = RowCopies(
-            self.whole + other.whole,
-            {name: one + other.ids[name] for name, one in self.ids.items()},
-            {name: one + other.fine[name] for name, one in self.fine.items() if name in other.fine},
-            (self.total + other.total) % 2**64,
+            self.whole + right.whole,
+            {name: one + right.ids[name] for name, one in self.ids.items()},
+            {name: one + right.fine[name] for name, one in self.fine.items() if name in right.fine},
+            (self.total + right.total) % 2**64,
         )
         joined._drop_coarse()
         return joined
@@ -180,26 +180,26 @@ class RowCopies:
             self.whole.counts, self.whole.pairs, {name: one.pairs for name, one in self.fine.items()}
         )
 
-    def warnings(self, known: Sequence[str] = ()) -> list[str]:
-        """Say what a reader must know; nothing of the columns in `known`.
+    def warnings(self, skipped: Sequence[str] = ()) -> list[str]:
+        """Return warnings about repeated rows and ids; none about the columns in `skipped`.
 
         A table of few categories repeats rows by its nature: copies are worth a sentence where most rows differ.
         """
-        found = []
+        sentences = []
         copies, rows = self.whole.copies, self.whole.rows
         if FEWEST <= copies <= 0.5 and self.copied is None:
             about = "" if self.whole.shift == 0 else "About "
-            found.append(
+            sentences.append(
                 f"{about}{rows - self.whole.distinct:,} of {rows:,} rows are exact copies of another row; intervals "
                 "take all rows for different people."
             )
         for name, one in self.ids.items():
-            if name not in known and one.rows and one.copies >= 0.01 and one.distinct > MOST_GROUPS:
-                found.append(
+            if name not in skipped and one.rows and one.copies >= 0.01 and one.distinct > MOST_GROUPS:
+                sentences.append(
                     f"{name!r} has {one.distinct:,} different values in {one.rows:,} rows: rows of one {name!r} "
                     "are not independent, as the intervals take them to be."
                 )
-        return found
+        return sentences
 
 
 MOST_GROUPS = 20

@@ -106,15 +106,15 @@ class Sensitive:
         DataError
             An unknown column, or edges that are not increasing numbers.
         """
-        known = set(columns)
-        if text in known:
+        column_names = set(columns)
+        if text in column_names:
             return cls((text,), (None,))
         names: list[str] = []
         edges: list[tuple[float, ...] | None] = []
         for part in text.split("+"):
-            name, *bounds = [part] if part in known else part.split(":")
-            if name not in known:
-                hint = did_you_mean(name, known, what="columns")
+            name, *bounds = [part] if part in column_names else part.split(":")
+            if name not in column_names:
+                hint = did_you_mean(name, column_names, what="columns")
                 raise DataError(f"there is no {role} column {name!r} in the data. {hint}")
             names.append(name)
             edges.append(_parse_edges(part, bounds) if bounds else None)

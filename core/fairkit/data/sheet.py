@@ -58,15 +58,15 @@ class ColumnSheet:
         self.first = min(self.first or ends[0][:7], ends[0][:7])
         self.last = max(self.last or ends[1][:7], ends[1][:7])
 
-    def __add__(self, other: Self) -> ColumnSheet:
-        firsts = [one.first for one in (self, other) if one.first is not None]
-        lasts = [one.last for one in (self, other) if one.last is not None]
+    def __add__(self, right: Self) -> ColumnSheet:
+        firsts = [one.first for one in (self, right) if one.first is not None]
+        lasts = [one.last for one in (self, right) if one.last is not None]
         return ColumnSheet(
             self.kind,
-            self.missing + other.missing,
+            self.missing + right.missing,
             min(firsts, default=None),
             max(lasts, default=None),
-            self.mixed or other.mixed,
+            self.mixed or right.mixed,
         )
 
 
@@ -85,11 +85,11 @@ class Sheet:
             known = self.columns.setdefault(name, ColumnSheet(type_word(arrow.schema.field(place).type)))
             known.add(arrow.column(place))
 
-    def __add__(self, other: Self) -> Sheet:
+    def __add__(self, right: Self) -> Sheet:
         joined = dict(self.columns)
-        for name, column in other.columns.items():
+        for name, column in right.columns.items():
             joined[name] = joined[name] + column if name in joined else column
-        return Sheet(joined, max(self.more, other.more))
+        return Sheet(joined, max(self.more, right.more))
 
     def listed(self) -> tuple[dict[str, Any], ...]:
         """Return the columns as ``{"name", "type", "missing"}``."""
@@ -113,11 +113,13 @@ def type_word(kind: pa.DataType) -> str:
 
     if pa.types.is_dictionary(kind):
         return type_word(kind.value_type)
-    words = {
+    tests_by_word = {
         "text": (pa.types.is_string, pa.types.is_large_string),
         "whole number": (pa.types.is_integer,),
         "number": (pa.types.is_floating, pa.types.is_decimal),
         "true or false": (pa.types.is_boolean,),
         "empty": (pa.types.is_null,),
     }
-    return next((word for word, tests in words.items() if any(test(kind) for test in tests)), str(kind))
+    return next(
+        (word for word, tests in tests_by_word.items() if any(test(kind) for test in tests)), str(kind)
+    )

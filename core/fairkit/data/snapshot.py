@@ -162,14 +162,14 @@ def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
     """Put small batches together, so that a row group is worth reading."""
     import pyarrow as pa
 
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     for batch in batches:
-        held.append(batch)
-        if sum(b.num_rows for b in held) >= _GROUP_ROWS or sum(b.nbytes for b in held) >= _GROUP_BYTES:
-            yield from _one(pa.Table.from_batches(held))
-            held = []
-    if held:
-        yield from _one(pa.Table.from_batches(held))
+        pending.append(batch)
+        if sum(b.num_rows for b in pending) >= _GROUP_ROWS or sum(b.nbytes for b in pending) >= _GROUP_BYTES:
+            yield from _one(pa.Table.from_batches(pending))
+            pending = []
+    if pending:
+        yield from _one(pa.Table.from_batches(pending))
 
 
 def _one(table: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -45,29 +45,29 @@ def text_words(column: pa.Array) -> Words:
     kind: Any = np.int64 if wide else np.int32
     offsets = np.frombuffer(offsets_buffer, kind)[column.offset : column.offset + len(column) + 1]
     starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
-    words: Words = lengths.astype(np.uint64)
+    hashes: Words = lengths.astype(np.uint64)
     if content is None or not lengths.any():
-        return mixed(words)
+        return mixed(hashes)
     first, last = int(offsets[0]), int(offsets[-1])
     padded = np.zeros(last - first + 8, dtype=np.uint8)  # so that eight bytes can be read at every place
     padded[: last - first] = np.frombuffer(content, np.uint8)[first:last]
     eights: Words = np.ndarray((last - first + 1,), dtype="<u8", buffer=padded, strides=(1,))
     short = lengths <= _SHORT
     at = np.arange(len(column)) if short.all() else np.flatnonzero(short)
-    words[at] = _short_words(eights, starts[at] - first, lengths[at])
+    hashes[at] = _short_words(eights, starts[at] - first, lengths[at])
     for place in np.flatnonzero(~short).tolist():
-        words[place] = _long_word(padded[starts[place] - first :][: lengths[place]])
-    return words
+        hashes[place] = _long_word(padded[starts[place] - first :][: lengths[place]])
+    return hashes
 
 
 def _short_words(eights: Words, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Words:
-    words: Words = mixed(lengths.astype(np.uint64))
+    hashes: Words = mixed(lengths.astype(np.uint64))
     for place in range(0, int(lengths.max(initial=0)), 8):
         at = np.flatnonzero(lengths > place) if place else slice(None)
         left = lengths[at] - place
         part = eights[starts[at] + place] & _MASKS[np.clip(left, 0, 8)]
-        words[at] = mixed(words[at] ^ part)
-    return words
+        hashes[at] = mixed(hashes[at] ^ part)
+    return hashes
 
 
 def _long_word(content: NDArray[np.uint8]) -> np.uint64:

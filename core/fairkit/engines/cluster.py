@@ -128,20 +128,23 @@ def check_workers(client: Any, distributions: Mapping[str, str], extras: Iterabl
 
 
 def _check_worker(
-    address: str, found: Mapping[str, str], wanted: Mapping[str, str], libraries: Mapping[str, Iterable[str]]
+    address: str,
+    versions: Mapping[str, str],
+    wanted: Mapping[str, str],
+    libraries: Mapping[str, Iterable[str]],
 ) -> None:
     for name, ours in wanted.items():
-        if name not in found:
+        if name not in versions:
             raise EngineError(
                 f"the worker {address} has no {name}; fix it there with: pip install '{name}=={ours}'"
             )
-        if found[name] != ours:
+        if versions[name] != ours:
             raise EngineError(
-                f"the worker {address} has {name} {found[name]}, but here it is {ours}: both must be the same; "
+                f"the worker {address} has {name} {versions[name]}, but here it is {ours}: both must be the same; "
                 f"fix it there with: pip install '{name}=={ours}'"
             )
     for extra, names in libraries.items():
-        absent = [name for name in names if name not in found]
+        absent = [name for name in names if name not in versions]
         if absent:
             raise EngineError(
                 f"the worker {address} has no {absent[0]}; fix it there with: pip install 'fairkit[{extra}]'"
@@ -174,13 +177,13 @@ def _libraries(extra: str) -> list[str]:
 
     from packaging.requirements import Requirement
 
-    found: list[str] = []
+    names: list[str] = []
     for text in requires("fairkit") or ():
         requirement = Requirement(text)
         if requirement.marker is None or not requirement.marker.evaluate({"extra": extra}):
             continue
         if requirement.name == "fairkit":
-            found += [name for inner in sorted(requirement.extras) for name in _libraries(inner)]
+            names += [name for inner in sorted(requirement.extras) for name in _libraries(inner)]
         elif not requirement.marker.evaluate({"extra": ""}):
-            found.append(requirement.name.lower().replace("_", "-"))
-    return found
+            names.append(requirement.name.lower().replace("_", "-"))
+    return names

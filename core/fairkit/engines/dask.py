@@ -142,16 +142,18 @@ class DaskEngine:
         *shared: Any,
     ) -> list[Any]:
         futures = []
-        for part, start, own in zip(source.parts, starts, each, strict=False):
+        for part, start, arguments in zip(source.parts, starts, each, strict=False):
             inner = getattr(part, "part", part)
             frame = self.client.compute(inner.delayed) if isinstance(inner, FramePart) else part
             place = parts.PartPosition(
                 source.of(part).name, source.types, start, getattr(part, "around", None)
             )
-            futures.append(self._submit(function.__name__, parts.call, function, frame, place, *own, *shared))
+            futures.append(
+                self._submit(function.__name__, parts.call, function, frame, place, *arguments, *shared)
+            )
         return futures
 
-    def _watch(self, futures: Sequence[Any], source: Source, told: Told) -> None:
+    def _watch(self, futures: Sequence[Any], source: Source, progress: Told) -> None:
         """Tell how many rows are done as parts get done."""
         from distributed import as_completed
 
@@ -159,7 +161,7 @@ class DaskEngine:
         done = 0
         for future in as_completed(list(futures)):
             done += counts[future.key]
-            told(done)
+            progress(done)
 
 
 class Pieces:

@@ -23,6 +23,7 @@ _FEW, _FEW_POWER = 100, 0.07
 def student(z: float, rows: Array) -> Array:
     """Widen a normal quantile to Student's t with rows - 1 degrees of freedom (Cornish & Fisher 1960)."""
     nu = np.maximum(rows - 1, 1)
+    # t = z + (z³ + z) / 4ν + (5 z⁵ + 16 z³ + 3 z) / 96ν² + O(ν⁻³)
     first = (z**3 + z) / (4 * nu)
     second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * nu**2)
     return np.asarray(z + first + second)
@@ -95,6 +96,7 @@ def tilted(skewness: Array, t: Array) -> tuple[Array, Array]:
         The quantile that both are without skewness, shape [G].
     """
     tilt = np.clip(np.abs(skewness), 1e-9, 1.0)
+    # quantiles of a gamma are (1 - γ²/36 ± t γ/6)³; the limits divide the estimate by them
     far = 2 / tilt * (np.maximum(1 - tilt**2 / 36 - t * tilt / 6, 0.05) ** -3 - 1)
     near = 2 / tilt * (1 - (1 - tilt**2 / 36 + t * tilt / 6) ** -3)
     return np.where(skewness > 0, near, far), np.where(skewness > 0, far, near)

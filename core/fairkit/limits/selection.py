@@ -58,6 +58,7 @@ def _solved(groups: int, tenths: int, twentieths: int, tail: float) -> float:
     low, high = 0.0, _NORMAL.inv_cdf(1 - tail)
     for _ in range(_STEPS):
         middle = (low + high) / 2
+        # in units of one group's error, √2 of which make a pair's
         within = _range_within(math.sqrt(2) * (apart - middle), apart / math.sqrt(2), groups - 2, other)
         low, high = (middle, high) if within > tail else (low, middle)
     return high
@@ -71,6 +72,7 @@ def _range_within(width: float, shift: float, others: int, scale: float) -> floa
     left, right, middle = (_cdf(x + width - m) - _cdf(x - m) for m in (-shift, shift, 0.0))
     if scale != 1:
         middle = _cdf((x + width) / scale) - _cdf(x / scale)
+    # density of the smallest estimate, times the chance that all others are within `width` above
     lowest = _density(x + shift) * right * middle**others + _density(x - shift) * left * middle**others
     lowest = lowest + others * _density(x / scale) / scale * left * right * middle ** (others - 1)
     return float(np.trapezoid(lowest, x))

@@ -40,6 +40,7 @@ def wilson(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = 1 / (1 + z**2 / n)
+        # the roots of (rate - p)² = z² p (1 - p) / n
         centre = (rate + z**2 / (2 * n)) * scale
         half = z * np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2)) * scale
     low = np.where(rate <= 0, 0.0, np.clip(centre - half, 0, 1))
@@ -60,6 +61,7 @@ def clopper_pearson(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
         The normal quantile of the two-sided interval.
     """
     rate, n = np.broadcast_arrays(np.asarray(rate, dtype=np.float64), np.asarray(n, dtype=np.float64))
+    # the rarer outcome is solved for, and mirrored at the end
     yes = np.where(rate <= 0.5, rate, 1 - rate) * n
     whole = np.round(yes)
     yes = np.where(np.abs(yes - whole) < 1e-9 * np.maximum(n, 1), whole, yes)
@@ -86,6 +88,7 @@ def share_limits(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
     """
     low, high = wilson(rate, n, z)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Cai's shift (z² - 1) (1 - 2 p) / 6n, and a quarter of a row
         skew, part = (z**2 - 1) * (1 - 2 * rate) / (6 * n), _CONTINUITY / n
     low, high = np.clip(low - skew - part, 0, rate), np.clip(high - skew + part, rate, 1)
     few = np.minimum(rate, 1 - rate) * n < FEW - 1e-9
@@ -118,6 +121,7 @@ def _solve(k: Array, n: Array, target: float) -> Array:
     start = wilson((k + 0.5) / np.maximum(n, k + 1), np.maximum(n, k + 1), abs(z))[int(z > 0)]
     p = np.clip(start, 1e-12, 1 - 1e-9)
     for _ in range(_STEPS):
+        # neighbouring terms of the binomial have the ratio j / ((n - j + 1) odds)
         odds = p / (1 - p)
         term, total = np.ones_like(p), np.ones_like(p)  # relative to the last term: no overflow for any n
         for j in range(top):
@@ -125,6 +129,7 @@ def _solve(k: Array, n: Array, target: float) -> Array:
             term = term * here / ((n - here + 1) * odds)
             total = total + term
         excess = choose + k * np.log(p) + (n - k) * np.log1p(-p) + np.log(total) - math.log(target)
+        # Newton: d log P(X <= k) / dp = -(n - k) / ((1 - p) total)
         fresh = p + excess * (1 - p) * total / (n - k)
         fresh = np.where(fresh >= 1, (p + 1) / 2, np.where(fresh <= 0, p / 2, fresh))
         moved = np.abs(fresh - p)

@@ -356,15 +356,15 @@ class _ColumnScorer:
     def _scores(self, values: NDArray[Any], column: str) -> Array:
         numbers, form = _numbers(values, column), self._form
         if form.scale is not None:
-            found = form.scale.squash(numbers)
+            scores = form.scale.squash(numbers)
         elif form.kind == "logit":
-            found = np.asarray(0.5 * (1 + np.tanh(0.5 * numbers)))
+            scores = np.asarray(0.5 * (1 + np.tanh(0.5 * numbers)))
         else:
-            found = numbers / 100 if form.kind == "percent" else numbers
-            found = _within(
-                found, column, "a probability (say what it is with `score_kind`: logit, percent or value)"
+            scores = numbers / 100 if form.kind == "percent" else numbers
+            scores = _within(
+                scores, column, "a probability (say what it is with `score_kind`: logit, percent or value)"
             )
-        return 1 - found if form.turned else found
+        return 1 - scores if form.turned else scores
 
     def _reaches(self, values: NDArray[Any], score: Array) -> Array:
         """Return 1 where a row reaches the threshold; in single precision where the column is."""
@@ -381,14 +381,14 @@ class _ColumnScorer:
         import pyarrow as pa
 
         coded = pa.array(values).dictionary_encode()
-        found = coded.dictionary.to_pylist()
-        unknown = [value for value in found if value not in self._favorable]
+        distinct = coded.dictionary.to_pylist()
+        unknown = [value for value in distinct if value not in self._favorable]
         if unknown or coded.null_count:
             raise ModelError(
                 f"the column {column!r} holds {unknown[0] if unknown else None!r}, which it did not hold when it was "
                 "first read; was the table changed in between?"
             )
-        decided = np.array([self._favorable[value] for value in found], dtype=np.float64)
+        decided = np.array([self._favorable[value] for value in distinct], dtype=np.float64)
         return np.asarray(decided[as_numpy(coded.indices)])
 
     def _multiclass(self, columns: Columns) -> Predictions:
@@ -411,8 +411,8 @@ class _ColumnScorer:
 
 def _classes(roles: PredictionRoles, dataset: Dataset) -> tuple[Any, ...]:
     """Return the classes: the label's values, then those that are predicted only."""
-    found: dict[str, Any] = {value_text(value): value for value in dataset.profile.label_values}
-    text = any(isinstance(value, str) for value in found.values())
+    classes: dict[str, Any] = {value_text(value): value for value in dataset.profile.label_values}
+    text = any(isinstance(value, str) for value in classes.values())
     if roles.predicted_class is not None:
         column = roles.predicted_class
         values = dataset.profile.values[column]
@@ -420,23 +420,23 @@ def _classes(roles: PredictionRoles, dataset: Dataset) -> tuple[Any, ...]:
             raise ModelError(f"the column {column!r} has too many values for classes; does it hold numbers?")
         if None in values:
             raise ModelError(_missing(column, values[None]))
-        if found and not set(map(value_text, values)) & set(found):
+        if classes and not set(map(value_text, values)) & set(classes):
             raise ModelError(
                 f"no class in the column {column!r} ({', '.join(sorted(map(value_text, values))[:6])}) is a value "
-                f"of the label {dataset.roles.label!r} ({', '.join(list(found)[:6])}); write both with the same names"
+                f"of the label {dataset.roles.label!r} ({', '.join(list(classes)[:6])}); write both with the same names"
             )
         for value in sorted(values, key=value_text):
-            found.setdefault(value_text(value), value_text(value) if text else value)
+            classes.setdefault(value_text(value), value_text(value) if text else value)
     for label in roles.class_probabilities:
-        found.setdefault(label, label)
-    absent = [name for name in found if roles.class_probabilities and name not in roles.class_probabilities]
+        classes.setdefault(label, label)
+    absent = [name for name in classes if roles.class_probabilities and name not in roles.class_probabilities]
     if absent:
         raise ModelError(
             f"`predictions` has no probability of the class {absent[0]!r}: name a column for every class"
         )
-    if len(found) < 2:
-        raise ModelError(f"there is one class only, {next(iter(found))!r}; a comparison needs two")
-    return tuple(found.values())
+    if len(classes) < 2:
+        raise ModelError(f"there is one class only, {next(iter(classes))!r}; a comparison needs two")
+    return tuple(classes.values())
 
 
 def _missing(column: str, rows: int) -> str:

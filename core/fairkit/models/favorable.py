@@ -57,8 +57,10 @@ def favorable_values(dataset: Dataset, column: str, said: Any = None) -> tuple[M
         return _named(values, column, said), []
     flags = set(texts.values()) <= _YES | _NO
     by_sign = {value: text in _YES for value, text in texts.items()}
-    known = [label, *dataset.profile.label_values]
-    of_label = dataset.roles.label is not None and all(any(same_value(v, k) for k in known) for v in values)
+    label_values = [label, *dataset.profile.label_values]
+    of_label = dataset.roles.label is not None and all(
+        any(same_value(v, k) for k in label_values) for v in values
+    )
     by_label = {value: same_value(value, label) for value in values}
     turned = dataset.roles.label is not None and value_text(label).lower() in _NO
     if flags and (turned or (of_label and by_sign != by_label)):
@@ -69,7 +71,7 @@ def favorable_values(dataset: Dataset, column: str, said: Any = None) -> tuple[M
         return by_sign, [told] if told and not of_label else []
     if of_label:
         return by_label, []
-    raise _unknown(column, values, known if dataset.roles.label is not None else [])
+    raise _unknown(column, values, label_values if dataset.roles.label is not None else [])
 
 
 def _named(values: Sequence[Any], column: str, said: Any) -> Mapping[Any, bool]:
@@ -89,15 +91,15 @@ def _ambiguous(column: str, values: Sequence[Any], label: Any) -> ModelError:
     )
 
 
-def _unknown(column: str, values: Sequence[Any], known: Sequence[Any]) -> ModelError:
+def _unknown(column: str, values: Sequence[Any], label_values: Sequence[Any]) -> ModelError:
     if any(isinstance(value, float) and not value.is_integer() for value in values):
         return ModelError(
             f"the decision column {column!r} holds fractions; are they scores? Then name it as the "
             "score (a threshold makes decisions), or as the probability if decisions are drawn"
         )
-    odd = next(v for v in values if not any(same_value(v, one) for one in known))
-    shown = ", ".join(dict.fromkeys(repr(value_text(one)) for one in known))
-    among = f"is not one of the label's values ({shown})" if known else "is neither yes nor no"
+    odd = next(v for v in values if not any(same_value(v, one) for one in label_values))
+    shown = ", ".join(dict.fromkeys(repr(value_text(one)) for one in label_values))
+    among = f"is not one of the label's values ({shown})" if label_values else "is neither yes nor no"
     return ModelError(
         f"the decision column {column!r} holds {value_text(odd)!r}, which {among}; say which of its own values is the "
         f"favorable one beside the column, as in `predictions` decision={column},favorable={_example(column, values)}"
@@ -105,6 +107,6 @@ def _unknown(column: str, values: Sequence[Any], known: Sequence[Any]) -> ModelE
 
 
 def _example(column: str, values: Sequence[Any]) -> str:
-    """Return what a message may be copied with: never a value that is bad for people."""
+    """Return an example value that is safe to copy from a message: never one that is bad for people."""
     found = example_of(column, values)
     return found if found != "VALUE" else f"VALUE, where VALUE is {' or '.join(map(value_text, values[:5]))}"

@@ -129,9 +129,9 @@ class _PythonScorer:
         scores = proba
         if scores is None or scores.ndim != 2 or scores.shape[1] != len(names):
             scores = np.column_stack([given == name for name in names]).astype(np.float64)
-        told: list[str] = []
+        notes: list[str] = []
         if self.task == "multiclass":
-            told = self._line_up(dataset, scores, batch)
+            notes = self._line_up(dataset, scores, batch)
         elif self._place is None:
             check_signs(self._known, dataset.profile.label_values)
             values = dataset.profile.label_values
@@ -139,10 +139,10 @@ class _PythonScorer:
                 self._place = 0 if same_value(self._known[0], self._favorable) else -1
             else:
                 found = favorable_column(self._known, values, self._favorable, scores, batch.favorable)
-                self._place, told = found[0], [found[1]]
+                self._place, notes = found[0], [found[1]]
         elif not 0 <= self._place < len(names):
             raise ModelError(f"favorable_class={self._place}, but the model has {len(names)} classes, from 0")
-        self.info = replace(self.info, notes=(*self.info.notes, *told))
+        self.info = replace(self.info, notes=(*self.info.notes, *notes))
 
     def _line_up(self, dataset: Dataset, scores: NDArray[np.float64], batch: Batch) -> list[str]:
         values = dataset.profile.label_values
@@ -151,7 +151,7 @@ class _PythonScorer:
             self._places = tuple(range(len(self.classes)))
             return []
         labels = np.select([batch.label == value for value in values], list(range(len(values))), -1)
-        self._places, told = line_up(self._known, values, self.options.classes, scores, labels)
+        self._places, notes = line_up(self._known, values, self.options.classes, scores, labels)
         self.classes = tuple(values[place] for place in self._places)
         rest = [value for place, value in enumerate(values) if place not in self._places]
         if rest:
@@ -159,7 +159,7 @@ class _PythonScorer:
                 f"the label has values that the model does not know: {', '.join(map(value_text, rest))}; leave those "
                 "rows out"
             )
-        return told
+        return notes
 
     @phase("score")
     def predict(self, columns: Columns) -> Predictions:
@@ -221,11 +221,13 @@ def _took_a_matrix(estimator: Any) -> bool:
 
 def _labels(predicted: NDArray[Any], task: Task, name: str) -> list[Any]:
     """Return the labels that a model without ``classes_`` gives, in order."""
-    found: list[Any] = np.unique(predicted.astype(str) if predicted.dtype.kind == "O" else predicted).tolist()
-    numbers = any(isinstance(value, float) and not value.is_integer() for value in found)
-    if numbers or (task == "binary" and len(found) > 2):
+    labels: list[Any] = np.unique(
+        predicted.astype(str) if predicted.dtype.kind == "O" else predicted
+    ).tolist()
+    numbers = any(isinstance(value, float) and not value.is_integer() for value in labels)
+    if numbers or (task == "binary" and len(labels) > 2):
         raise ModelError(
-            f"the {name}'s predict gives {len(found)} different values, such as {value_text(found[0])}, not labels: "
+            f"the {name}'s predict gives {len(labels)} different values, such as {value_text(labels[0])}, not labels: "
             "give an object whose predict gives labels and whose predict_proba gives their probabilities"
         )
-    return found
+    return labels

@@ -24,8 +24,8 @@ def check_renamed(rename: Mapping[str, str] | None, inputs: Sequence[str], colum
     ParameterError
         The message has similar names.
     """
-    told = rename or {}
-    for column, name in told.items():
+    renames = rename or {}
+    for column, name in renames.items():
         if column not in columns:
             hint = did_you_mean(column, columns, what="columns")
             raise ParameterError(
@@ -34,7 +34,7 @@ def check_renamed(rename: Mapping[str, str] | None, inputs: Sequence[str], colum
         if name not in inputs:
             hint = did_you_mean(name, inputs, what="model's inputs")
             raise ParameterError(f"`rename` {column}={name}: the model has no input {name!r}. {hint}")
-    names = list(told.values())
+    names = list(renames.values())
     if len(set(names)) != len(names):
         raise ParameterError(f"`rename` gives two columns the name {max(names, key=names.count)!r}")
 
@@ -69,14 +69,14 @@ def no_column(table: str, names: Sequence[str], columns: Sequence[str], free: Se
 
 def one_hot(names: Sequence[str], columns: Sequence[str]) -> dict[str, list[str]]:
     """Return by column the names that are made of its name and a value: ``sex_Male``, ``sex=Male``."""
-    found: dict[str, list[str]] = {}
+    indicators: dict[str, list[str]] = {}
     for name in names:
         for column in sorted(columns, key=len, reverse=True):
             rest = name[len(column) :]
             if name.startswith(column) and len(rest) > 1 and rest[0] in "_=.-: [":
-                found.setdefault(column, []).append(name)
+                indicators.setdefault(column, []).append(name)
                 break
-    return found
+    return indicators
 
 
 def encoded(total: int, features: Sequence[str], levels: Mapping[str, int]) -> str:

@@ -66,7 +66,7 @@ class Predictions:
         return replace(self, **changed)
 
     def take(self, keep: NDArray[np.bool_]) -> Predictions:
-        """Return what is said about the rows where `keep`, shape [n], is true."""
+        """Return the predictions of the rows where `keep`, shape [n], is true."""
         per_row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "shares"}
         return Predictions(
             **{name: None if values is None else values[keep] for name, values in per_row.items()},

@@ -118,7 +118,7 @@ def parse_parameters(cls: type[T], values: Mapping[str, Any], *, owner: str) -> 
     """
     fields = _fields(cls)
     hints = typing.get_type_hints(cls)
-    given: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for key, value in current_names(cls, values, owner=owner).items():
         name, dot, inner = key.partition(".")
         if name not in fields:
@@ -129,18 +129,18 @@ def parse_parameters(cls: type[T], values: Mapping[str, Any], *, owner: str) -> 
                 raise ParameterError(
                     f"{owner}.{name} has no parts, so {key!r} means nothing; write {name}=VALUE"
                 )
-            given.setdefault(name, {})[inner] = guess(value)
+            parsed.setdefault(name, {})[inner] = guess(value)
         else:
             today = _current_value(fields[name], value, owner=owner)
             converted = _converted(hints[name], today, owner=owner, name=name)
-            given[name] = {**given.get(name, {}), **converted} if is_mapping(hints[name]) else converted
-            _check_range(fields[name], given[name], owner=owner)
-    missing = [name for name, field in fields.items() if _required(field) and name not in given]
+            parsed[name] = {**parsed.get(name, {}), **converted} if is_mapping(hints[name]) else converted
+            _check_range(fields[name], parsed[name], owner=owner)
+    missing = [name for name, field in fields.items() if _required(field) and name not in parsed]
     if missing:
         raise ParameterError(
             f"{owner} needs {' and '.join(missing)}: give the parameter `{missing[0]}=VALUE`"
         )
-    return cls(**given)
+    return cls(**parsed)
 
 
 def current_names(cls: type[Any], values: Mapping[str, Any], *, owner: str) -> dict[str, Any]:
@@ -249,20 +249,20 @@ def _scaled(value: Any, factor: float) -> Any:
 
 def _current_value(field: dataclasses.Field[Any], value: Any, *, owner: str) -> Any:
     """Replace former texts of a value, also in lists, with a `RenamedWarning` for each."""
-    former = field.metadata.get("former_values", {})
-    if not former:
+    replacements = field.metadata.get("former_values", {})
+    if not replacements:
         return value
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)):
         return value
     items = [one.strip() if isinstance(one, str) else one for one in items]
     for old in items:
-        if isinstance(old, str) and old in former:
-            new = former[old]
+        if isinstance(old, str) and old in replacements:
+            new = replacements[old]
             _renamed(
                 f"{owner}: {field.name}={old} is now {field.name}={new}; the old value works until the next version"
             )
-    today = [former.get(one, one) if isinstance(one, str) else one for one in items]
+    today = [replacements.get(one, one) if isinstance(one, str) else one for one in items]
     return ",".join(today) if isinstance(value, str) else today
 
 
@@ -286,20 +286,20 @@ def _converted(hint: Any, value: Any, *, owner: str, name: str) -> Any:
 
 def _check_range(field: dataclasses.Field[Any], value: Any, *, owner: str) -> None:
     metadata = field.metadata
-    for one in value if isinstance(value, (tuple, list)) else (value,):
-        if isinstance(one, bool) or not isinstance(one, (int, float)):
+    for number in value if isinstance(value, (tuple, list)) else (value,):
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
             continue
         low, high = metadata.get("minimum"), metadata.get("maximum")
         above, below = metadata.get("above"), metadata.get("below")
         wrong = (
-            (low is not None and one < low)
-            or (high is not None and one > high)
-            or (above is not None and one <= above)
-            or (below is not None and one >= below)
+            (low is not None and number < low)
+            or (high is not None and number > high)
+            or (above is not None and number <= above)
+            or (below is not None and number >= below)
         )
         if wrong:
             limits = _range_text(metadata).removeprefix(", ")
-            raise ParameterError(f"{owner}: {field.name} must be {limits}, not {one}")
+            raise ParameterError(f"{owner}: {field.name} must be {limits}, not {number}")
 
 
 def _range_text(metadata: Mapping[str, Any]) -> str:

@@ -133,7 +133,7 @@ def guess(value: Any) -> Any:
 
 
 def type_text(hint: Any) -> str:
-    """Say what a type takes: ``number``, ``a | b``, ``list of text``."""
+    """Name the values of a type: ``number``, ``a | b``, ``list of text``."""
     simple = {Any: "any value", bool: "true or false", int: "integer", float: "number", str: "text"}
     arguments = [argument for argument in get_args(hint) if argument is not Ellipsis]
     if get_origin(hint) is Literal:

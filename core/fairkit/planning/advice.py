@@ -98,7 +98,7 @@ def _with_detectable(
 def _made_of(
     finding: Finding, findings: Sequence[Finding], metrics: Sequence[type[Metric]]
 ) -> tuple[Target, Truth] | None:
-    """Return what a finding is made of, where it is made of rates and their denominators are known."""
+    """Return a finding's target and truth, where it is made of rates with known denominators."""
     if finding.value is None or finding.auditor not in DEFAULT_AUDITORS or "class" in finding.parameters:
         return None
     try:
@@ -164,11 +164,11 @@ def _more(
     tries = [(int(group[0]), group[1])] if group else []
     rows = float(truth.rows.sum())
     tries.append((-1, _closed(z * unit_error(target, truth) / math.sqrt(rows), z, gap, rows)))
-    for place, start in tries:
+    for group_index, start in tries:
         if not math.isfinite(start) or start > 4 * MOST:
             continue
-        spread = truth.shares if place < 0 else np.eye(len(truth.names))[place]
-        needed = search(
+        spread = truth.shares if group_index < 0 else np.eye(len(truth.names))[group_index]
+        curve = search(
             lambda more, spread=spread: decided(  # type: ignore[misc]
                 target, truth, more * spread, limit, confidence, rng, DRAWS
             )[side],
@@ -177,8 +177,10 @@ def _more(
             DRAWS,
             rounds=((0.8, 0.9, 1.0, 1.1, 1.2, 1.3),),
         )
-        if needed is not None and needed.rows <= MOST:
-            return MoreRows(two_digits(needed.rows), None if place < 0 else truth.names[place], value, POWER)
+        if curve is not None and curve.rows <= MOST:
+            return MoreRows(
+                two_digits(curve.rows), None if group_index < 0 else truth.names[group_index], value, POWER
+            )
     return MoreRows(None, None, value, POWER)
 
 

@@ -36,19 +36,19 @@ def assumed(rule: Rule, target: Target, groups: Any, assume: Any, base: Any) -> 
     names = tuple(shares)
     rates, notes = [], []
     for rate in target.rates:
-        told = assume.get(rate.name) if isinstance(assume, Mapping) and rate.name in assume else assume
-        if isinstance(told, Mapping) and not set(told) & set(names):
-            told = None
-        if told is None:
+        assumption = assume.get(rate.name) if isinstance(assume, Mapping) and rate.name in assume else assume
+        if isinstance(assumption, Mapping) and not set(assumption) & set(names):
+            assumption = None
+        if assumption is None:
             if target.kind != "difference":
                 raise ParameterError(
                     f"a plan for {rule.metric!r} needs the groups' {rate.name}: `assume=0.3`, or group=0.3,group=0.35"
                 )
-            told = _WORST
+            assumption = _WORST
             notes.append(
                 f"{rate.name} is taken to be 1/2 in every group, the worst case; `assume` says better."
             )
-        rates.append(_by_group(told, names, f"the assumed {rate.name}"))
+        rates.append(_by_group(assumption, names, f"the assumed {rate.name}"))
     bases = np.stack([_base(rate, base, names) for rate in target.rates])
     none = np.zeros(len(names))
     truth = Truth(
@@ -79,18 +79,18 @@ def _shares(rule: Rule, target: Target, groups: Any) -> dict[str, float]:
     return {"all": 1.0} if target.kind == "level" else shares
 
 
-def _by_group(told: Any, names: tuple[str, ...], what: str) -> Array:
-    if isinstance(told, Mapping):
-        lacking = [name for name in names if name not in told]
-        odd = [name for name in told if name not in names]
+def _by_group(assumption: Any, names: tuple[str, ...], what: str) -> Array:
+    if isinstance(assumption, Mapping):
+        lacking = [name for name in names if name not in assumption]
+        odd = [name for name in assumption if name not in names]
         if lacking or odd:
             raise ParameterError(
                 f"{what}: {'no number for' if lacking else 'there is no group'} {(lacking or odd)[0]!r}; "
                 f"the groups are {', '.join(names)}"
             )
-        values = np.array([float(told[name]) for name in names])
+        values = np.array([float(assumption[name]) for name in names])
     else:
-        values = np.full(len(names), float(told))
+        values = np.full(len(names), float(assumption))
     if not ((values >= 0) & (values <= 1)).all():
         raise ParameterError(f"{what} must be between 0 and 1, not {values.tolist()}")
     return values
@@ -112,7 +112,7 @@ def _base(rate: type[Rate], base: Any, names: tuple[str, ...]) -> Array:
 
 
 def observed(rule: Rule, target: Target, report: Report) -> tuple[Truth, tuple[str, ...]]:
-    """Return what a pilot report found as the truth, as if no row had been seen.
+    """Return a pilot report's rates as the truth, as if no row had been seen.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def observed(rule: Rule, target: Target, report: Report) -> tuple[Truth, tuple[s
 
 
 def seen(sensitive: str | None, target: Target, findings: Any) -> Truth | None:
-    """Return what was found as the truth with its rows; None where findings lack rates or denominators."""
+    """Return the measured rates as the truth, with its rows; None where rates or denominators are missing."""
     rates, inside, groups = [], [], None
     for rate in target.rates:
         finding = _finding(f"{rate.name}_difference", sensitive, findings)

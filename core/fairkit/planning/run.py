@@ -145,26 +145,26 @@ def _one(
     side: Side = "pass" if limit.kept(value) else "fail"
     floor = LEAST / float((truth.shares * truth.bases).min())
     start = max(closed_form(target, truth, limit, level, power), floor)
-    found: PowerCurve | None = None
+    curve: PowerCurve | None = None
     if math.isfinite(start):
-        found = search(
+        curve = search(
             lambda rows: decided(target, truth, rows * truth.shares, limit, level, rng, DRAWS, LEAST)[side],
             start,
             power,
             DRAWS,
         )
-    if found is None:
+    if curve is None:
         told = "The assumed number is at the limit, or so near that no affordable number of rows decides the rule."
         return RulePlan(
             rule=rule, value=value, side=side, rows=None, groups=(), power=None, balanced_rows=None,
             detectable=None, curve=(), notes=(*notes, told),
         )  # fmt: skip
-    rows = two_digits(max(found.rows, floor))
+    rows = two_digits(max(curve.rows, floor))
     parts = np.ceil(rows * truth.shares)
     inside = parts * truth.bases
     few = (
         f"At least {LEAST} rows of every group that the rate is over are needed, whatever the power."
-        if found.rows < floor
+        if curve.rows < floor
         else ""
     )
     many = _many(len(truth.names)) if target.kind in ("difference", "ratio") else ""
@@ -177,14 +177,14 @@ def _one(
             GroupPlan(group=name, rows=int(part), denominator=math.ceil(over))
             for name, part, over in zip(truth.names, parts, inside.min(axis=0), strict=True)
         ),
-        power=found.power(rows),
+        power=curve.power(rows),
         balanced_rows=_balanced(target, truth, rows),
         detectable=detectable(target, truth, inside, limit, level, power),
         curve=tuple(
-            (int(at), round(found.power(at), 4)) for at in np.linspace(0.25 * rows, 2 * rows, _CURVE).round()
+            (int(at), round(curve.power(at), 4)) for at in np.linspace(0.25 * rows, 2 * rows, _CURVE).round()
         ),
         notes=tuple(note for note in (*notes, few, many) if note),
-        line=(found.intercept, found.slope),
+        line=(curve.intercept, curve.slope),
     )
 
 

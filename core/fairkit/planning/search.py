@@ -128,7 +128,7 @@ def search(
         rows *= min(max(factor, 0.5), 2.2)
         if rows > MOST:
             return None
-    found = None
+    curve = None
     for factors in rounds:
         spots = rows * np.array(factors)
         seen = np.array([probit(spot) for spot in spots])
@@ -139,5 +139,5 @@ def search(
         if slope <= 0:
             return None
         rows = max((wanted - intercept) / slope, 1.0) ** 2
-        found = PowerCurve(rows, intercept, slope)
-    return found
+        curve = PowerCurve(rows, intercept, slope)
+    return curve

@@ -61,13 +61,13 @@ class Target:
 
     def interval(self, estimates: Sequence[Estimate], confidence: float) -> tuple[float, float]:
         """Return the interval that an audit makes from these estimates."""
-        own = [self._one(estimate, confidence) for estimate in estimates]
-        if len(own) == 1:
-            return own[0].low, own[0].high
+        intervals = [self._one(estimate, confidence) for estimate in estimates]
+        if len(intervals) == 1:
+            return intervals[0].low, intervals[0].high
         joint = [self._one(estimate, confidence**0.5) for estimate in estimates]
         if self.kind == "ratio":
-            return min(p.low for p in own), min(p.high for p in joint)
-        return max(p.low for p in joint), max(p.high for p in own)
+            return min(p.low for p in intervals), min(p.high for p in joint)
+        return max(p.low for p in joint), max(p.high for p in intervals)
 
     def _one(self, estimate: Estimate, confidence: float) -> Spread:
         values, limits = estimate.values, estimate.limits
@@ -81,7 +81,7 @@ class Target:
 
 
 def target_of(metric: str, metrics: Sequence[type[Metric]]) -> Target:
-    """Return what a rule on `metric` is made of.
+    """Return the target of a rule on `metric`: its rates, and how they are compared.
 
     Raises
     ------

@@ -128,14 +128,14 @@ def metrics_of(loaded: Iterable[Plugin]) -> tuple[list[type[Metric]], list[str]]
 
 
 def needs_of(used: Iterable[Plugin]) -> tuple[dict[str, str], list[str]]:
-    """Return what loaded plugins need where they run: the versions of their distributions, and fairkit's extras."""
+    """Return the requirements of loaded plugins: versions of their distributions, and fairkit's extras."""
     found = [plugin.found for plugin in used]
     others = {one.distribution: one.version for one in found if not one.built_in and one.distribution != FILE}
     return others, [one.extra for one in found if one.built_in]
 
 
 @contextmanager
-def blame(found: PluginInfo, doing: str) -> Iterator[None]:
+def blame(info: PluginInfo, doing: str) -> Iterator[None]:
     """Turn what somebody else's plugin raises into one message that names it; ours are bugs and stay as they are.
 
     Raises
@@ -148,10 +148,10 @@ def blame(found: PluginInfo, doing: str) -> Iterator[None]:
     except (FairkitError, MemoryError):
         raise
     except Exception as error:
-        if found.built_in:
+        if info.built_in:
             raise
         raise PluginError(
-            f"the plugin {found.name!r} of {found.distribution} {found.version} failed while {doing} "
+            f"the plugin {info.name!r} of {info.distribution} {info.version} failed while {doing} "
             f"({type(error).__name__}: {one_line(error)}); this is for its author to fix"
         ) from error
 
@@ -214,15 +214,15 @@ def source_of(scheme: str) -> type[DataSource] | None:
         named = [plugin.name for plugin in find() if plugin.name == scheme]
         others, failures = third_party()
         loaded = [load(name) for name in named[:1]] + others
-        found = _with_scheme(scheme, loaded) or _with_scheme(scheme, _ours())
-    if len(found) > 1:
-        names = " and ".join(sorted(f"{one.__module__}.{one.__name__}" for one in found))
+        matches = _with_scheme(scheme, loaded) or _with_scheme(scheme, _ours())
+    if len(matches) > 1:
+        names = " and ".join(sorted(f"{one.__module__}.{one.__name__}" for one in matches))
         raise PluginError(
             f"two sources have addresses that begin with {scheme}: {names}; uninstall one of them"
         )
-    if not found and failures:
+    if not matches and failures:
         raise PluginError(f"no source has addresses that begin with {scheme}: -- and {failures[0]}")
-    return next(iter(found), None)
+    return next(iter(matches), None)
 
 
 def pack_plugins() -> tuple[list[Plugin], type[PackFormat]]:

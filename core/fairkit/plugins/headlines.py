@@ -90,7 +90,7 @@ def as_recorded(report: Report) -> Iterator[None]:
 
 
 def headlines() -> Headlines:
-    """Return what is shown first, for the plugins that are installed, and for the report that is being shown."""
+    """Return the headlines of the installed plugins' metrics and of the report that is being shown."""
     metrics, used = installed_metrics()
     installed = {cls.name for cls in metrics}
     metrics = [*metrics, *(cls for name, cls in _REPORTED.get().items() if name not in installed)]
@@ -103,7 +103,7 @@ def headlines() -> Headlines:
 
 
 def all_terms() -> dict[str, Term]:
-    """Return what findings are called in plain words, by name, for the auditors of all plugins."""
+    """Return the plain names of findings, by name, for the auditors of all plugins."""
     return {name: one for cls in _auditors() for name, one in cls.terms.items()} | dict(headlines().terms)
 
 

@@ -25,7 +25,7 @@ _SETS = {
 """What a metric may declare: an audit asks for it before it calls the metric."""
 
 
-def load_found(found: PluginInfo) -> Plugin:
+def load_found(info: PluginInfo) -> Plugin:
     """Import a plugin and take what its hooks give.
 
     Raises
@@ -33,36 +33,36 @@ def load_found(found: PluginInfo) -> Plugin:
     PluginError
         It does not load; the message says what fixes it.
     """
-    module = _import(found)
-    _check_interface(found, module)
+    module = _import(info)
+    _check_interface(info, module)
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:
-        manager.register(module, name=found.name)
+        manager.register(module, name=info.name)
         manager.check_pending()
     except (pluggy.PluginValidationError, ValueError) as error:
-        raise PluginError(_broken(found, f"a hook is not as specified: {_hook_error(error)}")) from error
+        raise PluginError(_broken(info, f"a hook is not as specified: {_hook_error(error)}")) from error
     plugin = Plugin(
-        found,
+        info,
         module,
-        metrics=tuple(_ask(manager, found, "fairkit_metrics")),
-        auditors=tuple(_ask(manager, found, "fairkit_auditors")),
-        mitigators=tuple(_named_like_the_plugin(manager, found, "mitigator")),
-        learners=tuple(_learners(manager, found)),
-        evidence_charts=tuple(_ask(manager, found, "fairkit_evidence_charts")),
-        sources=tuple(_sources(manager, found)),
-        model_sources=tuple(_ask(manager, found, "fairkit_model_sources")),
-        promotion_checks=tuple(_ask(manager, found, "fairkit_promotion_checks")),
-        signers=tuple(_named_like_the_plugin(manager, found, "signer")),
-        packs=tuple(_ask(manager, found, "fairkit_packs")),
+        metrics=tuple(_ask(manager, info, "fairkit_metrics")),
+        auditors=tuple(_ask(manager, info, "fairkit_auditors")),
+        mitigators=tuple(_named_like_the_plugin(manager, info, "mitigator")),
+        learners=tuple(_learners(manager, info)),
+        evidence_charts=tuple(_ask(manager, info, "fairkit_evidence_charts")),
+        sources=tuple(_sources(manager, info)),
+        model_sources=tuple(_ask(manager, info, "fairkit_model_sources")),
+        promotion_checks=tuple(_ask(manager, info, "fairkit_promotion_checks")),
+        signers=tuple(_named_like_the_plugin(manager, info, "signer")),
+        packs=tuple(_ask(manager, info, "fairkit_packs")),
     )
     if not plugin.kinds:
-        raise PluginError(_broken(found, _why_nothing(module)))
+        raise PluginError(_broken(info, _why_nothing(module)))
     return plugin
 
 
 def _hook_error(error: Exception) -> str:
-    """Say what pluggy found wrong with a hook; for a name that is not a hook's, which one may be meant."""
+    """Return pluggy's complaint about a hook; for an unknown name, with the hook that may be meant."""
     told = one_line(error)
     unknown = re.match(r"unknown hook '(\w+)'", told)
     return f"{unknown[0]}. {did_you_mean(unknown[1], list(_BASES), what='hooks')}" if unknown else told
@@ -76,7 +76,7 @@ def _why_nothing(module: Any) -> str:
     return f"it offers nothing; it needs one of the hooks {', '.join(_BASES)}"
 
 
-def _check_interface(found: PluginInfo, module: Any) -> None:
+def _check_interface(info: PluginInfo, module: Any) -> None:
     """Raise PluginError where a plugin says that it was written for another version of the interface."""
     wanted = getattr(module, "FAIRKIT_INTERFACE", hookspecs.INTERFACE)
     if wanted == hookspecs.INTERFACE:
@@ -84,17 +84,17 @@ def _check_interface(found: PluginInfo, module: Any) -> None:
     newer = isinstance(wanted, int) and wanted > hookspecs.INTERFACE
     raise PluginError(
         _broken(
-            found,
+            info,
             f"it is written for version {wanted} of the plugin interface, this fairkit has {hookspecs.INTERFACE}",
             "pip install --upgrade fairkit" if newer else None,
         )
     )
 
 
-def _check_file(found: PluginInfo) -> None:
-    if not Path(found.target).is_file():
+def _check_file(info: PluginInfo) -> None:
+    if not Path(info.target).is_file():
         raise PluginError(
-            f"the plugin {found.name!r} does not load (there is no file {found.target}); "
+            f"the plugin {info.name!r} does not load (there is no file {info.target}); "
             f"fix the path in {FILES}, or take it out"
         )
 
@@ -121,42 +121,42 @@ def _load_file(path: Path) -> Any:
     return module
 
 
-def _import(found: PluginInfo) -> Any:
-    if found.distribution == FILE:
-        _check_file(found)
+def _import(info: PluginInfo) -> Any:
+    if info.distribution == FILE:
+        _check_file(info)
     try:
-        if found.distribution == FILE:
-            return _load_file(Path(found.target))
+        if info.distribution == FILE:
+            return _load_file(Path(info.target))
         # not looked up again among all that is installed: its name and module were read there
-        return importlib.metadata.EntryPoint(found.name, found.target, hookspecs.PROJECT).load()
+        return importlib.metadata.EntryPoint(info.name, info.target, hookspecs.PROJECT).load()
     except MissingExtraError as error:
         raise PluginError(
-            f"the plugin {found.name!r} of {found.distribution} does not load: {error}"
+            f"the plugin {info.name!r} of {info.distribution} does not load: {error}"
         ) from error
     except ModuleNotFoundError as error:
         needed = error.name or str(error)
-        extra = f"pip install 'fairkit[{found.name}]'" if found.built_in else f"pip install {needed}"
-        raise PluginError(_broken(found, f"it needs {needed}, which is not installed", extra)) from error
+        extra = f"pip install 'fairkit[{info.name}]'" if info.built_in else f"pip install {needed}"
+        raise PluginError(_broken(info, f"it needs {needed}, which is not installed", extra)) from error
     except Exception as error:
-        raise PluginError(_broken(found, f"{type(error).__name__}: {one_line(error)}")) from error
+        raise PluginError(_broken(info, f"{type(error).__name__}: {one_line(error)}")) from error
 
 
-def _broken(found: PluginInfo, why: str, fix: str | None = None) -> str:
-    if found.distribution == FILE:
-        return f"the plugin {found.name!r} does not load ({why}); fix it in {found.target}"
-    command = fix or f"pip install --upgrade {found.distribution}"
+def _broken(info: PluginInfo, why: str, fix: str | None = None) -> str:
+    if info.distribution == FILE:
+        return f"the plugin {info.name!r} does not load ({why}); fix it in {info.target}"
+    command = fix or f"pip install --upgrade {info.distribution}"
     return (
-        f"the plugin {found.name!r} of {found.distribution} {found.version} does not load ({why}); "
+        f"the plugin {info.name!r} of {info.distribution} {info.version} does not load ({why}); "
         f"fix it with: {command}"
     )
 
 
-def _ask(manager: pluggy.PluginManager, found: PluginInfo, hook: str) -> list[type[Any]]:
+def _ask(manager: pluggy.PluginManager, info: PluginInfo, hook: str) -> list[type[Any]]:
     try:
         answers = getattr(manager.hook, hook)()
     except Exception as error:
         raise PluginError(
-            _broken(found, f"{hook} raises {type(error).__name__}: {one_line(error)}")
+            _broken(info, f"{hook} raises {type(error).__name__}: {one_line(error)}")
         ) from error
     classes = [
         cls for answer in answers for cls in (answer if isinstance(answer, list | tuple) else [answer])
@@ -165,56 +165,56 @@ def _ask(manager: pluggy.PluginManager, found: PluginInfo, hook: str) -> list[ty
     for cls in classes:
         if not (inspect.isclass(cls) and issubclass(cls, base)):
             raise PluginError(
-                _broken(found, f"{hook} gives {cls!r}, but hooks return lists of {base.__name__} classes")
+                _broken(info, f"{hook} gives {cls!r}, but hooks return lists of {base.__name__} classes")
             )
         if inspect.isabstract(cls):
             missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
-            raise PluginError(_broken(found, f"{cls.__name__} does not define {missing}"))
+            raise PluginError(_broken(info, f"{cls.__name__} does not define {missing}"))
         if not isinstance(getattr(cls, "name", None), str):
-            raise PluginError(_broken(found, f"{cls.__name__} has no name"))
-        for attribute, known in _SETS.items() if hook == "fairkit_metrics" else ():
+            raise PluginError(_broken(info, f"{cls.__name__} has no name"))
+        for attribute, choices in _SETS.items() if hook == "fairkit_metrics" else ():
             given = getattr(cls, attribute)
-            if isinstance(given, str) or not set(given) <= known:
+            if isinstance(given, str) or not set(given) <= choices:
                 raise PluginError(
                     _broken(
-                        found,
-                        f"{cls.__name__}.{attribute} is {given!r}; it is a set of {', '.join(sorted(known))}",
+                        info,
+                        f"{cls.__name__}.{attribute} is {given!r}; it is a set of {', '.join(sorted(choices))}",
                     )
                 )
     return classes
 
 
-def _named_like_the_plugin(manager: pluggy.PluginManager, found: PluginInfo, kind: str) -> list[type[Any]]:
+def _named_like_the_plugin(manager: pluggy.PluginManager, info: PluginInfo, kind: str) -> list[type[Any]]:
     """Return the class of a kind of which a plugin has one, found by the plugin's name."""
-    classes = _ask(manager, found, f"fairkit_{kind}s")
-    if len(classes) > 1 or any(cls.name != found.name for cls in classes):
+    classes = _ask(manager, info, f"fairkit_{kind}s")
+    if len(classes) > 1 or any(cls.name != info.name for cls in classes):
         names = ", ".join(repr(cls.name) for cls in classes)
         raise PluginError(
-            _broken(found, f"it has the {kind}s {names}, but a plugin has one, with the plugin's name")
+            _broken(info, f"it has the {kind}s {names}, but a plugin has one, with the plugin's name")
         )
     return classes
 
 
-def _learners(manager: pluggy.PluginManager, found: PluginInfo) -> list[type[Any]]:
-    classes = _ask(manager, found, "fairkit_learners")
+def _learners(manager: pluggy.PluginManager, info: PluginInfo) -> list[type[Any]]:
+    classes = _ask(manager, info, "fairkit_learners")
     if not classes:
         return []
     from fairkit.learners import LEARNERS
 
     taken = [cls.name for cls in classes if cls.name in LEARNERS]
     if taken:
-        raise PluginError(_broken(found, f"fairkit has a learner {taken[0]!r} already; give it another name"))
+        raise PluginError(_broken(info, f"fairkit has a learner {taken[0]!r} already; give it another name"))
     return classes
 
 
-def _sources(manager: pluggy.PluginManager, found: PluginInfo) -> list[type[Any]]:
-    classes = _ask(manager, found, "fairkit_sources")
+def _sources(manager: pluggy.PluginManager, info: PluginInfo) -> list[type[Any]]:
+    classes = _ask(manager, info, "fairkit_sources")
     for cls in classes:
         schemes = getattr(cls, "schemes", ())
         if isinstance(schemes, str) or not schemes or not all(_SCHEME.fullmatch(str(one)) for one in schemes):
             raise PluginError(
                 _broken(
-                    found,
+                    info,
                     f"{cls.__name__}.schemes is {schemes!r}; it is a tuple of what addresses begin with, in lower "
                     "case, of two letters or more",
                 )

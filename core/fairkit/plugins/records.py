@@ -99,7 +99,7 @@ class Plugin:
         return tuple(self.classes)
 
     def to_dict(self) -> dict[str, str]:
-        """Return what a report says about it."""
+        """Return the plugin's entry in a report."""
         return {
             "name": self.found.name,
             "distribution": self.found.distribution,

@@ -53,8 +53,8 @@ class Items:
 
     chunks: tuple[Chunk, ...]
 
-    def __add__(self, other: Items) -> Items:
-        return Items(self.chunks + other.chunks)
+    def __add__(self, right: Items) -> Items:
+        return Items(self.chunks + right.chunks)
 
     def whole(self) -> Chunk:
         """Return all items in one order whatever the pieces were: by query, then as their numbers say."""
@@ -88,14 +88,14 @@ def items_of(batch: Batch, said: Sequence[Predictions], dataset: Dataset) -> Ite
     if batch.queries is None:
         raise DataError("a ranking needs the column of queries; name it with `query`")
     scores = []
-    for one in said:
-        if one.score is None:
+    for predictions in said:
+        if predictions.score is None:
             raise ModelError("a ranking needs scores, and this model gives none")
-        if one.members is not None:
+        if predictions.members is not None:
             raise ModelError(
                 "this model draws its scores by chance, and a ranking is made from one score an item"
             )
-        scores.append(one.score)
+        scores.append(predictions.score)
     return Items((Chunk(batch.queries, np.stack(scores), relevance_of(batch, dataset), dict(batch.groups)),))
 
 

@@ -102,19 +102,19 @@ class QueryMetric(Metric):
 
 def _doubts(there: NDArray[np.bool_], sizes: Array) -> dict[int, str]:
     """Say which groups have too few queries, or queries of which a few have most of the rows, shapes [G, Q]."""
-    found = {}
+    doubts = {}
     effective = effective_clusters(np.where(there, sizes, 0.0))
-    for place, (count, size) in enumerate(zip(there.sum(axis=1).tolist(), effective.tolist(), strict=True)):
+    for group, (count, size) in enumerate(zip(there.sum(axis=1).tolist(), effective.tolist(), strict=True)):
         if count < FEWEST:
-            found[place] = (
+            doubts[group] = (
                 f"it is over {count} queries, and with fewer than {FEWEST} their noise cannot be known"
             )
         elif size < FEWEST_EFFECTIVE:
-            found[place] = (
+            doubts[group] = (
                 f"it is over {count} queries, of which a few have most of the rows: they count as about {size:.0f} of "
                 f"one size, and with fewer than {FEWEST_EFFECTIVE} their noise cannot be known"
             )
-    return found
+    return doubts
 
 
 def _half(noise: Noise, there: NDArray[np.bool_], z: float, span: float) -> Array:

@@ -76,7 +76,7 @@ def queries_of(items: Chunk, k: int, groups: list[tuple[str | None, int]], model
         if counted is not None:
             parts |= {"right": counted[0], "pairs": counted[1]}
         quality = ndcg(positions, items.relevance, k)
-    found = []
+    queries = []
     for sensitive, size in groups:
         codes = np.zeros(len(query), np.int64) if sensitive is None else items.groups[sensitive]
         known = codes >= 0  # an item without a group has a place, and counts in no group
@@ -85,5 +85,5 @@ def queries_of(items: Chunk, k: int, groups: list[tuple[str | None, int]], model
             name: np.bincount(cells, values[known], count * size).astype(np.float64).reshape(count, size)
             for name, values in parts.items()
         }
-        found.append(Queries(k=k, ndcg=quality, **sums))
-    return found
+        queries.append(Queries(k=k, ndcg=quality, **sums))
+    return queries

@@ -42,5 +42,5 @@ def facts_of(about: Mapping[str, str]) -> dict[str, str]:
 
 
 def heading(name: str) -> str:
-    """Return what a page writes beside a fact: ``Intended use`` for intended_use."""
+    """Return a fact's heading on a page: ``Intended use`` for intended_use."""
     return KNOWN.get(name) or name.replace("_", " ").capitalize()

@@ -59,16 +59,16 @@ class Change:
 
     def __str__(self) -> str:
         """Return both numbers, the difference with its interval, and what it means, on one line."""
-        place = f" of {self.place}" if self.place else ""
-        place += f" in group {self.group}" if self.group is not None else ""
-        place += f" ({self.parameters['class']})" if "class" in self.parameters else ""
+        scope = f" of {self.place}" if self.place else ""
+        scope += f" in group {self.group}" if self.group is not None else ""
+        scope += f" ({self.parameters['class']})" if "class" in self.parameters else ""
         if self.before is None or self.after is None or self.difference is None:
-            return f"{self.metric}{place}: not defined"
+            return f"{self.metric}{scope}: not defined"
         ends = (
             "" if self.interval is None else f" [{self.interval[0] + 0.0:.4g}, {self.interval[1] + 0.0:.4g}]"
         )
         told = f"{self.before:.4g} to {self.after:.4g}, difference {self.difference + 0.0:.4g}{ends}: {self.outcome}"
-        return f"{self.metric}{place}: {told}"
+        return f"{self.metric}{scope}: {told}"
 
     def __repr__(self) -> str:
         """Return a line; `to_dict` gives everything."""
@@ -214,7 +214,7 @@ class Comparison(Tabular, Saved):
 
 
 def outcome_of(low: float, high: float, better: Better) -> Outcome:
-    """Say what an interval of a difference means for the people concerned."""
+    """Return the meaning of a difference's interval for the people concerned."""
     if low <= 0 <= high:
         return "same"
     if better == "none":

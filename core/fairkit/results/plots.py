@@ -125,7 +125,7 @@ class ReportPlots:
         return layered("calibration", self._report, sensitive, groups=groups, label=label)
 
     def evidence(self, name: str, sensitive: str | None = None) -> alt.LayerChart:
-        """Return what an auditor puts on a page, a panel for each finding: ``columns`` is the waterfall of `why`.
+        """Return an auditor's chart, a panel for each finding: ``columns`` is the waterfall of `why`.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class ReportPlots:
         return layered("evidence", self._report, name, sensitive)
 
 
-def layered(name: str, result: Any, *asked: Any, **options: Any) -> alt.LayerChart:
+def layered(name: str, result: Any, *arguments: Any, **options: Any) -> alt.LayerChart:
     """Return a chart that an installed package draws.
 
     Raises
@@ -153,7 +153,7 @@ def layered(name: str, result: Any, *asked: Any, **options: Any) -> alt.LayerCha
     PluginError
         Nobody draws it.
     """
-    chart: alt.LayerChart = _drawn(name)(result, *asked, **options)
+    chart: alt.LayerChart = _drawn(name)(result, *arguments, **options)
     return chart
 
 

@@ -84,7 +84,7 @@ def judge(
 
 def _parts(finding: Finding) -> list[Finding]:
     """Return the size of each column's part of a divided gap as a number that a rule may limit: ``sex.age``."""
-    found = []
+    parts = []
     for part in finding.evidence.get("columns", ()):
         ends, value = part["interval"], float(part["value"])
         whole = (
@@ -94,8 +94,8 @@ def _parts(finding: Finding) -> list[Finding]:
         )
         name = f"{finding.sensitive}.{part['column']}"
         own = replace(finding, sensitive=name, value=abs(value), interval=whole, evidence={}, groups=())
-        found.append(replace(own, interval_at=None))
-    return found
+        parts.append(replace(own, interval_at=None))
+    return parts
 
 
 def _matching(rule: Rule, findings: Sequence[Finding], conditions: Mapping[str, str]) -> list[Finding]:
@@ -198,15 +198,15 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
         return "inconclusive", reason
     low, high = interval
     shown = f"{_what(finding)} is {finding.value:.4g}, interval [{low:.4g}, {high:.4g}]"
-    kept = rule.settled(interval)
-    if kept is None:
+    passes = rule.settled(interval)
+    if passes is None:
         return "inconclusive", f"{shown}: the interval contains the limit {rule.limit:g}"
     turned = _turned(rule, finding, interval)
-    if turned is None and kept:
+    if turned is None and passes:
         turned = _climbing(rule, finding) or _broken_nearby(rule, finding)
     if turned is not None:
         return "inconclusive", f"{shown}, but {turned}"
-    if kept:
+    if passes:
         return (
             "pass",
             f"{shown}: the whole interval is {'at most' if rule.upper else 'at least'} the limit {rule.limit:g}",
@@ -218,27 +218,27 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
 
 
 def _turned(rule: Rule, finding: Finding, interval: Interval) -> str | None:
-    """Return what could turn a verdict: values that are missing or wrong; None where they cannot."""
+    """Return why missing or wrong values could turn a verdict; None where they cannot."""
     value = float(finding.value or 0.0)
     for name in UNKNOWNS:
-        told = finding.evidence.get(name)
-        if told is None or not told["binding"]:
+        bounds = finding.evidence.get(name)
+        if bounds is None or not bounds["binding"]:
             continue
-        if told.get("low") is None:
-            return f"{told['reason']}, no bound on {_what(finding)} is known: there is no verdict"
-        stretch = float(told["stretch"])
-        low = told["low"] - stretch * (value - interval[0])
-        high = told["high"] + stretch * (interval[1] - value)
+        if bounds.get("low") is None:
+            return f"{bounds['reason']}, no bound on {_what(finding)} is known: there is no verdict"
+        stretch = float(bounds["stretch"])
+        low = bounds["low"] - stretch * (value - interval[0])
+        high = bounds["high"] + stretch * (interval[1] - value)
         if rule.settled((low, high)) is None and name == COPIES:
             return (
-                f"{told['reason']}: with copies counted once its interval is about [{low:.4g}, {high:.4g}], and the "
+                f"{bounds['reason']}: with copies counted once its interval is about [{low:.4g}, {high:.4g}], and the "
                 "verdict depends on them. Name the column whose values depend on each other as `cluster`, or say "
                 "`copies=independent`"
             )
         if rule.settled((low, high)) is None:
             enough = _enough(rule, finding, interval) if name == "missing_bounds" else None
             return (
-                f"{told['reason']}, it lies between {told['low']:.4g} and {told['high']:.4g}, "
+                f"{bounds['reason']}, it lies between {bounds['low']:.4g} and {bounds['high']:.4g}, "
                 f"and that could turn the verdict (limit {rule.limit:g})"
             ) + (
                 ""
@@ -259,15 +259,18 @@ def _enough(rule: Rule, finding: Finding, interval: Interval) -> tuple[int, int]
 
 def _broken_nearby(rule: Rule, finding: Finding) -> str | None:
     """Return why a number that surely breaks the limit on rows next to these, and not on these, does not pass."""
-    told = finding.evidence.get("nearby")
-    if not isinstance(told, Mapping) or rule.settled((told["nearby_low"], told["nearby_high"])) is not False:
+    pairs = finding.evidence.get("nearby")
+    if (
+        not isinstance(pairs, Mapping)
+        or rule.settled((pairs["nearby_low"], pairs["nearby_high"])) is not False
+    ):
         return None
-    worse = told["change_low"] > 0 if rule.upper else told["change_high"] < 0
-    if not worse or rule.settled((told["here_low"], told["here_high"])) is False:
+    worse = pairs["change_low"] > 0 if rule.upper else pairs["change_high"] < 0
+    if not worse or rule.settled((pairs["here_low"], pairs["here_high"])) is False:
         return None
     return (
-        f"on {told['rows']:,} rows next to these it is {told['nearby']:.3g} [{told['nearby_low']:.3g}, "
-        f"{told['nearby_high']:.3g}], and {told['here']:.3g} on these: the model treats these very rows unlike rows "
+        f"on {pairs['rows']:,} rows next to these it is {pairs['nearby']:.3g} [{pairs['nearby_low']:.3g}, "
+        f"{pairs['nearby_high']:.3g}], and {pairs['here']:.3g} on these: the model treats these very rows unlike rows "
         "next to them"
     )
 

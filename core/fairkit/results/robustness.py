@@ -35,10 +35,10 @@ def rows_that_turn(rule: Rule, finding: Finding, interval: Interval) -> tuple[in
     tuple of int, or None
         None for other findings, for rates without counts, and where even all of them do not turn it.
     """
-    kept = rule.settled(interval)
+    passes = rule.settled(interval)
     ratio = finding.metric.endswith("_ratio")
     gone = finding.missing
-    if kept is None or gone is None or not (ratio or finding.metric.endswith("_difference")):
+    if passes is None or gone is None or not (ratio or finding.metric.endswith("_difference")):
         return None
     shares = [(g.value, g.denominator) for g in (*finding.groups, gone)]
     told = [(value * over, over) for value, over in shares if value is not None and over is not None]
@@ -46,13 +46,13 @@ def rows_that_turn(rule: Rule, finding: Finding, interval: Interval) -> tuple[in
         return None
     counts, over = np.array(told[:-1]).T
     counting, others = told[-1][0], told[-1][1] - told[-1][0]
-    rises = rule.upper == kept  # what turns a pass of an upper limit, and a failed lower one
+    rises = rule.upper == passes  # what turns a pass of an upper limit, and a failed lower one
     apart = rises != ratio
     reach = interval[1] - finding.value if rises else interval[0] - finding.value
     bound = _ratio if ratio else _difference
 
     def turned(k: int) -> bool:
-        return rule.kept(bound(counts, over, counting, others, k, apart=apart) + reach) != kept
+        return rule.kept(bound(counts, over, counting, others, k, apart=apart) + reach) != passes
 
     most = int(gone.rows)
     return (_least(turned, most), most) if turned(most) else None

@@ -71,14 +71,14 @@ class Rule:
     ) -> None:
         inside = tuple(filter(None, within.split("+"))) if isinstance(within, str) else tuple(within)
         if set(metric) & set(":@|"):
-            told = _named(metric)
-            if told is None or (
-                (sensitive or support or inside) and told[1:] != (sensitive, support, inside)
+            parts = _named(metric)
+            if parts is None or (
+                (sensitive or support or inside) and parts[1:] != (sensitive, support, inside)
             ):
                 raise PolicyError(
                     f"the policy rule on {metric!r} is not understood; write METRIC:COLUMN, and the rest once"
                 )
-            metric, sensitive, support, inside = told
+            metric, sensitive, support, inside = parts
         self._set(metric, sensitive, {"max": max, "min": min}, support, inside, scenario)
 
     def _set(
@@ -114,17 +114,17 @@ class Rule:
             The text has another form.
         """
         name, equals, number = text.rpartition("=")
-        told = _named(name)
+        parts = _named(name)
         try:
             limit = float(number)
         except ValueError:
             limit = math.nan
-        if not equals or told is None or not math.isfinite(limit):
+        if not equals or parts is None or not math.isfinite(limit):
             raise PolicyError(
                 f"the policy rule --{kind} {text!r} is not understood; "
                 f"write METRIC:COLUMN=NUMBER, as in --{kind} demographic_parity_difference:sex=0.1"
             )
-        metric, sensitive, support, within = told
+        metric, sensitive, support, within = parts
         limits: dict[str, Any] = {kind: limit}
         return cls(metric=metric, sensitive=sensitive, support=support, within=within, **limits)
 

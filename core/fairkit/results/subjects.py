@@ -37,13 +37,13 @@ class ModelInfo:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         record = {"name": self.name, "sha256": self.sha256, "task": self.task, "notes": list(self.notes)}
-        told = {
+        details = {
             "outputs": self.outputs,
             "endpoint": self.endpoint,
             "columns": self.predictions,
             "serving": self.serving,
         }
-        return record | {key: dict(value) for key, value in told.items() if value}
+        return record | {key: dict(value) for key, value in details.items() if value}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -137,7 +137,7 @@ class DataInfo:
 
 
 def subject_record(model: ModelInfo) -> dict[str, Any]:
-    """Return what was audited: the model, or, where none was seen, the predictions in the table."""
+    """Return the audited subject: the model, or, where there was none, the table's predictions."""
     if model.predictions:
         return {"model": None, "predictions": model.to_dict()}
     return {"model": model.to_dict()}

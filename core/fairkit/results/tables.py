@@ -69,12 +69,12 @@ def ends(interval: tuple[float, float] | None) -> dict[str, float | None]:
     return {"low": low, "high": high}
 
 
-def place(one: Any) -> dict[str, Any]:
+def place(subject: Any) -> dict[str, Any]:
     """Return which groups a finding or a change is about, as columns; ``class`` is a class of several, or None."""
     return {
-        "metric": one.metric,
-        "sensitive": one.sensitive,
-        "reference": one.reference,
-        "within": "+".join(one.within) or None,
-        "class": one.parameters.get("class"),
+        "metric": subject.metric,
+        "sensitive": subject.sensitive,
+        "reference": subject.reference,
+        "within": "+".join(subject.within) or None,
+        "class": subject.parameters.get("class"),
     }

@@ -52,10 +52,10 @@ class Address:
         DataError
             It is none, or it holds a user with a password. The message never shows it.
         """
-        found = _SCHEME.match(text)
-        if found is None:
+        match = _SCHEME.match(text)
+        if match is None:
             raise DataError("the data has no address: it begins with a scheme, such as s3://")
-        rest, _, tail = text[found.end() :].partition("?")
+        rest, _, tail = text[match.end() :].partition("?")
         slashes = rest.startswith("//")
         location = rest.removeprefix("//")
         authority, _, behind = location.partition("/")
@@ -63,7 +63,7 @@ class Address:
             raise DataError(_KEPT_OUT)
         if "//" in behind and holds_secret("//" + behind.partition("//")[2]):
             raise DataError(_KEPT_OUT)
-        return cls(found[1].lower(), location, _options(tail), slashes)
+        return cls(match[1].lower(), location, _options(tail), slashes)
 
     @property
     def text(self) -> str:
@@ -89,15 +89,15 @@ class Address:
         DataError
             There is none, or it holds what looks like a secret.
         """
-        asked = self.options.get(QUERY, "").strip().removesuffix(";").strip()
-        if not asked:
+        query = self.options.get(QUERY, "").strip().removesuffix(";").strip()
+        if not query:
             raise DataError(f"{self.text} needs a query: {self.text}?query=SELECT ...")
-        if holds_secret(asked):
+        if holds_secret(query):
             raise DataError(
                 f"the query on {self.text} holds what looks like a password, a key or a token, and a report names the "
                 "query; make a view of it in the database, and ask that"
             )
-        return asked
+        return query
 
     def host(self) -> tuple[str | None, str | None, int | None]:
         """Return user, host and port of a location such as ``user@host:port/name``; None for what it does not name.
@@ -107,16 +107,16 @@ class Address:
         DataError
             It is none of that form. The message does not show it: it may hold a password.
         """
-        found = _HOST.fullmatch(self.bucket)
-        if found is None or "@" in self.key:
+        match = _HOST.fullmatch(self.bucket)
+        if match is None or "@" in self.key:
             raise DataError(
                 f"the address {self.scheme}://... is not of the form {self.scheme}://user@host:port/name; a password "
                 "never stands in it"
             )
-        port = found["port"]
-        return found["user"], found["host"] or None, None if port is None else int(port)
+        port = match["port"]
+        return match["user"], match["host"] or None, None if port is None else int(port)
 
-    def check_options(self, known: Mapping[str, str]) -> None:
+    def check_options(self, allowed: Mapping[str, str]) -> None:
         """Refuse options that a source does not have; they are not shown: one may be a token.
 
         Raises
@@ -124,8 +124,8 @@ class Address:
         DataError
             There is such an option.
         """
-        if not set(self.options) <= set(known):
-            have = ", ".join(known) or "none"
+        if not set(self.options) <= set(allowed):
+            have = ", ".join(allowed) or "none"
             raise DataError(
                 f"the address {self.text} has an option that {self.scheme}: sources do not have (they have: {have}); "
                 "keys, tokens and passwords never stand in an address: put them into the environment"

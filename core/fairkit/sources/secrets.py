@@ -38,7 +38,7 @@ def masked(text: object) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Return what a library's error says: one short line that holds no secret."""
+    """Return a library's error message as one short line that holds no secret."""
     text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())
     return visible(masked(text)[:_LONGEST]) or type(error).__name__
 

@@ -111,7 +111,7 @@ class StoredFile:
         self.open().close()
 
     def told(self) -> dict[str, Any]:
-        """Return what a report says about the file."""
+        """Return the file's entry in a report."""
         return {"path": self.path, "bytes": self.size, **dict(self.stamp)}
 
 
@@ -128,7 +128,7 @@ def _rebuilt(filesystem: Any, path: str, size: int, stamp: tuple[tuple[str, str]
 
 
 def _stamp(filesystem: Any, path: str, file: pa.NativeFile) -> tuple[tuple[str, str], ...]:
-    """Return what the store says about the version; at least the time of the last change."""
+    """Return the store's marks of a file's version; at least the time of the last change."""
     told = {key: _text(value) for key, value in (file.metadata() or {}).items()}
     stamp = tuple((key, told[key].strip('"')) for key in _STAMPS if told.get(key))
     return stamp or (("modified", str(filesystem.get_file_info(path).mtime_ns)),)

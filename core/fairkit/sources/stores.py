@@ -140,13 +140,13 @@ def _lying(filesystem: Any, path: str, shown: str) -> list[str]:
             f"{visible(shown)} is an Iceberg table, whose folder holds removed rows, too; "
             f"name it as iceberg:{visible(shown)}"
         )
-    found = [one for one in listed if one.endswith(".parquet")] or [
+    files = [one for one in listed if one.endswith(".parquet")] or [
         one for one in listed if one.endswith(".csv")
     ]
-    if not found:
+    if not files:
         _check_bucket(filesystem, path, shown)
         raise DataError(f"the folder {visible(shown)} holds no .parquet file and no .csv file")
-    return found
+    return files
 
 
 def _check_bucket(filesystem: Any, path: str, shown: str) -> None:
@@ -184,7 +184,7 @@ def _is_glob(text: str) -> bool:
 
 
 def _glob(path: str) -> re.Pattern[str]:
-    """Return what a path with ``*`` (not beyond a slash), ``**`` and ``[...]`` matches."""
+    """Return the pattern of a path with ``*`` (not beyond a slash), ``**`` and ``[...]``."""
     pieces = re.split(r"(\*\*/|\*\*|\*|\[[^]/]+\])", path)
     meant = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
     return re.compile("".join(meant.get(p) or (p if p.startswith("[") else re.escape(p)) for p in pieces))
@@ -312,7 +312,7 @@ def _yes(address: Address, option: str) -> bool:
 
 
 def origin_of(address: Address, kind: str, files: Sequence[StoredFile]) -> dict[str, Any]:
-    """Return what a report says about files in a store: where, how many, and which versions."""
+    """Return the origin of files in a store, for reports: where, how many, and which versions."""
     import hashlib
     import json
 

@@ -152,7 +152,7 @@ def peak_memory() -> float | None:
 
 
 def _children() -> list[Path]:
-    """Return what the system tells of each child that runs; nothing but on Linux."""
+    """Return the system's folder of each child process that runs; none but on Linux."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:  # noqa: PTH123 -- often called
             return [Path("/proc", number) for number in file.read().split()]

@@ -157,8 +157,8 @@ class ScoreTable:
         counted = self._counted()
         return counted.least < counted.most
 
-    def __add__(self, other: ScoreTable) -> ScoreTable:
-        (mine, one), (theirs, two) = self._state, other._state
+    def __add__(self, right: ScoreTable) -> ScoreTable:
+        (mine, one), (theirs, two) = self._state, right._state
         both = [part for part in (one, two) if part is not None]
         done = self._merged(*both) if len(both) == 2 else next(iter(both), None)
         total = ScoreTable(self.low, self.high, self.limit, self.n_groups, mine + theirs, done, self.budget)
@@ -217,25 +217,29 @@ class ScoreTable:
         self._state = (), done
         return done
 
-    def _merged(self, one: _Counted, two: _Counted) -> _Counted:
-        if one.shift is None and two.shift is None:
-            values = np.union1d(one.most, two.most)
+    def _merged(self, left: _Counted, right: _Counted) -> _Counted:
+        if left.shift is None and right.shift is None:
+            values = np.union1d(left.most, right.most)
             if len(values) <= self.limit:
-                return _on(values, values, values, (one, two), (one.most, two.most), None, None)
-        one, two = self._coarse(one), self._coarse(two)
-        assert one.keys is not None  # noqa: S101 -- coarse counts have keys
-        assert two.keys is not None  # noqa: S101 -- coarse counts have keys
-        shift = max(one.shift or 0, two.shift or 0)
-        keys = np.union1d(one.keys >> (shift - (one.shift or 0)), two.keys >> (shift - (two.shift or 0)))
+                return _on(values, values, values, (left, right), (left.most, right.most), None, None)
+        left, right = self._coarse(left), self._coarse(right)
+        assert left.keys is not None  # noqa: S101 -- coarse counts have keys
+        assert right.keys is not None  # noqa: S101 -- coarse counts have keys
+        shift = max(left.shift or 0, right.shift or 0)
+        keys = np.union1d(
+            left.keys >> (shift - (left.shift or 0)), right.keys >> (shift - (right.shift or 0))
+        )
         more = shift_for(keys << shift, self._cells, shift)
         keys = np.unique(keys >> (more - shift))
-        own = tuple(part.keys >> (more - (part.shift or 0)) for part in (one, two) if part.keys is not None)
+        part_keys = tuple(
+            part.keys >> (more - (part.shift or 0)) for part in (left, right) if part.keys is not None
+        )
         least, most = np.full(len(keys), np.inf), np.full(len(keys), -np.inf)
-        for part, mine in zip((one, two), own, strict=True):
+        for part, mine in zip((left, right), part_keys, strict=True):
             places = np.searchsorted(keys, mine)
             np.minimum.at(least, places, part.least)
             np.maximum.at(most, places, part.most)
-        return _on(keys, least, most, (one, two), own, more, keys)
+        return _on(keys, least, most, (left, right), part_keys, more, keys)
 
     def _coarse(self, counted: _Counted) -> _Counted:
         """Put distinct scores into cells."""
@@ -272,13 +276,13 @@ def _on(
     least: Array,
     most: Array,
     parts: tuple[_Counted, _Counted],
-    own: tuple[NDArray[Any], ...],
+    part_keys: tuple[NDArray[Any], ...],
     shift: int | None,
     cells: NDArray[np.int64] | None,
 ) -> _Counted:
-    """Add up two counts at the places of `keys`, increasing; `own` are the parts' keys."""
+    """Add up two counts at the places of `keys`, increasing; `part_keys` are the parts' keys."""
     (mass1, squares1), (mass2, squares2) = (
-        part.at(len(keys), np.searchsorted(keys, mine)) for part, mine in zip(parts, own, strict=True)
+        part.at(len(keys), np.searchsorted(keys, mine)) for part, mine in zip(parts, part_keys, strict=True)
     )
     mass = mass1 + mass2
     squares = mass if squares1 is mass1 and squares2 is mass2 else squares1 + squares2

@@ -31,8 +31,8 @@ class Sums:
     first: NDArray[np.float64]
     second: NDArray[np.float64]
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(self.count + other.count, self.first + other.first, self.second + other.second)
+    def __add__(self, right: Sums) -> Sums:
+        return Sums(self.count + right.count, self.first + right.first, self.second + right.second)
 
     def pooled(self) -> Sums:
         """All groups as one, shape [1, ...]."""
@@ -51,11 +51,11 @@ class CellSums(Sums):
 
     cubes: NDArray[np.float64]
 
-    def __add__(self, other: Sums) -> Sums:
-        plain = Sums.__add__(self, other)
-        if not isinstance(other, CellSums):
+    def __add__(self, right: Sums) -> Sums:
+        plain = Sums.__add__(self, right)
+        if not isinstance(right, CellSums):
             return plain
-        return CellSums(plain.count, plain.first, plain.second, self.cubes + other.cubes)
+        return CellSums(plain.count, plain.first, plain.second, self.cubes + right.cubes)
 
     def pooled(self) -> CellSums:
         """All groups as one."""
@@ -87,19 +87,19 @@ class MomentSums(Sums):
     reach: NDArray[np.float64]
     certain: NDArray[np.float64]
 
-    def __add__(self, other: Sums) -> Sums:
-        plain = Sums.__add__(self, other)
-        if not isinstance(other, MomentSums):
+    def __add__(self, right: Sums) -> Sums:
+        plain = Sums.__add__(self, right)
+        if not isinstance(right, MomentSums):
             return plain
         return MomentSums(
             plain.count,
             plain.first,
             plain.second,
-            self.powers + other.powers,
-            np.minimum(self.least, other.least),
-            np.maximum(self.most, other.most),
-            self.reach + other.reach,
-            self.certain + other.certain,
+            self.powers + right.powers,
+            np.minimum(self.least, right.least),
+            np.maximum(self.most, right.most),
+            self.reach + right.reach,
+            self.certain + right.certain,
         )
 
     def pooled(self) -> MomentSums:

@@ -106,13 +106,13 @@ class Lone:
 
     @phase("score")
     def examine(
-        self, arrays: Mapping[str, NDArray[Any]], found: Predictions, rows: NDArray[np.int64]
+        self, arrays: Mapping[str, NDArray[Any]], predictions: Predictions, rows: NDArray[np.int64]
     ) -> tuple[list[str], Apart]:
         """Score the first rows again, in every way.
 
         Parameters
         ----------
-        arrays, found, rows
+        arrays, predictions, rows
             The graph's inputs for the first batch, what was read off its outputs, and the rows' numbers.
 
         Returns
@@ -129,17 +129,19 @@ class Lone:
         if self._runner.model.proto.graph.output:
             self._proof = prove(self._runner.model.proto, self._outputs, widths)
         order = self._rng.permutation(len(rows))
-        self._compare(arrays, found, order[:OTHER], OTHER, rows, "in another order of the rows")
-        self._compare(arrays, found, order[:OTHER], OTHER, rows, "when it is scored again")
+        self._compare(arrays, predictions, order[:OTHER], OTHER, rows, "in another order of the rows")
+        self._compare(arrays, predictions, order[:OTHER], OTHER, rows, "when it is scored again")
         if self._by_one:  # it never sees two rows
             return [], Apart(proved=True, widths=widths)
         unproved = self._proof is not None and not self._proof.holds
         alone = np.sort(order[: UNPROVED if unproved else ALONE])
-        self._compare(arrays, found, alone, 1, rows, "alone")
-        self._compare(arrays, found, np.sort(order[-SMALL_ROWS:]), SMALL, rows, f"in batches of {SMALL}")
+        self._compare(arrays, predictions, alone, 1, rows, "alone")
+        self._compare(
+            arrays, predictions, np.sort(order[-SMALL_ROWS:]), SMALL, rows, f"in batches of {SMALL}"
+        )
         if self._proof is None or self._proof.holds:
             return [], Apart(proved=None if self._proof is None else True, widths=widths)
-        sizes = 0 if self._runner.model.batch else self._secret_sizes(arrays, found, rows)
+        sizes = 0 if self._runner.model.batch else self._secret_sizes(arrays, predictions, rows)
         note = (
             "It is not proved that each row is answered from itself alone, whatever the size of the batch: "
             f"{_shown(self._proof)} could let rows meet. {len(alone):,} rows were scored one at a time"
@@ -149,7 +151,7 @@ class Lone:
         return [note], Apart(proved=False, operators=self._proof.operators, sizes=sizes, widths=widths)
 
     def _secret_sizes(
-        self, arrays: Mapping[str, NDArray[Any]], found: Predictions, rows: NDArray[np.int64]
+        self, arrays: Mapping[str, NDArray[Any]], predictions: Predictions, rows: NDArray[np.int64]
     ) -> int:
         """Score rows in the company of others drawn at random, in batches of secret sizes; return how many."""
         powers = 2 ** self._rng.integers(1, int(np.log2(LARGEST)) + 1, 2 * SIZES)
@@ -159,12 +161,12 @@ class Lone:
         ended = time.monotonic() + SECONDS
         for tried, size in enumerate(sizes.tolist()):
             company = self._rng.integers(0, len(rows), size)
-            self._compare(arrays, found, company, size, rows, f"in a batch of {size:,}")
+            self._compare(arrays, predictions, company, size, rows, f"in a batch of {size:,}")
             if time.monotonic() > ended:
                 return tried + 1
         return len(sizes)
 
-    def spot(self, arrays: Mapping[str, NDArray[Any]], found: Predictions) -> None:
+    def spot(self, arrays: Mapping[str, NDArray[Any]], predictions: Predictions) -> None:
         """Score a few rows of a later batch alone.
 
         Raises
@@ -172,16 +174,16 @@ class Lone:
         ModelError
             A row's score depends on its batch.
         """
-        count = _length(found)
+        count = _length(predictions)
         if count < SPOT_FROM or self._by_one:
             return
         places = np.sort(self._rng.choice(count, SPOT, replace=False))
-        self._compare(arrays, found, places, 1, None, "alone")
+        self._compare(arrays, predictions, places, 1, None, "alone")
 
     def _compare(
         self,
         arrays: Mapping[str, NDArray[Any]],
-        found: Predictions,
+        predictions: Predictions,
         places: NDArray[np.int64],
         size: int,
         rows: NDArray[np.int64] | None,
@@ -189,7 +191,7 @@ class Lone:
     ) -> None:
         taken = {name: array[places] for name, array in arrays.items()}
         again = self._understand(self._runner.model.run_in_parts(taken, self._outputs, size))
-        bad = differing(_take(found, places), again, self._tolerance)
+        bad = differing(_take(predictions, places), again, self._tolerance)
         if not len(bad):
             return
         told = np.unique(places[bad] if rows is None else rows[places[bad]])
@@ -197,7 +199,7 @@ class Lone:
         where = f"rows {shown} of a batch" if rows is None else f"row{'s' if len(bad) > 1 else ''} {shown}"
         raise ModelError(
             f"{self._runner.model.name} gives {len(bad):,} of {len(places):,} rows another result {how} than in a "
-            f"batch of {_length(found):,} ({where}): a decision about a person must not depend on "
+            f"batch of {_length(predictions):,} ({where}): a decision about a person must not depend on "
             f"who else is in the batch"
             f"{self._suspects()}"
         )
@@ -213,15 +215,15 @@ def _shown(proof: RowsProof) -> str:
     return ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
 
 
-def differing(one: Predictions, other: Predictions, tolerance: float) -> NDArray[np.int64]:
+def differing(left: Predictions, right: Predictions, tolerance: float) -> NDArray[np.int64]:
     """Return the places of rows whose predictions differ beyond rounding.
 
     A decision may flip where its score moved by rounding, in one row of a thousand; without scores it may not.
     """
-    bad = np.zeros(_length(one), dtype=bool)
+    bad = np.zeros(_length(left), dtype=bool)
     moved = np.zeros(len(bad), dtype=bool)
     for name in ("score", "probabilities", "members"):
-        first, second = getattr(one, name), getattr(other, name)
+        first, second = getattr(left, name), getattr(right, name)
         if first is None or second is None:
             continue
         scale = max(1.0, float(np.abs(first).max(initial=0.0)))
@@ -230,7 +232,7 @@ def differing(one: Predictions, other: Predictions, tolerance: float) -> NDArray
         moved |= apart > 0
     flipped = np.zeros(len(bad), dtype=bool)
     for name in ("decision", "predicted"):
-        first, second = getattr(one, name), getattr(other, name)
+        first, second = getattr(left, name), getattr(right, name)
         if first is not None and second is not None:
             flipped |= np.abs(first - second) > tolerance
     excused = flipped & moved & ~bad

@@ -51,7 +51,7 @@ class Witness:
         self,
         model: Graph,
         values: Mapping[str, Any],
-        found: Predictions,
+        predictions: Predictions,
         drawn: NDArray[np.float64] | None,
         options: ModelOptions,
     ) -> list[str]:
@@ -67,23 +67,23 @@ class Witness:
         ModelError
             Outputs contradict each other, and the user has not said which is served.
         """
-        notes = self._score_and_label(model, values, found, options)
-        kept, silent = [], []
+        notes = self._score_and_label(model, values, predictions, options)
+        rivals, silent = [], []
         for output in self.others:
-            rival = compare_rival(output, values[output.name], self.settled, found, drawn)
+            rival = compare_rival(output, values[output.name], self.settled, predictions, drawn)
             if rival.rows is None:
                 silent.append(output.name)
                 self.unaudited[output.name] = _why(output, values[output.name])
             elif not rival.rows:
-                kept.append(output)
+                rivals.append(output)
             elif _named(rival, options, self.settled):
-                notes.append(self._overruled(rival, _rows_of(found)))
+                notes.append(self._overruled(rival, _rows_of(predictions)))
                 self.unaudited[output.name] = (
-                    f"it says otherwise on {rival.rows:,} of {_rows_of(found):,} rows"
+                    f"it says otherwise on {rival.rows:,} of {_rows_of(predictions):,} rows"
                 )
             else:
-                raise self._contradiction(rival, _rows_of(found))
-        self.others = kept
+                raise self._contradiction(rival, _rows_of(predictions))
+        self.others = rivals
         if silent:
             shown = ", ".join(map(repr, silent))
             notes.append(
@@ -91,7 +91,9 @@ class Witness:
             )
         return notes
 
-    def check(self, values: Mapping[str, Any], found: Predictions, drawn: NDArray[np.float64] | None) -> None:
+    def check(
+        self, values: Mapping[str, Any], predictions: Predictions, drawn: NDArray[np.float64] | None
+    ) -> None:
         """Compare on one more batch.
 
         Raises
@@ -100,50 +102,52 @@ class Witness:
             Outputs that agreed on the first rows contradict each other on these.
         """
         for output in self.others:
-            rival = compare_rival(output, values[output.name], self.settled, found, drawn)
+            rival = compare_rival(output, values[output.name], self.settled, predictions, drawn)
             if rival.rows:
-                raise self._contradiction(rival, _rows_of(found))
-        if self._one_threshold(found):
-            self._widen(found)
+                raise self._contradiction(rival, _rows_of(predictions))
+        if self._one_threshold(predictions):
+            self._widen(predictions)
             low, high = self._bounds
             if low > high + ROUNDING:
-                raise self._no_threshold(1, _rows_of(found))
+                raise self._no_threshold(1, _rows_of(predictions))
 
     def _one_threshold(self, found: Predictions) -> bool:
         """Whether decisions come from a label output that one threshold of the score must explain."""
         plain = self.settled.task == "binary" and self.settled.cut is None and not self.ours
         return plain and found.score is not None and self._follows
 
-    def _widen(self, found: Predictions) -> None:
-        assert found.score is not None and found.decision is not None  # noqa: PT018, S101 -- asked for
-        taken = found.decision >= 0.5
+    def _widen(self, predictions: Predictions) -> None:
+        assert predictions.score is not None and predictions.decision is not None  # noqa: PT018, S101 -- asked for
+        taken = predictions.decision >= 0.5
         if taken.any():
-            self._bounds[1] = min(self._bounds[1], float(found.score[taken].min()))
+            self._bounds[1] = min(self._bounds[1], float(predictions.score[taken].min()))
         if not taken.all():
-            self._bounds[0] = max(self._bounds[0], float(found.score[~taken].max()))
+            self._bounds[0] = max(self._bounds[0], float(predictions.score[~taken].max()))
 
     def _score_and_label(
-        self, model: Graph, values: Mapping[str, Any], found: Predictions, options: ModelOptions
+        self, model: Graph, values: Mapping[str, Any], predictions: Predictions, options: ModelOptions
     ) -> list[str]:
         """Compare the audited decisions with the audited scores."""
         label, score = self.settled.label, self.settled.score
         if label is None or score is None:
             return []
         if self.settled.task == "multiclass":
-            return self._classes(model, found, options)
+            return self._classes(model, predictions, options)
         if self.settled.cut is not None:  # the user's threshold decides; the label is told about
-            return self._unused_label(values, found)
-        return self._decisions(label.name, score.name, found, options)
+            return self._unused_label(values, predictions)
+        return self._decisions(label.name, score.name, predictions, options)
 
-    def _decisions(self, label: str, score: str, found: Predictions, options: ModelOptions) -> list[str]:
-        if self.settled.task != "binary" or found.score is None or found.decision is None:
+    def _decisions(
+        self, label: str, score: str, predictions: Predictions, options: ModelOptions
+    ) -> list[str]:
+        if self.settled.task != "binary" or predictions.score is None or predictions.decision is None:
             return []
-        rows = crossed(found.score, found.decision)[0] if self.settled.chance is None else 0
+        rows = crossed(predictions.score, predictions.decision)[0] if self.settled.chance is None else 0
         if rows and not self.ours and options.decision_output is None:
-            raise self._no_threshold(rows, len(found.score))
+            raise self._no_threshold(rows, len(predictions.score))
         if rows:
             self._follows = False  # the user has named this decision although no threshold explains it
-            told = f"On {rows:,} of the first {len(found.score):,} rows no threshold of {score!r} explains "
+            told = f"On {rows:,} of the first {len(predictions.score):,} rows no threshold of {score!r} explains "
             return [f"{told}the output {label!r}, which is audited as the decision."]
         return []
 
@@ -153,15 +157,15 @@ class Witness:
         rival = compare_rival(label, values[label.name], self.settled, found, None)
         return [self._overruled(rival, _rows_of(found))] if rival.rows else []
 
-    def _classes(self, model: Graph, found: Predictions, options: ModelOptions) -> list[str]:
+    def _classes(self, model: Graph, predictions: Predictions, options: ModelOptions) -> list[str]:
         label, score = self.settled.label, self.settled.score
         assert label is not None and score is not None  # noqa: PT018, S101 -- asked for
-        if found.probabilities is None or found.predicted is None:
+        if predictions.probabilities is None or predictions.predicted is None:
             return []
-        rows = argmax_misses(found.probabilities, found.predicted)
+        rows = argmax_misses(predictions.probabilities, predictions.predicted)
         if not rows:
             return []
-        of = f"On {rows:,} of the first {len(found.predicted):,} rows"
+        of = f"On {rows:,} of the first {len(predictions.predicted):,} rows"
         told = f"{of} the output {label.name!r} is not the class that {score.name!r} finds most probable"
         if options.decision_output is None and not _one_classifier(model, label.name, score.name):
             raise ModelError(

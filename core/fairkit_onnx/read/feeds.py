@@ -88,7 +88,7 @@ def match_inputs(
     columns: Sequence[str],
     features: Sequence[str],
     *,
-    given: bool,
+    declared: bool,
     table: str,
     rename: Mapping[str, str] | None = None,
 ) -> tuple[list[Feed], list[str]]:
@@ -103,7 +103,7 @@ def match_inputs(
         The graph's inputs, without `RANDOM_INPUT`.
     columns, features
         The table's columns, and those that the model gets, in order.
-    given
+    declared
         Whether the user (or the model's metadata) named the features.
     table
         The table's name, for messages.
@@ -126,7 +126,7 @@ def match_inputs(
     feeds: dict[str, Feed] = {}
     for graph_input in inputs:
         # a lone input may hold all the features that were named, whatever it is called
-        whole = len(inputs) == 1 and given and graph_input.width in (None, len(features))
+        whole = len(inputs) == 1 and declared and graph_input.width in (None, len(features))
         if graph_input.width in (1, None) and not whole:
             column = renamed.get(graph_input.name) or _column_for(graph_input.name, columns)
             if column is not None:
@@ -134,7 +134,7 @@ def match_inputs(
     notes: list[str] = []
     for graph_input in inputs:
         if graph_input.name not in feeds:
-            name = renamed.get(graph_input.name) or _list_for(graph_input, inputs, lists, features, given)
+            name = renamed.get(graph_input.name) or _list_for(graph_input, inputs, lists, features, declared)
             if name in lists:
                 feeds[graph_input.name] = _list_feed(graph_input, lists[name], table)
                 if name != graph_input.name and graph_input.name not in renamed:
@@ -146,7 +146,7 @@ def match_inputs(
         if sum(graph_input.width or 0 for graph_input in left) == len(features):
             rest = list(features)  # a matrix may hold a column that is an input of its own too
         filled = _fill(left, rest, columns, table, feeds)
-        if not given:
+        if not declared:
             filled = [replace(feed, guessed=len(feed.columns) > 1) for feed in filled]
         feeds.update({feed.input.name: feed for feed in filled})
     return [feeds[graph_input.name] for graph_input in inputs], notes
@@ -157,10 +157,10 @@ def _list_for(
     inputs: Sequence[GraphInput],
     lists: Mapping[str, Sequence[str]],
     features: Sequence[str],
-    given: bool,
+    declared: bool,
 ) -> str | None:
     """Return the list column of the input's name; for a lone matrix that the features do not fit, the one that does."""
-    if given and len(inputs) == 1:
+    if declared and len(inputs) == 1:
         return None
     if graph_input.name in lists:
         return graph_input.name

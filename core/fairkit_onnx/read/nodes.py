@@ -27,14 +27,14 @@ def walk(nodes: Collection[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 def read_by(node: onnx.NodeProto) -> set[str]:
     """Return the names of the values that a node reads, those that its subgraphs take from outside included."""
-    found = set(node.input)
+    names = set(node.input)
     for graph in subgraphs(node):
         own = {entry.name for entry in graph.input} | {tensor.name for tensor in graph.initializer}
         for inner in graph.node:
-            found |= read_by(inner) - own
+            names |= read_by(inner) - own
             own |= set(inner.output)
-        found |= {output.name for output in graph.output} - own
-    return found - {""}
+        names |= {output.name for output in graph.output} - own
+    return names - {""}
 
 
 def ancestors(graph: onnx.GraphProto, outputs: Collection[str]) -> list[onnx.NodeProto]:

@@ -21,7 +21,7 @@ FEWEST = 200
 
 
 def guessed_order(
-    feeds: Sequence[Feed], cells: Columns, found: Predictions, favorable: NDArray[np.bool_] | None
+    feeds: Sequence[Feed], cells: Columns, predictions: Predictions, favorable: NDArray[np.bool_] | None
 ) -> list[str]:
     """Return the warnings about inputs that got the table's columns in the table's order.
 
@@ -31,31 +31,31 @@ def guessed_order(
         The inputs with a guessed order.
     cells
         The columns of the first rows.
-    found
+    predictions
         What the model says of them.
     favorable
         The rows with the favorable label, shape [n]; None without labels, or where outcomes are not two.
     """
-    told = []
+    warnings = []
     for feed in feeds:
         shown = ", ".join(feed.columns)
-        told.append(
+        warnings.append(
             f"The input {feed.input.name!r} is a matrix without names: it gets these {len(feed.columns)} columns in "
             f"this order: {shown}. In another order every number is wrong; `features` states the order of the training"
-            f"{_worse_than_one(feed, cells, found, favorable)}."
+            f"{_worse_than_one(feed, cells, predictions, favorable)}."
         )
-    return told
+    return warnings
 
 
 def _worse_than_one(
-    feed: Feed, cells: Columns, found: Predictions, favorable: NDArray[np.bool_] | None
+    feed: Feed, cells: Columns, predictions: Predictions, favorable: NDArray[np.bool_] | None
 ) -> str:
     """Say that a single column ranks the rows surely better than the model; empty where none does."""
-    score = found.score if found.score is not None else found.decision
+    score = predictions.score if predictions.score is not None else predictions.decision
     if favorable is None or score is None or min(favorable.sum(), (~favorable).sum()) < FEWEST:
         return ""
     ones, zeros = int(favorable.sum()), int((~favorable).sum())
-    own = roc_area(score, favorable)
+    auc = roc_area(score, favorable)
     areas = {}
     for name in feed.columns:
         values = cells[name]
@@ -65,9 +65,9 @@ def _worse_than_one(
             areas[name] = max(area, 1 - area)
     best = max(areas, key=lambda name: areas[name], default=None)
     error = np.sqrt((ones + zeros + 1) / (12 * ones * zeros))
-    if best is None or areas[best] <= own + 2 * error:
+    if best is None or areas[best] <= auc + 2 * error:
         return ""
     return (
-        f". It looks like another order: the model's ROC-AUC on the first rows is {own:.3f}, and the column {best!r} "
+        f". It looks like another order: the model's ROC-AUC on the first rows is {auc:.3f}, and the column {best!r} "
         f"alone has {areas[best]:.3f}"
     )

@@ -233,15 +233,15 @@ class Reading:
     @property
     def served(self) -> dict[str, Any]:
         """The outputs that are audited, for reports: names, and the threshold where scores decide."""
-        told: dict[str, Any] = {
+        record: dict[str, Any] = {
             "score": None if self.score is None else self.score.name,
             "decision": None if self.label is None or self.cut is not None else self.label.name,
         }
         if self.chance is not None and self.label is None:
-            told["decision"] = self.chance.name
-        told |= {"turned": True} if self.turned and self.score is not None else {}
-        told |= OWN if self.scale is not None else {}
-        return told | ({} if self.cut is None else {"threshold": self.cut})
+            record["decision"] = self.chance.name
+        record |= {"turned": True} if self.turned and self.score is not None else {}
+        record |= OWN if self.scale is not None else {}
+        return record | ({} if self.cut is None else {"threshold": self.cut})
 
     @property
     def cut(self) -> float | None:

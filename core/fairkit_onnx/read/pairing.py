@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def classes_by_labels(
-    scores: NDArray[np.float64], labels: NDArray[Any], known: Sequence[Any]
+    scores: NDArray[np.float64], labels: NDArray[Any], label_values: Sequence[Any]
 ) -> list[Any] | None:
     """Name the columns of scores by the labels that go with them.
 
@@ -25,7 +25,7 @@ def classes_by_labels(
     ----------
     scores, labels
         The two outputs on the same rows, shapes [n, K] and [n].
-    known
+    label_values
         The label's values in the data: where a single column was never given its label, and a single value of these
         is left, they belong together.
 
@@ -54,7 +54,11 @@ def classes_by_labels(
     for value, place in zip(values.tolist(), places, strict=True):
         classes[place] = _typed(value, labels)
     unnamed = [place for place, value in enumerate(classes) if value is None]
-    left = [value for value in known if value_text(value) not in {value_text(one) for one in values.tolist()}]
+    left = [
+        value
+        for value in label_values
+        if value_text(value) not in {value_text(one) for one in values.tolist()}
+    ]
     if len(unnamed) == 1 and len(left) == 1:
         classes[unnamed[0]] = left[0]
         unnamed = []

@@ -44,7 +44,11 @@ class Rival:
 
 
 def compare_rival(
-    output: GraphOutput, value: Any, settled: Reading, found: Predictions, drawn: NDArray[np.float64] | None
+    output: GraphOutput,
+    value: Any,
+    settled: Reading,
+    predictions: Predictions,
+    drawn: NDArray[np.float64] | None,
 ) -> Rival:
     """Compare another output with what is audited.
 
@@ -52,26 +56,30 @@ def compare_rival(
     ----------
     output, value
         The other output and what it gave for a batch.
-    settled, found
+    settled, predictions
         How the audited outputs are read, and what they gave for the batch.
     drawn
         Randomized models: the decisions that were drawn, shape [n]; else None.
     """
-    decision = found.decision if drawn is None else drawn
+    decision = predictions.decision if drawn is None else drawn
     if settled.task == "multiclass":
-        return _multiclass(output, value, settled, found)
+        return _multiclass(output, value, settled, predictions)
     values = reading.as_matrix(output, value)
     if settled.task == "regression":
-        return _same_numbers(output, values, found.score)
+        return _same_numbers(output, values, predictions.score)
     assert decision is not None  # noqa: S101 -- binary predictions have decisions
     if values.ndim == 2:
         if values.shape[1] != 2:
             return Rival(name=output.name, rows=None)
         values = values[:, 1]
     if output.shape == "label" or is_flag(values):
-        near = None if found.score is None else np.abs(found.score - (settled.cut or 0.5)) <= ROUNDING
+        near = (
+            None
+            if predictions.score is None
+            else np.abs(predictions.score - (settled.cut or 0.5)) <= ROUNDING
+        )
         return Rival(name=output.name, rows=_undecided(values, decision, near))
-    return _score(output, values, found.score, decision)
+    return _score(output, values, predictions.score, decision)
 
 
 def _same_numbers(output: GraphOutput, values: NDArray[Any], score: NDArray[np.float64] | None) -> Rival:
@@ -82,17 +90,21 @@ def _same_numbers(output: GraphOutput, values: NDArray[Any], score: NDArray[np.f
     return Rival(name=output.name, rows=int((~same).sum()), decides=False)
 
 
-def _multiclass(output: GraphOutput, value: Any, settled: Reading, found: Predictions) -> Rival:
+def _multiclass(output: GraphOutput, value: Any, settled: Reading, predictions: Predictions) -> Rival:
     values = reading.as_matrix(output, value)
-    predicted = found.predicted
+    predicted = predictions.predicted
     if output.shape == "label" and predicted is not None:
         return Rival(name=output.name, rows=_undecided(values, predicted, None))
-    if values.ndim == 1 or found.probabilities is None or values.shape[1] != found.probabilities.shape[1]:
+    if (
+        values.ndim == 1
+        or predictions.probabilities is None
+        or values.shape[1] != predictions.probabilities.shape[1]
+    ):
         return Rival(name=output.name, rows=None)
     chances = values[:, np.argsort(settled.class_places)]
     if not _are_chances(chances):
         chances = reading.probabilities(chances, "logit")
-    apart = np.abs(chances - found.probabilities).max(axis=1) > CLOSE
+    apart = np.abs(chances - predictions.probabilities).max(axis=1) > CLOSE
     return Rival(name=output.name, rows=int(apart.sum()), decides=False)
 
 

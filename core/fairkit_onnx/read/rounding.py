@@ -76,22 +76,27 @@ def rounding_of(
     runner: Runner,
     settled: Reading,
     arrays: Mapping[str, NDArray[Any]],
-    found: Predictions,
+    predictions: Predictions,
     understand: Understand,
     outputs: Sequence[str],
 ) -> Rounding | None:
-    """Return what rounding could do to a binary model's scores; None where its decisions are not made from scores.
+    """Return the effect of rounding on a binary model's scores; None where scores do not decide.
 
     Parameters
     ----------
     runner, settled
         The graph with its feeds, and how its outputs are read.
-    arrays, found
+    arrays, predictions
         The graph's inputs for the first batch, and what was read off its outputs.
     understand, outputs
         Reads predictions off outputs.
     """
-    if settled.task != "binary" or settled.score is None or settled.chance is not None or found.score is None:
+    if (
+        settled.task != "binary"
+        or settled.score is None
+        or settled.chance is not None
+        or predictions.score is None
+    ):
         return None
     cut = 0.5 if settled.cut is None else settled.cut
     moved = bound(runner.model.proto, settled.score.name)
@@ -107,7 +112,7 @@ def rounding_of(
     for threads, optimised in VARIANTS:
         again = understand(vary(few, outputs, threads, optimised)).score
         if again is not None:
-            far = max(far, float(np.abs(again - found.score[:rows]).max(initial=0.0)))
+            far = max(far, float(np.abs(again - predictions.score[:rows]).max(initial=0.0)))
     return Rounding(bound=SPARE * far, proved=False, cut=cut)
 
 
@@ -118,15 +123,15 @@ def bound(proto: onnx.ModelProto, output: str) -> float | None:
     if not any(node.op_type.startswith("TreeEnsemble") for node in nodes):
         return None
     constants = _constants(proto)
-    known: dict[str, float | None] = {}
+    bounds: dict[str, float | None] = {}
 
     def moved(name: str) -> float | None:
-        if name not in known:
-            known[name] = None  # a cycle is no graph
-            known[name] = (
+        if name not in bounds:
+            bounds[name] = None  # a cycle is no graph
+            bounds[name] = (
                 0.0 if name in constants or not name else _moved_by(makers.get(name), constants, moved)
             )
-        return known[name]
+        return bounds[name]
 
     return moved(output)
 
@@ -179,15 +184,15 @@ def _constants(proto: onnx.ModelProto) -> dict[str, NDArray[np.float64] | None]:
 
 def trees(node: onnx.NodeProto) -> float | None:
     """Return how far rounding can move the sums of a node of trees, after its own link."""
-    told = {attribute.name: attribute for attribute in node.attribute}
-    if any(name.endswith("_as_tensor") for name in told) or "leaf_weights" in told:
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    if any(name.endswith("_as_tensor") for name in attributes) or "leaf_weights" in attributes:
         return None
-    kind = "class" if "class_weights" in told else "target"
-    if f"{kind}_weights" not in told:
+    kind = "class" if "class_weights" in attributes else "target"
+    if f"{kind}_weights" not in attributes:
         return None
-    weights = np.abs(np.array(told[f"{kind}_weights"].floats, dtype=np.float64))
-    places = np.array(told[f"{kind}_treeids"].ints)
-    columns = np.array(told[f"{kind}_ids"].ints)
+    weights = np.abs(np.array(attributes[f"{kind}_weights"].floats, dtype=np.float64))
+    places = np.array(attributes[f"{kind}_treeids"].ints)
+    columns = np.array(attributes[f"{kind}_ids"].ints)
     if not len(weights) or not len(weights) == len(places) == len(columns):
         return None
     cells, inverse = np.unique(np.column_stack([columns, places]), axis=0, return_inverse=True)
@@ -196,12 +201,14 @@ def trees(node: onnx.NodeProto) -> float | None:
     sums = np.array([largest[cells[:, 0] == column].sum() for column in np.unique(columns)])
     counts = np.array([(cells[:, 0] == column).sum() for column in np.unique(columns)])
     base = (
-        np.abs(np.array(told["base_values"].floats, dtype=np.float64)).max() if "base_values" in told else 0.0
+        np.abs(np.array(attributes["base_values"].floats, dtype=np.float64)).max()
+        if "base_values" in attributes
+        else 0.0
     )
     far = float((counts * UNIT * (sums + base)).max())
-    if "aggregate_function" in told and told["aggregate_function"].s == b"AVERAGE":
+    if "aggregate_function" in attributes and attributes["aggregate_function"].s == b"AVERAGE":
         far /= max(float(counts.max()), 1.0)
-    link = told["post_transform"].s if "post_transform" in told else b"NONE"
+    link = attributes["post_transform"].s if "post_transform" in attributes else b"NONE"
     slopes = {b"NONE": 1.0, b"LOGISTIC": SIGMOID, b"SOFTMAX": 1.0, b"SOFTMAX_ZERO": 1.0}
     if kind == "target":  # onnxruntime applies no link to regressors of one target
         return far if link in slopes else None

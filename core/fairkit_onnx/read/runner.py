@@ -73,7 +73,7 @@ class Runner:
         return self._draws[:rows]
 
     def drawn(self, values: Mapping[str, Any], settled: reading.Reading) -> NDArray[np.float64] | None:
-        """Return what a randomized model decided by its draws, shape [n]; None for other models.
+        """Return a randomized model's drawn decisions, shape [n]; None for other models.
 
         Raises
         ------

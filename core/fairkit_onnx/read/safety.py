@@ -248,11 +248,11 @@ def _check_setting(key: str, value: Any) -> None:
 
 def class_labels(model: onnx.ModelProto) -> list[Any]:
     """Return the class labels that the graph's last classifier or ZipMap node names; empty where none does."""
-    found: list[Any] = []
+    labels: list[Any] = []
     for node in model.graph.node:
         for attribute in node.attribute:
             if attribute.name in ("classlabels_strings", "classlabels_int64s", "classlabels_ints"):
                 values: list[Any] = [text.decode("utf-8", "replace") for text in attribute.strings]
                 values = values or list(attribute.ints)
-                found = values or found
-    return found
+                labels = values or labels
+    return labels

@@ -56,21 +56,21 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
     arrays = runner.arrays(cells)
     first = model.run(arrays)
     notes += _missing_text(runner.feeds, cells)
-    found = [
+    outputs = [
         described
         for name, kind in model.outputs
         if (described := reading.describe(name, kind, first[name])) is not None
     ]
     try:
-        settled, classes, told = settle(model, found, first, dataset, options, batch)
+        settled, classes, remarks = settle(model, outputs, first, dataset, options, batch)
     except NotFiniteError as error:
         raise explained(error, model.proto, cells) from error
     if runner.shares is not None:
-        told = [*told, _MIXTURE]
+        remarks = [*remarks, _MIXTURE]
     read = {*settled.wanted, *runner.extra}
     if settled.chance is not None:
         read.add(reading.SCORE)  # not read where it holds no probabilities
-    others = [] if only_scores else [output for output in found if output.name not in read]
+    others = [] if only_scores else [output for output in outputs if output.name not in read]
     witness = Witness(model.name, settled, others, runner.ours)
     scorer = OnnxScorer(
         runner, settled, ModelInfo(name=model.name, sha256=model.sha256, task=settled.task), classes
@@ -79,34 +79,34 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
     understood = scorer.understand(first)
     serving: dict[str, Any] = {"inputs": _never_fed(model.proto, arrays)}
     if serving["inputs"]:
-        told.append(
+        remarks.append(
             "Inputs with a default in the file, which were not fed: "
             + shortened(list(serving["inputs"]), most=4)
             + ". Whoever serves the model may feed them."
         )
     if not only_scores:
-        told += witness.examine(model, first, understood, runner.drawn(first, settled), options)
-        told += _unread(first, found)
+        remarks += witness.examine(model, first, understood, runner.drawn(first, settled), options)
+        remarks += _unread(first, outputs)
         scorer.witness = witness
-        unread = [name for name in first if name not in {output.name for output in found}]
+        unread = [name for name in first if name not in {output.name for output in outputs}]
         serving["outputs"] = witness.unaudited | dict.fromkeys(unread, "it is no column of a table")
         rare = _rare(settled, understood)
         if rare is not None and settled.label is not None:
-            told.append(rare)
+            remarks.append(rare)
             serving["outputs"][settled.label.name] = rare
     scorer.lone = Lone(runner, scorer.wanted, scorer.understand)
     more, apart = scorer.lone.examine(arrays, understood, batch.rows)
-    told += more
+    remarks += more
     if not only_scores and not runner.ours:
         scorer.rounding = rounding_of(runner, settled, arrays, understood, scorer.understand, scorer.wanted)
         if scorer.rounding is not None:
             serving["rounding"] = scorer.rounding.to_dict()
-    told += constant_inputs(runner, cells, dataset, scorer.understand, scorer.wanted)
+    remarks += constant_inputs(runner, cells, dataset, scorer.understand, scorer.wanted)
     guessed = [feed for feed in runner.feeds if feed.guessed]
     scorer.warnings = tuple(guessed_order(guessed, cells, understood, batch.favorable))
     scorer.info = replace(
         scorer.info,
-        notes=tuple(notes + told),
+        notes=tuple(notes + remarks),
         outputs=settled.served,
         serving={key: value for key, value in serving.items() if value} | {"rows": apart.to_dict()},
     )
@@ -125,13 +125,13 @@ def runner_of(
     """
     ours = is_ours(model.proto)
     plain = [i for i in model.inputs if not (ours and i.name == RANDOM_INPUT)]
-    features, given = _features(model, dataset)
+    features, declared = _features(model, dataset)
     try:
         feeds, notes = match_inputs(
             plain,
             dataset.columns,
             features,
-            given=given,
+            declared=declared,
             table=dataset.name,
             rename=options.rename if options else None,
         )
@@ -178,16 +178,16 @@ def _never_fed(proto: onnx.ModelProto, fed: Mapping[str, Any]) -> dict[str, str]
     }
 
 
-def _rare(settled: reading.Reading, found: Predictions) -> str | None:
+def _rare(settled: reading.Reading, predictions: Predictions) -> str | None:
     """Say that a label output hardly ever gives the favorable value: another value may be the one that is served."""
     if (
         settled.label is None
         or settled.cut is not None
-        or found.decision is None
+        or predictions.decision is None
         or settled.chance is not None
     ):
         return None
-    rows, taken = len(found.decision), int((found.decision >= 0.5).sum())
+    rows, taken = len(predictions.decision), int((predictions.decision >= 0.5).sum())
     if rows < RARE_ROWS or taken >= RARE * rows:
         return None
     return (
@@ -250,16 +250,16 @@ class OnnxScorer:
         values = self.model.run(arrays, self.wanted)
         self._reading.check_rows(values, len(next(iter(columns.values()))), self.info.name)
         try:
-            found = self.understand(values)
+            predictions = self.understand(values)
         except NotFiniteError as error:
             raise explained(error, self.model.proto, columns) from error
         drawn = self._runner.drawn(values, self._reading)
         if self.witness is not None:
-            self.witness.check(values, found, drawn)
+            self.witness.check(values, predictions, drawn)
         if self.lone is not None:
-            self.lone.spot(arrays, found)
-        near = None if self.rounding is None else self.rounding.undetermined(found)
-        return found if near is None else replace(found, undetermined=near)
+            self.lone.spot(arrays, predictions)
+        near = None if self.rounding is None else self.rounding.undetermined(predictions)
+        return predictions if near is None else replace(predictions, undetermined=near)
 
     @phase("score")
     def nearby(
@@ -279,7 +279,7 @@ class OnnxScorer:
         found = self._reading.read(values)
         return found if self.shares is None else self._with_members(found, values[MEMBER_SCORES])
 
-    def _with_members(self, found: Predictions, scores: Any) -> Predictions:
+    def _with_members(self, predictions: Predictions, scores: Any) -> Predictions:
         """Put all that could have been drawn in the place of one draw."""
         assert self.shares is not None  # noqa: S101 -- asked for only then
         members = np.asarray(scores, dtype=np.float64)
@@ -291,11 +291,11 @@ class OnnxScorer:
             )
         if self._reading.turned:
             members = 1 - members
-        decision = found.decision
+        decision = predictions.decision
         if self._reading.cut is not None:
             decision = (members >= self._reading.cut) @ self.shares
         return replace(
-            found, score=members @ self.shares, decision=decision, members=members, shares=self.shares
+            predictions, score=members @ self.shares, decision=decision, members=members, shares=self.shares
         )
 
 

@@ -47,7 +47,7 @@ def is_ours(proto: onnx.ModelProto) -> bool:
 
 
 def choose_served(
-    model: Graph, found: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
+    model: Graph, outputs: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
 ) -> Served:
     """Find the outputs to audit.
 
@@ -57,17 +57,17 @@ def choose_served(
         The named output does not exist or cannot hold what it is said to hold, several could be meant, or
         nothing in the file decides.
     """
-    by_name = {output.name: output for output in found}
+    by_name = {output.name: output for output in outputs}
     chance = by_name.get(DECISION_PROBABILITY) if is_ours(model.proto) and SCORE in by_name else None
     if options.decision_output not in (None, DECISION, DECISION_PROBABILITY):
         chance = None
     if chance is None:
-        found = _with_flag(found, first, options)
-        label = _label(found, first, options)
-        rest = [output for output in found if label is None or output.name != label.name]
-        score = reading.choose_score_output(found if options.score_output else rest, options)
+        outputs = _with_flag(outputs, first, options)
+        label = _label(outputs, first, options)
+        rest = [output for output in outputs if label is None or output.name != label.name]
+        score = reading.choose_score_output(outputs if options.score_output else rest, options)
         return Served(score=score, label=label)
-    score = by_name[SCORE] if options.score_output is None else reading.choose_score_output(found, options)
+    score = by_name[SCORE] if options.score_output is None else reading.choose_score_output(outputs, options)
     if score is by_name[SCORE] and options.score_kind is None and not _within(first[SCORE]):
         score = None  # no probabilities: metrics of scores have nothing to say about them
     if options.threshold is not None:
@@ -83,18 +83,18 @@ def choose_served(
 
 
 def _with_flag(
-    found: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
+    outputs: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
 ) -> list[GraphOutput]:
     """Take a column of numbers 0 and 1 beside one column of scores for the decision that it is.
 
     Only where nothing else could be the decision, and the user names no output.
     """
-    columns = [output for output in found if output.shape == "column"]
+    columns = [output for output in outputs if output.shape == "column"]
     flags = [output for output in columns if is_flag(first[output.name])]
     named = options.decision_output or options.score_output
-    if named or len(columns) != len(found) or len(flags) != 1 or len(columns) != 2:
-        return list(found)
-    return [replace(output, shape="label") if output is flags[0] else output for output in found]
+    if named or len(columns) != len(outputs) or len(flags) != 1 or len(columns) != 2:
+        return list(outputs)
+    return [replace(output, shape="label") if output is flags[0] else output for output in outputs]
 
 
 def _within(values: Any) -> bool:

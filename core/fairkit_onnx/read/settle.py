@@ -35,7 +35,7 @@ _RANDOMIZED = "A randomized model: its decision probabilities are audited, exact
 
 def settle(
     model: Graph,
-    found: Sequence[reading.GraphOutput],
+    outputs: Sequence[reading.GraphOutput],
     first: Mapping[str, Any],
     dataset: Dataset,
     options: ModelOptions,
@@ -48,7 +48,7 @@ def settle(
     Reading, tuple, list of str
         How to read the outputs; multi-class: the label's values; sentences about what was guessed.
     """
-    served = choose_served(model, found, first, options)
+    served = choose_served(model, outputs, first, options)
     score, label = served.score, served.label
     if score is None and label is None and served.chance is None:
         raise ModelError(f"{model.name} has no output that a prediction could be read from: {sorted(first)}")
@@ -67,15 +67,15 @@ def settle(
     )
     if task == "binary" and (served.chance is not None or _is_ours(model, score, label, options)):
         return _ours(settled, model, dataset, options, first)
-    told = [] if told_kind is None else [told_kind]
+    notes = [] if told_kind is None else [told_kind]
     classes = _model_classes(model, score, label, first, dataset.profile.label_values)
     _refuse_text(dataset, task, score, classes)
     if task == "regression":
-        return _regression(settled, model), (), told
+        return _regression(settled, model), (), notes
     if task == "multiclass":
         evidence = values if values is not None else _one_hot(label, first, classes)
         settled, order, more = _multiclass(settled, classes, dataset, options, evidence, batch)
-        return settled, order, told + more
+        return settled, order, notes + more
     favorable = batch.favorable
     if options.favorable_class is None:
         check_signs(classes, dataset.profile.label_values)
@@ -84,12 +84,12 @@ def settle(
     )
     if values is None or values.ndim > 1:
         check_chance(None if values is None else options.threshold, "probabilities of classes")
-        return settled, (), told + more
+        return settled, (), notes + more
     assert score is not None  # noqa: S101 -- values are a score's
     if told_kind is not None and kind == "logit":
-        settled, told = _as_logits(model, settled, score, values, favorable, told)
+        settled, notes = _as_logits(model, settled, score, values, favorable, notes)
     settled, how = _scaled(settled, options, score.name, values)
-    return settled, (), told + more + how
+    return settled, (), notes + more + how
 
 
 def _as_logits(
@@ -98,7 +98,7 @@ def _as_logits(
     score: reading.GraphOutput,
     values: NDArray[np.float64],
     favorable: NDArray[np.bool_] | None,
-    told: list[str],
+    notes: list[str],
 ) -> tuple[reading.Reading, list[str]]:
     """Take numbers for logits if they behave like them; beside an output that decides others rank at most."""
     try:
@@ -107,7 +107,7 @@ def _as_logits(
         if settled.cut is not None:
             raise
         return replace(settled, kind="value"), []
-    return settled, told
+    return settled, notes
 
 
 def _scaled(
@@ -141,7 +141,7 @@ def _refuse_text(
 
 
 def _turned_cut(settled: reading.Reading, options: ModelOptions, score: str) -> list[str]:
-    """Say what a threshold of the user's is about where the score is about the other label."""
+    """Return a note on the user's threshold where the score is that of the other label."""
     if not settled.turned or options.threshold is None:
         return []
     return [
@@ -219,7 +219,7 @@ def _model_classes(
     score: reading.GraphOutput | None,
     label: reading.GraphOutput | None,
     first: Mapping[str, Any],
-    known: Sequence[Any],
+    label_values: Sequence[Any],
 ) -> list[Any]:
     """The model's class labels: from a ZipMap, from the graph's classifier, from its labels, else 0..K-1."""
     if score is not None and score.shape == "map":
@@ -232,7 +232,7 @@ def _model_classes(
         told = None
         if label is not None and score is not None:
             labels = reading.as_matrix(label, first[label.name])
-            told = classes_by_labels(reading.as_matrix(score, first[score.name]), labels, known)
+            told = classes_by_labels(reading.as_matrix(score, first[score.name]), labels, label_values)
         return list(range(width)) if told is None else told
     if label is not None:
         values = np.unique(reading.as_matrix(label, first[label.name]))
@@ -291,15 +291,15 @@ def _binary(
     if values is None or values.ndim == 1:
         return _single(settled, classes, dataset, options, values, is_favorable, labels)
     if options.favorable_class is not None:
-        place, told = options.favorable_class, []
-        if not 0 <= place < values.shape[1]:
+        index, notes = options.favorable_class, []
+        if not 0 <= index < values.shape[1]:
             raise ModelError(
-                f"favorable_class={place}, but the model scores {values.shape[1]} classes, from 0"
+                f"favorable_class={index}, but the model scores {values.shape[1]} classes, from 0"
             )
     else:
         found, sentence = favorable_column(classes, label_values, favorable, values, is_favorable)
-        place, told = found, [sentence]
-    return replace(settled, place=place, positive=_label_for(settled, classes, place)), told
+        index, notes = found, [sentence]
+    return replace(settled, place=index, positive=_label_for(settled, classes, index)), notes
 
 
 def _single(
@@ -317,36 +317,36 @@ def _single(
     beside an output `p_default`.
     """
     favorable, label_values = dataset.roles.favorable, dataset.profile.label_values
-    told: list[str] = []
+    notes: list[str] = []
     named = [i for i, value in enumerate(classes) if same_value(value, favorable)]
     theirs = {value_text(value) for value in classes} & {value_text(value) for value in label_values}
     positive = None
     if options.favorable_class is not None:
-        place = options.favorable_class
-        if place not in (0, 1):
-            raise ModelError(f"favorable_class={place}, but the model has two classes, 0 and 1")
+        index = options.favorable_class
+        if index not in (0, 1):
+            raise ModelError(f"favorable_class={index}, but the model has two classes, 0 and 1")
     elif labels is not None and theirs:
-        place = named[0] if named else 1
+        index = named[0] if named else 1
         positive = None if named else favorable  # the first rows were all given the other label
         if positive is None and not labels.named:
-            _refuse_opposite(labels, classes[place], favorable, is_favorable)
+            _refuse_opposite(labels, classes[index], favorable, is_favorable)
     else:
         evidence = values if labels is None else labels.marked(classes[-1])
-        place, told = _bare(settled, label_values, favorable, evidence, is_favorable)
-    if positive is None and len(classes) > place:
-        positive = classes[place]
+        index, notes = _bare(settled, label_values, favorable, evidence, is_favorable)
+    if positive is None and len(classes) > index:
+        positive = classes[index]
     if settled.score is None and positive is None:
         raise ModelError(
             f"the model's labels {classes} do not tell which is the favorable label {favorable!r}; "
             "relabel the data as the model was trained, or say `favorable_class`"
         )
     label = settled.label if positive is not None else None
-    turned = place == 0
+    turned = index == 0
     if values is not None and labels is not None and label is not None:
         turned = is_turned(values, labels.marked(positive), is_favorable, by_name=turned)
-        if turned != (place == 0) or not theirs:
-            told.append(_direction(settled.score, favorable, turned=turned))
-    return replace(settled, place=place, positive=positive, label=label, turned=turned), told
+        if turned != (index == 0) or not theirs:
+            notes.append(_direction(settled.score, favorable, turned=turned))
+    return replace(settled, place=index, positive=positive, label=label, turned=turned), notes
 
 
 def _refuse_opposite(
@@ -396,19 +396,25 @@ def _bare(
                 f"the model's {what} is lower for the rows with the favorable label {value_text(favorable)!r}: is it "
                 "about the other label? Say so with `favorable_class`: 0 if it is, 1 if it is about the favorable one"
             )
-        told = f"The model's {what} is read as that of the favorable label (`favorable_class=0` reverses it)."
-        return 1, [told]
+        sentence = (
+            f"The model's {what} is read as that of the favorable label (`favorable_class=0` reverses it)."
+        )
+        return 1, [sentence]
     higher = None
     if evidence is not None and is_favorable is not None:
         higher = ranks_higher(evidence, is_favorable)
-    other = value_text(label_values[1])
+    opposite = value_text(label_values[1])
     if higher is None and not same_value(label_values[1], 1):
         higher = True
     if higher:
-        told = f"The model's {what} is read as that of the favorable label {favorable!r}, not of {other!r}"
-        return 1, [f"{told} (`favorable_class=0` reverses it)."]
-    told = f"The model's {what} is read as that of {other!r} and turned to the favorable label {favorable!r}"
-    return 0, [f"{told} (`favorable_class=1` leaves it as it is)."]
+        sentence = (
+            f"The model's {what} is read as that of the favorable label {favorable!r}, not of {opposite!r}"
+        )
+        return 1, [f"{sentence} (`favorable_class=0` reverses it)."]
+    sentence = (
+        f"The model's {what} is read as that of {opposite!r} and turned to the favorable label {favorable!r}"
+    )
+    return 0, [f"{sentence} (`favorable_class=1` leaves it as it is)."]
 
 
 def _label_for(settled: reading.Reading, classes: list[Any], place: int) -> Any:
@@ -424,21 +430,21 @@ def _multiclass(
     batch: Batch,
 ) -> tuple[reading.Reading, tuple[Any, ...], list[str]]:
     """Line the model's classes up with the label's values."""
-    known = dataset.profile.label_values
-    label_values = list(known or options.classes or classes)
+    data_values = dataset.profile.label_values
+    label_values = list(data_values or options.classes or classes)
     texts = [value_text(value) for value in label_values]
     labels = None
     if batch.label is not None:
-        labels = np.select([batch.label == value for value in known], list(range(len(known))), -1)
+        labels = np.select([batch.label == value for value in data_values], list(range(len(data_values))), -1)
     said = options.classes
-    if not known and said is None:
-        places, told = tuple(range(len(texts))), list[str]()
+    if not data_values and said is None:
+        places, notes = tuple(range(len(texts))), list[str]()
     else:
-        places, told = line_up(classes, label_values, said, evidence, labels)
+        places, notes = line_up(classes, label_values, said, evidence, labels)
     if settled.score is not None and len(places) != len(texts):
         absent = ", ".join(text for i, text in enumerate(texts) if i not in places)
         raise ModelError(
             f"the label has values that the model does not score: {absent}; leave those rows out"
         )
     index = {value_text(value): place for value, place in zip(classes, places, strict=True)}
-    return replace(settled, class_places=places, label_index=index), tuple(label_values), told
+    return replace(settled, class_places=places, label_index=index), tuple(label_values), notes

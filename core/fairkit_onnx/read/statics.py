@@ -45,14 +45,14 @@ def _functions(proto: onnx.ModelProto) -> dict[tuple[str, str], onnx.FunctionPro
 
 def _everything(proto: onnx.ModelProto, outputs: Collection[str]) -> Iterator[onnx.NodeProto]:
     """Return the nodes behind the outputs at every depth, those of the functions that they call included."""
-    functions, opened = _functions(proto), set()
+    functions, visited = _functions(proto), set()
     waiting = list(walk(ancestors(proto.graph, outputs)))
     while waiting:
         node = waiting.pop(0)
         yield node
         key = (node.domain, node.op_type)
-        if key in functions and key not in opened:
-            opened.add(key)
+        if key in functions and key not in visited:
+            visited.add(key)
             waiting += walk(functions[key].node)
 
 

@@ -43,17 +43,17 @@ def constant_inputs(
         return []
     few = {name: columns[name][:ROWS] for name in runner.columns}
     plain = _score(runner, few, understand, outputs)
-    found = []
+    fixed = []
     for name in still:
         values = _tried(few[name], runner.model.proto)
         if any(_changes(runner, few, name, value, plain, understand, outputs) for value in values) and _stays(
             dataset, name, few[name][0]
         ):
-            found.append(f"{name!r} (always {_shown(few[name][0])})")
-    if not found:
+            fixed.append(f"{name!r} (always {_shown(few[name][0])})")
+    if not fixed:
         return []
     return [
-        f"Inputs that never change in this data, although the model's answer depends on them: {', '.join(found)}. What "
+        f"Inputs that never change in this data, although the model's answer depends on them: {', '.join(fixed)}. What "
         "the model does for their other values was not audited."
     ]
 

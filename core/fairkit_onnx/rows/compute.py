@@ -63,20 +63,20 @@ def multiplied(left: Tensor, right: Tensor) -> Tensor:
     MixedRowsError
         It sums over rows, or rows would meet.
     """
-    one, other = _matrix(left, first=True), _matrix(right, first=False)
-    rank = max(one.rank, other.rank)
-    pair = (one, other)
+    first, second = _matrix(left, first=True), _matrix(right, first=False)
+    rank = max(first.rank, second.rank)
+    pair = (first, second)
     axes = [None if t.axis is None else t.axis + rank - t.rank for t in pair]
     if axes[0] == rank - 1 or axes[1] == rank - 2:
         raise MixedRowsError
-    batch = _batches(one, other)
-    shape: list[Dim] = [*batch.dims, one.dims[-2], other.dims[-1]]
+    batch = _batches(first, second)
+    shape: list[Dim] = [*batch.dims, first.dims[-2], second.dims[-1]]
     held = {axis for axis in axes if axis is not None}
-    any_rows = one.has_rows or other.has_rows
+    any_rows = first.has_rows or second.has_rows
     if len(held) > 1 or (held and any(t.has_rows and t.axis is None for t in pair)):
         raise MixedRowsError
     axis = held.pop() if held else None
-    if axis is not None and axis >= rank - 2 and one.has_rows and other.has_rows:
+    if axis is not None and axis >= rank - 2 and first.has_rows and second.has_rows:
         raise MixedRowsError
     if right.rank == 1:
         del shape[-1]
@@ -95,7 +95,7 @@ def _matrix(tensor: Tensor, *, first: bool) -> Tensor:
 
 
 def _batches(one: Tensor, other: Tensor) -> Tensor:
-    """Return what the axes before the matrices make together."""
+    """Return the broadcast of the axes before the matrices."""
     parts = []
     for tensor in (one, other):
         inside = tensor.axis is not None and tensor.axis < tensor.rank - 2
@@ -129,24 +129,25 @@ def einsum(call: Call) -> list[Tensor]:
         raise MixedRowsError
     inputs, output = text.split("->")
     terms = inputs.split(",")
-    given = [call.needed(place) for place in range(len(terms))]
+    operands = [call.needed(place) for place in range(len(terms))]
     if len(terms) != len(call.inputs) or any(
-        len(term) != each.rank or len(set(term)) != len(term) for term, each in zip(terms, given, strict=True)
+        len(term) != each.rank or len(set(term)) != len(term)
+        for term, each in zip(terms, operands, strict=True)
     ):
         raise MixedRowsError
     lengths: dict[str, Dim] = {}
     letters = set()
-    for term, each in zip(terms, given, strict=True):
+    for term, each in zip(terms, operands, strict=True):
         lengths |= {letter: length for letter, length in zip(term, each.dims, strict=True) if length != 1}
         if each.axis is not None:
             letters.add((term[each.axis], times(each)))
     shape = [lengths.get(letter, 1) for letter in output]
     if not letters:
-        return [rows(shape, None) if any(each.has_rows for each in given) else constant(shape)]
+        return [rows(shape, None) if any(each.has_rows for each in operands) else constant(shape)]
     if len(letters) > 1:
         raise MixedRowsError
     letter = next(iter(letters))[0]
-    for term, each in zip(terms, given, strict=True):
+    for term, each in zip(terms, operands, strict=True):
         elsewhere = letter in term and (each.axis is None or term[each.axis] != letter)
         if elsewhere or (each.has_rows and each.axis is None):
             raise MixedRowsError
@@ -305,15 +306,15 @@ def _pooled(call: Call, data: Tensor, kernel: Sequence[Dim], channels: Dim) -> T
     pads = call.wholes("pads") or [0] * 2 * size
     auto, ceil = call.text("auto_pad", "NOTSET"), call.whole("ceil_mode", 0)
     lengths: list[Dim] = []
-    for place, (old, wide) in enumerate(zip(data.dims[2:], kernel, strict=True)):
+    for axis, (old, wide) in enumerate(zip(data.dims[2:], kernel, strict=True)):
         if not isinstance(old, int) or not isinstance(wide, int) or ceil:
             lengths.append(None)
             continue
-        step, spread = strides[place], (wide - 1) * dilations[place] + 1
+        step, spread = strides[axis], (wide - 1) * dilations[axis] + 1
         if auto.startswith("SAME"):
             lengths.append(-(-old // step))
         else:
-            padded = 0 if auto == "VALID" else pads[place] + pads[place + size]
+            padded = 0 if auto == "VALID" else pads[axis] + pads[axis + size]
             lengths.append((old + padded - spread) // step + 1)
     shape = (data.dims[0], channels, *lengths)
     return rows(shape, data.axis) if data.has_rows else data.shaped(shape)
@@ -333,15 +334,15 @@ def recurrent(call: Call) -> list[Tensor]:
     data = call.needed(0)
     if data.axis != 1 or data.rank != 3 or call.whole("layout", 0):
         raise MixedRowsError
-    for place in (1, 2, 3, 7):
-        each = call.given(place)
+    for position in (1, 2, 3, 7):
+        each = call.given(position)
         if each is not None and each.kind is not Kind.CONSTANT:
             raise MixedRowsError
     lengths = call.given(4)
     if lengths is not None and not (lengths.axis == 0 and times(lengths) == 1):
         raise MixedRowsError
-    for place in (5, 6):
-        state = call.given(place)
+    for position in (5, 6):
+        state = call.given(position)
         if state is not None and not (state.axis == 1 and times(state) == 1 and state.rank == 3):
             raise MixedRowsError
     if times(data) != 1:

@@ -45,22 +45,22 @@ def branch(call: Call, around: Environment, walk: Walk) -> list[Tensor]:
     return [together(a, b) for a, b in zip(yes, no, strict=True)]
 
 
-def together(one: Tensor, other: Tensor) -> Tensor:
-    """Return what holds for both of two tensors."""
-    if Kind.MIXED in (one.kind, other.kind):
-        return mixed(one.origins | other.origins)
-    if one == other:
-        return one
-    if one.kind is not other.kind or one.axis != other.axis or one.items or other.items:
+def together(left: Tensor, right: Tensor) -> Tensor:
+    """Return the type that holds for both of two tensors."""
+    if Kind.MIXED in (left.kind, right.kind):
+        return mixed(left.origins | right.origins)
+    if left == right:
+        return left
+    if left.kind is not right.kind or left.axis != right.axis or left.items or right.items:
         raise MixedRowsError
-    if one.shape is None or other.shape is None or one.rank != other.rank:
-        if one.kind is Kind.ROWS and one.axis is not None:
+    if left.shape is None or right.shape is None or left.rank != right.rank:
+        if left.kind is Kind.ROWS and left.axis is not None:
             raise MixedRowsError
-        return Tensor(kind=one.kind, axis=one.axis)
-    if one.axis is not None and one.dims[one.axis] != other.dims[one.axis]:
+        return Tensor(kind=left.kind, axis=left.axis)
+    if left.axis is not None and left.dims[left.axis] != right.dims[left.axis]:
         raise MixedRowsError
-    shape = [a if a == b else None for a, b in zip(one.dims, other.dims, strict=True)]
-    return Tensor(kind=one.kind, shape=tuple(shape), axis=one.axis)
+    shape = [a if a == b else None for a, b in zip(left.dims, right.dims, strict=True)]
+    return Tensor(kind=left.kind, shape=tuple(shape), axis=left.axis)
 
 
 def loop(call: Call, around: Environment, walk: Walk) -> list[Tensor]:
@@ -160,13 +160,13 @@ def _settled(
     """Walk a body until its states come out as they went in; return all its outputs, and the states."""
     carried = [replace(each, values=None) for each in states]
     for _ in range(_TURNS):
-        found = once(carried)
+        outputs = once(carried)
         after = [
             replace(together(replace(a, values=None), replace(b, values=None)), values=None)
-            for a, b in zip(carried, found, strict=False)
+            for a, b in zip(carried, outputs, strict=False)
         ]
         if after == carried:
-            return found, carried
+            return outputs, carried
         carried = after
     raise MixedRowsError
 
@@ -185,7 +185,7 @@ def _element(tensor: Tensor, axis: int) -> Tensor:
 
 
 def _stacked(tensor: Tensor, axis: int) -> Tensor:
-    """Return what the turns give, one after the other along an axis."""
+    """Return the type of the turns' results, stacked along an axis."""
     if tensor.kind is Kind.MIXED:
         return tensor
     if tensor.shape is None:

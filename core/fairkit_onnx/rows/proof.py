@@ -144,54 +144,54 @@ class _Walker:
         self._functions = {(function.domain, function.name): function for function in proto.functions}
         self._left = MOST_NODES
 
-    def graph(self, graph: onnx.GraphProto, around: Environment, given: Environment) -> Environment:
+    def graph(self, graph: onnx.GraphProto, around: Environment, inputs: Environment) -> Environment:
         """Return the types of a graph's tensors by name."""
-        found = dict(around)
-        found |= {tensor.name: of_tensor(tensor) for tensor in graph.initializer}
-        found |= {
+        types = dict(around)
+        types |= {tensor.name: of_tensor(tensor) for tensor in graph.initializer}
+        types |= {
             sparse.values.name: constant(tuple(int(one) for one in sparse.dims))
             for sparse in graph.sparse_initializer
         }
-        found |= given
-        self._nodes(graph.node, found, {}, self._opsets)
-        return found
+        types |= inputs
+        self._nodes(graph.node, types, {}, self._opsets)
+        return types
 
     def _nodes(
         self,
         nodes: Collection[onnx.NodeProto],
-        found: Environment,
+        types: Environment,
         bound: Mapping[str, onnx.AttributeProto],
         opsets: Mapping[str, int],
     ) -> None:
         for node in nodes:
             attributes = _attributes(node, bound)
             opset = opsets.get(node.domain or "ai.onnx", 1)
-            inputs = [found.get(name, _absent(name)) if name else None for name in node.input]
+            inputs = [types.get(name, _absent(name)) if name else None for name in node.input]
             call = Call(node, attributes, inputs, opset)
             self._left -= 1
-            results = self._typed(call, found)
+            results = self._typed(call, types)
             for place, name in enumerate(node.output):
                 if name:
-                    found[name] = results[place] if place < len(results) else mixed([call.origin])
+                    types[name] = results[place] if place < len(results) else mixed([call.origin])
 
-    def _typed(self, call: Call, found: Environment) -> Sequence[Tensor]:
+    def _typed(self, call: Call, types: Environment) -> Sequence[Tensor]:
         origins = {origin for each in call.inputs if each is not None for origin in each.origins}
         if origins:
             return [mixed(origins)] * len(call.node.output)
         if self._left < 0:
             return [mixed([Origin("the walk", f"ended after {MOST_NODES:,} nodes")])] * len(call.node.output)
         try:
-            return self._ruled(call, found)
+            return self._ruled(call, types)
         except _FAILURES:
             return [mixed([call.origin])] * len(call.node.output)
 
-    def _ruled(self, call: Call, found: Environment) -> Sequence[Tensor]:
+    def _ruled(self, call: Call, types: Environment) -> Sequence[Tensor]:
         key = (call.node.domain, call.operator)
         if key in self._functions:
             return self._called(call, self._functions[key])
         rules = _RULES.get(call.node.domain)
         if rules is _STANDARD and call.operator in _BODIES:
-            return _BODIES[call.operator](call, found, self._body)
+            return _BODIES[call.operator](call, types, self._body)
         if rules is _STANDARD and call.operator in _MAKERS:
             return [_MAKERS[call.operator](call)]
         if rules is None or any(each is not None and each.items is not None for each in call.inputs):
@@ -275,14 +275,14 @@ def _plain(call: Call, rule: Any) -> Sequence[Tensor]:
     kind = joined_kind(each for each in call.inputs if each is not None)
     many = len(call.node.output)
     try:
-        found = list(rule(call)) if rule is not None else [Tensor(kind=kind)] * many
+        outputs = list(rule(call)) if rule is not None else [Tensor(kind=kind)] * many
     except _FAILURES:
-        found = [Tensor(kind=kind)] * many
-    found = [each if each.has_rows else replace(each, kind=kind) for each in found]
+        outputs = [Tensor(kind=kind)] * many
+    outputs = [each if each.has_rows else replace(each, kind=kind) for each in outputs]
     entries = evaluated(call)
-    if entries is not None and found and not found[0].has_rows and found[0].values is None:
-        found[0] = replace(found[0], values=entries)
-    return [_without_size(each) for each in found]
+    if entries is not None and outputs and not outputs[0].has_rows and outputs[0].values is None:
+        outputs[0] = replace(outputs[0], values=entries)
+    return [_without_size(each) for each in outputs]
 
 
 def _without_size(tensor: Tensor) -> Tensor:
@@ -300,30 +300,30 @@ def _attributes(
     node: onnx.NodeProto, bound: Mapping[str, onnx.AttributeProto]
 ) -> dict[str, onnx.AttributeProto]:
     """Return a node's attributes, with those that refer to its function's put in."""
-    found = {}
+    attributes = {}
     for attribute in node.attribute:
         if not attribute.ref_attr_name:
-            found[attribute.name] = attribute
+            attributes[attribute.name] = attribute
         elif attribute.ref_attr_name in bound:
-            found[attribute.name] = bound[attribute.ref_attr_name]
-    return found
+            attributes[attribute.name] = bound[attribute.ref_attr_name]
+    return attributes
 
 
 def _constant(call: Call) -> Tensor:
-    told = call.attributes
-    if "value" in told:
-        return of_tensor(told["value"].t)
-    if "value_int" in told:
+    attributes = call.attributes
+    if "value" in attributes:
+        return of_tensor(attributes["value"].t)
+    if "value_int" in attributes:
         return constant((), (call.whole("value_int", 0),))
-    if "value_ints" in told:
+    if "value_ints" in attributes:
         values = call.wholes("value_ints") or []
         return constant((len(values),), values)
     for name in ("value_float", "value_string"):
-        if name in told:
+        if name in attributes:
             return constant(())
     for name in ("value_floats", "value_strings"):
-        if name in told:
-            return constant((max(len(told[name].floats), len(told[name].strings)),))
+        if name in attributes:
+            return constant((max(len(attributes[name].floats), len(attributes[name].strings)),))
     return constant()
 
 

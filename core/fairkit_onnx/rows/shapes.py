@@ -142,15 +142,15 @@ def transpose(call: Call) -> list[Tensor]:
 
 def squeeze(call: Call) -> list[Tensor]:
     """Squeeze: named axes, or those of length 1, none of which may hold the rows."""
-    data, told = call.needed(0), call.axes()
-    if told is None and None in data.dims:
+    data, axes = call.needed(0), call.axes()
+    if axes is None and None in data.dims:
         raise MixedRowsError
     gone = (
         [place for place, one in enumerate(data.dims) if one == 1]
-        if told is None
-        else [one % data.rank for one in told]
+        if axes is None
+        else [one % data.rank for one in axes]
     )
-    if told is None and data.axis is not None:  # with one row it would go too
+    if axes is None and data.axis is not None:  # with one row it would go too
         raise MixedRowsError
     if data.axis in gone:
         raise MixedRowsError
@@ -189,22 +189,22 @@ def expand(call: Call) -> list[Tensor]:
 
 
 def _stretched(data: Tensor, have: Sequence[Dim], wanted: Sequence[Dim], axis: int | None) -> Tensor:
-    found: list[Dim] = []
-    for place, (old, new) in enumerate(zip(have, wanted, strict=True)):
-        if place == axis:
+    shape: list[Dim] = []
+    for position, (old, new) in enumerate(zip(have, wanted, strict=True)):
+        if position == axis:
             if new not in (1, old):
                 raise MixedRowsError
-            found.append(old)
+            shape.append(old)
         elif isinstance(new, Count) and (old != 1 or axis is not None):
             raise MixedRowsError
         else:
-            found.append(new if old == 1 else old)
-    counts = [place for place, one in enumerate(found) if isinstance(one, Count)]
+            shape.append(new if old == 1 else old)
+    counts = [place for place, one in enumerate(shape) if isinstance(one, Count)]
     if len(counts) > 1 or (data.has_rows and axis is None and counts):
         raise MixedRowsError
     if data.has_rows:
-        return rows(found, axis)
-    return rows(found, counts[0]) if counts and data.kind is Kind.CONSTANT else data.shaped(found)
+        return rows(shape, axis)
+    return rows(shape, counts[0]) if counts and data.kind is Kind.CONSTANT else data.shaped(shape)
 
 
 def constant_of_shape(call: Call) -> list[Tensor]:
@@ -252,17 +252,17 @@ def cut(call: Call) -> list[Tensor]:
     starts, ends, axes, steps = call.slices()
     shape = list(data.dims)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        place = axis % data.rank
-        if place == data.axis:
+        position = axis % data.rank
+        if position == data.axis:
             if start != 0 or end < _FULL or step != 1:
                 raise MixedRowsError
             continue
-        length = shape[place]
-        shape[place] = (
+        length = shape[position]
+        shape[position] = (
             len(range(*slice(start, end, step).indices(length))) if isinstance(length, int) else None
         )
         if isinstance(length, int) and step < 0:
-            shape[place] = None
+            shape[position] = None
     return [_moved(data, shape, data.axis)]
 
 

@@ -144,7 +144,7 @@ def mixed(origins: Iterable[Origin]) -> Tensor:
 
 
 def bounded(value: Dim) -> Dim:
-    """Return what the graph has computed; None where its own arithmetic could have wrapped around."""
+    """Return a number computed by the graph; None where its own arithmetic could have wrapped around."""
     if isinstance(value, Count):
         return value if 0 < value.times <= MOST_TIMES else None
     return value if value is None or abs(value) <= LARGEST else None
@@ -182,7 +182,7 @@ def _numbers(dims: Sequence[Dim]) -> bool:
 
 
 def broadcast(tensors: Sequence[Tensor]) -> Tensor:
-    """Return what elementwise operators make: row axes must meet, and constants have length 1 there.
+    """Return the type of an elementwise result: row axes must meet, and constants have length 1 there.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def broadcast(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def joined_kind(tensors: Iterable[Tensor]) -> Kind:
-    """Return what follows from several tensors; rows with a size are mixed."""
+    """Return the kind of a result of several tensors; rows with a size are mixed."""
     kinds = {tensor.kind for tensor in tensors}
     if Kind.MIXED in kinds or {Kind.ROWS, Kind.SIZE} <= kinds:
         raise MixedRowsError

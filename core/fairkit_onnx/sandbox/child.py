@@ -66,7 +66,7 @@ class _Served:
 
     def _open(self, request: dict[str, Any]) -> dict[str, Any]:
         confine.limit_dumps()
-        held = [
+        refusals = [
             confine.limit_memory(request["memory"]),
             confine.limit_processor(request["processor"]),
             *confine.forbid_calls(),
@@ -75,7 +75,7 @@ class _Served:
         self._content = bytes(wire.unpack(request["model"], self._area or b""))
         self._session = self._start(request["threads"])
         return {
-            "held": [sentence for sentence in held if sentence],
+            "held": [sentence for sentence in refusals if sentence],
             "inputs": [[i.name, i.type, _dims(i.shape)] for i in self._session.get_inputs()],
             "outputs": [[o.name, o.type, _dims(o.shape)] for o in self._session.get_outputs()],
         }

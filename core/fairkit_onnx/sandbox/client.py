@@ -275,8 +275,8 @@ class _Area:
 
 def _read(source: int, count: int, deadline: float) -> bytearray:
     """Read exactly so many bytes before the deadline."""
-    found = bytearray(count)
-    view, at = memoryview(found), 0
+    content = bytearray(count)
+    view, at = memoryview(content), 0
     with selectors.DefaultSelector() as ready:
         ready.register(source, selectors.EVENT_READ)
         while at < count:
@@ -287,7 +287,7 @@ def _read(source: int, count: int, deadline: float) -> bytearray:
             if not got:
                 raise EOFError
             at += got
-    return found
+    return content
 
 
 def _end(process: subprocess.Popen[bytes], area: _Area) -> None:

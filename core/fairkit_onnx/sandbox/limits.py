@@ -108,7 +108,7 @@ def _available() -> Sequence[int]:
 
 
 def _container() -> Sequence[int]:
-    """Return what the control group leaves, where there is one."""
+    """Return the memory left in the control group, in bytes, where there is one."""
     try:
         root = Path("/sys/fs/cgroup")
         most, used = ((root / name).read_text("ascii").strip() for name in ("memory.max", "memory.current"))

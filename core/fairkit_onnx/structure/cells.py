@@ -113,22 +113,24 @@ def _boundaries(
     ends: dict[int, NDArray[np.float64]] = {}
     low: list[NDArray[np.int64]] = []
     high, tests, owner, part = [], [], [], []
-    for place, one in enumerate(domains):
-        if not isinstance(one, Numbers):
+    for index, domain in enumerate(domains):
+        if not isinstance(domain, Numbers):
             continue
-        mine = np.flatnonzero(block_of == place)
+        mine = np.flatnonzero(block_of == index)
         twice = mine[np.isin(ensemble.mode[nodes[mine]], TWICE)]
-        tops = pieces[one.name]
-        lasts = keys_of(tops, kinds[one.name], one.whole)
-        firsts = np.concatenate([keys_of(np.array([one.low]), kinds[one.name], one.whole), lasts[:-1] + 1])
+        tops = pieces[domain.name]
+        lasts = keys_of(tops, kinds[domain.name], domain.whole)
+        firsts = np.concatenate(
+            [keys_of(np.array([domain.low]), kinds[domain.name], domain.whole), lasts[:-1] + 1]
+        )
         some = np.concatenate([np.zeros(len(mine)), np.ones(len(twice)), np.full(len(twice), 2.0)])
         mine = np.concatenate([mine, twice, twice])
         part.append(np.repeat(some, len(tops)))
         tests.append(np.repeat(mine, len(tops)))
-        owner.append(np.full(len(mine) * len(tops), place))
+        owner.append(np.full(len(mine) * len(tops), index))
         low.append(np.tile(firsts, len(mine)))
         high.append(np.tile(lasts, len(mine)))
-        ends[place] = tops
+        ends[index] = tops
     if not tests:
         return ends
     mine, place_of, parts = np.concatenate(tests), np.concatenate(owner), np.concatenate(part)
@@ -136,17 +138,17 @@ def _boundaries(
 
     def sides(order: NDArray[np.int64]) -> NDArray[np.bool_]:
         values = np.empty(len(order))
-        for place in np.unique(place_of):
-            one, here = domains[place], place_of == place
+        for number in np.unique(place_of):
+            one, here = domains[number], place_of == number
             assert isinstance(one, Numbers)  # noqa: S101 -- only these are bisected
             values[here] = numbers_of(order[here], kinds[one.name], one.whole)
         pairs, back = np.unique(
             np.stack([place_of.astype(float), values], axis=1), axis=0, return_inverse=True
         )
         changed = []
-        for place in np.unique(place_of):
-            rows = np.flatnonzero(pairs[:, 0] == place)
-            changed.append((rows, domains[place].name, pairs[rows, 1]))
+        for number in np.unique(place_of):
+            rows = np.flatnonzero(pairs[:, 0] == number)
+            changed.append((rows, domains[number].name, pairs[rows, 1]))
         matrix = run(len(pairs), changed)[back.reshape(-1)]
         return _sides(ensemble, nodes[mine], matrix, parts)
 
@@ -159,12 +161,12 @@ def _boundaries(
         halfway = np.where(moving, middle(first, end), first)
         same = sides(halfway) == start
         first, end = np.where(moving & same, halfway, first), np.where(moving & ~same, halfway, end)
-    for place, tops in ends.items():
-        one = domains[place]
-        assert isinstance(one, Numbers)  # noqa: S101 -- only these have ends
-        here = moving & (place_of == place)
-        cuts = numbers_of(np.unique(first[here]), kinds[one.name], one.whole)
-        ends[place] = np.unique(np.concatenate([cuts, tops]))
+    for index, tops in ends.items():
+        domain = domains[index]
+        assert isinstance(domain, Numbers)  # noqa: S101 -- only these have ends
+        here = moving & (place_of == index)
+        cuts = numbers_of(np.unique(first[here]), kinds[domain.name], domain.whole)
+        ends[index] = np.unique(np.concatenate([cuts, tops]))
     return ends
 
 
@@ -176,34 +178,34 @@ def _sides(
     Where `parts` is 1, whether it is below the threshold, and where 2, whether it is at most that.
     """
     values = matrix[np.arange(len(nodes)), ensemble.feature[nodes]]
-    found = np.empty(len(nodes), dtype=np.bool_)
+    passes = np.empty(len(nodes), dtype=np.bool_)
     for mode in np.unique(ensemble.mode[nodes]):
         here = np.flatnonzero(ensemble.mode[nodes] == mode)
-        found[here] = ensemble.compare(int(mode), values[here], ensemble.threshold[nodes[here]])
-    found |= np.isnan(values) & ensemble.missing[nodes]
+        passes[here] = ensemble.compare(int(mode), values[here], ensemble.threshold[nodes[here]])
+    passes |= np.isnan(values) & ensemble.missing[nodes]
     level = np.where(ensemble.mode[nodes] == TWICE[-1], np.trunc(values), values)
-    found = np.where(parts == 1, level < ensemble.threshold[nodes], found)
-    return np.where(parts == 2, level <= ensemble.threshold[nodes], found)
+    passes = np.where(parts == 1, level < ensemble.threshold[nodes], passes)
+    return np.where(parts == 2, level <= ensemble.threshold[nodes], passes)
 
 
-def _number_block(one: Numbers, ends: NDArray[np.float64], kind: type) -> Block:
+def _number_block(domain: Numbers, ends: NDArray[np.float64], kind: type) -> Block:
     """Cells from above one end to the next; a value of each that is easy to read."""
     starts = np.concatenate([[-np.inf], ends[:-1]])
     shown = [
-        _plain(max(start, one.low), start >= one.low, end, one.whole)
+        _plain(max(start, domain.low), start >= domain.low, end, domain.whole)
         for start, end in zip(starts, ends, strict=True)
     ]
-    values = np.array([*shown, *([np.nan] if one.missing else [])])
-    ends = np.array([*ends, *([np.nan] if one.missing else [])])
-    single = kind is np.float32 and not one.whole
+    values = np.array([*shown, *([np.nan] if domain.missing else [])])
+    ends = np.array([*ends, *([np.nan] if domain.missing else [])])
+    single = kind is np.float32 and not domain.whole
     return Block(
-        name=one.name,
-        columns=(one.name,),
-        ordered=not one.missing,
-        values={one.name: values},
+        name=domain.name,
+        columns=(domain.name,),
+        ordered=not domain.missing,
+        values={domain.name: values},
         ends=ends,
-        low=float(np.float32(one.low)) if single else one.low,
-        whole=one.whole,
+        low=float(np.float32(domain.low)) if single else domain.low,
+        whole=domain.whole,
         single=single,
     )
 
@@ -225,20 +227,20 @@ def _plain(low: float, beyond: bool, high: float, whole: bool) -> float:
     return high
 
 
-def listed_block(one: Listed) -> Block:
+def listed_block(domain: Listed) -> Block:
     """Return a cell for each of the listed values."""
-    if not one.values:
-        raise DataError(f"the domain of {one.name!r} is empty: no value was given")
+    if not domain.values:
+        raise DataError(f"the domain of {domain.name!r} is empty: no value was given")
     values = {}
-    for place, column in enumerate(one.columns):
-        cells = [value[place] for value in one.values]
+    for place, column in enumerate(domain.columns):
+        cells = [value[place] for value in domain.values]
         text = any(isinstance(cell, str) or cell is None for cell in cells)
         values[column] = np.array(cells, dtype=object) if text else np.array(cells)
-    members = {tuple(map(value_text_of, value)): place for place, value in enumerate(one.values)}
-    choices = tuple(one.values[place] for place in members.values())
+    members = {tuple(map(value_text_of, value)): place for place, value in enumerate(domain.values)}
+    choices = tuple(domain.values[place] for place in members.values())
     return Block(
-        name=one.name,
-        columns=one.columns,
+        name=domain.name,
+        columns=domain.columns,
         ordered=False,
         values=values,
         members=members,

@@ -89,14 +89,14 @@ class Block:
     def intervals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The smallest and the largest number of each cell of numbers, shape [cells] without the missing one."""
         assert self.ends is not None  # noqa: S101 -- a block of numbers
-        known = self.ends[~np.isnan(self.ends)]
+        ends = self.ends[~np.isnan(self.ends)]
         if self.whole:
-            above = known[:-1] + 1
+            above = ends[:-1] + 1
         elif self.single:
-            above = np.nextafter(known[:-1].astype(np.float32), np.float32(np.inf)).astype(np.float64)
+            above = np.nextafter(ends[:-1].astype(np.float32), np.float32(np.inf)).astype(np.float64)
         else:
-            above = np.nextafter(known[:-1], np.inf)
-        return np.concatenate([[self.low], above]), known
+            above = np.nextafter(ends[:-1], np.inf)
+        return np.concatenate([[self.low], above]), ends
 
     def cells_of(self, columns: Columns) -> NDArray[np.int64]:
         """Return the cell of each row, shape [n]; -1 where it has none."""
@@ -141,7 +141,7 @@ def one_hot_groups(columns: Columns, names: Sequence[str]) -> list[tuple[str, ..
         values = np.asarray(columns[name])
         if values.dtype.kind in "biuf" and np.isin(values, (0, 1)).all() and len(values):
             flags[name] = values.astype(np.float64)
-    found: list[tuple[str, ...]] = []
+    groups: list[tuple[str, ...]] = []
     taken: set[str] = set()
     for mark in ("=", "_"):
         stems: dict[str, list[str]] = {}
@@ -153,17 +153,17 @@ def one_hot_groups(columns: Columns, names: Sequence[str]) -> list[tuple[str, ..
         for stem, members in stems.items():
             del stem
             if len(members) > 1 and (np.sum([flags[name] for name in members], axis=0) == 1).all():
-                found.append(tuple(members))
+                groups.append(tuple(members))
                 taken |= set(members)
-    return found
+    return groups
 
 
-def numbers_block(one: Numbers, some: NDArray[np.float64], kind: type, *, points: bool = False) -> Block:
+def numbers_block(domain: Numbers, some: NDArray[np.float64], kind: type, *, points: bool = False) -> Block:
     """Return the block of a column of numbers whose cells end at some of them, and at the largest.
 
     Parameters
     ----------
-    one
+    domain
         What the column may be.
     some
         The ends of the cells, shape [n].
@@ -172,22 +172,22 @@ def numbers_block(one: Numbers, some: NDArray[np.float64], kind: type, *, points
     points
         Whether the numbers themselves are the cells.
     """
-    single = kind is np.float32 and not one.whole
+    single = kind is np.float32 and not domain.whole
     if single:
         some = some.astype(np.float32).astype(np.float64)
     if points:
-        ends = np.unique(np.clip(some, one.low, one.high))
+        ends = np.unique(np.clip(some, domain.low, domain.high))
     else:
-        ends = np.unique(np.append(some[(some >= one.low) & (some <= one.high)], one.high))
-    values = np.append(ends, np.nan) if one.missing else ends
+        ends = np.unique(np.append(some[(some >= domain.low) & (some <= domain.high)], domain.high))
+    values = np.append(ends, np.nan) if domain.missing else ends
     return Block(
-        name=one.name,
-        columns=(one.name,),
-        ordered=not one.missing,
-        values={one.name: values},
+        name=domain.name,
+        columns=(domain.name,),
+        ordered=not domain.missing,
+        values={domain.name: values},
         ends=values,
-        low=float(np.float32(one.low)) if single else one.low,
-        whole=one.whole,
+        low=float(np.float32(domain.low)) if single else domain.low,
+        whole=domain.whole,
         single=single,
         points=points,
     )

@@ -84,7 +84,7 @@ class Encoded:
     def encoding(
         self, tensor: str | None = None, *, doubles: bool = False
     ) -> Callable[[Columns], NDArray[Any]]:
-        """Return what makes the features (or another tensor) of raw columns, of float32, shape [n, d]: the graph.
+        """Return the graph's function from raw columns to features (or another tensor), float32, [n, d].
 
         With `doubles`, of float64 where the graph's are.
         """
@@ -107,7 +107,7 @@ class Encoded:
         return encode
 
     def tensor(self, name: str) -> Callable[[Columns], NDArray[Any]]:
-        """Return what makes a tensor of raw columns, as the graph does, shape [n, d]."""
+        """Return the function from raw columns to a tensor of the graph, shape [n, d]."""
         file, feeds = self._open([name]), self.scorer.feeds
 
         def run(columns: Columns) -> NDArray[Any]:
@@ -143,20 +143,20 @@ class Encoded:
         return pieces_of(domains, conditions, encoding, self.defaults(domains), self.kinds())
 
     def rest(self, features: NDArray[Any]) -> OnnxFile:
-        """Return what follows features like these, shape [n, d], as a file whose input has the name of the matrix."""
+        """Return the graph after such features, shape [n, d], as a file with the matrix as its input."""
         double = features.dtype == np.float64
         after = Tail(scorer=self.scorer, cut=self.matrix, columns=features.shape[1], double=double)
         return after.opened(after.after(self.matrix))
 
     def defaults(self, domains: Sequence[Numbers | Listed]) -> dict[str, Any]:
         """Return a raw value of every column."""
-        found: dict[str, Any] = {}
+        defaults: dict[str, Any] = {}
         for one in domains:
             if isinstance(one, Numbers):
-                found[one.name] = float(one.low)
+                defaults[one.name] = float(one.low)
             else:
-                found |= dict(zip(one.columns, one.values[0], strict=True)) if one.values else {}
-        return found
+                defaults |= dict(zip(one.columns, one.values[0], strict=True)) if one.values else {}
+        return defaults
 
     def _open(self, tensors: Sequence[str]) -> OnnxFile:
         model = self.scorer.model
@@ -189,15 +189,15 @@ class Encoded:
                 {feed.input.name: feed.build(rows) for feed in feeds}, list(tensors)
             )
 
-        found = Sources(self.scorer.model.proto.graph, inputs, self.matrix, run, finite=finite)
-        places = found.of[self.matrix].tolist()
+        origins = Sources(self.scorer.model.proto.graph, inputs, self.matrix, run, finite=finite)
+        places = origins.of[self.matrix].tolist()
         if self.width > len(places):
             raise ModelError(
                 f"the score reads feature {self.width - 1}; the matrix {self.matrix!r} has {len(places)}"
             )
         groups = self.tail.groups
         listed: dict[str, list[Any]] = {} if groups is None else {name: [] for name in groups.listed}
-        listed |= {names[place]: list(found.keys.get(place, ())) for place in found.listed}
+        listed |= {names[place]: list(origins.keys.get(place, ())) for place in origins.listed}
         return Features(
             [names[place] if place >= 0 else None for place in places],
             listed,
@@ -205,7 +205,7 @@ class Encoded:
                 replace(
                     one, columns=tuple(names[place] if place >= 0 else None for place in columns.tolist())
                 )
-                for one, columns in found.conditions
+                for one, columns in origins.conditions
             ],
             () if groups is None else groups.conditions,
         )
@@ -234,7 +234,7 @@ class Encoded:
         keys = _keys(np.array([low, high], dtype=np.float32))
         some = _between(int(keys[0]), int(keys[1]))
         sums = _floats(some)
-        found, decisions = [], []
+        readings, decisions = [], []
         for row in rows:
             said = self.tail(sums, {name: _repeated([value], len(sums)) for name, value in row.items()})
             if said.decision is not None and not np.isin(said.decision, (0.0, 1.0)).all():
@@ -247,10 +247,10 @@ class Encoded:
             if said.score is not None and logistic:
                 chance = 0.5 * (1.0 + np.tanh(0.5 * direction * sums))
                 logistic = bool(np.abs(said.score - chance).max() < 2e-6)
-            found.append((direction, logistic, said.score))
+            readings.append((direction, logistic, said.score))
             decisions.append(None if said.decision is None else np.asarray(said.decision))
-        thresholds = self._thresholds([one[0] for one in found], some, decisions, rows)
-        for (direction, _, score), decision, threshold in zip(found, decisions, thresholds, strict=True):
+        thresholds = self._thresholds([one[0] for one in readings], some, decisions, rows)
+        for (direction, _, score), decision, threshold in zip(readings, decisions, thresholds, strict=True):
             near = direction * sums[1:] - (threshold or 0.0)
             for turning, band in ((score, 0.0), (decision, self.band)):
                 if (
@@ -260,7 +260,7 @@ class Encoded:
                     raise ModelError(
                         f"{self.scorer.info.name}: the score does not keep the order of the sum of the trees"
                     )
-        return [(one[0], threshold, one[1]) for one, threshold in zip(found, thresholds, strict=True)]
+        return [(one[0], threshold, one[1]) for one, threshold in zip(readings, thresholds, strict=True)]
 
     def _thresholds(
         self,
@@ -270,15 +270,15 @@ class Encoded:
         rows: Sequence[Mapping[str, Any]],
     ) -> list[float | None]:
         """Search by row the sum from which decisions change, over float32 numbers; infinite: they do not."""
-        found: list[float | None] = []
+        thresholds: list[float | None] = []
         open_: dict[int, tuple[int, int]] = {}
-        for place, decided in enumerate(decisions):
+        for row, decided in enumerate(decisions):
             if decided is None:
-                found.append(None)
+                thresholds.append(None)
                 continue
-            found.append(-math.inf if decided[0] else math.inf)
+            thresholds.append(-math.inf if decided[0] else math.inf)
             if decided[0] != decided[-1]:
-                open_[place] = _step(some, decided)
+                open_[row] = _step(some, decided)
         while any(last - first > 1 for first, last in open_.values()):
             parts = {place: _between(*ends, WIDE // len(open_)) for place, ends in open_.items()}
             keys = np.concatenate(list(parts.values()))
@@ -288,11 +288,11 @@ class Encoded:
             }
             decided = np.asarray(self.tail(_floats(keys), columns).decision)
             open_ = {place: _step(keys[owner == place], decided[owner == place]) for place in open_}
-        for place, ends in open_.items():
+        for row, ends in open_.items():
             at = _floats(np.array(ends))
             # upward: favorable from the last on; downward: favorable up to the first, and sums are negated
-            found[place] = float(at[1]) if directions[place] > 0 else -float(at[0])
-        return found
+            thresholds[row] = float(at[1]) if directions[row] > 0 else -float(at[0])
+        return thresholds
 
 
 def _step(some: NDArray[np.int64], decided: NDArray[np.float64]) -> tuple[int, int]:

@@ -121,27 +121,30 @@ def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
         Trees of another kind, or a class that onnxruntime might leave out because a leaf has no weight of it.
     """
     kind = "class" if node.op_type == TREES[0] else "target"
-    named, told = _named(node), attributes_of(node)
+    named, attributes = _named(node), attributes_of(node)
     links = (*LINKS, "SOFTMAX") if kind == "class" else ("NONE",)
     for key, known in (("post_transform", links), ("aggregate_function", ("SUM",))):
-        if told.get(key, known[0].encode()).decode() not in known:
+        if attributes.get(key, known[0].encode()).decode() not in known:
             raise ModelError(
-                f"{named} has the {key} {told[key].decode()}; of three classes or more these are read: "
+                f"{named} has the {key} {attributes[key].decode()}; of three classes or more these are read: "
                 f"{', '.join(known)}"
             )
-    plain, places = _structure(told, named)
+    plain, places = _structure(attributes, named)
     size = len(plain.mode)
-    ids, count = np.array(told[f"{kind}_ids"]), classes_of(told) if kind == "class" else told["n_targets"]
+    ids, count = (
+        np.array(attributes[f"{kind}_ids"]),
+        classes_of(attributes) if kind == "class" else attributes["n_targets"],
+    )
     at = np.array([places.get(pair, -1) for pair in
-                   zip(told[f"{kind}_treeids"], told[f"{kind}_nodeids"], strict=True)])  # fmt: skip
+                   zip(attributes[f"{kind}_treeids"], attributes[f"{kind}_nodeids"], strict=True)])  # fmt: skip
     if (at < 0).any() or not np.isin(ids, np.arange(count)).all():
         raise ModelError(f"{named} is damaged: a weight belongs to no node, or to no class")
-    weights = floats_of(told, f"{kind}_weights").astype(np.float64)
-    tree_ids = np.array(told["nodes_treeids"])
-    bases = floats_of(told, "base_values").astype(np.float64).tolist()
+    weights = floats_of(attributes, f"{kind}_weights").astype(np.float64)
+    tree_ids = np.array(attributes["nodes_treeids"])
+    bases = floats_of(attributes, "base_values").astype(np.float64).tolist()
     if len(bases) not in (0, count):
         raise ModelError(f"{named} has {len(bases)} base values for {count} classes")
-    found = []
+    ensembles = []
     for k in range(count):
         value = np.zeros(size)
         mine = ids == k
@@ -155,8 +158,8 @@ def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
                 "leaves the class out; give each leaf a weight, which may be 0"
             )
         base = bases[k] if bases else 0.0
-        found.append(replace(plain, value=value, base=base, terms=_terms(tree_ids, value) + abs(base)))
-    return found
+        ensembles.append(replace(plain, value=value, base=base, terms=_terms(tree_ids, value) + abs(base)))
+    return ensembles
 
 
 def read_ensemble(node: onnx.NodeProto) -> Ensemble:
@@ -180,12 +183,12 @@ def read_ensemble(node: onnx.NodeProto) -> Ensemble:
     return replace(plain, value=value, base=base, uneven=uneven, terms=_terms(tree_ids, value) + abs(base))
 
 
-def _structure(told: Mapping[str, Any], named: str) -> tuple[Ensemble, dict[tuple[int, int], int]]:
+def _structure(attributes: Mapping[str, Any], named: str) -> tuple[Ensemble, dict[tuple[int, int], int]]:
     """Return the trees without values, and the place of each node by its tree and number."""
-    tree_ids, node_ids = np.array(told["nodes_treeids"]), np.array(told["nodes_nodeids"])
+    tree_ids, node_ids = np.array(attributes["nodes_treeids"]), np.array(attributes["nodes_nodeids"])
     size = len(tree_ids)
     places = {pair: i for i, pair in enumerate(zip(tree_ids.tolist(), node_ids.tolist(), strict=True))}
-    modes = [text.decode() if isinstance(text, bytes) else str(text) for text in told["nodes_modes"]]
+    modes = [text.decode() if isinstance(text, bytes) else str(text) for text in attributes["nodes_modes"]]
     unknown = sorted(set(modes) - set(MODES))
     if unknown or len(places) != size:
         raise ModelError(
@@ -195,19 +198,19 @@ def _structure(told: Mapping[str, Any], named: str) -> tuple[Ensemble, dict[tupl
     inner = mode > 0
     yes, no = (
         np.array([places.get((tree, child), -2) if here else -1 for tree, child, here in
-                  zip(tree_ids.tolist(), told[key], inner.tolist(), strict=True)], dtype=np.int64)
+                  zip(tree_ids.tolist(), attributes[key], inner.tolist(), strict=True)], dtype=np.int64)
         for key in ("nodes_truenodeids", "nodes_falsenodeids")
     )  # fmt: skip
     if (yes == -2).any() or (no == -2).any():
         raise ModelError(f"{named} is damaged: a branch leads to a node that is not there")
     first = np.array([places[pair] for pair in dict.fromkeys(
-        (tree, told["nodes_nodeids"][i]) for i, tree in _firsts(tree_ids.tolist(), yes, no)
+        (tree, attributes["nodes_nodeids"][i]) for i, tree in _firsts(tree_ids.tolist(), yes, no)
     )], dtype=np.int64)  # fmt: skip
-    missing = told.get("nodes_missing_value_tracks_true") or [0] * size
+    missing = attributes.get("nodes_missing_value_tracks_true") or [0] * size
     plain = Ensemble(
         mode=mode,
-        feature=np.array(told["nodes_featureids"], dtype=np.int64),
-        threshold=floats_of(told, "nodes_values"),
+        feature=np.array(attributes["nodes_featureids"], dtype=np.int64),
+        threshold=floats_of(attributes, "nodes_values"),
         missing=np.array(missing, dtype=np.bool_),
         yes=yes,
         no=no,
@@ -220,14 +223,14 @@ def _structure(told: Mapping[str, Any], named: str) -> tuple[Ensemble, dict[tupl
     return plain, places
 
 
-def floats_of(told: Mapping[str, Any], name: str) -> NDArray[Any]:
+def floats_of(attributes: Mapping[str, Any], name: str) -> NDArray[Any]:
     """Return numbers in the precision in which a file has them."""
     from onnx import numpy_helper
 
-    tensor = told.get(f"{name}_as_tensor")
+    tensor = attributes.get(f"{name}_as_tensor")
     if tensor is not None and tensor.dims != [0]:
         return np.asarray(numpy_helper.to_array(tensor)).reshape(-1)
-    return np.array(told.get(name, ()), dtype=np.float32)
+    return np.array(attributes.get(name, ()), dtype=np.float32)
 
 
 def _firsts(tree_ids: list[int], yes: NDArray[np.int64], no: NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -243,44 +246,44 @@ def _terms(tree_ids: NDArray[Any], value: NDArray[np.float64]) -> float:
     return float(largest.sum())
 
 
-def _plain(told: dict[str, Any], kind: str, named: str) -> dict[str, Any]:
+def _plain(attributes: dict[str, Any], kind: str, named: str) -> dict[str, Any]:
     """Refuse what is no sum of trees with a link that is understood."""
-    if told.get("aggregate_function", b"SUM") not in (b"SUM", b"AVERAGE"):
+    if attributes.get("aggregate_function", b"SUM") not in (b"SUM", b"AVERAGE"):
         raise ModelError(
-            f"{named} aggregates by {told['aggregate_function'].decode()}; SUM and AVERAGE are read"
+            f"{named} aggregates by {attributes['aggregate_function'].decode()}; SUM and AVERAGE are read"
         )
-    if kind == "class" and classes_of(told) > 2:
+    if kind == "class" and classes_of(attributes) > 2:
         raise ModelError(
-            f"{named} has {classes_of(told)} classes; one score of two classes, or a regression, is read"
+            f"{named} has {classes_of(attributes)} classes; one score of two classes, or a regression, is read"
         )
-    link = told.get("post_transform", b"NONE").decode()
+    link = attributes.get("post_transform", b"NONE").decode()
     if link not in LINKS:
         raise ModelError(f"{named} has the post_transform {link}; these are read: {', '.join(LINKS)}")
-    if kind == "target" and told.get("n_targets", 1) > 2:
+    if kind == "target" and attributes.get("n_targets", 1) > 2:
         raise ModelError(
-            f"{named} has {told['n_targets']} targets; one is read, or the shares of two classes"
+            f"{named} has {attributes['n_targets']} targets; one is read, or the shares of two classes"
         )
-    return told
+    return attributes
 
 
 def _values(
-    told: Mapping[str, Any], kind: str, named: str, places: Mapping[tuple[int, int], int], size: int
+    attributes: Mapping[str, Any], kind: str, named: str, places: Mapping[tuple[int, int], int], size: int
 ) -> tuple[NDArray[np.float64], float, float]:
     """Return each node's addend of the sum, the base, and how far two columns are from being complements."""
-    ids = told[f"{kind}_ids"]
+    ids = attributes[f"{kind}_ids"]
     columns = sorted(set(ids))
     at = np.array([places.get(pair, -1) for pair in
-                   zip(told[f"{kind}_treeids"], told[f"{kind}_nodeids"], strict=True)])  # fmt: skip
+                   zip(attributes[f"{kind}_treeids"], attributes[f"{kind}_nodeids"], strict=True)])  # fmt: skip
     if (at < 0).any() or len(columns) > 2:
         raise ModelError(
             f"{named} is damaged: a weight belongs to no node, or there are {len(columns)} columns"
         )
-    weights = floats_of(told, f"{kind}_weights").astype(np.float64)
+    weights = floats_of(attributes, f"{kind}_weights").astype(np.float64)
     both = np.zeros((len(columns), size))
     for row, column in enumerate(columns):
         chosen = np.array(ids) == column
         np.add.at(both[row], at[chosen], weights[chosen])
-    bases = floats_of(told, "base_values").astype(np.float64).tolist()
+    bases = floats_of(attributes, "base_values").astype(np.float64).tolist()
     if len(columns) == 1:
         base = 0.0 if not bases else float(bases[0] if len(bases) == 1 else bases[columns[0]])
         return both[0], base, 0.0
@@ -290,10 +293,10 @@ def _values(
             "CatBoost does): train CatBoost with boost_from_average=False, or give one column of weights"
         )
     if (
-        told.get("post_transform") == b"LOGISTIC" and not both.sum(axis=0).any()
+        attributes.get("post_transform") == b"LOGISTIC" and not both.sum(axis=0).any()
     ):  # as CatBoost: each other's negative
         return both[1], 0.0, 0.0
-    tree_ids = np.array(told[f"{kind}_treeids"])[np.argsort(at, kind="stable")]
+    tree_ids = np.array(attributes[f"{kind}_treeids"])[np.argsort(at, kind="stable")]
     leaves = np.sort(at)
     total = both.sum(axis=0)[leaves]
     uneven = level = 0.0
@@ -301,7 +304,7 @@ def _values(
         mine = total[tree_ids == tree]
         uneven += float(mine.max() - mine.min())
         level += float(mine.mean())
-    whole = len(np.unique(tree_ids)) if told.get("aggregate_function", b"SUM") == b"AVERAGE" else 1
+    whole = len(np.unique(tree_ids)) if attributes.get("aggregate_function", b"SUM") == b"AVERAGE" else 1
     if abs(level / whole - 1) > 1e-3:
         raise ModelError(
             f"{named} has two columns of weights that add up to {level / whole:.4g}; shares, of the sum 1, are "

@@ -57,7 +57,7 @@ def score_of(scorer: OnnxScorer) -> list[str]:
 
 
 def group_part(scorer: OnnxScorer, cut: Sequence[str], *, grouped: bool) -> GroupPart | None:
-    """Return what the nodes after some tensors read of a row's columns besides; None where they read nothing.
+    """Return the part of the nodes after some tensors that reads columns besides; None without one.
 
     Raises
     ------
@@ -230,12 +230,12 @@ def _rules(model: Encoded, rows: Sequence[Mapping[str, Any]]) -> tuple[NDArray[n
     seen: dict[tuple[Any, ...], int] = {}
     code = np.zeros(len(rows), dtype=np.int64)
     first: list[int] = []
-    for place in range(len(rows)):
+    for number in range(len(rows)):
         key = tuple(
-            str(one[place].tolist()) if one.dtype.kind == "O" else one[place].tobytes() for one in made
+            str(one[number].tolist()) if one.dtype.kind == "O" else one[number].tobytes() for one in made
         )
         if key not in seen:
             seen[key] = len(first)
-            first.append(place)
-        code[place] = seen[key]
+            first.append(number)
+        code[number] = seen[key]
     return code, first

@@ -93,20 +93,22 @@ def _of_classifier(node: onnx.NodeProto) -> tuple[NDArray[np.float64], float] | 
 
 
 def _of_sum(node: onnx.NodeProto, graph: onnx.GraphProto) -> tuple[NDArray[np.float64], float] | None:
-    told = attributes_of(node)
+    attributes = attributes_of(node)
     if node.op_type == "LinearRegressor":
-        if told.get("targets", 1) != 1 or told.get("post_transform", b"NONE") != b"NONE":
+        if attributes.get("targets", 1) != 1 or attributes.get("post_transform", b"NONE") != b"NONE":
             return None
-        bias = told.get("intercepts") or [0.0]
-        return np.array(told["coefficients"], dtype=np.float32).astype(np.float64), float(np.float32(bias[0]))
+        bias = attributes.get("intercepts") or [0.0]
+        return np.array(attributes["coefficients"], dtype=np.float32).astype(np.float64), float(
+            np.float32(bias[0])
+        )
     weights = constant_of(graph, node.input[1])
-    if weights is None or weights.size != max(weights.shape) or told.get("transA"):
+    if weights is None or weights.size != max(weights.shape) or attributes.get("transA"):
         return None
     scale, base = 1.0, 0.0
     if node.op_type == "Gemm":
-        scale = float(told.get("alpha", 1.0))
+        scale = float(attributes.get("alpha", 1.0))
         bias_of = constant_of(graph, node.input[2]) if len(node.input) > 2 else np.zeros(1)
         if bias_of is None or bias_of.size != 1:
             return None
-        base = float(bias_of.reshape(-1)[0]) * float(told.get("beta", 1.0))
+        base = float(bias_of.reshape(-1)[0]) * float(attributes.get("beta", 1.0))
     return scale * weights.astype(np.float64).reshape(-1), base

@@ -72,9 +72,9 @@ def check_monotone(
     ModelError
         It names the first node that is not understood, and what is.
     """
-    known = {name: Way(None, name) if way == (0,) else Way(way) for name, way in start.items()}
+    ways_by_name = {name: Way(None, name) if way == (0,) else Way(way) for name, way in start.items()}
     for node in nodes:
-        inputs = [known.get(name) for name in node.input if name]
+        inputs = [ways_by_name.get(name) for name in node.input if name]
         if all(one is None for one in inputs):
             continue  # made of constants, or of columns
         ways = _ways(node, inputs, graph)
@@ -84,7 +84,7 @@ def check_monotone(
                 f"follows a sum must keep its order, as {', '.join(sorted(SAME))}, sums with constants, comparisons, "
                 "Max, Min, Concat, Softmax and ArgMax of two columns do"
             )
-        known |= dict(zip(node.output, ways, strict=False))
+        ways_by_name |= dict(zip(node.output, ways, strict=False))
 
 
 def _ways(node: onnx.NodeProto, inputs: Sequence[Way | None], graph: onnx.GraphProto) -> list[Way] | None:

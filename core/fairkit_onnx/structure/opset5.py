@@ -72,13 +72,13 @@ class _Written:
 
     def _inner(self, number: int, node: int, waiting: list[tuple[int, int, int, bool]]) -> int:
         """Write a test, a set as a chain of equalities; return the last row, from which `no` hangs."""
-        told = self.told
-        feature, missing = int(told["nodes_featureids"][node]), int(self.missing[node])
+        attributes = self.told
+        feature, missing = int(attributes["nodes_featureids"][node]), int(self.missing[node])
         mode = self.modes[node]
         tests = [(_equal(self.sets[node]), value) for value in self.sets[node]] if mode == _MEMBER else [
             (_MODES[mode], float(self.splits[node]))
         ]  # fmt: skip
-        child = int(told["nodes_truenodeids"][node]), int(told["nodes_trueleafs"][node])
+        child = int(attributes["nodes_truenodeids"][node]), int(attributes["nodes_trueleafs"][node])
         for place, (name, value) in enumerate(tests):
             self._row(number, name, feature, value, missing)
             row = len(self.rows) - 1
@@ -94,7 +94,7 @@ class _Written:
         self._count += 1
 
 
-def written(told: Mapping[str, Any], named: str) -> dict[str, Any]:
+def written(attributes: Mapping[str, Any], named: str) -> dict[str, Any]:
     """Return the attributes of a `TreeEnsembleRegressor` that says the same, in the same precision.
 
     Raises
@@ -104,9 +104,9 @@ def written(told: Mapping[str, Any], named: str) -> dict[str, Any]:
     """
     from onnx import numpy_helper
 
-    made = _Written(told, named)
+    made = _Written(attributes, named)
     try:
-        for number, root in enumerate(told["tree_roots"]):
+        for number, root in enumerate(attributes["tree_roots"]):
             made.tree(number, root)
     except IndexError as error:
         raise ModelError(f"{named} is damaged: a branch leads to a node that is not there") from error
@@ -114,10 +114,10 @@ def written(told: Mapping[str, Any], named: str) -> dict[str, Any]:
     trees, numbers, modes, features, values, missing = (
         list(column) for column in zip(*made.rows, strict=True)
     )
-    found: dict[str, Any] = {
-        "n_targets": told.get("n_targets", 1),
-        "aggregate_function": AGGREGATES[told.get("aggregate_function", 1)],
-        "post_transform": LINKS[told.get("post_transform", 0)],
+    converted: dict[str, Any] = {
+        "n_targets": attributes.get("n_targets", 1),
+        "aggregate_function": AGGREGATES[attributes.get("aggregate_function", 1)],
+        "post_transform": LINKS[attributes.get("post_transform", 0)],
         "nodes_treeids": trees,
         "nodes_nodeids": numbers,
         "nodes_modes": modes,
@@ -131,11 +131,11 @@ def written(told: Mapping[str, Any], named: str) -> dict[str, Any]:
     }
     weights = np.array([weight for *_, weight in made.leaves])
     if kind == np.float64:
-        found["nodes_values_as_tensor"] = numpy_helper.from_array(np.array(values))
-        found["target_weights_as_tensor"] = numpy_helper.from_array(weights)
+        converted["nodes_values_as_tensor"] = numpy_helper.from_array(np.array(values))
+        converted["target_weights_as_tensor"] = numpy_helper.from_array(weights)
     else:
-        found["nodes_values"], found["target_weights"] = values, weights.tolist()
-    return found
+        converted["nodes_values"], converted["target_weights"] = values, weights.tolist()
+    return converted
 
 
 def _equal(values: list[float]) -> str:
@@ -150,7 +150,7 @@ def _array(tensor: Any) -> NDArray[Any]:
     return np.asarray(numpy_helper.to_array(tensor)).reshape(-1)
 
 
-def _sets(told: Mapping[str, Any], modes: list[int], named: str) -> dict[int, list[float]]:
+def _sets(attributes: Mapping[str, Any], modes: list[int], named: str) -> dict[int, list[float]]:
     """Return the values of each set by node: NaN ends each in the list of all."""
     members = [node for node, mode in enumerate(modes) if mode == _MEMBER]
     if any(mode > _MEMBER for mode in modes):
@@ -159,7 +159,9 @@ def _sets(told: Mapping[str, Any], modes: list[int], named: str) -> dict[int, li
     if not members:
         return found
     some: list[list[float]] = [[]]
-    for value in _array(told["membership_values"]).tolist() if "membership_values" in told else []:
+    for value in (
+        _array(attributes["membership_values"]).tolist() if "membership_values" in attributes else []
+    ):
         if value != value:  # noqa: PLR0124 -- NaN
             some.append([])
         else:

@@ -116,7 +116,7 @@ def _with_constants(
     node: onnx.NodeProto, tensor: str, constant: Constant, named: str
 ) -> list[Condition] | None:
     """Operators of a column and constants."""
-    kind, told = node.op_type, attributes_of(node)
+    kind, attributes = node.op_type, attributes_of(node)
     beside = [constant(name) for name in node.input[1:] if name]
     if any(one is None for one in beside):
         return None
@@ -124,7 +124,9 @@ def _with_constants(
         return []
     numbers = [np.asarray(one, dtype=np.float64) for one in beside if one is not None]
     numbers += [
-        np.asarray(told.get(name, ()), dtype=np.float64) for name in ("offset", "scale") if kind == "Scaler"
+        np.asarray(attributes.get(name, ()), dtype=np.float64)
+        for name in ("offset", "scale")
+        if kind == "Scaler"
     ]
     if kind not in _ARITHMETIC or not all(np.isfinite(one).all() for one in numbers):
         return None

@@ -65,7 +65,7 @@ def middle(first: Keys, last: Keys) -> Keys:
     return first // 2 + last // 2 + (first % 2 + last % 2) // 2
 
 
-def check_ends(one: Numbers) -> None:
+def check_ends(domain: Numbers) -> None:
     """Refuse a domain of numbers that is empty or infinite.
 
     Raises
@@ -73,10 +73,12 @@ def check_ends(one: Numbers) -> None:
     DataError
         It is.
     """
-    if not np.isfinite([one.low, one.high]).all():
-        raise DataError(f"the domain of {one.name!r} goes from {one.low} to {one.high}: give finite ends")
-    if not one.low <= one.high:
-        raise DataError(f"the domain of {one.name!r} is empty: {one.low:g} to {one.high:g}")
+    if not np.isfinite([domain.low, domain.high]).all():
+        raise DataError(
+            f"the domain of {domain.name!r} goes from {domain.low} to {domain.high}: give finite ends"
+        )
+    if not domain.low <= domain.high:
+        raise DataError(f"the domain of {domain.name!r} is empty: {domain.low:g} to {domain.high:g}")
 
 
 def pieces_of(
@@ -113,18 +115,18 @@ def pieces_of(
         A domain is empty or infinite.
     """
     numbers = {one.name: one for one in domains if isinstance(one, Numbers)}
-    found: dict[str, _Pieces] = {}
+    pieces: dict[str, _Pieces] = {}
     for name, one in numbers.items():
         check_ends(one)
-        found[name] = _Pieces(one, kinds[name])
+        pieces[name] = _Pieces(one, kinds[name])
     for condition in conditions:
         mine = [(place, name) for place, name in enumerate(condition.columns) if name in numbers]
         if not mine:
             continue
         run = EncodedRows(encoding(condition.tensor), defaults)
         for place, name in mine:
-            found[name or ""].meet(condition, place, run)
-    return {name: some.tops for name, some in found.items()}
+            pieces[name or ""].meet(condition, place, run)
+    return {name: some.tops for name, some in pieces.items()}
 
 
 class _Pieces:
@@ -139,13 +141,13 @@ class _Pieces:
     def tops(self) -> NDArray[np.float64]:
         return numbers_of(self.last, self.kind, self.domain.whole)
 
-    def meet(self, condition: Condition, place: int, run: EncodedRows) -> None:
+    def meet(self, condition: Condition, column: int, run: EncodedRows) -> None:
         """Cut as a condition asks, and check the rest of it at the ends: between them the order is kept."""
 
         def values(keys: Keys) -> NDArray[np.float64]:
             some = numbers_of(keys, self.kind, self.domain.whole)
             return np.asarray(
-                run(len(keys), [(np.arange(len(keys)), self.domain.name, some)])[:, place], np.float64
+                run(len(keys), [(np.arange(len(keys)), self.domain.name, some)])[:, column], np.float64
             )
 
         for cut in condition.cuts:

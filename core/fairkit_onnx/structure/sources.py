@@ -91,9 +91,9 @@ class Sources:
         told = [self.of.get(name) for name in node.input if name]
         if all(one is None for one in told):
             return  # made of constants
-        known = [one for one in told if one is not None]
+        traced = [one for one in told if one is not None]
         kind = node.op_type
-        places = self._places(node, told, known, values)
+        places = self._places(node, told, traced, values)
         if places is None:
             raise ModelError(
                 f"the node {kind} {node.name or node.output[0]!r} before the score is not understood: encoders "
@@ -104,7 +104,7 @@ class Sources:
         conditions = conditions_of(node, moving, self._constant)
         self.conditions += [(one, self.of[one.tensor]) for one in conditions or ()]
         if conditions is None:
-            mine = [int(one) for one in np.unique(np.concatenate(known)) if one >= 0]
+            mine = [int(one) for one in np.unique(np.concatenate(traced)) if one >= 0]
             self.listed |= set(mine)
             if len(mine) == 1 and not self.keys.get(mine[0]):
                 self.keys[mine[0]] = _keys_of(node)
@@ -114,37 +114,37 @@ class Sources:
     def _places(  # noqa: PLR0911 -- one for each kind of operator
         self,
         node: onnx.NodeProto,
-        told: Sequence[Places | None],
-        known: Sequence[Places],
+        inputs: Sequence[Places | None],
+        traced: Sequence[Places],
         values: Mapping[str, NDArray[Any]],
     ) -> list[Places] | None:
         kind = node.op_type
         width = _width(values[node.output[0]])
-        if kind in _EACH and len(known[0]) == width:
-            return [known[0]]
+        if kind in _EACH and len(traced[0]) == width:
+            return [traced[0]]
         if kind in ("Concat", "FeatureVectorizer"):
             parts = [self._of(name, values) for name in node.input]
             return [np.concatenate(parts)] if sum(map(len, parts)) == width else None
         if kind == "OneHotEncoder":
-            return [np.repeat(known[0], width // len(known[0]))]
-        if kind in ("Reshape", "Squeeze", "Unsqueeze", "Flatten") and len(known[0]) == width:
-            return [known[0]]
+            return [np.repeat(traced[0], width // len(traced[0]))]
+        if kind in ("Reshape", "Squeeze", "Unsqueeze", "Flatten") and len(traced[0]) == width:
+            return [traced[0]]
         if kind in ("Gather", "ArrayFeatureExtractor"):
             at = constant_of(self._graph, node.input[1])
             axis = attributes_of(node).get("axis", 0) if kind == "Gather" else 1
-            fits = at is not None and axis in (1, -1) and told[0] is not None
-            return [known[0][np.asarray(at, dtype=np.int64).reshape(-1)]] if fits else None
+            fits = at is not None and axis in (1, -1) and inputs[0] is not None
+            return [traced[0][np.asarray(at, dtype=np.int64).reshape(-1)]] if fits else None
         if kind == "Split":
             ends = np.cumsum([_width(values[name]) for name in node.output])
-            return list(np.split(known[0], ends[:-1])) if ends[-1] == len(known[0]) else None
-        if kind == "Slice" and told[0] is not None:
-            return self._sliced(node, known[0], width)
+            return list(np.split(traced[0], ends[:-1])) if ends[-1] == len(traced[0]) else None
+        if kind == "Slice" and inputs[0] is not None:
+            return self._sliced(node, traced[0], width)
         if kind == "Mul" and self._finite and any(self._is_zero(name) for name in node.input):
             return [np.full(width, CONSTANT, dtype=np.int64)]
         if kind in _TOGETHER:
-            return _together(known, width)
+            return _together(traced, width)
         if kind in _JOINED:
-            return self._joined(node, known[0], width)
+            return self._joined(node, traced[0], width)
         return None
 
     def _constant(self, name: str) -> NDArray[Any] | None:
@@ -185,15 +185,15 @@ class Sources:
 
 def _together(known: Sequence[Places], width: int) -> list[Places] | None:
     """Columns side by side: each has one raw column behind it, or none."""
-    found = np.full(width, CONSTANT, dtype=np.int64)
+    origins = np.full(width, CONSTANT, dtype=np.int64)
     for one in known:
         if len(one) not in (1, width):
             return None
         wide = np.broadcast_to(one, (width,))
-        if ((found >= 0) & (wide >= 0) & (found != wide)).any():
+        if ((origins >= 0) & (wide >= 0) & (origins != wide)).any():
             return None
-        found = np.maximum(found, wide)
-    return [found]
+        origins = np.maximum(origins, wide)
+    return [origins]
 
 
 def _keys_of(node: onnx.NodeProto) -> list[Any]:

@@ -89,7 +89,7 @@ class Tail:
     def __call__(
         self, sums: NDArray[np.float64], columns: Mapping[str, NDArray[Any]] | None = None
     ) -> Predictions:
-        """Return what the model says where the sum has these values (as float32), shape [n].
+        """Return the model's predictions for these values of the sum (as float32), shape [n].
 
         `columns` has raw values of the columns that are read besides, by row.
         """
@@ -184,33 +184,33 @@ def _passed(node: onnx.NodeProto) -> onnx.NodeProto:
 
 def _lookup(node: onnx.NodeProto, values: NDArray[np.float32], negative: bool) -> onnx.NodeProto:
     """Return the node with one tree in the place of its own: the leaf at the place that the input names."""
-    told = attributes_of(node)
+    attributes = attributes_of(node)
     kind = kind_of(node)
     nodes, leaves = one_tree(len(values))
-    found = [(leaf, float(values[row])) for leaf, row in leaves]
+    leaf_values = [(leaf, float(values[row])) for leaf, row in leaves]
     if negative:  # a leaf that no place leads to
-        found.append((len(nodes), -1.0))
+        leaf_values.append((len(nodes), -1.0))
         nodes.append(("LEAF", 0.0, 0, 0))
-    columns = sorted(set(told[f"{kind}_ids"]))
-    pairs = [(leaf, value, columns[-1]) for leaf, value in found]
+    columns = sorted(set(attributes[f"{kind}_ids"]))
+    pairs = [(leaf, value, columns[-1]) for leaf, value in leaf_values]
     if len(columns) == 2:
         whole = np.float32(
-            0.0 if told.get("post_transform") == b"LOGISTIC" else 1.0
+            0.0 if attributes.get("post_transform") == b"LOGISTIC" else 1.0
         )  # or each other's negative
-        pairs += [(leaf, float(whole - np.float32(value)), columns[0]) for leaf, value in found]
+        pairs += [(leaf, float(whole - np.float32(value)), columns[0]) for leaf, value in leaf_values]
         pairs.sort()
     own = {f"{kind}_{key}" for key in ("treeids", "nodeids", "ids", "weights")}
     gone = ("nodes_", "base_values", "aggregate_function")
     kept: dict[str, Any] = {
         key: value
-        for key, value in told.items()
+        for key, value in attributes.items()
         if key not in own and not key.startswith(gone) and not key.endswith("_as_tensor")
     }
     return with_tree(node, kept, nodes, [(leaf, column, value) for leaf, value, column in pairs])
 
 
 def kind_of(node: onnx.NodeProto) -> str:
-    """Return what the attributes of a node's leaves begin with."""
+    """Return the prefix of the attributes of a node's leaves."""
     return "class" if node.op_type == "TreeEnsembleClassifier" else "target"
 
 
@@ -233,7 +233,7 @@ def one_tree(size: int) -> tuple[list[tuple[str, float, int, int]], list[tuple[i
 
 def with_tree(
     node: onnx.NodeProto,
-    kept: Mapping[str, Any],
+    attributes: Mapping[str, Any],
     nodes: Sequence[tuple[str, float, int, int]],
     weights: Sequence[tuple[int, int, float]],
 ) -> onnx.NodeProto:
@@ -241,7 +241,7 @@ def with_tree(
 
     Parameters
     ----------
-    node, kept
+    node, attributes
         The node, and its attributes that stay.
     nodes, weights
         Of the tree (see `one_tree`): leaves, their columns and weights.
@@ -262,4 +262,6 @@ def with_tree(
         f"{kind}_ids": [column for _, column, _ in weights],
         f"{kind}_weights": [value for _, _, value in weights],
     }
-    return helper.make_node(node.op_type, [PROBE], list(node.output), domain="ai.onnx.ml", **{**kept, **made})
+    return helper.make_node(
+        node.op_type, [PROBE], list(node.output), domain="ai.onnx.ml", **{**attributes, **made}
+    )

@@ -119,11 +119,11 @@ def read_trees(scorer: OnnxScorer, *, grouped: bool = False) -> TreeModel | None
 
 def _single(scorer: OnnxScorer, node: onnx.NodeProto, grouped: bool) -> TreeModel:
     ensemble = read_ensemble(node)
-    told = told_of(node)
+    spec = told_of(node)
     start: dict[str, tuple[int, ...]] = {}
     if node.op_type == TREES[0]:
         start = {node.output[0]: (0,), node.output[1]: (-1, 1)}
-        if classes_of(told) < 2:
+        if classes_of(spec) < 2:
             start[node.output[1]] = (1,)
     else:
         start = {node.output[0]: (1,)}
@@ -133,10 +133,10 @@ def _single(scorer: OnnxScorer, node: onnx.NodeProto, grouped: bool) -> TreeMode
     if node.op_type == NEWER:
         raise ModelError(
             f"the node TreeEnsemble {node.name or node.output[0]!r} has the post_transform "
-            f"{told['post_transform'].decode()}, which onnxruntime leaves out for one target; write the link as a node "
+            f"{spec['post_transform'].decode()}, which onnxruntime leaves out for one target; write the link as a node "
             "after it, such as Sigmoid"
         )
-    weights = floats_of(told, "class_weights" if node.op_type == TREES[0] else "target_weights")
+    weights = floats_of(spec, "class_weights" if node.op_type == TREES[0] else "target_weights")
     tail = Tail(scorer=scorer, cut=node, negative=bool((weights < 0).any()), groups=groups)
     return TreeModel(scorer, node.input[0], tail, ensemble, (node.output[0],))
 
@@ -181,8 +181,8 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto], grouped: bool) 
             f"{len(trees)} ensembles do not add up to one number of one matrix of features ({shown}); nodes "
             "Add or Sum over TreeEnsembleRegressor are read"
         )
-    told = [told_of(node) for node in trees]
-    shares = any(one.get("n_targets", 1) == 2 for one in told)
+    attributes = [told_of(node) for node in trees]
+    shares = any(one.get("n_targets", 1) == 2 for one in attributes)
     if shares and (len(trees) > 1 or offset[cut] != 0.0):
         raise ModelError(f"the shares of two classes in {cut!r} are not of one ensemble alone")
     groups = group_part(scorer, [cut], grouped=grouped)
@@ -190,7 +190,7 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto], grouped: bool) 
     joined = _joined([parts[node.output[0]] for node in owners[cut]], offset[cut])
     double = any(
         node.op_type == NEWER and "nodes_values_as_tensor" in one
-        for node, one in zip(trees, told, strict=True)
+        for node, one in zip(trees, attributes, strict=True)
     )
     tail = Tail(scorer=scorer, cut=cut, columns=1 + shares, shares=shares, double=double, groups=groups)
     return TreeModel(scorer, trees[0].input[0], tail, joined, tuple(node.output[0] for node in owners[cut]))

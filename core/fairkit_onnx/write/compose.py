@@ -129,7 +129,7 @@ def refuse_randomized(model: onnx.ModelProto) -> None:
 
 def favorable_score(graph: Appender, head: ScoreHead) -> str:
     """Add the probability of the favorable label (of a ranking: the score), [n, 1], double, and return its name."""
-    tensor, place = _score_tensor(graph.graph, head)
+    tensor, column = _score_tensor(graph.graph, head)
     if head.kind == "label":
         return _is_label(graph, tensor, head)
     matrix = graph.reshape(graph.cast(tensor, np.float64), [-1, head.width])
@@ -141,10 +141,10 @@ def favorable_score(graph: Appender, head: ScoreHead) -> str:
         matrix = _squashed(graph, matrix, head.scale)
     if head.width == 1:
         value = sigmoid(graph, matrix) if head.kind == "logit" else clipped(graph, matrix)
-        return value if place else graph.node("Sub", [graph.constant([[1.0]]), value])
+        return value if column else graph.node("Sub", [graph.constant([[1.0]]), value])
     if head.kind == "logit":
         matrix = graph.node("Softmax", [matrix], axis=1)
-    return clipped(graph, graph.node("Gather", [matrix, graph.constant([place], np.int64)], axis=1))
+    return clipped(graph, graph.node("Gather", [matrix, graph.constant([column], np.int64)], axis=1))
 
 
 def _squashed(graph: Appender, score: str, scale: Scale) -> str:

@@ -33,7 +33,7 @@ class GraphEstimator(ABC):
 
     @abstractmethod
     def score(self, matrix: NDArray[np.float32], task: Task) -> NDArray[np.float64]:
-        """Return what `score_estimator` returns, for rows of shape [n, d]."""
+        """Return the scores of rows of shape [n, d], as `score_estimator` does."""
 
     @abstractmethod
     def add_to(self, graph: GraphBuilder, matrix: str, task: Task, width: int) -> str:

@@ -196,7 +196,7 @@ def check_parity(
 
 
 def runner_of(model: FittedModel, proto: onnx.ModelProto) -> Runner:
-    """Return what runs an exported graph on raw columns: the model's own runner, else one column for each input."""
+    """Return an exported graph's runner on raw columns: the model's own, else one column for each input."""
     own = model.runner(proto) if isinstance(model, RunsItself) else None
     if own is not None:
         return own

@@ -45,7 +45,7 @@ class Categories(NamedTuple):
         return tuple(str(value) for value in self.values if not absent(value))
 
     def number(self, code: int) -> float:
-        """Return what a tree compares with for a code.
+        """Return the number of a code that a tree compares with.
 
         Raises
         ------
@@ -160,6 +160,6 @@ def _has(bitset: Any, code: int) -> bool:
 
 
 def link_of(model: Any) -> str:
-    """Return what turns the sum of a regressor's trees into its prediction: ``identity`` or ``log``."""
+    """Return the link from the sum of a regressor's trees to its prediction: ``identity`` or ``log``."""
     name = type(getattr(getattr(model, "_loss", None), "link", None)).__name__
     return "log" if name == "LogLink" else "identity"

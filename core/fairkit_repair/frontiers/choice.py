@@ -123,18 +123,18 @@ def pick(
         Its place, and a remark where the rule could not be kept ("" where it could). A model that decides all people
         alike is picked only where there is no other.
     """
-    known = {i: scores for i, point in enumerate(points) if (scores := _scores(point, axes))}
-    if not known:
+    scored = {i: scores for i, point in enumerate(points) if (scores := _scores(point, axes))}
+    if not scored:
         return None, "No point is done: nothing to pick."
-    known = {i: scores for i, scores in known.items() if not points[i].is_constant} or known
+    scored = {i: scores for i, scores in scored.items() if not points[i].is_constant} or scored
     if choice.limit is None:
         a = choice.alpha
-        return max(known, key=lambda i: (a * known[i][1] + (1 - a) * (1 - known[i][0]), -i)), ""
-    chances = {i: chance(points[i], axes[0], choice, rows) or 0.0 for i in known}
-    kept = [i for i in known if chances[i] >= choice.sure]
+        return max(scored, key=lambda i: (a * scored[i][1] + (1 - a) * (1 - scored[i][0]), -i)), ""
+    chances = {i: chance(points[i], axes[0], choice, rows) or 0.0 for i in scored}
+    kept = [i for i in scored if chances[i] >= choice.sure]
     if kept:
-        return max(kept, key=lambda i: (known[i][1], -known[i][0], -i)), ""
-    surest = max(known, key=lambda i: (round(chances[i], 6), -known[i][0], known[i][1], -i))
+        return max(kept, key=lambda i: (scored[i][1], -scored[i][0], -i)), ""
+    surest = max(scored, key=lambda i: (round(chances[i], 6), -scored[i][0], scored[i][1], -i))
     return (
         surest,
         f"No point keeps the limit {choice.limit:g} with a chance of {choice.sure:g}: this is the surest one, with a "

@@ -151,11 +151,11 @@ def frontier(
     with opened(LocalEngine(processes) if engine is None else engine, scheduler) as running:
         running.check(*plugins.needs_of(_plugins(sweeps)))
         data.learn(running.total)
-        rest, held = (data, test) if test is not None else split_dataset(data, holdout, seed)
+        rest, test_data = (data, test) if test is not None else split_dataset(data, holdout, seed)
         learning, validation = split_dataset(rest, holdout, seed + 1)
         table = Table.from_dataset(learning)
-        own = own_auditor(disparity)
-        axes = _axes(table, data, performance, disparity, alone=own is not None)
+        auditor = own_auditor(disparity)
+        axes = _axes(table, data, performance, disparity, alone=auditor is not None)
         setup = Setup(
             table=table,
             validation=PortableRows.of(validation),
@@ -163,8 +163,8 @@ def frontier(
             threads=threads or (max(1, cores // processes) if running.here else None),
             learner=learner,
             confidence=confidence,
-            auditors=DEFAULT_AUDITORS if own is None else (*DEFAULT_AUDITORS, own),
-            parameters={own: dict((parameters or {}).get(own, {}))} if own else {},
+            auditors=DEFAULT_AUDITORS if auditor is None else (*DEFAULT_AUDITORS, auditor),
+            parameters={auditor: dict((parameters or {}).get(auditor, {}))} if auditor else {},
         )
         about = {
             "train": learning.sha256,
@@ -174,13 +174,13 @@ def frontier(
             "confidence": confidence,
             "roles": str(table.roles),
             "version": version("fairkit"),
-            **({"audited": {own: str(setup.parameters[own])}} if own else {}),
+            **({"audited": {auditor: str(setup.parameters[auditor])}} if auditor else {}),
         }
         kept = State(None if state is None else Path(state), about)
         runner = Runner(setup, kept, running, progress)
         points = runner.everything(sweeps, budget, axes)
         _check_axes(points, axes)
-        result = _result(running, points, axes, choice or Choice(), held, kept, setup, progress)
+        result = _result(running, points, axes, choice or Choice(), test_data, kept, setup, progress)
         if repeats > 1:
             again = _again(result, runner.setup, running, repeats, progress)
             result = dataclasses.replace(result, repeats=again)
@@ -193,7 +193,7 @@ def _again(
     """Train the points of the front again; return by point its axes over the trainings, where they are known."""
     places = sorted({*result.front, *([] if result.chosen is None else [result.chosen])})
     jobs = [Family(((result.points[place].plugin, result.points[place].parameters),)) for place in places]
-    found: dict[int, list[tuple[float, float]]] = {place: [] for place in places}
+    axes_by_point: dict[int, list[tuple[float, float]]] = {place: [] for place in places}
     for turn in range(repeats):
         trained: Sequence[Point] = [result.points[place] for place in places]
         if turn:
@@ -203,8 +203,8 @@ def _again(
         for place, point in zip(places, trained, strict=True):
             axes = result.axes(point)
             if axes is not None:
-                found[place].append((axes[0].value, axes[1].value))
-    return {place: tuple(values) for place, values in found.items()}
+                axes_by_point[place].append((axes[0].value, axes[1].value))
+    return {place: tuple(values) for place, values in axes_by_point.items()}
 
 
 def _plugins(sweeps: Sequence[Sweep]) -> list[plugins.Plugin]:
@@ -257,7 +257,7 @@ def _check_axes(points: Sequence[Point], axes: tuple[str, str]) -> None:
 
 
 def _tested(
-    engine: Engine, files: Sequence[bytes | None], held: Dataset, setup: Setup, progress: Progress
+    engine: Engine, files: Sequence[bytes | None], test: Dataset, setup: Setup, progress: Progress
 ) -> tuple[Report | None, tuple[Change, ...]]:
     """Audit the chosen model on the test rows, beside the baseline where there is one."""
     baseline, chosen = files
@@ -273,10 +273,10 @@ def _tested(
         options=options,
     )
     if baseline is None:
-        return audit(best, held, settings=settings, progress=progress, engine=engine), ()
+        return audit(best, test, settings=settings, progress=progress, engine=engine), ()
     both = [OnnxModel(baseline, BASELINE), best]
     reports, comparison = audit_beside(
-        engine, both, held, LoadedAuditors.of(settings), [options, options], progress
+        engine, both, test, LoadedAuditors.of(settings), [options, options], progress
     )
     return reports[1], comparison.changes[0]
 
@@ -286,16 +286,16 @@ def _result(
     points: Sequence[Point],
     axes: tuple[str, str],
     choice: Choice,
-    held: Dataset,
-    kept: State,
+    test: Dataset,
+    state: State,
     setup: Setup,
     progress: Progress,
 ) -> Frontier:
-    rows = (len(setup.table), setup.validation.table.num_rows, held.learn(engine.total).rows)
+    rows = (len(setup.table), setup.validation.table.num_rows, test.learn(engine.total).rows)
     judged = Judged(validation=rows[1], test=rows[2], confidence=setup.confidence)
     chosen, remark = pick(points, axes, choice, judged)
-    model = None if chosen is None else kept.model(points[chosen])
-    report, changes = _tested(engine, [kept.model(points[0]), model], held, setup, progress)
+    model = None if chosen is None else state.model(points[chosen])
+    report, changes = _tested(engine, [state.model(points[0]), model], test, setup, progress)
     verdict, reason = _judged(report, axes[0], choice)
     constant = report is not None and is_constant(report)
     failed = sum(point.status == "failed" for point in points)

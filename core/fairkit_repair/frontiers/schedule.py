@@ -92,7 +92,7 @@ class Runner:
         return [self.kept.points[key] for family in families for key in family.point_keys()]
 
     def _missing(self, family: Family) -> list[Family]:
-        """Return what of a family is to be trained: all of it, unless a point alone failed before."""
+        """Return the untrained rest of a family: all of it, unless a point alone failed before."""
         keys = family.point_keys()
         left = [i for i, key in enumerate(keys) if self.kept.finished(key) is None]
         for key in {*keys} - {keys[i] for i in left}:
@@ -118,9 +118,9 @@ class Runner:
             directions=["minimize", "maximize"], sampler=optuna.samplers.TPESampler(seed=self.setup.seed)
         )
         space = _space(sweep, optuna)
-        found: list[Point] = []
-        while len(found) < budget:
-            trials = [study.ask(space) for _ in range(min(BATCH, budget - len(found)))]
+        points: list[Point] = []
+        while len(points) < budget:
+            trials = [study.ask(space) for _ in range(min(BATCH, budget - len(points)))]
             families = [Family(((sweep.plugin, dict(sweep.fixed) | trial.params),)) for trial in trials]
             for trial, point in zip(trials, self.points(families), strict=True):
                 measures = [point.measures.get(name) for name in axes]
@@ -129,8 +129,8 @@ class Runner:
                 else:
                     flat, upright = (m for m in measures if m is not None)
                     study.tell(trial, [flat.value, upright.value * (-1 if upright.better == "lower" else 1)])
-                found.append(point)
-        return found
+                points.append(point)
+        return points
 
 
 def _optuna() -> Any:

@@ -177,7 +177,7 @@ def check_task(method: Mitigator, table: Table) -> None:
 
 
 def provenance(method: Mitigator, run: Run, base: OnnxModel | None) -> dict[str, Any]:
-    """Return what the file says about how it was made."""
+    """Return the file's record of how it was made."""
     from importlib.metadata import version
 
     learner = method.learner(run) if method.learners else None

@@ -156,7 +156,7 @@ class MitigationResult(Shown):
         return target
 
     def plot(self) -> alt.LayerChart:
-        """Return what changed on the held-out rows, with paired intervals, as an Altair chart.
+        """Return the changes on the held-out rows, with paired intervals, as an Altair chart.
 
         Raises
         ------
@@ -183,7 +183,7 @@ class MitigationResult(Shown):
         } | self._more()
 
     def _more(self) -> dict[str, Any]:
-        """Return what only some results have."""
+        """Return the entries that only some results have."""
         found = record(self.randomized, self.reads, self.changes)
         if self.repeats:
             found["repeats"] = [one.to_dict() for one in self.repeats]
@@ -302,7 +302,7 @@ def measured(
     classes = tuple(map(value_text, table.classes)) if table.task == "multiclass" else None
     plain = ModelOptions(task=table.task, classes=classes)
     repaired = dataclasses.replace(plain, rename=learned.baseline.said.rename)
-    held = _held_out(fitted, learned.compared, table, confidence)
+    held_out = _held_out(fitted, learned.compared, table, confidence)
     with TemporaryDirectory() as folder:
         auditors = fitted.audits(Path(folder)) if isinstance(fitted, NamesAudits) else {}
         settings = AuditSettings(
@@ -337,8 +337,8 @@ def measured(
         train_rows=len(table),
         test_rows=before.data.rows,
         changes=comparison.changes[0],
-        notes=(*alarms, *fitted.notes, *learned.notes, *held.pop("notes", ())),
-        held_out=held,
+        notes=(*alarms, *fitted.notes, *learned.notes, *held_out.pop("notes", ())),
+        held_out=held_out,
         is_constant=constant,
         is_useless=is_useless(table, after),
         randomized=is_randomized(fitted, learned.model),
@@ -370,7 +370,7 @@ def _repeated(
 
 
 def _held_out(fitted: FittedModel, data: Dataset, table: Table, confidence: float) -> dict[str, Any]:
-    """Return what the method measures on held-out rows; they are read into memory only where it does."""
+    """Return the method's measurements on held-out rows, which are read only where it makes any."""
     if not isinstance(fitted, MeasuresItself):
         return {}
     return dict(fitted.held_out(Table.from_dataset(data, table.task), confidence))

@@ -46,16 +46,16 @@ def split_dataset(data: Dataset, share: float, seed: int) -> tuple[Dataset, Data
     check_share(share)
     batch = data.read(())
     if batch.queries is not None:
-        held = whole_queries(batch.queries, share, np.random.default_rng(seed))
+        held_out = whole_queries(batch.queries, share, np.random.default_rng(seed))
     else:
-        held = stratified(_strata(data, batch), share, np.random.default_rng(seed))
+        held_out = stratified(_strata(data, batch), share, np.random.default_rng(seed))
     whole = pa.Table.from_batches(list(data.source.batches(data.columns, BATCH_ROWS)))
     roles = fixed_roles(data)
     parts = []
-    for rows, name in ((batch.rows[~held], "training part"), (batch.rows[held], "held-out part")):
+    for rows, name in ((batch.rows[~held_out], "training part"), (batch.rows[held_out], "held-out part")):
         if len(rows) == 0:
             raise DataError(
-                f"{data.name}: too few rows ({len(held)}) to hold out {share:g} of them; give `test`"
+                f"{data.name}: too few rows ({len(held_out)}) to hold out {share:g} of them; give `test`"
             )
         parts.append(Dataset(open_source(whole.take(rows), f"{data.name}, {name}"), roles))
     return parts[0], parts[1]

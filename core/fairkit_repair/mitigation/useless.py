@@ -66,15 +66,15 @@ def below_majority(table: Table, after: Report) -> tuple[str, ...]:
     after
         The audit of the model.
     """
-    found = _overall(after, "accuracy")
-    if table.task in ("regression", "ranking") or found is None or found[1] is None:
+    accuracy = _overall(after, "accuracy")
+    if table.task in ("regression", "ranking") or accuracy is None or accuracy[1] is None:
         return ()
     share = float(np.bincount(table.target.astype(np.int64), table.weights).max() / table.row_weights().sum())
-    if found[1][1] >= share:
+    if accuracy[1][1] >= share:
         return ()
     return (
-        f"The model is worse than no model: its accuracy on the test rows is {found[0]:.3g} "
-        f"[{found[1][0]:.3g}, {found[1][1]:.3g}], and giving everybody the most frequent outcome is right for "
+        f"The model is worse than no model: its accuracy on the test rows is {accuracy[0]:.3g} "
+        f"[{accuracy[1][0]:.3g}, {accuracy[1][1]:.3g}], and giving everybody the most frequent outcome is right for "
         f"{share:.3g} of the training rows.",
     )
 

@@ -89,9 +89,9 @@ class ByAudits:
         confidence: float,
     ) -> ByAudits:
         """Prepare the audits of a dataset whose rows are those of the table."""
-        asked = LoadedAuditors.of(AuditSettings(policy=tuple(rules), confidence=confidence))
+        loaded = LoadedAuditors.of(AuditSettings(policy=tuple(rules), confidence=confidence))
         performance = PERFORMANCE[table.task]
-        wanted = [one for one in asked.metrics if one.name == performance or _is_of(one, rules)]
+        wanted = [one for one in loaded.metrics if one.name == performance or _is_of(one, rules)]
         distances = any(rule.metric.startswith("statistical_parity") for rule in rules)
         scorer: Any = SimpleNamespace(task=table.task, classes=table.classes, columns=(), info=None)
         whole = AuditContext(dataset=data, scorer=scorer, metrics=wanted, confidence=confidence)
@@ -101,7 +101,7 @@ class ByAudits:
             batch=data.read(()),
             context=dataclasses.replace(whole, metrics=ruled),
             whole=whole,
-            auditor=asked.auditors[0],
+            auditor=loaded.auditors[0],
             rules=rules,
             planned=planned,
             scored=distances or any("score" in one.needs for one in ruled),
@@ -132,7 +132,7 @@ class ByAudits:
         )
 
     def predict(
-        self, said: Array, rng: np.random.Generator, draws: int | None = None, *, known: bool = False
+        self, said: Array, rng: np.random.Generator, draws: int | None = None, *, fixed_rates: bool = False
     ) -> Prediction:
         """Predict the verdict from values or scores, shape [n], or probabilities of the classes, shape [n, K].
 
@@ -144,7 +144,7 @@ class ByAudits:
         for place in range(draws or DRAWS):
             if place == _FIRST and passed == 0:
                 break
-            rows, queries = self._draw(rng, known=known)
+            rows, queries = self._draw(rng, fixed_rates=fixed_rates)
             passed += self._verdict(self._findings(rows, said, queries, self.context)) == "pass"
             drawn += 1
         values = {}
@@ -166,19 +166,19 @@ class ByAudits:
         return str(judge(self.rules, findings, confidence=self.context.confidence)[1])
 
     def _draw(
-        self, rng: np.random.Generator, *, known: bool
+        self, rng: np.random.Generator, *, fixed_rates: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64] | None]:
         """Draw test rows from the calibration rows, and number their queries."""
         if self.table.queries is None:
             parts = []
             for atom, size in enumerate(self.planned.sizes.tolist()):
                 own = np.flatnonzero(self.planned.atoms == atom)
-                parts.append(_some(own, size, rng, known=known))
+                parts.append(_some(own, size, rng, fixed_rates=fixed_rates))
             return np.concatenate(parts), None
         order = np.argsort(self.table.queries, kind="stable")
         sizes = np.bincount(self.table.queries)
         starts = np.cumsum(sizes) - sizes
-        drawn = _some(np.arange(len(sizes)), self.queries, rng, known=known)
+        drawn = _some(np.arange(len(sizes)), self.queries, rng, fixed_rates=fixed_rates)
         number = np.repeat(np.arange(len(drawn)), sizes[drawn])
         inner = np.arange(len(number)) - np.repeat(np.cumsum(sizes[drawn]) - sizes[drawn], sizes[drawn])
         return order[starts[drawn][number] + inner], number.astype(np.uint64)
@@ -266,10 +266,10 @@ def _performance(findings: Sequence[Finding], task: Task) -> float:
 
 
 def _some(
-    places: NDArray[np.int64], size: int, rng: np.random.Generator, *, known: bool
+    places: NDArray[np.int64], size: int, rng: np.random.Generator, *, fixed_rates: bool
 ) -> NDArray[np.int64]:
     """Draw so many of the places with replacement, first how much each counts."""
-    if known or not len(places):
+    if fixed_rates or not len(places):
         return rng.choice(places, size) if size and len(places) else places[:0]
     weights = rng.standard_gamma(1 / REFITTED, size=len(places))
     ends = np.cumsum(weights)

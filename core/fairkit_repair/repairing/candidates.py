@@ -107,7 +107,7 @@ def candidates(
     FairkitError
         A named method is unknown, can meet none of the limits, or does not take its parameters.
     """
-    found: list[Candidate] = []
+    usable: list[Candidate] = []
     without: dict[str, str] = {}
     for name in methods if methods is not None else _installed():
         cls = find_mitigator(name)
@@ -117,19 +117,19 @@ def candidates(
                     f"the method {name!r} is for {' and '.join(cls.tasks)} tasks; this is {task}"
                 )
             continue
-        own = _of(cls, limits, fixed.get(cls.name, {}), rate, strict=methods is not None)
-        found += own
-        if not own and methods is not None:
+        variants = _of(cls, limits, fixed.get(cls.name, {}), rate, strict=methods is not None)
+        usable += variants
+        if not variants and methods is not None:
             wanted = ", ".join(one.label for one in limits)
             raise ParameterError(
                 f"the method {name!r} does not say that it can meet {wanted}; leave it out of `methods`, or "
                 "run it by itself without a policy"
             )
-        if not own and cls.capabilities:
+        if not variants and cls.capabilities:
             names = dict.fromkeys(c for one in cls.capabilities for c in one.constraints)
             without[cls.name] = f"meets {', '.join(names)} only"
-    found.sort(key=lambda one: one.trainings)
-    return found, without
+    usable.sort(key=lambda one: one.trainings)
+    return usable, without
 
 
 def _installed() -> list[str]:
@@ -148,7 +148,7 @@ def _of(
     *,
     strict: bool,
 ) -> list[Candidate]:
-    found: list[Candidate] = []
+    variants: list[Candidate] = []
     for capability in cls.capabilities:
         met = [one for one in limits if one.split is not None and capability.meets(one.rule.metric)]
         chosen = {key: value for key, value in capability.settings.items() if key not in fixed}
@@ -170,9 +170,9 @@ def _of(
             one = Candidate(
                 method=method, given=values, capability=capability, family=family, fixed=frozenset(fixed)
             )
-            if all(str(one.given) != str(other.given) for other in found if other.family == family):
-                found.append(one)
-    return found
+            if all(str(one.given) != str(other.given) for other in variants if other.family == family):
+                variants.append(one)
+    return variants
 
 
 def _difference(one: Limited | Wanted, rate: float) -> float:

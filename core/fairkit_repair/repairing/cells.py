@@ -142,25 +142,27 @@ class CalibrationCells:
         mass: Array = np.bincount(flat, planned.weights, 2 * size * len(planned.sizes)).astype(np.float64)
         # the mean within a level keeps the rates exact
         inner = np.bincount(flat, chance if planned.weights is None else chance * planned.weights, len(mass))
-        kept = np.flatnonzero(mass > 0)
-        atom = kept // (2 * size)
+        occupied = np.flatnonzero(mass > 0)
+        atom = occupied // (2 * size)
         shrink = _shrink(planned)
-        total = np.bincount(atom, mass[kept], len(planned.sizes))
+        total = np.bincount(atom, mass[occupied], len(planned.sizes))
         rows = np.bincount(planned.atoms, minlength=len(planned.sizes))
-        count: Array = mass[kept] * (rows * shrink / np.where(total > 0, total, 1.0))[atom]
-        outcome: Array = ((kept // size) % 2).astype(np.float64)
-        return cls(atom, outcome, inner[kept] / mass[kept], count, mass[kept], shrink)
+        count: Array = mass[occupied] * (rows * shrink / np.where(total > 0, total, 1.0))[atom]
+        outcome: Array = ((occupied // size) % 2).astype(np.float64)
+        return cls(atom, outcome, inner[occupied] / mass[occupied], count, mass[occupied], shrink)
 
-    def draw(self, planned: Planned, rng: np.random.Generator, draws: int, *, known: bool = False) -> Array:
+    def draw(
+        self, planned: Planned, rng: np.random.Generator, draws: int, *, fixed_rates: bool = False
+    ) -> Array:
         """Draw test counts of every kind, shape [draws, M]: first the rates from what is known of them, then rows.
 
         The rates of a combination of groups come from a Bayesian bootstrap of its calibration rows, so that their
-        error, and that of training again (`REFITTED`), is in the draws; `known` takes the rates as they are.
+        error, and that of training again (`REFITTED`), is in the draws; `fixed_rates` takes the rates as they are.
         """
         counts = np.zeros((draws, len(self.count)))
         gammas = (
             np.broadcast_to(self.count, counts.shape)
-            if known
+            if fixed_rates
             else rng.standard_gamma((self.count + _PRIOR / 4) / REFITTED, size=counts.shape)
         )
         for atom in np.unique(self.atom):
@@ -187,7 +189,7 @@ class CalibrationCells:
         )
 
     def _features(self) -> Array:
-        """Return what a row of each kind adds: 1, its cells, their products, and powers of h by outcome, [M, 29]."""
+        """Return the addends of a row of each kind: 1, cells, products, powers of h by outcome, [M, 29]."""
         h, size = self.chance, len(self.count)
         cells = np.zeros((size, 4))
         place = (2 * self.outcome).astype(np.int64)

@@ -118,7 +118,7 @@ class Forecast(Protocol):
     """Predicts what an audit of the planned rows will find: from rates, or from audits of rows drawn again."""
 
     def predict(
-        self, said: Array, rng: np.random.Generator, draws: int | None = None, *, known: bool = False
+        self, said: Array, rng: np.random.Generator, draws: int | None = None, *, fixed_rates: bool = False
     ) -> Prediction:
         """Predict from what models that did not see the calibration rows say of them."""
         ...
@@ -132,10 +132,10 @@ class ByRates:
     limits: Sequence[Limited]
 
     def predict(
-        self, said: Array, rng: np.random.Generator, draws: int | None = None, *, known: bool = False
+        self, said: Array, rng: np.random.Generator, draws: int | None = None, *, fixed_rates: bool = False
     ) -> Prediction:
         """Predict from probabilities of the favorable decision, shape [n]."""
-        return predict(self.planned, said, self.limits, rng, draws or DRAWS, known=known)
+        return predict(self.planned, said, self.limits, rng, draws or DRAWS, fixed_rates=fixed_rates)
 
 
 def limits_of(rules: Sequence[Rule], splits: Sequence[str], confidence: float) -> list[Limited]:
@@ -147,7 +147,7 @@ def limits_of(rules: Sequence[Rule], splits: Sequence[str], confidence: float) -
         A rule is on a number that is not made of rates.
     """
     metrics = installed()
-    found = []
+    limits = []
     for rule in rules:
         try:
             target = target_of(rule.metric, metrics)
@@ -157,10 +157,10 @@ def limits_of(rules: Sequence[Rule], splits: Sequence[str], confidence: float) -
             ) from error
         over = [rule.sensitive] if rule.sensitive is not None else list(splits)
         for split in [None] if target.kind == "level" else over:
-            found.append(
+            limits.append(
                 Limited(rule=rule, target=target, split=split, limit=limit_of(rule), confidence=confidence)
             )
-    return found
+    return limits
 
 
 def predict(
@@ -170,7 +170,7 @@ def predict(
     rng: np.random.Generator,
     draws: int = DRAWS,
     *,
-    known: bool = False,
+    fixed_rates: bool = False,
 ) -> Prediction:
     """Predict the verdict on the planned rows from decisions on the calibration rows.
 
@@ -187,18 +187,18 @@ def predict(
         The policy's.
     rng, draws
         How many audits are drawn, and from what.
-    known
+    fixed_rates
         Whether the rates on the calibration rows are the true ones.
     """
     cells = CalibrationCells.of(planned, chance)
-    counts = cells.draw(planned, rng, draws, known=known)
+    counts = cells.draw(planned, rng, draws, fixed_rates=fixed_rates)
     passed = np.ones(draws, dtype=bool)
     chances, values = {}, {}
-    for one in limits:
-        kept = _kept(cells, counts, planned, one, rng)
+    for limited in limits:
+        kept = _kept(cells, counts, planned, limited, rng)
         passed &= kept
-        chances[one.label] = float(kept.mean())
-        values[one.label] = _value(cells, planned, one)
+        chances[limited.label] = float(kept.mean())
+        values[limited.label] = _value(cells, planned, limited)
     right = np.where(cells.outcome > 0, cells.chance, 1 - cells.chance)
     accuracy = float(np.average(right, weights=cells.mass))
     between = next((one for one in limits if one.split is not None), None)
@@ -209,43 +209,45 @@ def predict(
 
 
 def _kept(
-    cells: CalibrationCells, counts: Array, planned: Planned, one: Limited, rng: np.random.Generator
+    cells: CalibrationCells, counts: Array, planned: Planned, limited: Limited, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Return which drawn audits keep a limit with the whole interval, shape [draws]."""
-    totals = cells.totals(counts, planned, one.split)
+    totals = cells.totals(counts, planned, limited.split)
     groups = len(totals.count) // len(counts)
-    estimates = [rate().estimate(totals, rng) for rate in one.target.rates]
+    estimates = [rate().estimate(totals, rng) for rate in limited.target.rates]
     enough = (totals.count >= LEAST).reshape(-1, groups).all(axis=1)
     for estimate in estimates:
         usable = np.isfinite(estimate.values)
         if estimate.sizes is not None:
             usable &= np.round(estimate.sizes, 6) >= LEAST
         enough &= usable.reshape(-1, groups).all(axis=1)
-    far = _furthest(cells, totals, planned, one, len(counts))
-    kept = np.zeros(len(counts), dtype=bool)
+    far = _furthest(cells, totals, planned, limited, len(counts))
+    passes = np.zeros(len(counts), dtype=bool)
     for draw in np.flatnonzero(enough):
         part = slice(draw * groups, (draw + 1) * groups)
-        low, high = one.target.interval([some_of(estimate, part) for estimate in estimates], one.confidence)
+        low, high = limited.target.interval(
+            [some_of(estimate, part) for estimate in estimates], limited.confidence
+        )
         if far is not None:
-            value = one.target.value(np.stack([estimate.values[part] for estimate in estimates]))
+            value = limited.target.value(np.stack([estimate.values[part] for estimate in estimates]))
             low, high = min(low, far[draw] - (value - low)), max(high, far[draw] + (high - value))
-        kept[draw] = one.limit.verdict(low, high) == "pass"
-    return kept
+        passes[draw] = limited.limit.verdict(low, high) == "pass"
+    return passes
 
 
 def _furthest(
-    cells: CalibrationCells, totals: CellSums, planned: Planned, one: Limited, draws: int
+    cells: CalibrationCells, totals: CellSums, planned: Planned, limited: Limited, draws: int
 ) -> Array | None:
     """Return how far the number can be from its limit whatever the groups of missing values are, shape [draws].
 
     Their rows are like everybody's. None where there are few of them, or no bound is known.
     """
-    missing = planned.missing.get(one.split or "", 0)
+    missing = planned.missing.get(limited.split or "", 0)
     if not missing:
         return None
     everybody = cells.totals(cells.count[None, :], planned, None).first[0]
     without = missing * everybody / everybody.sum()
-    return furthest(one.target, totals.first.reshape(draws, -1, 4), without)
+    return furthest(limited.target, totals.first.reshape(draws, -1, 4), without)
 
 
 def _level(cells: CalibrationCells, planned: Planned, one: Limited) -> float:
@@ -255,10 +257,10 @@ def _level(cells: CalibrationCells, planned: Planned, one: Limited) -> float:
         return float(one.target.rates[0]().compute(totals.first)[0])
 
 
-def _value(cells: CalibrationCells, planned: Planned, one: Limited) -> float:
+def _value(cells: CalibrationCells, planned: Planned, limited: Limited) -> float:
     """Return the number on the calibration rows."""
-    totals = cells.totals(cells.mass[None, :], planned, one.split)
+    totals = cells.totals(cells.mass[None, :], planned, limited.split)
     with np.errstate(all="ignore"):
-        rates = np.stack([rate().compute(totals.first) for rate in one.target.rates])
+        rates = np.stack([rate().compute(totals.first) for rate in limited.target.rates])
     known = rates[:, np.isfinite(rates).all(axis=0)]
-    return one.target.value(known) if known.size else float("nan")
+    return limited.target.value(known) if known.size else float("nan")

@@ -77,7 +77,7 @@ class Bench:
     bases: dict[int, OnnxModel] = field(default_factory=dict)
 
     def measure(self, method: Mitigator, family: Sequence[Mitigator] = ()) -> Array:
-        """Return what models that did not see a row say of it (see `fairkit_repair.repairing.folds.said`).
+        """Return out-of-fold answers for every row (see `fairkit_repair.repairing.folds.said`).
 
         Parameters
         ----------
@@ -102,21 +102,21 @@ class Bench:
 
     def _measure(self, method: Mitigator, family: Sequence[Mitigator]) -> None:
         if isinstance(method, PlainLearner) and not method.parameters.settings:
-            found = [self.decisions]
+            decisions = [self.decisions]
         elif isinstance(method, PostProcessor):
-            found = [self._by_rules(method)]
+            decisions = [self._by_rules(method)]
         elif method.stage == "post" and self.fitted is not None and self.table.task == "ranking":
-            found = [self._on_their_own_bases(method)]
+            decisions = [self._on_their_own_bases(method)]
         elif method.stage == "post":
-            found = [self._by_halves(method)]
+            decisions = [self._by_halves(method)]
         elif len(family) > 1 and isinstance(method, TrainsTogether):
             run = run_of(method, self.run)
-            found = out_of_folds(
+            decisions = out_of_folds(
                 self.table, self.fold, lambda part: method.fit_together(family, part, run), len(family)
             )
         else:
-            found = [out_of_fold(self.table, self.fold, self._trainer(method))]
-        for one, chance in zip(family, found, strict=False):
+            decisions = [out_of_fold(self.table, self.fold, self._trainer(method))]
+        for one, chance in zip(family, decisions, strict=False):
             self.known[_key(one)] = chance
 
     def fit(self, method: Mitigator, run: Run) -> FittedModel | None:
@@ -145,15 +145,15 @@ class Bench:
         rule, _ = method.learn(self.scores, table, run_of(method, self.run))
         codes = rule.keys.codes(table.columns)
         whole = rule.probability(rule.adjust(self.scores, codes), codes)
-        one, two = (
+        half, full = (
             float(np.average(np.where(table.target > 0, h, 1 - h), weights=table.weights))
             for h in (chance, whole)
         )
         weights = table.row_weights()
         error = np.sqrt(0.25 * (weights**2).sum()) / weights.sum()
-        if abs(one - two) <= RESTLESS * error:
+        if abs(half - full) <= RESTLESS * error:
             return ""
-        return f"its rule depends on which rows it is learned from: accuracy {one:.3f} by halves, {two:.3f} by all"
+        return f"its rule depends on which rows it is learned from: accuracy {half:.3f} by halves, {full:.3f} by all"
 
     def _by_rules(self, method: PostProcessor) -> Array:
         chance = np.empty(len(self.table))
@@ -178,16 +178,16 @@ class Bench:
 
     def _on_their_own_bases(self, method: Mitigator) -> Array:
         """Measure a repair that needs a model on a base for each fold, which did not see it."""
-        found = np.empty(len(self.table))
-        for place in range(int(self.fold.max()) + 1):
-            inside = self.fold == place
+        scores = np.empty(len(self.table))
+        for number in range(int(self.fold.max()) + 1):
+            inside = self.fold == number
             part = self.table.take(~inside)
-            if place not in self.bases:
+            if number not in self.bases:
                 plain = fit_learner(PlainLearner().learner(self.run), part, self.run)
-                self.bases[place] = OnnxModel(export_bytes(plain, part), "base")
-            repaired = method.fit(part, run_of(method, self.run), model=self.bases[place])
-            found[inside] = repaired.predict(self.table.take(inside).columns).score
-        return found
+                self.bases[number] = OnnxModel(export_bytes(plain, part), "base")
+            repaired = method.fit(part, run_of(method, self.run), model=self.bases[number])
+            scores[inside] = repaired.predict(self.table.take(inside).columns).score
+        return scores
 
     def _trainer(self, method: Mitigator) -> Callable[[Table], FittedModel]:
         return lambda part: method.fit(part, run_of(method, self.run))

@@ -41,7 +41,7 @@ def folds_of(table: Table, count: int, seed: int) -> NDArray[np.int64]:
 
 
 def out_of_fold(table: Table, fold: NDArray[np.int64], fit: Callable[[Table], FittedModel]) -> Array:
-    """Return what is said of every row by models of the other folds: see `said`."""
+    """Return the answers for every row by models of the other folds: see `said`."""
     return out_of_folds(table, fold, lambda part: [fit(part)], 1)[0]
 
 
@@ -59,7 +59,7 @@ def out_of_folds(
     return whole
 
 
-def _put(target: Array, inside: NDArray[np.bool_], own: Array, table: Table) -> None:
+def _put(target: Array, inside: NDArray[np.bool_], scores: Array, table: Table) -> None:
     """Write a fold's scores; refuse those of a model that did not see all classes.
 
     Raises
@@ -67,32 +67,32 @@ def _put(target: Array, inside: NDArray[np.bool_], own: Array, table: Table) -> 
     DataError
         There are not as many columns as in other folds.
     """
-    if own.shape[1:] != target.shape[1:]:
+    if scores.shape[1:] != target.shape[1:]:
         raise DataError(
             f"{table.name}: a class has so few rows that training rows of a fold lack it; merge classes, or add rows"
         )
-    target[inside] = own
+    target[inside] = scores
 
 
-def said(found: Prediction, task: Task) -> Array:
+def said(prediction: Prediction, task: Task) -> Array:
     """Return the probability of the favorable decision, shape [n]; in other tasks than binary ones the score.
 
     That is the value, shape [n], or the probabilities of the classes, shape [n, K].
     """
     if task != "binary":
-        return found.score
-    if found.decision_probability is None:
-        return np.asarray(found.score >= 0.5, dtype=np.float64)
-    return found.decision_probability
+        return prediction.score
+    if prediction.decision_probability is None:
+        return np.asarray(prediction.score >= 0.5, dtype=np.float64)
+    return prediction.decision_probability
 
 
 def learner_scores(table: Table, fold: NDArray[np.int64], learner: str, run: Run) -> tuple[Array, Array]:
     """Return out-of-fold scores of a plain learner, and what it then says of the rows (see `said`)."""
-    found: list[Array] = []
+    columns: list[Array] = []
     for inside in (fold == place for place in range(int(fold.max()) + 1)):
         own = fit_learner(learner, table.take(~inside), run).predict(table.take(inside).columns)
         for place, values in enumerate((own.score, said(own, table.task))):
-            if len(found) <= place:
-                found.append(np.empty((len(table), *values.shape[1:])))
-            _put(found[place], inside, values, table)
-    return found[0].astype(np.float32).astype(np.float64), found[1]
+            if len(columns) <= place:
+                columns.append(np.empty((len(table), *values.shape[1:])))
+            _put(columns[place], inside, values, table)
+    return columns[0].astype(np.float32).astype(np.float64), columns[1]

@@ -24,7 +24,7 @@ class Looks(NamedTuple):
 
 
 def identity_of(search: Mapping[str, Any], method: Mapping[str, Any], seed: int, data: str) -> str:
-    """Return what tells searches apart: equal for searches that equal inputs make.
+    """Return a search's identity, as a digest: equal for searches that equal inputs make.
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ def _journal(test: str, identity: str) -> tuple[int, list[str]]:
         with path.open("ab+") as file:
             file.seek(0)
             # a torn or foreign line is a look, too
-            known = list(dict.fromkeys(line for line in file.read().splitlines() if line))
-            if identity.encode() in known:
-                return known.index(identity.encode()) + 1, []
+            identities = list(dict.fromkeys(line for line in file.read().splitlines() if line))
+            if identity.encode() in identities:
+                return identities.index(identity.encode()) + 1, []
             file.write(f"{identity}\n".encode())
             file.flush()
             os.fsync(file.fileno())
@@ -81,7 +81,7 @@ def _journal(test: str, identity: str) -> tuple[int, list[str]]:
         return 1, [
             f"the record of earlier looks, {path}, cannot be read or written ({error.strerror or error})"
         ]
-    return len(known) + 1, []
+    return len(identities) + 1, []
 
 
 def _of_file(test: str, identity: str, output: str | Path | None) -> tuple[int, list[str]]:

@@ -40,14 +40,14 @@ def told_missing(missing: Mapping[str, int], rows: int) -> str:
     )
 
 
-def furthest(target: Target, known: Array, without: Array) -> Array | None:
+def furthest(target: Target, counts: Array, without: Array) -> Array | None:
     """Return the largest difference (the smallest ratio) that drawn audits can have.
 
     Parameters
     ----------
     target
         What a limit is on.
-    known
+    counts
         The confusion cells of the groups in every draw, shape [draws, G, 4].
     without
         The cells of the rows without a group, shape [4].
@@ -59,10 +59,10 @@ def furthest(target: Target, known: Array, without: Array) -> Array | None:
     """
     if target.kind not in ("difference", "ratio"):
         return None
-    found = []
+    extremes = []
     for rate in target.rates:
         over, counted = np.array(rate.over, float), np.array(rate.counted, float)
-        inside, base = known @ counted, known @ over
+        inside, base = counts @ counted, counts @ over
         for_it, against = without @ counted, without @ (over - counted)
         with np.errstate(divide="ignore", invalid="ignore"):
             low, high = inside / (base + against), (inside + for_it) / (base + for_it)
@@ -71,8 +71,8 @@ def furthest(target: Target, known: Array, without: Array) -> Array | None:
                 if target.kind == "ratio"
                 else high[:, :, None] - low[:, None, :]
             )
-        pairs[:, np.eye(known.shape[1], dtype=bool)] = np.nan
+        pairs[:, np.eye(counts.shape[1], dtype=bool)] = np.nan
         ends = np.nanmin if target.kind == "ratio" else np.nanmax
-        found.append(ends(pairs.reshape(len(pairs), -1), axis=1))
-    stacked = np.stack(found)
+        extremes.append(ends(pairs.reshape(len(pairs), -1), axis=1))
+    stacked = np.stack(extremes)
     return np.asarray(stacked.min(axis=0) if target.kind == "ratio" else stacked.max(axis=0))

@@ -33,7 +33,7 @@ _PILOT = 6_000
 
 
 def check_power(prepared: Prepared, base: OnnxModel | None, run: Run, *, anyway: bool) -> Power:
-    """Return what the test rows can show, from a pilot on a few rows; refuse where that is not enough.
+    """Return the power of the test rows, from a pilot on a few rows; refuse where it is not enough.
 
     Raises
     ------

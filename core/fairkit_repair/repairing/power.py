@@ -49,22 +49,22 @@ def power_of(
     enough
         From which chance on the needed rows are not looked for.
     """
-    asked = [one for one in limits if one.target.kind in _BETWEEN]
+    between_groups = [one for one in limits if one.target.kind in _BETWEEN]
     rows = int(planned.sizes.sum())
     small = tuple(
         f"{name} ({size} rows)"
-        for split in dict.fromkeys(one.split for one in asked if one.split is not None)
+        for split in dict.fromkeys(one.split for one in between_groups if one.split is not None)
         for name, size in zip(planned.names[split], planned.group_sizes(split), strict=True)
         if size < LEAST
     )
-    if not asked:
+    if not between_groups:
         return Power(chance=1.0, rows=rows)
-    demographic = any(all(rate.over) for one in asked for rate in one.target.rates)
+    demographic = any(all(rate.over) for one in between_groups for rate in one.target.rates)
     equal = equal_decisions(planned, chance, by_outcome=not demographic)
 
     def at(factor: float) -> float:
         rng = np.random.default_rng([seed, 7])
-        return predict(planned.scaled(factor), equal, asked, rng, _DRAWS, known=True).chance
+        return predict(planned.scaled(factor), equal, between_groups, rng, _DRAWS, fixed_rates=True).chance
 
     now = at(1.0)
     if now >= enough or small:
@@ -87,16 +87,16 @@ def power_by_audits(forecast: ByAudits, said: Array, seed: int, *, enough: float
     seed, enough
         As for `power_of`.
     """
-    asked = dataclasses.replace(forecast, rules=forecast.between())
-    equal = asked.equal(said) if asked.rules else None
+    between_groups = dataclasses.replace(forecast, rules=forecast.between())
+    equal = between_groups.equal(said) if between_groups.rules else None
     if equal is None:
         return Power(chance=1.0, rows=forecast.rows)
 
     def at(factor: float) -> float:
         rng = np.random.default_rng([seed, 7])
-        return asked.scaled(factor).predict(equal, rng, _AUDITS, known=True).chance
+        return between_groups.scaled(factor).predict(equal, rng, _AUDITS, fixed_rates=True).chance
 
-    now, small = at(1.0), asked.small()
+    now, small = at(1.0), between_groups.small()
     if now >= enough or small:
         return Power(chance=now, rows=forecast.rows, small=small)
     factor = next((factor for factor in (2.0, 4.0, 8.0, 16.0, 32.0) if at(factor) >= WANTED), None)
@@ -113,12 +113,12 @@ def equal_decisions(planned: Planned, chance: Array, *, by_outcome: bool) -> Arr
     key = 2 * planned.atoms + (planned.outcome > 0)
     order = np.argsort(key, kind="stable")
     sizes = np.bincount(key, minlength=2 * len(planned.sizes))
-    place = np.empty(len(key))
-    place[order] = np.arange(len(key)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rank = np.empty(len(key))
+    rank[order] = np.arange(len(key)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     rate = np.full(len(key), np.average(chance, weights=planned.weights))
     for outcome in (False, True):
         own = (planned.outcome > 0) == outcome
         if by_outcome and own.any():
             weights = None if planned.weights is None else planned.weights[own]
             rate[own] = np.average(chance[own], weights=weights)
-    return np.asarray(np.clip(sizes[key] * rate - place, 0.0, 1.0))
+    return np.asarray(np.clip(sizes[key] * rate - rank, 0.0, 1.0))

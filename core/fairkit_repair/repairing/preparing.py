@@ -106,21 +106,21 @@ def prepare(
     blind: bool,
 ) -> Prepared:
     """Read the rows, and say what verdicts on the test rows are predicted by."""
-    table, held, train, test_data = _read(engine, data, test, holdout, seed, blind=blind)
+    table, tested, train, test_data = _read(engine, data, test, holdout, seed, blind=blind)
     _check_classes(table)
     splits = list(dict.fromkeys(one.split for one in limits if one.split is not None))
     table = restricted(table, splits)
-    planned = _planned(table, held, splits)
+    planned = _planned(table, tested, splits)
     rated = [one for one in limits if isinstance(one, Limited)]
     forecast: ByRates | ByAudits
     if table.task == "binary":
         planned = dataclasses.replace(planned, missing=missing_of(test_data.profile, splits))
         forecast = ByRates(planned=planned, limits=rated)
     else:
-        queries = 0 if held.queries is None else int(held.queries.max()) + 1
+        queries = 0 if tested.queries is None else int(tested.queries.max()) + 1
         forecast = ByAudits.of(train, table, planned, rules, queries, confidence)
-    unseen = _unseen(table, held, splits)
-    return Prepared(table=table, held=held, test=test_data, forecast=forecast, unseen=unseen)
+    unseen = _unseen(table, tested, splits)
+    return Prepared(table=table, held=tested, test=test_data, forecast=forecast, unseen=unseen)
 
 
 def _read(
@@ -142,15 +142,15 @@ def _read(
     return (without_sensitive(table) if blind else table), held, train_data, test_data
 
 
-def _planned(table: Table, held: Table, splits: list[str]) -> Planned:
+def _planned(table: Table, tested: Table, splits: list[str]) -> Planned:
     """Return who the test rows are, in the training rows' groups."""
     codes = {}
     for name in splits:
-        mine, other = table.groups[name].names, held.groups[name]
+        mine, other = table.groups[name].names, tested.groups[name]
         places = np.array([mine.index(one) if one in mine else len(mine) for one in other.names], np.int64)
         codes[name] = places[other.codes]
     groups = {name: table.groups[name] for name in splits}
-    return Planned.of(groups, table.target, table.weights, codes, len(held))
+    return Planned.of(groups, table.target, table.weights, codes, len(tested))
 
 
 def _check_classes(table: Table) -> None:
@@ -171,14 +171,14 @@ def _check_classes(table: Table) -> None:
         )
 
 
-def _unseen(table: Table, held: Table, splits: Sequence[str]) -> tuple[str, ...]:
-    found = []
+def _unseen(table: Table, tested: Table, splits: Sequence[str]) -> tuple[str, ...]:
+    unseen_groups = []
     for split in splits:
-        groups = held.groups[split]
+        groups = tested.groups[split]
         for name, size in zip(groups.names, groups.sizes().tolist(), strict=True):
             if size and name not in table.groups[split].names:
-                found.append(f"{name} ({size} rows)")
-    return tuple(found)
+                unseen_groups.append(f"{name} ({size} rows)")
+    return tuple(unseen_groups)
 
 
 def check_base(base: OnnxModel | None, table: Table, *, blind: bool) -> None:
@@ -219,7 +219,7 @@ def base_scores(model: OnnxModel, table: Table) -> Array:
     return base_of(model, table).scores(table.columns)
 
 
-def optimism_of(base: OnnxModel, table: Table, held: Table) -> float | None:
+def optimism_of(base: OnnxModel, table: Table, tested: Table) -> float | None:
     """Return by how much a given model's accuracy on the training rows is above that on the test rows.
 
     0 where the difference is within two standard errors: nothing says then that it learned from these rows. None where
@@ -228,7 +228,7 @@ def optimism_of(base: OnnxModel, table: Table, held: Table) -> float | None:
     if table.task != "binary":
         return None
     parts = []
-    for rows in (table, held):
+    for rows in (table, tested):
         right = base_of(base, table).decisions(rows.columns) == rows.target
         weights = rows.row_weights()
         mean = float(np.average(right, weights=weights))
@@ -237,10 +237,10 @@ def optimism_of(base: OnnxModel, table: Table, held: Table) -> float | None:
     return own - fresh if own - fresh > 2 * np.sqrt(one + two) else 0.0
 
 
-def make_bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock, held: Table) -> Bench:
+def make_bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock, tested: Table) -> Bench:
     """Train the base on all rows and score every row by models that did not see it.
 
-    A given base may have learned from these rows: how much better it does on them than on `held` is kept beside it.
+    A given base may have learned from these rows: how much better it does on them than on `tested` is kept beside it.
     """
     half = folds_of(table, 2, run.seed + 1)
     fold = folds_of(table, FOLDS, run.seed)
@@ -255,7 +255,7 @@ def make_bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock, hel
         scores, decisions = learner_scores(table, fold, learner_of(run), quiet)
     else:
         scores = base_scores(base, table)
-        optimism = optimism_of(base, table, held)
+        optimism = optimism_of(base, table, tested)
         binary = table.task == "binary"
         decisions = base_of(base, table).decisions(table.columns) if binary else scores
         fit_learner(learner_of(run), table.take(half == 0), quiet)

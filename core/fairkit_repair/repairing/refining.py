@@ -93,15 +93,15 @@ def _starts(
     if (result[best].accuracy or 0.0) <= least:
         return []
     rate = result[best].rate or 0.0
-    found: list[tuple[Candidate, float | None, float]] = []
+    starts: list[tuple[Candidate, float | None, float]] = []
     for family in dict.fromkeys(queue[place].family for place in usable):
         one = next(queue[place] for place in usable if queue[place].family == family)
-        found += [
+        starts += [
             (_changed(one, settings), None, rate)
             for settings in one.capability.steadier
             if not settings.keys() & one.fixed
         ]
-    return [*found, (queue[best], result[best].chance or 0.0, rate)]
+    return [*starts, (queue[best], result[best].chance or 0.0, rate)]
 
 
 def _best_sure(result: Sequence[Alternative], sure: float) -> float:
@@ -151,13 +151,13 @@ def _walk(
         step = _next_step(steps, aim)
         if step is None or not _EDGE <= rate + away * step <= 1 - _EDGE or left() < 0:
             break
-        found = measured(_changed(start, {level: round(rate + away * step, 4)}))
-        if not may_be_picked(found):
+        alternative = measured(_changed(start, {level: round(rate + away * step, 4)}))
+        if not may_be_picked(alternative):
             break
-        steps[step] = found.chance or 0.0
+        steps[step] = alternative.chance or 0.0
         if steps[step] >= aim:
-            best = max(best, found.accuracy or 0.0)
-        elif (found.accuracy or 0.0) < max(best, least):
+            best = max(best, alternative.accuracy or 0.0)
+        elif (alternative.accuracy or 0.0) < max(best, least):
             break
     return best
 
@@ -191,40 +191,42 @@ def confirm(result: list[Alternative], sure: float, again: Callable[[int], float
         Predicts the chance of the one at a place, from more and other draws.
     """
     looked: set[int] = set()
-    place = pick(result, sure)
-    while place not in looked and len(looked) < _CONFIRMED:
-        looked.add(place)
-        if result[place].chance:
-            result[place] = dataclasses.replace(result[place], chance=again(place))
-        place = pick(result, sure)
-    return place
+    index = pick(result, sure)
+    while index not in looked and len(looked) < _CONFIRMED:
+        looked.add(index)
+        if result[index].chance:
+            result[index] = dataclasses.replace(result[index], chance=again(index))
+        index = pick(result, sure)
+    return index
 
 
 def _closer(result: Sequence[Alternative], queue: Sequence[Candidate], sure: float) -> Candidate | None:
     """Return the pick, if it costs no training, with its dial nearer to where the chance falls below `sure`."""
     place = pick(result, sure)
-    one, dial = queue[place], queue[place].capability.dial
+    candidate, dial = queue[place], queue[place].capability.dial
     here = result[place].chance or 0.0
-    moved = one.capability.level in one.given
-    if moved or one.trainings > 0 or dial is None or not one.capability.of_limit or here < sure:
+    moved = candidate.capability.level in candidate.given
+    if moved or candidate.trainings > 0 or dial is None or not candidate.capability.of_limit or here < sure:
         return None
     looser = [
         (other.given[dial], found.chance or 0.0)
         for other, found in zip(queue, result, strict=True)
-        if other.family == one.family and found.status != "left out" and other.given[dial] > one.given[dial]
+        if other.family == candidate.family
+        and found.status != "left out"
+        and other.given[dial] > candidate.given[dial]
     ]
     if not looser:
         return None
     at, there = min(looser)
     high, low, wanted = (_NORMAL.inv_cdf(min(max(p, 0.002), 0.998)) for p in (here, there, sure))
     share = min(max((high - wanted) / max(high - low, 1e-9), 0.2), 0.8)
-    value = round(one.given[dial] + share * (at - one.given[dial]), 4)
+    value = round(candidate.given[dial] + share * (at - candidate.given[dial]), 4)
     if (
-        min(value - one.given[dial], at - value) < _NEAR * (at - one.given[dial])
-        or at - one.given[dial] < 1e-3
+        min(value - candidate.given[dial], at - value) < _NEAR * (at - candidate.given[dial])
+        or at - candidate.given[dial] < 1e-3
     ):
         return None
-    return _changed(one, {dial: value})
+    return _changed(candidate, {dial: value})
 
 
 def pick(alternatives: Sequence[Alternative], sure: float) -> int:
@@ -233,23 +235,23 @@ def pick(alternatives: Sequence[Alternative], sure: float) -> int:
     Where there is none, it is the surest, and of those whose chance is as good up to `_ALIKE`, the most accurate; where
     none has any chance, the one whose numbers are nearest to keeping the limits.
     """
-    known = {
+    ranked = {
         place: (one.chance, one.accuracy or 0.0)
         for place, one in enumerate(alternatives)
         if may_be_picked(one) and one.chance is not None and one.reason != ALIKE
     }
-    if not known:  # a constant model is handed out only where there is nothing else, and is called one
-        known = {place: (0.0, 0.0) for place, one in enumerate(alternatives) if one.reason == ALIKE}
-    if not known:
+    if not ranked:  # a constant model is handed out only where there is nothing else, and is called one
+        ranked = {place: (0.0, 0.0) for place, one in enumerate(alternatives) if one.reason == ALIKE}
+    if not ranked:
         why = next((one.reason for one in reversed(alternatives) if one.reason), "")
         raise ParameterError(f"no alternative could be measured: {why}")
-    surest = max(chance for chance, _ in known.values())
+    surest = max(chance for chance, _ in ranked.values())
     if surest < _ALIKE:
-        return max(known, key=lambda place: (known[place][0], -_excess(alternatives[place])))
+        return max(ranked, key=lambda place: (ranked[place][0], -_excess(alternatives[place])))
     enough = sure if surest >= sure else surest - _ALIKE
     return max(
-        (place for place, (chance, _) in known.items() if chance >= enough),
-        key=lambda place: (known[place][1], not alternatives[place].randomized, -place),
+        (place for place, (chance, _) in ranked.items() if chance >= enough),
+        key=lambda place: (ranked[place][1], not alternatives[place].randomized, -place),
     )
 
 

@@ -179,30 +179,30 @@ def repair(
         power = check_power(ready, base, run, anyway=anyway)
         clock = Clock(ends=begun + 60 * budget)
         bench = make_bench(table, base, run, clock, ready.held)
-        found, _ = candidates(limits, methods, fixed, _rate(bench), task)
+        usable, _ = candidates(limits, methods, fixed, _rate(bench), task)
         asked = SearchRequest(
             sure=sure, blind=blind, deterministic=deterministic, named=methods is not None,
             unconstrained=unconstrained,
             learner=learner or "lightgbm",
         )  # fmt: skip
-        alternatives, queue = search(bench, forecast, found, asked, clock, progress)
+        alternatives, queue = search(bench, forecast, usable, asked, clock, progress)
 
         def again(place: int) -> float:
             said = bench.measure(queue[place].method)
             more = _MORE_AUDITS if isinstance(forecast, ByAudits) else CLOSELY
             return forecast.predict(said, np.random.default_rng([seed, 9]), more).chance
 
-        place = confirm(alternatives, sure, again)
-        alternatives[place] = dataclasses.replace(alternatives[place], status="picked")
-        told = Search(
+        index = confirm(alternatives, sure, again)
+        alternatives[index] = dataclasses.replace(alternatives[index], status="picked")
+        outcome = Search(
             rules=tuple(policy), sure=sure, budget=budget, power=power, alternatives=tuple(alternatives),
-            picked=place, calibration_rows=len(table), seconds=time.monotonic() - begun,
+            picked=index, calibration_rows=len(table), seconds=time.monotonic() - begun,
             looks=1, test_sha256=ready.test.sha256, blind=blind,
             deterministic=deterministic, performance=PERFORMANCE.get(task, "accuracy"),
             optimism=bench.optimism, given=model is not None,
         )  # fmt: skip
-        told = _with_look(told, queue[place].method, seed, data.sha256, output)
-        result = _finished(engine, bench, queue[place].method, ready.test, told, run, confidence)
+        outcome = _with_look(outcome, queue[index].method, seed, data.sha256, output)
+        result = _finished(engine, bench, queue[index].method, ready.test, outcome, run, confidence)
     if output is not None:
         result.save(output)
     return result
@@ -234,7 +234,7 @@ def _check_model(task: Task, model: Any) -> None:
         )
 
 
-def _check_methods(found: Sequence[Candidate], policy: Sequence[Rule], data: Dataset, task: Task) -> None:
+def _check_methods(usable: Sequence[Candidate], policy: Sequence[Rule], data: Dataset, task: Task) -> None:
     """Refuse other tasks than binary ones where no installed method can meet the policy.
 
     Raises
@@ -242,7 +242,7 @@ def _check_methods(found: Sequence[Candidate], policy: Sequence[Rule], data: Dat
     DataError
         There is none.
     """
-    if task != "binary" and not found:
+    if task != "binary" and not usable:
         asked = ", ".join(rule.metric for rule in policy)
         raise DataError(
             f"{data.name}: no installed method says that it can meet {asked} in a {task} task (`fairkit plugins "
@@ -268,7 +268,7 @@ def _finished(
     bench: Bench,
     method: Any,
     test: Dataset,
-    told: Search,
+    outcome: Search,
     run: Run,
     confidence: float,
 ) -> MitigationResult:
@@ -279,18 +279,18 @@ def _finished(
         fitted, content = GivenModel(model=bench.base, table=bench.table), bench.base.content
     else:
         about = provenance(method, run_of(method, run), bench.base if method.stage == "post" else None)
-        about["mitigation"]["search"] = told.summary()
+        about["mitigation"]["search"] = outcome.summary()
         content = export_bytes(fitted, bench.table, about)
-    given = bench.fitted is None
+    with_base = bench.fitted is None
     base = renamed(bench.base, BEFORE)
     learned = Learned(
         fitted=fitted,
-        model=OnnxModel(content, AFTER, sandbox=foreign(bench.base) if given else None),
+        model=OnnxModel(content, AFTER, sandbox=foreign(bench.base) if with_base else None),
         baseline=base,
         table=bench.table,
         test=test,
         compared=test,
-        notes=notes_of(told, test, given=given, binary=bench.table.task == "binary"),
+        notes=notes_of(outcome, test, with_base=with_base, binary=bench.table.task == "binary"),
     )
-    result = measured(engine, learned, method, told.rules, confidence, run)
-    return dataclasses.replace(result, search=told)
+    result = measured(engine, learned, method, outcome.rules, confidence, run)
+    return dataclasses.replace(result, search=outcome)

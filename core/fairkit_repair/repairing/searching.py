@@ -77,8 +77,8 @@ class Clock:
 def search(
     bench: Bench,
     forecast: Forecast,
-    found: Sequence[Candidate],
-    asked: SearchRequest,
+    usable: Sequence[Candidate],
+    request: SearchRequest,
     clock: Clock,
     progress: Progress,
 ) -> tuple[list[Alternative], list[Candidate]]:
@@ -89,37 +89,39 @@ def search(
     list of Alternative, list of Candidate
         In the same order; the first is the model without mitigation, which is always measured.
     """
-    queue = [unconstrained(), *found]
-    if asked.blind and not asked.named:
+    queue = [unconstrained(), *usable]
+    if request.blind and not request.named:
         # as cheap as one training: before methods that take many
-        tries = [unconstrained(one) for one in learner_settings(asked.learner, bench.run.seed)]
-        place = sum(one.trainings <= 1 for one in queue)
-        queue[place:place] = tries
+        tries = [unconstrained(one) for one in learner_settings(request.learner, bench.run.seed)]
+        position = sum(one.trainings <= 1 for one in queue)
+        queue[position:position] = tries
     result: list[Alternative] = []
     best: dict[str, list[float]] = {}
     right = RightBy(forecast)
-    for place, one in enumerate(queue):
-        progress("searching", place, len(queue))
-        why = _left_out(one, result, best, asked, clock, ready=bench.is_known(one.method) or place == 0)
+    for position, candidate in enumerate(queue):
+        progress("searching", position, len(queue))
+        why = _left_out(
+            candidate, result, best, request, clock, ready=bench.is_known(candidate.method) or position == 0
+        )
         if why:
-            result.append(_blank(one, why))
+            result.append(_blank(candidate, why))
             continue
-        measured = _measured(bench, forecast, right, one, _family(one, queue))
-        if place == 0 and not asked.unconstrained:
+        measured = _measured(bench, forecast, right, candidate, _family(candidate, queue))
+        if position == 0 and not request.unconstrained:
             measured = dataclasses.replace(measured, status="left out", reason="a method was asked for")
-        elif one.capability.randomized and asked.deterministic:
+        elif candidate.capability.randomized and request.deterministic:
             measured = dataclasses.replace(measured, status="left out", reason=BY_CHANCE)
         elif measured.chance is not None and measured.status == "tried":
-            best.setdefault(one.family, []).append(measured.chance)
+            best.setdefault(candidate.family, []).append(measured.chance)
         result.append(measured)
 
     def measure(one: Candidate, closely: bool) -> Alternative:
         return _measured(bench, forecast, right, one, draws=CLOSELY if closely else None)
 
-    if asked.deterministic is None:
-        _refine_without_chance(result, queue, asked.sure, measure, clock.left)
+    if request.deterministic is None:
+        _refine_without_chance(result, queue, request.sure, measure, clock.left)
     else:
-        refine(result, queue, asked.sure, measure, clock.left)
+        refine(result, queue, request.sure, measure, clock.left)
     progress("searching", len(queue), len(queue))
     return result, queue
 
@@ -148,10 +150,10 @@ def _refine_without_chance(
 
 
 def _left_out(
-    one: Candidate,
+    candidate: Candidate,
     result: Sequence[Alternative],
     best: dict[str, list[float]],
-    asked: SearchRequest,
+    request: SearchRequest,
     clock: Clock,
     *,
     ready: bool,
@@ -159,27 +161,31 @@ def _left_out(
     """Return why a candidate is not measured; empty where it is."""
     if ready:
         return ""
-    seconds = one.trainings * clock.training * (FOLDS + 1)
+    seconds = candidate.trainings * clock.training * (FOLDS + 1)
     reasons = {
-        "it reads the group to decide": asked.blind and one.capability.reads_group,
-        BY_CHANCE: bool(asked.deterministic) and one.capability.randomized and one.trainings > 0,
+        "it reads the group to decide": request.blind and candidate.capability.reads_group,
+        BY_CHANCE: bool(request.deterministic)
+        and candidate.capability.randomized
+        and candidate.trainings > 0,
         f"about {max(seconds, 1):,.0f} s, more than the budget has left": seconds > clock.left(),
     }
-    return next((why for why, holds in reasons.items() if holds), "") or _hopeless(one, result, best, asked)
+    return next((why for why, holds in reasons.items() if holds), "") or _hopeless(
+        candidate, result, best, request
+    )
 
 
 def _hopeless(
-    one: Candidate, result: Sequence[Alternative], best: dict[str, list[float]], asked: SearchRequest
+    candidate: Candidate, result: Sequence[Alternative], best: dict[str, list[float]], request: SearchRequest
 ) -> str:
     """Return why a candidate need not be measured, after what others came to; empty where it should be."""
-    sure = [other for other in result if other.status != "left out" and (other.chance or 0.0) >= asked.sure]
-    if one.trainings > 0 and sure and not (asked.blind or asked.named):
+    sure = [other for other in result if other.status != "left out" and (other.chance or 0.0) >= request.sure]
+    if candidate.trainings > 0 and sure and not (request.blind or request.named):
         return "a cheaper method is sure enough"
-    chances = best.get(one.family, [])
-    if one.family != "settings" and chances:
+    chances = best.get(candidate.family, [])
+    if candidate.family != "settings" and chances:
         if len(chances) == 1 and chances[0] < _HOPELESS:
             return "its strictest setting does not pass"
-        if max(chances) >= asked.sure and chances[-1] < _HOPELESS:
+        if max(chances) >= request.sure and chances[-1] < _HOPELESS:
             return "a stricter setting does not pass"
     return ""
 
@@ -217,17 +223,17 @@ class RightBy:
         return mean + ahead, low + ahead, high + ahead
 
 
-def paired_change(one: Array, other: Array, weights: Array | None) -> tuple[float, float, float]:
+def paired_change(left: Array, right: Array, weights: Array | None) -> tuple[float, float, float]:
     """Return the mean difference of two numbers of the same rows, and the ends of its 95 % interval.
 
     Parameters
     ----------
-    one, other
+    left, right
         Shape [n].
     weights
         Shape [n]; None where all rows count the same.
     """
-    apart = one - other
+    apart = left - right
     weight = np.ones_like(apart) if weights is None else weights
     mean = float(np.average(apart, weights=weight))
     error = float(np.sqrt((weight**2 * (apart - mean) ** 2).sum()) / weight.sum())
@@ -238,39 +244,39 @@ def _measured(
     bench: Bench,
     forecast: Forecast,
     right: RightBy,
-    one: Candidate,
+    candidate: Candidate,
     family: Sequence[Mitigator] = (),
     draws: int | None = None,
 ) -> Alternative:
     begun = time.monotonic()
     try:
-        chance = bench.measure(one.method, family)
+        chance = bench.measure(candidate.method, family)
     except FairkitError as error:
-        return _blank(one, str(error), time.monotonic() - begun)
+        return _blank(candidate, str(error), time.monotonic() - begun)
     except OutOfTimeError:
-        return _blank(one, "the budget ended during its training", time.monotonic() - begun)
-    told = forecast.predict(chance, np.random.default_rng([bench.run.seed, 5]), draws)
+        return _blank(candidate, "the budget ended during its training", time.monotonic() - begun)
+    prediction = forecast.predict(chance, np.random.default_rng([bench.run.seed, 5]), draws)
     binary = bench.table.task == "binary"
     drawn = binary and bool(((chance > 0) & (chance < 1)).any())
     decisions = chance.argmax(axis=1) if chance.ndim == 2 else chance
-    alike = len(np.unique(decisions)) == 1
-    given = bench.rests_on_given(one.method)
+    constant = len(np.unique(decisions)) == 1
+    given = bench.rests_on_given(candidate.method)
     lowered, apart = (bench.optimism or 0.0) * given, (bench.optimism or 0.0) * (not given)
-    restless = "" if alike or told.chance < _HOPELESS else bench.restless(one.method, chance)
+    restless = "" if constant or prediction.chance < _HOPELESS else bench.restless(candidate.method, chance)
     return Alternative(
-        method=one.method.name,
-        parameters=one.given,
+        method=candidate.method.name,
+        parameters=candidate.given,
         randomized=drawn,
-        reads_group=one.capability.reads_group,
-        accuracy=None if told.accuracy is None else told.accuracy - lowered,
-        values=told.values,
-        chance=0.0 if alike else told.chance,
-        chances={} if alike else told.chances,
-        rate=told.rate,
-        change=None if alike else right.change(chance, apart),
+        reads_group=candidate.capability.reads_group,
+        accuracy=None if prediction.accuracy is None else prediction.accuracy - lowered,
+        values=prediction.values,
+        chance=0.0 if constant else prediction.chance,
+        chances={} if constant else prediction.chances,
+        rate=prediction.rate,
+        change=None if constant else right.change(chance, apart),
         seconds=time.monotonic() - begun,
         status="left out" if restless else "tried",
-        reason=ALIKE if alike else restless,
+        reason=ALIKE if constant else restless,
     )
 
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from fairkit.results.rules import Rule
 
 
-def can_choose(plugin: str, policy: Sequence[Rule], given: Iterable[str], data: Dataset) -> bool:
+def can_choose(plugin: str, policy: Sequence[Rule], parameters: Iterable[str], data: Dataset) -> bool:
     """Return whether a search can set the method's dial: it can meet a rule, and the user did not set it.
 
     Where outcomes are binary, every rule must be on a number that is made of rates: the chance of others cannot be
     predicted.
     """
     cls = find_mitigator(plugin)
-    names = {key.partition(".")[0] for key in given}
+    names = {key.partition(".")[0] for key in parameters}
     if any(one.dial in names for one in cls.capabilities):
         return False
     if not any(one.meets(rule.metric) for rule in policy for one in cls.capabilities):

@@ -42,15 +42,15 @@ class Converted:
     """An estimator that skl2onnx converts wherever it stands in a pipeline."""
 
     def onnx_parser(self) -> Callable[..., list[Any]]:
-        """Return what declares the outputs."""
+        """Return the function that declares the outputs."""
         return lambda scope, inputs: _declared(self, scope)
 
     def onnx_shape_calculator(self) -> Callable[[Any], None]:
-        """Return what sets their shapes."""
+        """Return the function that sets the outputs' shapes."""
         return lambda operator: _shaped(self, operator)
 
     def onnx_converter(self) -> Callable[[Any, Any, Any], None]:
-        """Return what adds the nodes."""
+        """Return the function that adds the nodes."""
         return lambda scope, operator, container: _convert(self, operator, container)
 
 
@@ -128,21 +128,21 @@ def _graph(estimator: Any, columns: Sequence[_Column]) -> onnx.ModelProto:
     proto = onnx.load_from_string(estimator.to_onnx())
     graph = GraphBuilder()
     inputs = [graph.input(f"column{place}", column.kind) for place, column in enumerate(columns)]
-    given = graph.inline(
+    outputs = graph.inline(
         proto, {one.name: _fed(graph, estimator, one, inputs, columns) for one in proto.graph.input}
     )
     classes = getattr(estimator, "classes_", None)
     if classes is None:
-        graph.output("variable", given["score"], "float", 1)
+        graph.output("variable", outputs["score"], "float", 1)
         return graph.build()
     if len(classes) > 2:
-        probabilities = given["probabilities"]
+        probabilities = outputs["probabilities"]
         places = graph.node("ArgMax", [probabilities], axis=1, keepdims=0)
     else:
-        score = given["score"]
+        score = outputs["score"]
         rest = graph.node("Sub", [graph.constant([[1.0]]), score])
         probabilities = graph.node("Concat", [rest, score], axis=1)
-        chance = graph.reshape(given["decision_probability"], (-1,))
+        chance = graph.reshape(outputs["decision_probability"], (-1,))
         unlikely = graph.node("Less", [chance, graph.constant([0.5])])
         places = graph.cast(graph.node("Not", [unlikely]), np.int64)
     texts = classes.dtype.kind not in "biu"
@@ -163,10 +163,10 @@ def _fed(
         entry.name not in names
     ):  # a randomized model's draws, which neither labels nor probabilities follow from
         return graph.constant([[0.5]])
-    place, wanted = names.index(entry.name), entry.type.tensor_type.elem_type
-    if (columns[place].kind == "string") != (_WANTED[wanted] == "string"):
+    index, wanted = names.index(entry.name), entry.type.tensor_type.elem_type
+    if (columns[index].kind == "string") != (_WANTED[wanted] == "string"):
         raise ModelError(
             f"the column {entry.name!r} was {_WANTED[wanted]} when {type(estimator).__name__} was fitted, and the step "
-            f"before gives {columns[place].kind}"
+            f"before gives {columns[index].kind}"
         )
-    return graph.node("Cast", [inputs[place]], to=wanted)
+    return graph.node("Cast", [inputs[index]], to=wanted)

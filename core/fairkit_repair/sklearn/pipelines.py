@@ -82,13 +82,13 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None, *, favorable:
     plain: dict[str, ElementType] = {
         name: "float" if kind == "double" else kind for name, kind in kinds.items()
     }
-    for place, tried in enumerate((kinds, plain)):
+    for attempt, types in enumerate((kinds, plain)):
         try:
-            proto = _graph(before, last, task, tried, X, turned=turned)
+            proto = _graph(before, last, task, types, X, turned=turned)
             embed_settings(proto, _settings(last, task, list(columns), turned=turned))
             _check(proto, pipeline, X, columns, task, turned=turned)
         except ModelError:
-            if place == 1 or tried == plain:
+            if attempt == 1 or types == plain:
                 raise
         else:
             break
@@ -138,7 +138,7 @@ def _is_turned(last: Any, task: Task, favorable: Any, *, ours: bool) -> bool:
 
 
 def _settings(last: Any, task: Task, features: list[str], *, turned: bool) -> dict[str, Any]:
-    """Return what the file says of its data, as the files of `fairkit mitigate` do."""
+    """Return the file's record of its data, as the files of `fairkit mitigate` have it."""
     classes = getattr(last, "classes_", ())
     classes = [value.item() if isinstance(value, np.generic) else value for value in classes]
     return {
@@ -267,15 +267,15 @@ def _without_form(before: Sequence[Any], error: Exception) -> str:
 
 def _inner_steps(steps: Sequence[Any]) -> list[Any]:
     """Return the steps, and those within pipelines, column transformers and unions."""
-    found: list[Any] = []
+    inner_steps: list[Any] = []
     for step in steps:
         inner = [
             part[1]
             for name in ("steps", "transformers_", "transformer_list")
             for part in getattr(step, name, ())
         ]
-        found += _inner_steps(inner) if inner else [step]
-    return found
+        inner_steps += _inner_steps(inner) if inner else [step]
+    return inner_steps
 
 
 def _side_by_side(
@@ -291,14 +291,14 @@ def _side_by_side(
     codes = {one.column: one for one in found if one.is_text}
     dtype = np.float64 if double else np.float32
     parts = []
-    for place, (name, kind) in enumerate(kinds.items()):
-        if kind == "string" and place not in codes:
+    for column, (name, kind) in enumerate(kinds.items()):
+        if kind == "string" and column not in codes:
             raise ModelError(
                 f"the estimator takes numbers, and the column {name!r} is text; put an encoder before it"
             )
         value = inputs[name]
         if kind == "string":
-            value = add_text_codes(graph, value, codes[place].texts)
+            value = add_text_codes(graph, value, codes[column].texts)
         parts.append(graph.cast(value, dtype))
     return graph.node("Concat", parts, axis=1)
 
@@ -385,7 +385,7 @@ def _check(
     rows = X[:_CHECKED_ROWS]
     try:
         session = open_session(proto)
-        found = run_columns(session, {name: cells[:_CHECKED_ROWS] for name, cells in columns.items()})
+        outputs = run_columns(session, {name: cells[:_CHECKED_ROWS] for name, cells in columns.items()})
     except Exception as error:  # onnxruntime's own kinds
         raise ModelError(f"onnxruntime does not run the exported file: {first_line(error)}") from error
     if task == "regression":
@@ -394,7 +394,7 @@ def _check(
     else:
         expected, scale = np.asarray(pipeline.predict_proba(rows), dtype=np.float64), 1.0
         expected = expected[:, 0 if turned else 1] if task == "binary" else expected
-    got = found.get("score", found.get("probabilities"))
+    got = outputs.get("score", outputs.get("probabilities"))
     assert got is not None  # noqa: S101 -- add_outputs declared one of them
     worst = float(np.abs(got.reshape(expected.shape) - expected).max()) / scale
     if not worst <= PARITY:

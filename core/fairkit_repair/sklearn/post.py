@@ -185,14 +185,14 @@ class _PostEstimator(Face):
         if len(target) != len(X):
             raise DataError(f"y has {len(target)} rows, X has {len(X)}")
         self.sensitive_names_ = sensitive_names(sensitive)
-        own = self._sensitive_columns(sensitive, len(target))
-        splits = {name: _one_group(name, values) for name, values in own.items()}
+        sensitive_columns = self._sensitive_columns(sensitive, len(target))
+        splits = {name: _one_group(name, values) for name, values in sensitive_columns.items()}
         crossed = intersect(splits) if len(splits) > 1 else next(iter(splits.values()))
         return Table(
-            columns=features | own,
+            columns=features | sensitive_columns,
             features=tuple(features),
             target=target,
-            groups={"+".join(own): crossed},
+            groups={"+".join(sensitive_columns): crossed},
             weights=None if weights is None else np.asarray(weights, dtype=np.float64),
             classes=tuple(self.classes_.tolist()),
             roles=Roles(label="y", favorable=self.classes_.tolist()[-1]),

@@ -101,6 +101,7 @@ def _reward(kind: int, low: Floats, high: Floats, at: int, label: int, target: F
         return low[label, at]
     total = 0.0
     for k in range(target.shape[0]):
+        # the largest |h - t| over h in [low, high] is at an end
         gap = max(high[at, k] - target[k, g], target[k, g] - low[at, k])
         total += gap * gap if kind == SQUARED else gap
     return total / target.shape[0] if low[at, 0] <= high[at, 0] else -np.inf
@@ -141,6 +142,7 @@ def _block_bounds(  # noqa: PLR0912 -- one compiled loop
         left = 0.0
         if kind == LOSSES:
             worth = low[label, begin + t]
+            # the reward alone is too small for all sixteen queries: no distance is needed
             if worth > least:
                 left = 1.0
                 for g in range(GROUP):
@@ -165,6 +167,7 @@ def _block_bounds(  # noqa: PLR0912 -- one compiled loop
                     for c in range(WIDTH):
                         gap = centre[begin + t, c] - x[c, g]
                         total += gap * gap
+                    # (‖c - x‖ - ‖s‖)² >= ‖c - x‖² - 2 ‖s‖ ‖c - x‖
                     total -= reach * np.sqrt(total)
                     bound[t, g] -= price * np.float64(total)
                     over = bound[t, g] - best[g]
@@ -173,6 +176,7 @@ def _block_bounds(  # noqa: PLR0912 -- one compiled loop
                 for g in range(GROUP):
                     total = zero
                     for c in range(WIDTH):
+                        # squared distance to a box: Σ max(|centre - x| - half, 0)²
                         gap = abs(centre[begin + t, c] - x[c, g]) - half[begin - leaves + t, c]
                         gap = gap if gap > zero else zero
                         total += gap * gap
@@ -189,9 +193,9 @@ def search(
     low: Floats,
     high: Floats,
     eta: float,
-    asked: Floats,
-    asked_centre: Singles,
-    own: Ints,
+    points: Floats,
+    points_centre: Singles,
+    point_of: Ints,
     label: Ints,
     target: Floats,
     guess: Ints,
@@ -207,11 +211,11 @@ def search(
         `LOSSES` with `lane_maxima` (twice), or `SQUARED` or `ABSOLUTE` with `lane_ranges`.
     eta
         η ≥ 0.
-    asked, asked_centre
+    points, points_centre
         Coordinates of the rows that queries stand for, and the same rounded as the tree's centres: the tree's own
         `z` and `centre`, or those of rows that are not in it.
-    own
-        Shape (m,): each query's row in `asked`; best in an order in which neighbours are alike, and by label.
+    point_of
+        Shape (m,): each query's row in `points`; best in an order in which neighbours are alike, and by label.
     label
         Shape (m,): each query's loss vector (losses).
     target
@@ -235,7 +239,7 @@ def search(
     starts = np.append(0, cuts)[: len(ends)]
     groups = [np.arange(start, end, GROUP) for start, end in zip(starts, ends, strict=True)]
     begins = np.append(np.concatenate(groups), len(label))
-    place, reward, cost, looks = _search(
+    position, reward, cost, looks = _search(
         tree.z,
         tree.centre,
         tree.half,
@@ -246,16 +250,16 @@ def search(
         low,
         high,
         eta,
-        asked,
-        asked_centre,
-        own,
+        points,
+        points_centre,
+        point_of,
         label,
         np.ascontiguousarray(target.T),
         guess,
         floor,
         begins,
     )
-    return place, reward, cost, int(looks)
+    return position, reward, cost, int(looks)
 
 
 @numba.njit(cache=True, parallel=True, fastmath=FAST, error_model="numpy")
@@ -270,9 +274,9 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
     low: Floats,
     high: Floats,
     eta: float,
-    asked: Floats,
-    asked_centre: Singles,
-    own: Ints,
+    points: Floats,
+    points_centre: Singles,
+    point_of: Ints,
     label: Ints,
     target: Floats,
     guess: Ints,
@@ -280,9 +284,9 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
     begins: Ints,
 ) -> tuple[Ints, Floats, Floats, int]:
     """Answer all groups; group b holds the queries begins[b] ... begins[b + 1] - 1, all of one label."""
-    m = len(own)
+    m = len(point_of)
     leaves, top, price = first[1], len(first) - 2, eta * shrink
-    place, looks = np.full(m, -1), np.zeros(m, np.int64)
+    position, looks = np.full(m, -1), np.zeros(m, np.int64)
     reward, cost = np.zeros(m), np.zeros(m)
     groups = len(begins) - 1
     chunks = -(-groups // CHUNK)
@@ -305,27 +309,27 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
             for g in range(GROUP):
                 q = min(begin_q + g, end_q - 1)
                 for c in range(WIDTH):
-                    x[c, g] = asked_centre[own[q], c]
+                    x[c, g] = points_centre[point_of[q], c]
                 for c in range(target.shape[0]):
                     aim[c, g] = target[c, q]
                 best[g] = floor[q] if g < count else np.inf
             for g in range(count):
-                q, tried = begin_q + g, -1
+                q, previous_start = begin_q + g, -1
                 for s in range(-1, count + last_end - last_begin):
                     if s < 0:
                         start = guess[q, 0]
                     elif s < count:
                         start = guess[begin_q + s, 1]
                     else:
-                        start = place[last_begin + s - count]
-                    if start >= 0 and start != tried:
-                        tried = start
+                        start = position[last_begin + s - count]
+                    if start >= 0 and start != previous_start:
+                        previous_start = start
                         worth = _reward(kind, low, high, start, k, aim, g)
                         if worth > best[g]:
-                            far = squared_gap(z, start, asked, own[q])
+                            far = squared_gap(z, start, points, point_of[q])
                             if worth - eta * far > best[g]:
                                 best[g] = worth - eta * far
-                                place[q], reward[q], cost[q] = start, worth, far
+                                position[q], reward[q], cost[q] = start, worth, far
             size = 1
             stack[0], level[0] = first[top], top
             bound[0, :] = np.inf
@@ -333,6 +337,7 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
                 size -= 1
                 needed = 0
                 for g in range(GROUP):
+                    # answers may have improved since the block was put on the stack
                     needed += bound[size, g] > best[g]
                 if needed == 0:
                     continue
@@ -361,17 +366,19 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
                     for t in range(FANOUT):
                         if hope[t] > 0.0:
                             for g in range(count):
+                                # rows pass a bound in single precision; the exact value decides
                                 if child[t, g] > best[g]:
-                                    far = squared_gap(z, begin + t, asked, own[begin_q + g])
+                                    far = squared_gap(z, begin + t, points, point_of[begin_q + g])
                                     worth = _reward(kind, low, high, begin + t, k, aim, g)
                                     if worth - eta * far > best[g]:
                                         q = begin_q + g
                                         best[g] = worth - eta * far
-                                        place[q], reward[q], cost[q] = begin + t, worth, far
+                                        position[q], reward[q], cost[q] = begin + t, worth, far
                     continue
                 for t in range(FANOUT):
                     if hope[t] > 0.0:
                         at = size
+                        # the most promising child is on top: good answers early prune the others
                         while at > base and urgency[at - 1] > hope[t]:
                             urgency[at], stack[at], lane[at] = urgency[at - 1], stack[at - 1], lane[at - 1]
                             at -= 1
@@ -384,4 +391,4 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
                         bound[at, g] = child[lane[at], g]
             looks[begin_q] = seen * count
             last_begin, last_end = begin_q, end_q
-    return place, reward, cost, looks.sum()
+    return position, reward, cost, looks.sum()

@@ -80,7 +80,7 @@ class Bracket:
     seen: tuple[tuple[float, Lines], ...] = ()
 
     def known(self, eta: float, queries: Ints) -> tuple[Lines, Ints]:
-        """Return what the evaluations say about some queries at any η.
+        """Return the answers to some queries at any η that follow from the evaluations.
 
         Returns
         -------
@@ -146,7 +146,9 @@ def _step(evaluate: Evaluate, weights: Floats, epsilon: float, bracket: Bracket,
     low, high = bracket.low.take(open_queries), bracket.high.take(open_queries)
     guess = np.where(high.at(eta) > low.at(eta), high.answer, low.answer)
     lines = bracket.low.put(open_queries, evaluate(eta, open_queries, guess))
+    # weak duality: M(η) is an upper bound at every η >= 0
     value = eta * epsilon + float(weights @ lines.at(eta))
+    # a subgradient of M: ε - Σ_j w_j C_j
     slope = epsilon - float(weights @ lines.cost)
     work = bracket.evaluations + len(open_queries) / max(len(weights), 1)
     seen = (*bracket.seen, (eta, lines))
@@ -170,6 +172,7 @@ def _exchanges(weights: Floats, bracket: Bracket) -> tuple[Ints, Floats, Floats]
     low, high = bracket.low, bracket.high
     queries = np.flatnonzero((low.cost > high.cost) & (weights > 0.0))
     saved = low.cost[queries] - high.cost[queries]
+    # two lines R - η C meet at η = (R_far - R_near) / (C_far - C_near)
     kinks = (low.reward[queries] - high.reward[queries]) / saved
     kinks = np.clip(kinks, bracket.eta_low, bracket.eta_high)
     order = np.argsort(-kinks, kind="stable")
@@ -186,6 +189,7 @@ def model_minimum(weights: Floats, epsilon: float, bracket: Bracket) -> tuple[fl
     """
     _, kinks, spends = _exchanges(weights, bracket)
     left = epsilon - float(weights @ bracket.high.cost)
+    # the model is convex, piecewise linear: its minimum is the kink where what is spent passes ε
     over = np.flatnonzero(np.cumsum(spends) > left)
     eta = float(kinks[over[0]]) if len(over) else bracket.eta_low
     share = shares(weights, epsilon, bracket)
@@ -203,5 +207,6 @@ def shares(weights: Floats, epsilon: float, bracket: Bracket) -> Floats:
     left = max(epsilon - float(weights @ bracket.high.cost), 0.0)
     before = np.cumsum(spends) - spends
     out = np.zeros(len(weights))
+    # by falling gain per distance, the last in part (Dantzig 1957)
     out[queries] = np.clip((left - before) / np.where(spends > 0.0, spends, 1.0), 0.0, 1.0)
     return out

@@ -37,6 +37,7 @@ def _hash(bits: np.ndarray) -> np.ndarray:
     for i in range(len(bits)):
         word = np.uint64(0x9E3779B97F4A7C15)
         for c in range(bits.shape[1]):
+            # xor, multiply, shift: the steps of MurmurHash3's finaliser
             word ^= bits[i, c]
             word *= np.uint64(0xFF51AFD7ED558CCD)
             word ^= word >> np.uint64(32)
@@ -53,7 +54,7 @@ def _equal(z: Floats, i: int, j: int) -> bool:
 
 
 @numba.njit(cache=True)
-def _number(z: Floats, words: np.ndarray) -> tuple[Ints, Ints]:
+def _number(z: Floats, hashes: np.ndarray) -> tuple[Ints, Ints]:
     """Open addressing: a table of group numbers at twice the size, linear probing."""
     size = 2
     while size < 2 * len(z):
@@ -62,8 +63,9 @@ def _number(z: Floats, words: np.ndarray) -> tuple[Ints, Ints]:
     group, first = np.empty(len(z), np.int64), np.empty(len(z), np.int64)
     groups = 0
     for i in range(len(z)):
-        at = np.int64(words[i] & np.uint64(size - 1))
+        at = np.int64(hashes[i] & np.uint64(size - 1))
         while table[at] >= 0 and not _equal(z, first[table[at]], i):
+            # linear probing; at most half of the table is full
             at = (at + 1) % size
         if table[at] < 0:
             table[at] = groups

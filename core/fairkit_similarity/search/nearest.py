@@ -120,6 +120,7 @@ def _nearest(  # noqa: PLR0912 -- one compiled loop, as in `fairkit_similarity.s
             stack[0], level[0], bound[0] = first[top], top, np.inf
             while size > 0:
                 size -= 1
+                # best: minus the distance of the farthest row in the heap
                 if bound[size] <= best:
                     continue
                 begin, at_level, base = stack[size], level[size], size

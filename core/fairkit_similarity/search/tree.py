@@ -157,8 +157,8 @@ def build_tree(
     """
     side = np.zeros((0, len(z))) if extra is None else np.ascontiguousarray(extra, dtype=np.float64)
     order = _order(bounding, side, float(scale))
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
     placed = bounding[order]
     largest = np.abs(bounding).max(axis=0, initial=0.0)
     slack = _padded(SLACK * (largest if reach is None else np.maximum(largest, reach))[None, :])
@@ -167,10 +167,11 @@ def build_tree(
     half = np.zeros((first[-1] - first[1], WIDTH), np.float32)
     centre[: len(z)] = rounded(placed)
     _pack(placed, first, slack, centre, half)
+    # relative error of a sum of WIDTH squares in single precision, in any order of addition
     shrink = 1.5 * WIDTH * 2.0**-22
     return SupportTree(
         order=order,
-        place=place,
+        place=position,
         z=z[order],
         centre=centre,
         half=half,
@@ -232,6 +233,7 @@ def _widest(z: Floats, extra: Floats, scale: float, rows: Ints) -> int:
         for c in range(d):
             total[c] += z[i, c]
             square[c] += z[i, c] * z[i, c]
+    # η · variance of an axis against the deviation of a reward: what loosens the bound more is split
     variance = square / n - (total / n) ** 2
     axis = int(np.argmax(variance))
     best = scale * variance[axis] if extra.shape[0] else variance[axis]
@@ -253,6 +255,7 @@ def _select(key: Floats, perm: Ints, k: int) -> None:
     low, high = 0, len(key) - 1
     while low < high:
         a, b, c = key[low], key[(low + high) // 2], key[high]
+        # Hoare's partition at the median of three
         pivot = max(min(a, b), min(max(a, b), c))
         i, j = low, high
         while i <= j:
@@ -277,6 +280,7 @@ def _select(key: Floats, perm: Ints, k: int) -> None:
 def _split(z: Floats, extra: Floats, scale: float, perm: Ints, key: Floats, begin: int, end: int) -> int:
     """Split one range near its middle, at a multiple of the largest full subtree that fits."""
     unit = FANOUT
+    # ranges end at multiples of full subtrees: levels are packed without gaps
     while unit * FANOUT < end - begin:
         unit *= FANOUT
     units = -(-(end - begin) // unit)
@@ -326,6 +330,7 @@ def _write_box(
         middle = np.float32(0.5 * (low[c] + high[c]))
         width = max(high[c] - np.float64(middle), np.float64(middle) - low[c])
         centre[at, c] = middle
+        # rounded outwards, and widened for the rounding of queries
         half[at - leaves, c] = np.float32(width * (1.0 + 2.0**-22) + np.float64(slack[0, c]))
 
 

@@ -14,15 +14,16 @@ from fairkit_all_inputs.bounds.reaching import settle
 
 @numba.njit(cache=True, nogil=True)
 def profile(  # noqa: PLR0912 -- one pass over the trees, in one compiled loop
-    forest: Any, b: Any, box: Any, place: Any, words: Any, stack: Any, sums: Any, count: Any
+    forest: Any, b: Any, box: Any, slots: Any, widths: Any, stack: Any, sums: Any, count: Any
 ) -> None:
     """Write the sum of the trees at each cell of block `b`, of which a box of one point elsewhere holds all."""
     roots, block, cut, yes, no, _, value, _, masks = forest
-    at = place[b]
-    flat = words[b] == 0
+    at = slots[b]
+    flat = widths[b] == 0
     sums[: count + 1] = 0.0
     left, right = np.empty(DEEP, np.int64), np.empty(DEEP, np.int64)
     for root in roots:
+        # `left`, `right`: which cells of block b come here, an interval or the place of a mask
         stack[0], left[0], right[0] = root, -1 if not flat else box[at], box[at + 1] if flat else 0
         top = 1
         while top:
@@ -51,10 +52,10 @@ def profile(  # noqa: PLR0912 -- one pass over the trees, in one compiled loop
                     top += 1
             elif mine:
                 stack[top], left[top] = yes[node], cut[node]
-                stack[top + 1], left[top + 1] = no[node], cut[node] + words[b]
+                stack[top + 1], left[top + 1] = no[node], cut[node] + widths[b]
                 top += 2
             else:
-                sides = _sides(node, box, block, cut, masks, place, words)
+                sides = _sides(node, box, block, cut, masks, slots, widths)
                 stack[top] = yes[node] if sides == 1 else no[node]
                 left[top], right[top] = low, high
                 top += 1
@@ -89,48 +90,50 @@ def improve(  # noqa: PLR0912 -- one compiled loop
 
     `whole` has the trees of the first sum, of the second negated, and of the difference, over the whole domain.
     """
-    place, words, sizes, offset = layout
+    slots, widths, sizes, offset = layout
     most_cells = 1
-    for b in range(len(words)):
+    for b in range(len(widths)):
         most_cells = max(most_cells, sizes[b])
-    one, two = np.empty(most_cells + 1), np.empty(most_cells + 1)
+    first_sums, second_sums = np.empty(most_cells + 1), np.empty(most_cells + 1)
     for _ in range(rounds):
         before = value
-        for b in range(len(words)):
+        for b in range(len(widths)):
             if sizes[b] == 1:
                 continue
-            at, count = place[b], sizes[b]
-            size = 2 if words[b] == 0 else words[b]
-            kept = box[at : at + size].copy()
-            if words[b] == 0:
+            at, count = slots[b], sizes[b]
+            size = 2 if widths[b] == 0 else widths[b]
+            saved = box[at : at + size].copy()
+            if widths[b] == 0:
                 box[at], box[at + 1] = 0, count - 1
-            profile(whole[2 if kind == SCORE else 0], b, box, place, words, stack, one, count)
+            profile(whole[2 if kind == SCORE else 0], b, box, slots, widths, stack, first_sums, count)
             if kind != SCORE:
-                profile(whole[1], b, box, place, words, stack, two, count)
+                profile(whole[1], b, box, slots, widths, stack, second_sums, count)
             for c in range(count):
                 if kind == SCORE:
-                    one[c] += bases[2]
+                    first_sums[c] += bases[2]
                 else:
-                    f, g = bases[0] + one[c], -(bases[1] + two[c])
-                    one[c] = combined(kind, f, g, g, f - g, threshold)
+                    # both sums of the point with block b at cell c; `whole[1]` holds -g
+                    f, g = bases[0] + first_sums[c], -(bases[1] + second_sums[c])
+                    first_sums[c] = combined(kind, f, g, g, f - g, threshold)
             for _ in range(count):
-                chosen = int(np.argmax(one[:count]))
-                if one[chosen] <= value:
+                # the profile is exact up to rounding: cells by falling value, until one is near
+                chosen = int(np.argmax(first_sums[:count]))
+                if first_sums[chosen] <= value:
                     break
-                one[chosen] = -np.inf
-                if words[b] == 0:
+                first_sums[chosen] = -np.inf
+                if widths[b] == 0:
                     box[at], box[at + 1] = chosen, chosen
                 else:
                     box[at : at + size] = 0
                     box[at + chosen // 63] = np.int64(1) << (chosen % 63)
-                if near < np.inf and not settle(box, place, words, sizes, offset, cost, near):
+                if near < np.inf and not settle(box, slots, widths, sizes, offset, cost, near):
                     continue
                 exact = value_at(kind, whole, bases, box, layout, stack, threshold)
                 if exact > value:
                     value = exact
-                    kept[:] = box[at : at + size]
+                    saved[:] = box[at : at + size]
                 break
-            box[at : at + size] = kept
+            box[at : at + size] = saved
         if value <= before:
             break
     return value

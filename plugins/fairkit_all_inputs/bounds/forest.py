@@ -138,31 +138,31 @@ class Builder:
         if len(tree.block) > MOST_NODES:
             raise _TooLargeError
         nodes = [(self._settled(node, cell, box), cell) for node, cell in nodes]
-        place = len(tree.block)
+        index = len(tree.block)
         for numbers in (tree.block, tree.cells, tree.others, tree.yes, tree.no):
             numbers.append(-1)
         tree.value.append(0.0)
         same = len(nodes) == 2 and nodes[0][0] == nodes[1][0]
         if same and not self._below(nodes[0][0], memory):
-            return place  # the two cancel
+            return index  # the two cancel
         inner = next((node for node, _ in nodes if self.tests[node][0] >= 0), None)
         if inner is None:
-            tree.value[place] = joined([self.value[node] for node, _ in nodes])
-            return place
+            tree.value[index] = joined([self.value[node] for node, _ in nodes])
+            return index
         block, cells = self._chained(inner, box)
         yes_box = (*box[:block], box[block] & cells, *box[block + 1 :])
         no_box = (*box[:block], box[block] & ~cells, *box[block + 1 :])
-        one = self._grow(tree, nodes, yes_box, joined, memory)
-        other = self._grow(tree, nodes, no_box, joined, memory)
-        if tree.block[one] < 0 and tree.block[other] < 0 and tree.value[one] == tree.value[other]:
-            tree.value[place] = tree.value[one]
+        left = self._grow(tree, nodes, yes_box, joined, memory)
+        right = self._grow(tree, nodes, no_box, joined, memory)
+        if tree.block[left] < 0 and tree.block[right] < 0 and tree.value[left] == tree.value[right]:
+            tree.value[index] = tree.value[left]
             for numbers in (tree.block, tree.cells, tree.others, tree.yes, tree.no):
-                del numbers[place + 1 :]
-            del tree.value[place + 1 :]
-            return place
-        tree.block[place], tree.yes[place], tree.no[place] = block, one, other
-        tree.cells[place], tree.others[place] = yes_box[block], no_box[block]
-        return place
+                del numbers[index + 1 :]
+            del tree.value[index + 1 :]
+            return index
+        tree.block[index], tree.yes[index], tree.no[index] = block, left, right
+        tree.cells[index], tree.others[index] = yes_box[block], no_box[block]
+        return index
 
     def _below(self, node: int, memory: dict[Any, bool]) -> bool:
         if node not in memory:
@@ -209,14 +209,14 @@ class Layout:
     @classmethod
     def of(cls, sizes: Sequence[int], ordered: Sequence[bool]) -> Layout:
         """Lay out blocks."""
-        words = [0 if flat else -(-size // BITS) for size, flat in zip(sizes, ordered, strict=True)]
-        takes = np.array([2 if count == 0 else count for count in words], dtype=np.int64)
-        place = np.concatenate([[0], np.cumsum(takes)]).astype(np.int64)
+        widths = [0 if flat else -(-size // BITS) for size, flat in zip(sizes, ordered, strict=True)]
+        takes = np.array([2 if count == 0 else count for count in widths], dtype=np.int64)
+        slots = np.concatenate([[0], np.cumsum(takes)]).astype(np.int64)
         return cls(
             np.array(sizes, dtype=np.int64),
             np.array(ordered, dtype=np.bool_),
-            place,
-            np.array(words, dtype=np.int64),
+            slots,
+            np.array(widths, dtype=np.int64),
         )
 
     @property
@@ -226,28 +226,28 @@ class Layout:
 
     def pack(self, box: Box) -> NDArray[np.int64]:
         """Write a box as words; of an ordered block its hull."""
-        found = np.zeros(self.width, dtype=np.int64)
+        packed = np.zeros(self.width, dtype=np.int64)
         for block, cells in enumerate(box):
             at = int(self.place[block])
             if self.words[block] == 0:
-                found[at], found[at + 1] = (cells & -cells).bit_length() - 1, cells.bit_length() - 1
+                packed[at], packed[at + 1] = (cells & -cells).bit_length() - 1, cells.bit_length() - 1
             else:
                 for word in range(int(self.words[block])):
-                    found[at + word] = cells >> (BITS * word) & ((1 << BITS) - 1)
-        return found
+                    packed[at + word] = cells >> (BITS * word) & ((1 << BITS) - 1)
+        return packed
 
     def unpack(self, packed: NDArray[np.int64]) -> Box:
         """Read what `pack` wrote."""
-        found = []
+        cells_by_block = []
         for block in range(len(self.sizes)):
             at = int(self.place[block])
             if self.words[block] == 0:
                 low, high = int(packed[at]), int(packed[at + 1])
-                found.append(((1 << (high + 1)) - 1) & ~((1 << low) - 1) if high >= low else 0)
+                cells_by_block.append(((1 << (high + 1)) - 1) & ~((1 << low) - 1) if high >= low else 0)
             else:
                 words = range(int(self.words[block]))
-                found.append(sum(int(packed[at + word]) << (BITS * word) for word in words))
-        return tuple(found)
+                cells_by_block.append(sum(int(packed[at + word]) << (BITS * word) for word in words))
+        return tuple(cells_by_block)
 
     @property
     def full(self) -> Box:

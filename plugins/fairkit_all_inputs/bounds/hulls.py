@@ -18,22 +18,22 @@ PARTS = 400
 
 
 @numba.njit(cache=True, nogil=True)
-def inside(box: Any, block: Any, cell: Any, place: Any, words: Any) -> Any:
+def inside(box: Any, block: Any, cell: Any, slots: Any, widths: Any) -> Any:
     """Tell whether a cell of a block is in a box."""
-    at = place[block]
-    if words[block] == 0:
+    at = slots[block]
+    if widths[block] == 0:
         return box[at] <= cell <= box[at + 1]
     return (box[at + cell // 63] >> (cell % 63)) & 1 != 0
 
 
 @numba.njit(cache=True, nogil=True)
-def opened(box: Any, place: Any, words: Any, cost: Any) -> Any:
+def opened(box: Any, slots: Any, widths: Any, cost: Any) -> Any:
     """Tell which choices a box has, shape [choices]."""
     start, cell = cost[2], cost[3]
     on = np.zeros(len(cell), np.bool_)
-    for b in range(len(words)):
+    for b in range(len(widths)):
         for q in range(start[b], start[b + 1]):
-            on[q] = inside(box, b, cell[q], place, words)
+            on[q] = inside(box, b, cell[q], slots, widths)
     return on
 
 
@@ -44,6 +44,7 @@ def _begin(on: Any, low: Any, high: Any, cost: Any, at: Any, sum_: Any, taken: A
     for b in range(len(taken)):
         taken[b], moved[b], least = -1, 0.0, np.inf
         for q in range(start[b], start[b + 1]):
+            # best[q]: the least ‖p + t m‖² of a choice by itself, and the t where it is reached
             if on[q] and best[q, 0] < least:
                 taken[b], least = q, best[q, 0]
                 moved[b] = min(max(best[q, 1], low[q]), high[q])
@@ -78,6 +79,7 @@ def hull_far(  # noqa: PLR0912 -- one compiled loop
         size = 0.0
         for j in range(width):
             size += sum_[j] * sum_[j]
+        # the hull meets the ball, or nothing is gained any more: nothing is proved
         if size <= near + allowance or size >= before * (1.0 - 1e-6):
             return False
         before = size
@@ -93,12 +95,14 @@ def hull_far(  # noqa: PLR0912 -- one compiled loop
             least = np.inf
             for q in range(start[b], start[b + 1]):
                 if on[q]:
+                    # r·(p + t m) is linear in t: its least value is at an end
                     t = low[q] if turned[b] >= 0.0 else high[q]
                     value = along[vector[q]] + t * turned[b]
                     if value < least:
                         least, towards[b], moves[b] = value, q, t
             if start[b] < start[b + 1]:
                 total += least
+        # r·x >= total in the hull, hence ‖x‖² >= total² / ‖r‖² (Cauchy-Schwarz), with room for rounding
         if total > 0.0 and total * total > (near + allowance) * size * (1.0 + 1e-12):
             return True
         for b in range(blocks):
@@ -112,6 +116,7 @@ def hull_far(  # noqa: PLR0912 -- one compiled loop
                 length += step * step
             if slope >= 0.0 or length <= 0.0:
                 continue
+            # exact line search: ‖r + share · step‖² is least at share = -r·step / ‖step‖²
             share = min(1.0, -slope / length)
             for j in range(width):
                 step = share * (points[j, v] + t * axes[j, b] - at[b, j])
@@ -156,17 +161,19 @@ def nearest(  # noqa: PLR0912 -- one compiled loop
                     if not on[q]:
                         continue
                     v = vector[q]
-                    along = own = 0.0
+                    along = inner = 0.0
                     for j in range(width):
                         along += (2.0 * sum_[j] + points[j, v]) * points[j, v]
-                        own += points[j, v] * axes[j, b]
+                        inner += points[j, v] * axes[j, b]
                     t = low[q]
                     if high[q] > low[q]:
-                        lowest = -(turned + own) / square[b] if square[b] > 0.0 else best[q, 1]
+                        # coordinate descent: ‖s + p + t m‖² is least at t = -(s + p)·m / ‖m‖²
+                        lowest = -(turned + inner) / square[b] if square[b] > 0.0 else best[q, 1]
                         t = min(max(lowest, low[q]), high[q])
                         if whole and steps[b] > 0.0:
                             t = min(low[q] + steps[b] * np.rint((t - low[q]) / steps[b]), high[q])
-                    value = along + t * (2.0 * (turned + own) + t * square[b])
+                    # ‖s + p + t m‖² - ‖s‖²
+                    value = along + t * (2.0 * (turned + inner) + t * square[b])
                     if value < least:
                         chosen, move, least = q, t, value
                 taken[b], moved[b] = chosen, move
@@ -197,6 +204,7 @@ def holds(  # noqa: PLR0912 -- one compiled loop
         if not ons:
             return 0 if unknown else -1
         here, end = ons.pop(), ends.pop()
+        # branch and bound: drop a part that is proved far, stop at a point that is near
         if hull_far(here, end[0], end[1], cost, near):
             continue
         if nearest(here, end[0], end[1], cost, limits[1], taken, moved) <= limits[1]:
@@ -214,8 +222,9 @@ def holds(  # noqa: PLR0912 -- one compiled loop
         if block < 0:
             unknown += 1
             continue
-        other, its = here.copy(), end.copy()
+        rest, its = here.copy(), end.copy()
         if choice >= 0:
+            # cut between two whole numbers: none is on both sides
             below = np.floor((end[1, choice] - end[0, choice]) / (2.0 * steps[block]) + 1e-6) * steps[block]
             its[0, choice] = end[0, choice] + below + steps[block]
             end[1, choice] = end[0, choice] + below
@@ -223,9 +232,9 @@ def holds(  # noqa: PLR0912 -- one compiled loop
             side = False
             for q in range(start[block], start[block + 1]):
                 if here[q]:
-                    here[q], other[q] = side, not side
+                    here[q], rest[q] = side, not side
                     side = not side
-        ons.append(other)
+        ons.append(rest)
         ends.append(its)
         ons.append(here)
         ends.append(end)

@@ -18,31 +18,33 @@ DEEP = 512
 
 
 @numba.njit(cache=True, nogil=True)
-def _sides(node: Any, box: Any, block: Any, cut: Any, masks: Any, place: Any, words: Any) -> Any:
+def _sides(node: Any, box: Any, block: Any, cut: Any, masks: Any, slots: Any, widths: Any) -> Any:
     """Return 1 where the box reaches the side `yes` of a node, 2 where it reaches `no`, 3 where both."""
     b = block[node]
-    at = place[b]
-    count = words[b]
+    at = slots[b]
+    count = widths[b]
     if count == 0:
         c = cut[node]
+        # an ordered block's test asks whether cell < c; the box holds the cells box[at] ... box[at + 1]
         if box[at + 1] < c:
             return 1
         return 2 if box[at] >= c else 3
-    found = 0
+    # a set: intersect the box with the cells of either side, 63 bits a word
+    sides = 0
     first = cut[node]
     for w in range(count):
         mine = box[at + w]
         if mine & masks[first + w]:
-            found |= 1
+            sides |= 1
         if mine & masks[first + count + w]:
-            found |= 2
-        if found == 3:
+            sides |= 2
+        if sides == 3:
             break
-    return found
+    return sides
 
 
 @numba.njit(cache=True, nogil=True)
-def most(forest: Any, root: Any, box: Any, place: Any, words: Any, stack: Any) -> Any:
+def most(forest: Any, root: Any, box: Any, slots: Any, widths: Any, stack: Any) -> Any:
     """Return the largest value that a tree reaches in a box, and its leaf."""
     _, block, cut, yes, no, _, value, high, masks = forest
     best, leaf = -np.inf, -1
@@ -51,65 +53,70 @@ def most(forest: Any, root: Any, box: Any, place: Any, words: Any, stack: Any) -
     while top:
         top -= 1
         node = stack[top]
+        # prune: high[node] bounds every leaf below from above
         if high[node] <= best:
             continue
         if block[node] < 0:
             best, leaf = value[node], node
             continue
-        sides = _sides(node, box, block, cut, masks, place, words)
-        one, other = yes[node], no[node]
+        sides = _sides(node, box, block, cut, masks, slots, widths)
+        left, right = yes[node], no[node]
         if sides == 1:
-            stack[top] = one
+            stack[top] = left
             top += 1
         elif sides == 2:
-            stack[top] = other
+            stack[top] = right
             top += 1
         else:
-            if high[one] > high[other]:
-                one, other = other, one
-            stack[top] = one
-            stack[top + 1] = other
+            # the child with the larger bound is taken first: a good leaf early prunes the other
+            if high[left] > high[right]:
+                left, right = right, left
+            stack[top] = left
+            stack[top + 1] = right
             top += 2
     return best, leaf
 
 
 @numba.njit(cache=True, nogil=True)
-def narrow(forest: Any, leaf: Any, box: Any, place: Any, words: Any) -> None:
+def narrow(forest: Any, leaf: Any, box: Any, slots: Any, widths: Any) -> None:
     """Cut a box down to a leaf's part of it."""
     _, block, cut, yes, _, parent, _, _, masks = forest
     node = leaf
     while parent[node] >= 0:
         above = parent[node]
         b = block[above]
-        at = place[b]
-        if words[b] == 0:
+        at = slots[b]
+        if widths[b] == 0:
+            # `yes` is cell < cut: it keeps [low, cut - 1], `no` keeps [cut, high]
             if yes[above] == node:
                 box[at + 1] = min(box[at + 1], cut[above] - 1)
             else:
                 box[at] = max(box[at], cut[above])
         else:
-            first = cut[above] if yes[above] == node else cut[above] + words[b]
-            for w in range(words[b]):
+            first = cut[above] if yes[above] == node else cut[above] + widths[b]
+            for w in range(widths[b]):
                 box[at + w] &= masks[first + w]
         node = above
 
 
 @numba.njit(cache=True, nogil=True)
-def bound(forest: Any, box: Any, place: Any, words: Any, stack: Any) -> Any:
+def bound(forest: Any, box: Any, slots: Any, widths: Any, stack: Any) -> Any:
     """Return the sum over the trees of the largest value that each reaches in a box."""
     total = 0.0
+    # max over x of Σ_t f_t(x) <= Σ_t max over x of f_t(x)
     for root in forest[0]:
-        best, _ = most(forest, root, box, place, words, stack)
+        best, _ = most(forest, root, box, slots, widths, stack)
         total += best
     return total
 
 
 @numba.njit(cache=True, nogil=True)
-def dive(forest: Any, order: Any, box: Any, place: Any, words: Any, stack: Any) -> None:
+def dive(forest: Any, order: Any, box: Any, slots: Any, widths: Any, stack: Any) -> None:
     """Take the best leaf of one tree after another, each in what the former ones leave of the box."""
+    # every tree has one leaf in the last box: its sum is reached, a lower bound of the maximum
     for t in order:
-        _, leaf = most(forest, forest[0][t], box, place, words, stack)
-        narrow(forest, leaf, box, place, words)
+        _, leaf = most(forest, forest[0][t], box, slots, widths, stack)
+        narrow(forest, leaf, box, slots, widths)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -148,57 +155,66 @@ def pop(heap: Any, size: Any, bounds: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def choose_split(  # noqa: PLR0912, PLR0915 -- one pass over the trees, in one compiled loop
-    forest: Any, box: Any, place: Any, words: Any, offset: Any, stack: Any, drops: Any, order: Any, found: Any
+    forest: Any,
+    box: Any,
+    slots: Any,
+    widths: Any,
+    offset: Any,
+    stack: Any,
+    drops: Any,
+    order: Any,
+    candidates: Any,
 ) -> Any:
     """Choose the split of a box that lowers the bound most, by what each tree loses when its best leaf is cut off.
 
     Returns
     -------
     tuple
-        The block (-1: no cut lowers the bound), and the cut or the row of the mask in `found`.
+        The block (-1: no cut lowers the bound), and the cut or the row of the mask in `candidates`.
     """
-    roots, blocks = forest[0], len(words)
+    roots, blocks = forest[0], len(widths)
     drops[:] = 0.0
     trial = box.copy()
     part = box.copy()
-    rows, row_block, row_drop, row_mask = 0, found[0], found[1], found[2]
+    rows, row_block, row_drop, row_mask = 0, candidates[0], candidates[1], candidates[2]
     for t in range(len(roots)):
-        best, leaf = most(forest, roots[t], box, place, words, stack)
+        best, leaf = most(forest, roots[t], box, slots, widths, stack)
         order[t] = -best
         part[:] = box
-        narrow(forest, leaf, part, place, words)
+        # best - second: what the bound loses on the side of a cut that leaves the best leaf out
+        narrow(forest, leaf, part, slots, widths)
         for b in range(blocks):
-            at = place[b]
-            if words[b] == 0:
+            at = slots[b]
+            if widths[b] == 0:
                 if part[at] > box[at]:
                     trial[at + 1] = part[at] - 1
-                    second, _ = most(forest, roots[t], trial, place, words, stack)
+                    second, _ = most(forest, roots[t], trial, slots, widths, stack)
                     trial[at + 1] = box[at + 1]
                     # a cut at c <= part.low leaves this leaf out of the side below c
                     drops[0, offset[b] + part[at]] += best - second
                 if part[at + 1] < box[at + 1]:
                     trial[at] = part[at + 1] + 1
-                    second, _ = most(forest, roots[t], trial, place, words, stack)
+                    second, _ = most(forest, roots[t], trial, slots, widths, stack)
                     trial[at] = box[at]
                     drops[1, offset[b] + part[at + 1] + 1] += best - second
             else:
                 differs = False
-                for w in range(words[b]):
+                for w in range(widths[b]):
                     trial[at + w] = box[at + w] & ~part[at + w]
                     differs = differs or trial[at + w] != 0
                 if differs and rows < len(row_block):
-                    second, _ = most(forest, roots[t], trial, place, words, stack)
+                    second, _ = most(forest, roots[t], trial, slots, widths, stack)
                     row_block[rows], row_drop[rows] = b, best - second
-                    for w in range(words[b]):
+                    for w in range(widths[b]):
                         row_mask[rows, w] = part[at + w]
                     rows += 1
-                for w in range(words[b]):
+                for w in range(widths[b]):
                     trial[at + w] = box[at + w]
     best_score, chosen, key = -1.0, -1, 0
     for b in range(blocks):
-        if words[b] != 0:
+        if widths[b] != 0:
             continue
-        at = place[b]
+        at = slots[b]
         low, end = box[at], box[at + 1]
         lost = 0.0
         for c in range(low + 1, end + 1):  # what the side of c and beyond loses
@@ -207,74 +223,76 @@ def choose_split(  # noqa: PLR0912, PLR0915 -- one pass over the trees, in one c
         lost = 0.0
         for c in range(end, low, -1):
             lost += drops[0, offset[b] + c]
-            one, other = lost, drops[1, offset[b] + c]
-            if one + other <= 0.0:
+            left, right = lost, drops[1, offset[b] + c]
+            # as in strong branching the score is mostly the worse side's gain: both sides must improve
+            if left + right <= 0.0:
                 continue
-            score = min(one, other) + 0.1 * max(one, other)
+            score = min(left, right) + 0.1 * max(left, right)
             if score > best_score:
                 best_score, chosen, key = score, b, c
     for row in range(rows):
         b = row_block[row]
-        one = other = 0.0
+        left = right = 0.0
+        # a leaf outside the mask is lost on the mask's side, one inside it on the other side
         for another in range(rows):
             if row_block[another] != b:
                 continue
             inside = outside = False
-            for w in range(words[b]):
+            for w in range(widths[b]):
                 inside = inside or (row_mask[row, w] & row_mask[another, w]) != 0
                 outside = outside or (row_mask[another, w] & ~row_mask[row, w]) != 0
             if not inside:
-                one += row_drop[another]
+                left += row_drop[another]
             if not outside:
-                other += row_drop[another]
-        score = min(one, other) + 0.1 * max(one, other)
+                right += row_drop[another]
+        score = min(left, right) + 0.1 * max(left, right)
         if score > best_score:
             best_score, chosen, key = score, b, row
     return chosen, key
 
 
 @numba.njit(cache=True, nogil=True)
-def cut_down(child: Any, side: Any, block: Any, key: Any, mask: Any, place: Any, words: Any) -> None:
+def cut_down(child: Any, side: Any, block: Any, key: Any, mask: Any, slots: Any, widths: Any) -> None:
     """Cut a box down to one side of a split: 0 is below the cut, or the cells of the mask."""
-    at = place[block]
-    if words[block] == 0:
+    at = slots[block]
+    if widths[block] == 0:
         if side == 0:
             child[at + 1] = key - 1
         else:
             child[at] = key
     else:
-        for w in range(words[block]):
+        for w in range(widths[block]):
             child[at + w] &= mask[w] if side == 0 else ~mask[w]
 
 
 @numba.njit(cache=True, nogil=True)
-def any_split(forest: Any, box: Any, place: Any, words: Any, stack: Any, masks_found: Any) -> Any:
+def any_split(forest: Any, box: Any, slots: Any, widths: Any, stack: Any, masks_found: Any) -> Any:
     """Return a split between two leaves that a box reaches of one tree: the block (-1: there is none), and its key."""
     for root in forest[0]:
-        b, key = _first_test(forest, root, box, place, words, masks_found)
+        b, key = _first_test(forest, root, box, slots, widths, masks_found)
         if b >= 0:
             return b, key
     return -1, 0
 
 
 @numba.njit(cache=True, nogil=True)
-def _first_test(forest: Any, root: Any, box: Any, place: Any, words: Any, masks_found: Any) -> Any:
+def _first_test(forest: Any, root: Any, box: Any, slots: Any, widths: Any, masks_found: Any) -> Any:
     """Return a tree's first test of which a box reaches both sides: the block (-1: there is none), and its key."""
     _, block, cut, yes, no, _, _, _, masks = forest
     node = root
     while block[node] >= 0:
-        sides = _sides(node, box, block, cut, masks, place, words)
+        sides = _sides(node, box, block, cut, masks, slots, widths)
         if sides == 3:
             b = block[node]
-            for w in range(words[b]):
+            for w in range(widths[b]):
                 masks_found[0, w] = masks[cut[node] + w]
-            return b, (cut[node] if words[b] == 0 else 0)
+            return b, (cut[node] if widths[b] == 0 else 0)
         node = yes[node] if sides == 1 else no[node]
     return -1, 0
 
 
 @numba.njit(cache=True, nogil=True)
-def loudest(forest: Any, least: Any, box: Any, place: Any, words: Any, stack: Any, masks_found: Any) -> Any:
+def loudest(forest: Any, least: Any, box: Any, slots: Any, widths: Any, stack: Any, masks_found: Any) -> Any:
     """Return the first test of the tree whose leaves lie farthest apart in a box, where that is more than `least`.
 
     Such a tree decides on which side of a threshold the sum is; its test lowers no bound by itself, since leaves of
@@ -297,7 +315,7 @@ def loudest(forest: Any, least: Any, box: Any, place: Any, words: Any, stack: An
             if block[node] < 0:
                 low, high = min(low, value[node]), max(high, value[node])
                 continue
-            sides = _sides(node, box, block, cut, masks, place, words)
+            sides = _sides(node, box, block, cut, masks, slots, widths)
             if sides & 1:
                 stack[top] = yes[node]
                 top += 1
@@ -308,4 +326,4 @@ def loudest(forest: Any, least: Any, box: Any, place: Any, words: Any, stack: An
             widest, chosen = high - low, root
     if chosen < 0:
         return -1, 0
-    return _first_test(forest, chosen, box, place, words, masks_found)
+    return _first_test(forest, chosen, box, slots, widths, masks_found)

@@ -82,15 +82,15 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
     steps, slack, enough
         How many boxes to split; boxes whose bound is at most `best + slack` are closed; a larger best ends it.
     """
-    place, words, sizes, offset = layout
+    slots, widths, sizes, offset = layout
     stack = np.empty(DEEP, np.int64)
     drops = np.zeros((2, offset[-1] + 1))
     size = max(len(first[0]), len(gap[0]), len(less[0]))
     order = np.empty(size)
     widest = 1
-    for b in range(len(words)):
-        widest = max(widest, words[b])
-    found = (
+    for b in range(len(widths)):
+        widest = max(widest, widths[b])
+    candidates = (
         np.empty(4 * size + 64, np.int64),
         np.empty(4 * size + 64),
         np.empty((4 * size + 64, widest), np.int64),
@@ -103,14 +103,16 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
         if open_ == 0 or count + 2 > len(boxes) or best[0] > enough:
             break
         item, open_ = pop(heap, open_, bounds)
+        # best first: no open box can hold more than the best value and the slack
         if bounds[item] <= best[0] + slack:
             open_ = push(heap, open_, bounds, item)
             break
         box = boxes[item]
-        chosen, key = choose_split(gap, box, place, words, offset, stack, drops, order, found)
+        chosen, key = choose_split(gap, box, slots, widths, offset, stack, drops, order, candidates)
         point[:] = box
-        dive(gap, np.argsort(order[: len(gap[0])]), point, place, words, stack)
-        met = settle(point, place, words, sizes, offset, cost, near)
+        # a lower bound: the best leaves one after the other, then a climb from there
+        dive(gap, np.argsort(order[: len(gap[0])]), point, slots, widths, stack)
+        met = settle(point, slots, widths, sizes, offset, cost, near)
         if met:
             got = value_at(kind, whole, whole_bases, point, layout, stack, threshold)
             if step < 8 or got > best[0]:
@@ -120,30 +122,37 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
                 best_box[:] = point
         if kind != SCORE:
             box_bound(kind, first, less, more, gap, bases, whole, box, layout, stack, threshold, ends)
-            other, its = -1, 0
+            alternative, its = -1, 0
+            # the part of the root's margin that is left: the sum with less of it is nearer to closing the box
             nearer = (ends[0] - threshold) / max(root[0] - threshold, 1e-300)
             farther = (threshold - ends[1]) / max(threshold - root[1], 1e-300)
             own = ends[2] / max(root[2], 1e-300)
             if chosen < 0 or (kind == FLIP and min(nearer, farther) < own) or (kind == CHANCE and step % 2):
                 forest = first if nearer <= farther else less
-                other, its = choose_split(forest, box, place, words, offset, stack, drops, order, found)
-                if other < 0:
+                alternative, its = choose_split(
+                    forest, box, slots, widths, offset, stack, drops, order, candidates
+                )
+                if alternative < 0:
                     forest = less if nearer <= farther else first
-                    other, its = choose_split(forest, box, place, words, offset, stack, drops, order, found)
-                if other >= 0:
-                    chosen, key = other, its
+                    alternative, its = choose_split(
+                        forest, box, slots, widths, offset, stack, drops, order, candidates
+                    )
+                if alternative >= 0:
+                    chosen, key = alternative, its
                 elif chosen >= 0:
-                    chosen, key = choose_split(gap, box, place, words, offset, stack, drops, order, found)
+                    chosen, key = choose_split(
+                        gap, box, slots, widths, offset, stack, drops, order, candidates
+                    )
             if kind == FLIP:
-                other, its = loudest(first, LOUD * ends[2], box, place, words, stack, found[2])
-                if other >= 0:
-                    chosen, key = other, its
+                alternative, its = loudest(first, LOUD * ends[2], box, slots, widths, stack, candidates[2])
+                if alternative >= 0:
+                    chosen, key = alternative, its
         if chosen < 0:  # no cut lowers the bound: values that are equal are reached in several ways
-            chosen, key = any_split(gap, box, place, words, stack, found[2])
+            chosen, key = any_split(gap, box, slots, widths, stack, candidates[2])
             if chosen < 0 and kind != SCORE:
-                chosen, key = any_split(first, box, place, words, stack, found[2])
+                chosen, key = any_split(first, box, slots, widths, stack, candidates[2])
             if chosen < 0 and kind != SCORE:
-                chosen, key = any_split(less, box, place, words, stack, found[2])
+                chosen, key = any_split(less, box, slots, widths, stack, candidates[2])
         if chosen < 0:
             # every tree has one leaf here: the point that was taken is as good as any
             bounds[item] = box_bound(
@@ -153,31 +162,33 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
                 closed[0] = max(closed[0], bounds[item])
                 continue
             point[:] = box  # every point is as good: a near one, in whichever of leaves with one value
-            known = 1 if settle(point, place, words, sizes, offset, cost, near) else 0
-            if known == 0:
-                chosen, key = separate(box, place, words, cost, found[2])
-            if known == 0 and chosen < 0:
+            nearness = 1 if settle(point, slots, widths, sizes, offset, cost, near) else 0
+            if nearness == 0:
+                chosen, key = separate(box, slots, widths, cost, candidates[2])
+            if nearness == 0 and chosen < 0:
                 point[:] = box
-                known = point_near(box, place, words, cost, near)
-            if known > 0 and bounds[item] > best[0]:
+                nearness = point_near(box, slots, widths, cost, near)
+            if nearness > 0 and bounds[item] > best[0]:
                 best[0] = bounds[item]
                 best_box[:] = point
-            if chosen < 0 and known == 0:
+            if chosen < 0 and nearness == 0:
                 best[1] = max(best[1], bounds[item])
             if chosen < 0:
                 continue
         split[item, 0], split[item, 1], split[item, 2] = chosen, key, count
-        for w in range(words[chosen]):
-            masks[item, w] = found[2][key, w]
+        for w in range(widths[chosen]):
+            masks[item, w] = candidates[2][key, w]
         for side in range(2):
             child = boxes[count]
             child[:] = box
-            cut_down(child, side, chosen, key, masks[item], place, words)
+            cut_down(child, side, chosen, key, masks[item], slots, widths)
             above = box_bound(
                 kind, first, less, more, gap, bases, whole, child, layout, stack, threshold, ends
             )
-            if above > best[0] + slack and far(child, place, words, sizes, offset, cost, near):
+            # a box without a point within the distance holds no input in question
+            if above > best[0] + slack and far(child, slots, widths, sizes, offset, cost, near):
                 above = -np.inf
+            # a child holds no more than its parent
             bounds[count] = min(above, bounds[item])
             split[count, 0] = -1
             if above > best[0] + slack:

@@ -28,17 +28,17 @@ LEAST = 1e-9
 
 
 @numba.njit(cache=True, nogil=True)
-def meet(one: Any, other: Any, words: Any, place: Any) -> Any:
+def meet(left: Any, right: Any, widths: Any, slots: Any) -> Any:
     """Tell whether two boxes have a point in common."""
-    for b in range(len(words)):
-        at = place[b]
-        if words[b] == 0:
-            if max(one[at], other[at]) > min(one[at + 1], other[at + 1]):
+    for b in range(len(widths)):
+        at = slots[b]
+        if widths[b] == 0:
+            if max(left[at], right[at]) > min(left[at + 1], right[at + 1]):
                 return False
         else:
             some = False
-            for w in range(words[b]):
-                some = some or (one[at + w] & other[at + w]) != 0
+            for w in range(widths[b]):
+                some = some or (left[at + w] & right[at + w]) != 0
             if not some:
                 return False
     return True
@@ -47,11 +47,11 @@ def meet(one: Any, other: Any, words: Any, place: Any) -> Any:
 @numba.njit(cache=True, nogil=True)
 def most_of_two(
     forest: Any,
-    one: Any,
-    two: Any,
+    first: Any,
+    second: Any,
     box: Any,
-    place: Any,
-    words: Any,
+    slots: Any,
+    widths: Any,
     enough: Any,
     stack: Any,
     under: Any,
@@ -59,24 +59,25 @@ def most_of_two(
 ) -> Any:
     """Return the largest value of the sum of two trees in a box, or one that is at least `enough`."""
     _, block, cut, yes, no, _, value, high, masks = forest
-    beside, _ = most(forest, two, box, place, words, under)
+    second_most, _ = most(forest, second, box, slots, widths, under)
     best = -np.inf
-    stack[0] = one
+    stack[0] = first
     top = 1
     while top:
         top -= 1
         node = stack[top]
-        if high[node] + beside <= best:
+        # prune: at most high[node] from the first tree, and the second's largest value in the box
+        if high[node] + second_most <= best:
             continue
         if block[node] < 0:
             part[:] = box
-            narrow(forest, node, part, place, words)
-            other, _ = most(forest, two, part, place, words, under)
+            narrow(forest, node, part, slots, widths)
+            other, _ = most(forest, second, part, slots, widths, under)
             best = max(best, value[node] + other)
             if best >= enough:
                 return best
             continue
-        sides = _sides(node, box, block, cut, masks, place, words)
+        sides = _sides(node, box, block, cut, masks, slots, widths)
         left, right = yes[node], no[node]
         if high[left] > high[right]:
             left, right = right, left
@@ -89,7 +90,7 @@ def most_of_two(
 
 
 @numba.njit(cache=True, nogil=True)
-def gains(forest: Any, box: Any, place: Any, words: Any, most_leaves: Any, leaves: Any) -> Any:
+def gains(forest: Any, box: Any, slots: Any, widths: Any, most_leaves: Any, leaves: Any) -> Any:
     """Return by how much the largest value of each two trees is smaller than the sum of their largest, [T, T]."""
     roots = forest[0]
     trees = len(roots)
@@ -98,27 +99,28 @@ def gains(forest: Any, box: Any, place: Any, words: Any, most_leaves: Any, leave
     parts = np.empty((trees, len(box)), np.int64)
     part = box.copy()
     for t in range(trees):
-        best[t], leaf = most(forest, roots[t], box, place, words, stack)
+        best[t], leaf = most(forest, roots[t], box, slots, widths, stack)
         parts[t] = box
-        narrow(forest, leaf, parts[t], place, words)
-    found = np.zeros((trees, trees))
+        narrow(forest, leaf, parts[t], slots, widths)
+    lowered = np.zeros((trees, trees))
     for t in range(trees):
         for u in range(t + 1, trees):
-            if leaves[t] * leaves[u] > most_leaves or meet(parts[t], parts[u], words, place):
+            # best leaves that meet are reached together: then the sum's maximum is that of both
+            if leaves[t] * leaves[u] > most_leaves or meet(parts[t], parts[u], widths, slots):
                 continue
             both = best[t] + best[u]
-            found[t, u] = both - most_of_two(
-                forest, roots[t], roots[u], box, place, words, both, stack, under, part
+            lowered[t, u] = both - most_of_two(
+                forest, roots[t], roots[u], box, slots, widths, both, stack, under, part
             )
-    return found
+    return lowered
 
 
 @numba.njit(cache=True, nogil=True)
-def _settled(node: Any, box: Any, forest: Any, place: Any, words: Any) -> Any:
+def _settled(node: Any, box: Any, forest: Any, slots: Any, widths: Any) -> Any:
     """Go down a tree while a box reaches one side alone."""
     block, cut, yes, no, masks = forest[1], forest[2], forest[3], forest[4], forest[8]
     while block[node] >= 0:
-        sides = _sides(node, box, block, cut, masks, place, words)
+        sides = _sides(node, box, block, cut, masks, slots, widths)
         if sides == 3:
             break
         node = yes[node] if sides == 1 else no[node]
@@ -127,39 +129,40 @@ def _settled(node: Any, box: Any, forest: Any, place: Any, words: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _grow(  # noqa: PLR0912 -- one compiled loop
-    forest: Any, one: Any, two: Any, root: Any, place: Any, words: Any, out: Any, start: Any, limit: Any
+    forest: Any, tree: Any, two: Any, root: Any, slots: Any, widths: Any, out: Any, start: Any, limit: Any
 ) -> Any:
     """Write a tree's part in a box, or the sum of two (`two` >= 0), from `start` on; return its end (-1: too large)."""
     _, block, cut, yes, no, _, value, _, masks = forest
     boxes, stack = np.empty((DEEP, len(root)), np.int64), np.empty((DEEP, 4), np.int64)
     box = root.copy()
     boxes[0] = root
-    stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = one, two, -1, 0
-    top, place_ = 1, start
+    stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = tree, two, -1, 0
+    top, free = 1, start
     while top:
         top -= 1
         a, b, above, side = stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3]
         box[:] = boxes[top]
-        a = _settled(a, box, forest, place, words)
+        a = _settled(a, box, forest, slots, widths)
         if b >= 0:
-            b = _settled(b, box, forest, place, words)
-        if place_ - start >= limit or place_ >= len(out[0]):
+            b = _settled(b, box, forest, slots, widths)
+        if free - start >= limit or free >= len(out[0]):
             return -1
-        here = place_
-        place_ += 1
+        here = free
+        free += 1
         out[4][here] = above
         if above >= 0:
             if side == 0:
                 out[2][above] = here
             else:
                 out[3][above] = here
+        # the sum of two trees: split by the first one's tests, and in its leaves by the second's
         node = a if block[a] >= 0 else (b if b >= 0 and block[b] >= 0 else -1)
         if node < 0:
             out[0][here], out[1][here], out[2][here], out[3][here] = -1, 0, -1, -1
             out[5][here] = value[a] + (value[b] if b >= 0 else 0.0)
             continue
         out[0][here], out[1][here], out[5][here] = block[node], cut[node], 0.0
-        at, count = place[block[node]], words[block[node]]
+        at, count = slots[block[node]], widths[block[node]]
         if count:  # the cells that come here are those that all tests above leave
             out[1][here] = out[7][0]
             for branch in range(2):
@@ -181,18 +184,18 @@ def _grow(  # noqa: PLR0912 -- one compiled loop
             stack[top, 1] = b if node == a else below
             stack[top, 2], stack[top, 3] = here, branch
             top += 1
-    return place_
+    return free
 
 
 @numba.njit(cache=True, nogil=True)
-def join(forest: Any, ones: Any, twos: Any, box: Any, place: Any, words: Any, limit: Any, size: Any) -> Any:
+def join(forest: Any, ones: Any, twos: Any, box: Any, slots: Any, widths: Any, limit: Any, size: Any) -> Any:
     """Return the parts of trees in a box, some of them added up two by two.
 
     Parameters
     ----------
     forest, ones, twos
         The trees, and by number those that are to be one; `twos` is -1 for a tree that stays alone.
-    box, place, words
+    box, slots, widths
         The box.
     limit, size
         How many nodes a merged tree may have, and the room for all of them.
@@ -204,8 +207,8 @@ def join(forest: Any, ones: Any, twos: Any, box: Any, place: Any, words: Any, li
     """
     roots = forest[0]
     widest = 1
-    for b in range(len(words)):
-        widest = max(widest, words[b])
+    for b in range(len(widths)):
+        widest = max(widest, widths[b])
     out = (
         np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64),
         np.empty(size, np.int64), np.empty(size), np.empty(2 * widest * size + 1, np.int64), np.zeros(1, np.int64),
@@ -215,22 +218,26 @@ def join(forest: Any, ones: Any, twos: Any, box: Any, place: Any, words: Any, li
     for k in range(len(ones)):
         first, second = ones[k], twos[k]
         below, cells = roots[second] if second >= 0 else -1, out[7][0]
-        got = _grow(forest, roots[first], below, box, place, words, out, end, limit if second >= 0 else size)
+        got = _grow(forest, roots[first], below, box, slots, widths, out, end, limit if second >= 0 else size)
         for turn in range(1 if got >= 0 else 2):  # too large: each alone
             mine = first if turn == 0 else second
-            stop, other = got, second
+            stop, partner = got, second
             if got < 0:
                 out[7][0] = cells if turn == 0 else out[7][0]
-                stop, other = _grow(forest, roots[mine], -1, box, place, words, out, end, size), np.int64(-1)
+                stop, partner = (
+                    _grow(forest, roots[mine], -1, box, slots, widths, out, end, size),
+                    np.int64(-1),
+                )
             if stop == end + 1:
                 base += out[5][end]
                 continue
-            starts[count], members[count, 0], members[count, 1] = end, mine, other
+            starts[count], members[count, 0], members[count, 1] = end, mine, partner
             count += 1
             end = stop
     high = out[5][:end].copy()
     for node in range(end - 1, -1, -1):  # children come after their parents
         if out[0][node] >= 0:
+            # the largest value below a node, from its children up
             high[node] = max(high[out[2][node]], high[out[3][node]])
     arrays = (
         starts[:count].copy(), out[0][:end].copy(), out[1][:end].copy(), out[2][:end].copy(), out[3][:end].copy(),
@@ -273,21 +280,21 @@ class Merged:
         return [sorted(group) for group in self.groups if len(group) > 1]
 
     def inside(self, box: NDArray[np.int64], layout: Layout) -> Merged:
-        """Return what is left in a box, with trees merged while that lowers the sum of their largest values."""
-        found = self._joined(np.arange(len(self.groups)), np.full(len(self.groups), -1), box, layout)
+        """Restrict the trees to a box, and merge pairs while that lowers the sum of their largest values."""
+        merged = self._joined(np.arange(len(self.groups)), np.full(len(self.groups), -1), box, layout)
         refused: set[frozenset[tuple[int, ...]]] = set()
         while not self.apart:
-            pairs = found._matched(box, layout, refused)
+            pairs = merged._matched(box, layout, refused)
             if not pairs:
                 break
             taken = {t for pair in pairs for t in pair}
-            alone = [(t, -1) for t in range(len(found.groups)) if t not in taken]
+            alone = [(t, -1) for t in range(len(merged.groups)) if t not in taken]
             ones, twos = np.array([*pairs, *alone], dtype=np.int64).T
             refused |= {
-                frozenset({found.groups[t], found.groups[u]}) for t, u in pairs
+                frozenset({merged.groups[t], merged.groups[u]}) for t, u in pairs
             }  # where it is too large
-            found = found._joined(ones, twos, box, layout)
-        return found
+            merged = merged._joined(ones, twos, box, layout)
+        return merged
 
     def _matched(
         self, box: NDArray[np.int64], layout: Layout, refused: set[frozenset[tuple[int, ...]]]
@@ -299,13 +306,13 @@ class Merged:
         one, two = np.nonzero(gain > LEAST)
         order = np.argsort(-gain[one, two], kind="stable")
         taken: set[int] = set()
-        found = []
+        pairs = []
         for t, u in zip(one[order].tolist(), two[order].tolist(), strict=True):
             if t in taken or u in taken or frozenset({self.groups[t], self.groups[u]}) in refused:
                 continue
             taken |= {t, u}
-            found.append((t, u))
-        return found
+            pairs.append((t, u))
+        return pairs
 
     def _joined(
         self, ones: NDArray[np.int64], twos: NDArray[np.int64], box: NDArray[np.int64], layout: Layout

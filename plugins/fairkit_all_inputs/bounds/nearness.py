@@ -104,24 +104,24 @@ class Joint:
         return {block: (int(taken[block] - start[block]), float(moved[block])) for block in self.moves}
 
     def arrays(self, blocks: int, near: float) -> tuple[Any, ...]:
-        """Return what the loops take, but the first array."""
+        """Return the arrays of the tuple `cost` of the distance loops, without the first one."""
         start, cell, vector, low, high = [0], [], [], [], []
         unique: dict[bytes, int] = {}
         points: list[Floats] = []
         axes, steps = np.zeros((self.width, blocks)), np.zeros(blocks)
         for block in range(blocks):
-            one = self.moves.get(block)
-            if one is not None:
-                for row in one.points:
+            moves = self.moves.get(block)
+            if moves is not None:
+                for row in moves.points:
                     key = row.tobytes()
                     if key not in unique:
                         unique[key] = len(points)
                         points.append(row)
                     vector.append(unique[key])
-                cell += one.cell.tolist()
-                low += one.low.tolist()
-                high += one.high.tolist()
-                axes[:, block], steps[block] = one.axis, one.step
+                cell += moves.cell.tolist()
+                low += moves.low.tolist()
+                high += moves.high.tolist()
+                axes[:, block], steps[block] = moves.axis, moves.step
             start.append(len(cell))
         matrix = np.ascontiguousarray(np.array(points, dtype=np.float64).reshape(-1, self.width).T)
         lows, highs, vectors = np.array(low), np.array(high), np.array(vector, dtype=np.int64)

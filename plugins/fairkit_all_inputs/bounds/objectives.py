@@ -27,6 +27,7 @@ def combined(
     if kind == SCORE:
         return gap
     if kind == FLIP:
+        # min(f - t, t - g) <= ((f - t) + (t - g)) / 2 = (f - g) / 2
         return min(most_first - threshold, threshold - least_second, gap / 2.0)
     # σ(min(F, g + gap)) - σ(g) rises up to g = -gap / 2, and falls once g + gap is beyond F
     g = max(least_second, min(-gap / 2.0, most_second, most_first - gap))
@@ -38,18 +39,19 @@ def objective(
     kind: Any, first: Any, less: Any, box: Any, layout: Any, stack: Any, threshold: Any, bases: Any
 ) -> Any:
     """Return the objective at a box of one point; `less` holds the second sum's trees, negated."""
-    place, words = layout[0], layout[1]
-    f = bases[0] + bound(first, box, place, words, stack)
-    g = -(bases[1] + bound(less, box, place, words, stack))
+    slots, widths = layout[0], layout[1]
+    f = bases[0] + bound(first, box, slots, widths, stack)
+    g = -(bases[1] + bound(less, box, slots, widths, stack))
     return combined(kind, f, g, g, f - g, threshold)
 
 
 @numba.njit(cache=True, nogil=True)
-def still(gap: Any, back: Any, box: Any, place: Any, words: Any, stack: Any) -> Any:
+def still(gap: Any, back: Any, box: Any, slots: Any, widths: Any, stack: Any) -> Any:
     """Tell whether both sums take the same leaves everywhere in a box: then they are rounded alike, too."""
     for t in range(len(gap[0])):
-        best, _ = most(gap, gap[0][t], box, place, words, stack)
-        least, _ = most(back, back[0][t], box, place, words, stack)
+        best, _ = most(gap, gap[0][t], box, slots, widths, stack)
+        least, _ = most(back, back[0][t], box, slots, widths, stack)
+        # a difference of two trees that is 0 at most and 0 at least: both take leaves of one value
         if best != 0.0 or least != 0.0:
             return False
     return True
@@ -75,19 +77,19 @@ def box_bound(
     The trees may be merged ones (see `fairkit_all_inputs.bounds.merging`); `whole` has every difference of two trees
     by itself.
     """
-    place, words = layout[0], layout[1]
-    ends[2] = bases[2] + bound(gap, box, place, words, stack)
+    slots, widths = layout[0], layout[1]
+    ends[2] = bases[2] + bound(gap, box, slots, widths, stack)
     if (
         kind == FLIP
         and ends[2] <= 0.0
         and bases[4] == 0.0
-        and still(whole[2], whole[4], box, place, words, stack)
+        and still(whole[2], whole[4], box, slots, widths, stack)
     ):
         return -np.inf
     if kind != SCORE:
-        ends[0] = bases[0] + bound(first, box, place, words, stack)
-        ends[1] = -(bases[1] + bound(less, box, place, words, stack))
+        ends[0] = bases[0] + bound(first, box, slots, widths, stack)
+        ends[1] = -(bases[1] + bound(less, box, slots, widths, stack))
         ends[3] = ends[0]
         if kind == CHANCE:
-            ends[3] = bases[3] + bound(more, box, place, words, stack)
+            ends[3] = bases[3] + bound(more, box, slots, widths, stack)
     return combined(kind, ends[0], ends[1], ends[3], ends[2], threshold)

@@ -165,7 +165,7 @@ class Problem:
     @cached_property
     def sha256(self) -> str:
         """The digest of all that a proof is about: cells, trees, threshold, rounding."""
-        told = {
+        record = {
             "sizes": [block.size for block in self.blocks],
             "changing": self.changing,
             "tests": [[block, f"{cells & ((1 << self.blocks[block].size) - 1):x}" if block >= 0 else ""]
@@ -178,11 +178,11 @@ class Problem:
                         else float(self.threshold).hex()],
             "domain": [_domain(block) for block in self.blocks],
         }  # fmt: skip
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
     def sums(self, points: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the sum at points given by a cell of each block, shape [n, B]."""
-        found = np.full(len(points), self.base)
+        sums = np.full(len(points), self.base)
         blocks, _ = zip(*self.tests, strict=True)
         block = np.array(blocks)
         masks = [np.array([cells >> c & 1 for c in range(self.blocks[b].size)], dtype=bool) if b >= 0 else None
@@ -195,13 +195,13 @@ class Problem:
                 if not len(rows):
                     continue
                 if block[node] < 0:
-                    found[rows] += value[node]
+                    sums[rows] += value[node]
                     continue
                 mask = masks[node]
                 assert mask is not None  # noqa: S101 -- an inner node has one
                 side = mask[points[rows, block[node]]]
                 waiting += [(int(yes[node]), rows[side]), (int(no[node]), rows[~side])]
-        return found
+        return sums
 
     def sums_of(self, columns: Mapping[str, NDArray[Any]], points: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the sums at raw values whose cells are given, shape [n]."""

@@ -43,25 +43,25 @@ def log_of(layout: Layout, answer: Answer, *, whole: bool = False) -> Log:
 
 
 def _preorder(layout: Layout, splits: Splits, upper: float, *, whole: bool) -> list[Any]:
-    words = layout.words
-    found: list[Any] = []
+    widths = layout.words
+    record: list[Any] = []
     waiting = [0]
     while waiting:
         item = waiting.pop()
         block, key, child = splits.split[item].tolist()
         if item in splits.groups:
-            found.append({name: [list(one) for one in some] for name, some in splits.groups[item].items()})
+            record.append({name: [list(one) for one in some] for name, some in splits.groups[item].items()})
         # of points only the bound of everything holds for the numbers between them
         if block < 0 or splits.bounds[item] <= upper or (whole and item == 0):
-            found.append(0)
+            record.append(0)
             continue
-        if words[block]:
-            bits = sum(int(splits.masks[item, w]) << (63 * w) for w in range(int(words[block])))
-            found.append([block, f"{bits:x}"])
+        if widths[block]:
+            bits = sum(int(splits.masks[item, w]) << (63 * w) for w in range(int(widths[block])))
+            record.append([block, f"{bits:x}"])
         else:
-            found.append([block, key])
+            record.append([block, key])
         waiting += [child + 1, child]
-    return found
+    return record
 
 
 def packed(log: Log) -> str | None:
@@ -104,17 +104,17 @@ def boxes_of(
     """
     starts = np.concatenate([[0], np.cumsum(problem.layout.sizes)]).astype(int)
     waiting = [(np.ones(starts[-1], dtype=np.bool_) if root is None else root, 0)]
-    found: list[tuple[list[NDArray[np.bool_]], Groups]] = [([], {})]
+    closed: list[tuple[list[NDArray[np.bool_]], Groups]] = [([], {})]
     for entry in entries:
         if not waiting:
             raise DataError("the proof log goes on after its last box")
         box, mine = waiting.pop()
         if isinstance(entry, dict):
-            waiting.append((box, len(found)))
-            found.append(([], checked(problem, entry)))
+            waiting.append((box, len(closed)))
+            closed.append(([], checked(problem, entry)))
             continue
         if entry == 0:
-            found[mine][0].append(box)
+            closed[mine][0].append(box)
             continue
         block, key = entry if isinstance(entry, list) and len(entry) == 2 else (-1, 0)
         if not isinstance(block, int) or not 0 <= block < len(problem.layout.sizes):
@@ -129,7 +129,7 @@ def boxes_of(
         waiting += [(other, mine), (one, mine)]
     if waiting:
         raise DataError(f"the proof log leaves {len(waiting)} boxes open")
-    return [(np.array(boxes), groups) for boxes, groups in found if boxes]
+    return [(np.array(boxes), groups) for boxes, groups in closed if boxes]
 
 
 def proved(problem: Problem, kind: int, log: Log) -> float:

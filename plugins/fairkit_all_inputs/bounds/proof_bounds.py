@@ -24,7 +24,7 @@ MOST_PARTS = 5_000
 _NAMES = frozenset({"first", "less", "more", "gap"})
 
 
-def checked(problem: Problem, told: Mapping[Any, Any]) -> Groups:
+def checked(problem: Problem, record: Mapping[Any, Any]) -> Groups:
     """Return the groups of an entry of a log.
 
     Raises
@@ -32,12 +32,12 @@ def checked(problem: Problem, told: Mapping[Any, Any]) -> Groups:
     DataError
         A tree is in two groups, or there is no such tree: then the sum is no bound.
     """
-    for name, groups in told.items():
+    for name, groups in record.items():
         places = [place for group in groups for place in group]
         right = all(type(place) is int and 0 <= place < len(problem.roots) for place in places)
         if name not in _NAMES or not right or len(set(places)) < len(places):
             raise DataError(f"the proof log adds up trees that are not there, or twice, as {name!r}")
-    return told
+    return record
 
 
 def largest(
@@ -66,32 +66,32 @@ def largest(
 
 def _parts(tree: CellTree, reach: Sequence[int]) -> list[Part]:
     """Return the leaves of a tree that are in reach: the value, and the cells of each block that lead there."""
-    found: list[Part] = []
+    parts: list[Part] = []
     waiting: list[tuple[int, dict[int, int]]] = [(0, {})]
     while waiting:
         node, needs = waiting.pop()
         block = tree.block[node]
         if block < 0:
-            found.append((tree.value[node], needs))
+            parts.append((tree.value[node], needs))
             continue
         for cells, child in ((tree.cells[node], tree.yes[node]), (tree.others[node], tree.no[node])):
             left = needs.get(block, reach[block]) & cells
             if left:
                 waiting.append((child, {**needs, block: left}))
-    return found
+    return parts
 
 
-def _added(one: Sequence[Part], other: Sequence[Part]) -> list[Part]:
+def _added(left: Sequence[Part], right: Sequence[Part]) -> list[Part]:
     """Return the leaves of the sum of two trees."""
-    found = []
-    for value, needs in one:
-        for more, others in other:
+    sums = []
+    for value, needs in left:
+        for more, others in right:
             both = needs | {b: needs[b] & cells if b in needs else cells for b, cells in others.items()}
             if all(both.values()):
-                found.append((value + more, both))
-    if len(found) > MOST_PARTS:
+                sums.append((value + more, both))
+    if len(sums) > MOST_PARTS:
         raise DataError(f"the proof log adds up trees to more than {MOST_PARTS} leaves")
-    return found
+    return sums
 
 
 def _largest_of(
@@ -159,20 +159,20 @@ class Trees:
 
     def bounds(self, boxes: NDArray[np.bool_], groups: Groups) -> NDArray[np.float64]:
         """Return an upper bound of the objective in each box, shape [n]."""
-        told = {name: groups.get(name, ()) for name in _NAMES}
-        gap = self._most(self.gap, boxes, told["gap"])
+        by_forest = {name: groups.get(name, ()) for name in _NAMES}
+        gap = self._most(self.gap, boxes, by_forest["gap"])
         if self.kind == SCORE:
             return gap
         base = self.problem.base
-        most_first = base + self._most(self.first, boxes, told["first"])
-        least_second = base - self._most(self.less, boxes, told["less"])
+        most_first = base + self._most(self.first, boxes, by_forest["first"])
+        least_second = base - self._most(self.less, boxes, by_forest["less"])
         if self.kind == FLIP:
             threshold = self.problem.threshold if self.problem.threshold is not None else 0.0
             found = np.minimum(np.minimum(most_first - threshold, threshold - least_second), gap / 2.0)
             found[self._still(boxes, gap)] = -np.inf
             return found
         assert self.kind == CHANCE  # noqa: S101 -- the third question
-        most_second = base + self._most(self.more, boxes, told["more"])
+        most_second = base + self._most(self.more, boxes, by_forest["more"])
         second = np.maximum(least_second, np.minimum(np.minimum(-gap / 2.0, most_second), most_first - gap))
         return _sigmoid(np.minimum(most_first, second + gap)) - _sigmoid(second)
 

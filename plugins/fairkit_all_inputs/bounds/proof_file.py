@@ -57,17 +57,17 @@ def proof_file(
 
 
 def _domain(block: Block) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": block.name, "columns": list(block.columns)}
+    record: dict[str, Any] = {"name": block.name, "columns": list(block.columns)}
     if block.ends is not None:
         ends = [float(end).hex() for end in block.ends]
-        return told | {
+        return record | {
             "low": float(block.low).hex(),
             "ends": ends,
             "whole": block.whole,
             "single": block.single,
         }
     members = [[list(key), cell] for key, cell in block.members.items()]
-    return told | {
+    return record | {
         "members": members,
         "choices": [[plain(value) for value in some] for some in block.choices],
     }
@@ -85,19 +85,19 @@ def _features(problem: Problem, model: TreeModel, features: Features) -> dict[st
         cells.append(cell)
     defaults = {name: plain(values[0]) for block in rows for name, values in block.values.items()}
     matrix, starts = encode_rows(rows, model.encoding(doubles=True), defaults)
-    found = {}
+    ranges = {}
     for feature in tested:
-        place = of_column.get(features.source[feature] or "", -1)
-        if place < 0:
+        index = of_column.get(features.source[feature] or "", -1)
+        if index < 0:
             value = float(matrix[0, feature]).hex()
-            found[str(feature)] = [-1, [value], [value]]
+            ranges[str(feature)] = [-1, [value], [value]]
             continue
-        values = matrix[starts[place] : starts[place + 1], feature].astype(np.float64)
-        low, high = np.full(problem.blocks[place].size, np.inf), np.full(problem.blocks[place].size, -np.inf)
-        np.minimum.at(low, cells[place], values)
-        np.maximum.at(high, cells[place], values)
-        found[str(feature)] = [place, _hex(low), _hex(high)]
-    return found
+        values = matrix[starts[index] : starts[index + 1], feature].astype(np.float64)
+        low, high = np.full(problem.blocks[index].size, np.inf), np.full(problem.blocks[index].size, -np.inf)
+        np.minimum.at(low, cells[index], values)
+        np.maximum.at(high, cells[index], values)
+        ranges[str(feature)] = [index, _hex(low), _hex(high)]
+    return ranges
 
 
 def _hex(values: Sequence[float] | NDArray[np.float64]) -> list[str]:

@@ -51,7 +51,7 @@ def proved_near(
     for first, second in problem.pairs:
         trees = Trees(problem, kind, (first, second))
         waiting: list[NDArray[np.bool_]] = []
-        for place, (log, told) in enumerate(zip(logs, costs, strict=True)):
+        for person, (log, told) in enumerate(zip(logs, costs, strict=True)):
             cost = cells_of_costs(problem, told)
             for boxes, groups in boxes_of(problem, log[f"{first},{second}"], cost <= near):
                 close = boxes[_cheapest(boxes, cost, starts) <= near]
@@ -59,7 +59,7 @@ def proved_near(
                     waiting.append(close)
                 elif len(close):
                     upper = max(upper, float(trees.bounds(close, groups).max()))
-            if place + 1 < len(logs) and sum(map(len, waiting)) < 20_000:
+            if person + 1 < len(logs) and sum(map(len, waiting)) < 20_000:
                 continue
             kept = np.concatenate(waiting) if waiting else np.zeros((0, starts[-1]), dtype=np.bool_)
             waiting = []

@@ -35,11 +35,11 @@ def answer(
     near: float = math.inf,
     floor: float = -math.inf,
     values: Mapping[str, NDArray[Any]] | None = None,
-    told: Callable[[float, float], None] | None = None,
+    says: Callable[[float, float], None] | None = None,
 ) -> Answer:
     """Bound the largest value of an objective (see `fairkit_all_inputs.bounds.searching.answer`).
 
-    `values` has by column the raw value of each cell that a witness near somebody would have; `told` is told the bounds
+    `values` has by column the raw value of each cell that a witness near somebody would have; `says` is told the bounds
     so far.
     """
     if isinstance(problem, NetworkProblem):
@@ -54,12 +54,12 @@ def answer(
             near=near,
             floor=floor,
             values=values,
-            told=told,
+            says=says,
         )
     if isinstance(problem, ClassProblem):
         return answer_classes(problem, effort=effort, starts=starts, costs=costs, near=near, floor=floor)
     return searching.answer(
-        problem, kind, effort=effort, starts=starts, costs=costs, near=near, floor=floor, told=told
+        problem, kind, effort=effort, starts=starts, costs=costs, near=near, floor=floor, says=says
     )
 
 

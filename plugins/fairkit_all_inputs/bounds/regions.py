@@ -95,17 +95,17 @@ class Pairwise:
         first, second = pair
         gap = problem.gap(first, second)
         if kind == SCORE:
-            one = less = more = problem.empty
+            first_sum = less = more = problem.empty
         else:
-            one, more = problem.at(first), problem.at(second)
+            first_sum, more = problem.at(first), problem.at(second)
             less = more.negative
         self.problem, self.kind, self.pair, self.near = problem, kind, pair, near
         layout = problem.layout
         offset, self.cost = loop_costs(layout, costs, near)
         self._joint = costs if isinstance(costs, Joint) else None
-        self._whole = (one.arrays, less.arrays, gap.arrays, more.arrays, gap.negative.arrays)
+        self._whole = (first_sum.arrays, less.arrays, gap.arrays, more.arrays, gap.negative.arrays)
         # a tree whose difference is one number, but not 0, is in the base: the sums never take the same leaves
-        self._bases = np.array([one.base, less.base, gap.base, more.base, float(gap.moved)])
+        self._bases = np.array([first_sum.base, less.base, gap.base, more.base, float(gap.moved)])
         self._layout = (layout.place, layout.words, layout.sizes, offset)
         self._threshold = problem.threshold if problem.threshold is not None else 0.0
         self._widest = max(1, int(layout.words.max(initial=0)))
@@ -115,7 +115,7 @@ class Pairwise:
         self._closed = np.array([-math.inf])
         self._groups: dict[int, Groups] = {}
         self._waiting: list[tuple[float, int, Region]] = []
-        forests = [Merged.of(forest) for forest in (one, less, more, gap)]
+        forests = [Merged.of(forest) for forest in (first_sum, less, more, gap)]
         self._region: Region | None = Region(forests, 0, AS_THEY_ARE, self._bases[4])
         self._first = self._region
         self.bounds[0] = self._bound(self._region)

@@ -100,7 +100,7 @@ def answer(
     costs: Mapping[int, NDArray[np.float64]] | Joint | None = None,
     near: float = math.inf,
     floor: float = -math.inf,
-    told: Callable[[float, float], None] | None = None,
+    says: Callable[[float, float], None] | None = None,
 ) -> Answer:
     """Bound the largest value of an objective over all inputs and all pairs of values.
 
@@ -116,7 +116,7 @@ def answer(
         By block, the distance that each of its cells adds, or a distance of all blocks; and how much is allowed.
     floor
         Values up to this are of no interest: boxes below it are closed.
-    told
+    says
         Is told the bounds so far.
 
     Returns
@@ -134,50 +134,50 @@ def answer(
     floor = max(floor, -2.0 * problem.rounding - 1e-12 if kind == FLIP else -math.inf)
     best = np.array([floor, -math.inf])
     boxes = [np.zeros(problem.layout.width, dtype=np.int64) for _ in questions]
-    found: tuple[float, int] = (-math.inf, -1)
+    best_found: tuple[float, int] = (-math.inf, -1)
     total = 0
 
-    def keep(place: int) -> None:
-        nonlocal found
-        if best[0] > max(found[0], floor):
-            found = (float(best[0]), place)
+    def keep(index: int) -> None:
+        nonlocal best_found
+        if best[0] > max(best_found[0], floor):
+            best_found = (float(best[0]), index)
 
     for point in starts:
-        for place, question in enumerate(questions):
-            if found[0] > enough or _late(started, effort):
+        for index, question in enumerate(questions):
+            if best_found[0] > enough or _late(started, effort):
                 break
-            question.try_point(point, best, boxes[place])
-            keep(place)
+            question.try_point(point, best, boxes[index])
+            keep(index)
     slack = _slack(problem, kind, questions)
-    while total < effort.boxes and found[0] <= enough:
+    while total < effort.boxes and best_found[0] <= enough:
         tops = [question.top for question in questions]
-        place = int(np.argmax(tops))
-        if tops[place] <= best[0] + slack:
+        index = int(np.argmax(tops))
+        if tops[index] <= best[0] + slack:
             break
         if _late(started, effort):
             break
-        before = boxes[place].copy(), best[0]
+        before = boxes[index].copy(), best[0]
         steps = min(AT_ONCE, effort.boxes - total)
-        total += max(questions[place].work(best, boxes[place], steps, slack, enough), 1)
+        total += max(questions[index].work(best, boxes[index], steps, slack, enough), 1)
         if best[0] == before[1]:
-            boxes[place] = before[0]
-        keep(place)
-        if told is not None:
-            told(max(found[0], floor), max(question.upper for question in questions))
-    upper = max([found[0], float(best[1]), *(question.upper for question in questions)])
+            boxes[index] = before[0]
+        keep(index)
+        if says is not None:
+            says(max(best_found[0], floor), max(question.upper for question in questions))
+    upper = max([best_found[0], float(best[1]), *(question.upper for question in questions)])
     if problem.points and kind != SCORE:
-        upper = max([found[0], *(float(question.bounds[0]) for question in questions)])
+        upper = max([best_found[0], *(float(question.bounds[0]) for question in questions)])
     splits: dict[tuple[int, ...], Splits] = {question.pair: question.splits for question in questions}
     others = problem.pairs[len(questions) :]
     upper = max(upper, unsearched_upper(problem, kind)) if others else upper
     splits |= {both: closed_root(problem.layout, upper) for both in others}
     pair = point_found = None
-    if found[1] >= 0:
-        pair = questions[found[1]].pair
-        point_found = point_of(problem.layout, boxes[found[1]], problem.changing, pair[0])
+    if best_found[1] >= 0:
+        pair = questions[best_found[1]].pair
+        point_found = point_of(problem.layout, boxes[best_found[1]], problem.changing, pair[0])
     return Answer(
         kind=kind,
-        lower=found[0],
+        lower=best_found[0],
         upper=upper if upper > -math.inf else floor,
         pair=pair,
         point=point_found,
@@ -207,7 +207,7 @@ def _begun(
 
 
 def unsearched(problem: Problem | ClassProblem, kind: int) -> Answer:
-    """Return what holds without a search: what the trees that split on the changing block can differ by."""
+    """Return the bound without a search: the trees that split on the changing block, each by itself."""
     upper = unsearched_upper(problem, kind)
     keys = problem.pairs if isinstance(problem, Problem) else problem.questions
     splits = {tuple(key): closed_root(problem.layout, upper) for key in keys}

@@ -170,9 +170,9 @@ def linear_problem(
     matrix, starts = encode_rows(blocks, encode, defaults)
     terms = matrix.astype(np.float64) * model.weights
     base = model.base + float(terms[0, owner < 0].sum())
-    for place, block in enumerate(blocks):
+    for index, block in enumerate(blocks):
         if block.ends is not None:
-            _check_pulls(block, terms[starts[place] : starts[place + 1]][:, owner == place])
+            _check_pulls(block, terms[starts[index] : starts[index + 1]][:, owner == index])
     parts = [
         terms[starts[place] : starts[place + 1]][:, owner == place].sum(axis=1)
         for place in range(len(blocks))
@@ -230,17 +230,19 @@ def _check_pulls(block: Block, terms: NDArray[np.float64]) -> None:
 
 
 def _block(
-    one: Numbers | Listed, kinds: Mapping[str, type], pieces: Mapping[str, NDArray[np.float64]]
+    domain: Numbers | Listed, kinds: Mapping[str, type], pieces: Mapping[str, NDArray[np.float64]]
 ) -> Block:
     """Return points of a column, the ends of its pieces among them."""
-    if isinstance(one, Listed):
-        return listed_block(one)
-    some = np.linspace(one.low, one.high, POINTS)
-    if one.whole:
-        some = np.round(some) if one.high - one.low >= POINTS else np.arange(one.low, one.high + 1)
-    tops, kind = pieces[one.name], kinds[one.name]
-    firsts = numbers_of(keys_of(tops[:-1], kind, one.whole) + 1, kind, one.whole)
-    return numbers_block(one, np.concatenate([some, [one.low], firsts, tops]), kind, points=True)
+    if isinstance(domain, Listed):
+        return listed_block(domain)
+    some = np.linspace(domain.low, domain.high, POINTS)
+    if domain.whole:
+        some = (
+            np.round(some) if domain.high - domain.low >= POINTS else np.arange(domain.low, domain.high + 1)
+        )
+    tops, kind = pieces[domain.name], kinds[domain.name]
+    firsts = numbers_of(keys_of(tops[:-1], kind, domain.whole) + 1, kind, domain.whole)
+    return numbers_block(domain, np.concatenate([some, [domain.low], firsts, tops]), kind, points=True)
 
 
 def _trees(
@@ -252,7 +254,7 @@ def _trees(
     no: list[int] = []
     value: list[float] = []
     roots: list[int] = []
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         roots.append(len(tests))
         waiting = [(0, len(part), -1)]
         while waiting:
@@ -270,7 +272,7 @@ def _trees(
                 continue
             middle = (first + end) // 2
             tests.append(
-                (place, (1 << middle) - (1 << first) if blocks[place].ordered is False else (1 << middle) - 1)
+                (index, (1 << middle) - (1 << first) if blocks[index].ordered is False else (1 << middle) - 1)
             )
             value.append(0.0)
             waiting += [(middle, end, node), (first, middle, node)]

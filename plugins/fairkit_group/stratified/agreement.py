@@ -53,6 +53,7 @@ def _additive(yes: Array, rows: Array) -> Array:
         before = groups.copy()
         strata += _step(yes, rows, strata, groups, 1)
         groups += _step(yes, rows, strata, groups, 0)
+        # α and β are known up to a constant: β of the first group is 0
         groups -= groups[0]
         if np.abs(groups - before).max() < 1e-12:
             break
@@ -78,10 +79,11 @@ def same_difference(differences: Array, variances: Array) -> Test:
     differences, variances
         Of the strata, shape [S]; those without a finite difference and a positive variance are left out.
     """
-    known = np.isfinite(differences) & np.isfinite(variances) & (variances > 0)
-    weight = 1 / variances[known]
-    degrees = int(known.sum()) - 1
+    usable = np.isfinite(differences) & np.isfinite(variances) & (variances > 0)
+    weight = 1 / variances[usable]
+    degrees = int(usable.sum()) - 1
     if degrees < 1:
         return Test(math.nan, max(degrees, 0), math.nan)
-    mean = (weight * differences[known]).sum() / weight.sum()
-    return Test.chi_square(float((weight * (differences[known] - mean) ** 2).sum()), degrees)
+    # Q = Σ w (d - d̄)² with w = 1 / variance (Cochran 1954)
+    mean = (weight * differences[usable]).sum() / weight.sum()
+    return Test.chi_square(float((weight * (differences[usable] - mean) ** 2).sum()), degrees)

@@ -134,6 +134,7 @@ def shared_weights(cells: StratumCells, a: int, b: int) -> Array:
     both = np.isfinite(cells.values[:, [a, b]]).all(axis=1)
     one, other = cells.mass[:, a], cells.mass[:, b]
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Mantel and Haenszel's n_a n_b / (n_a + n_b)
         weights = np.where(both & (one + other > 0), one * other / (one + other), 0.0)
         return np.asarray(weights / weights.sum())
 
@@ -185,15 +186,15 @@ class _Standardised:
     span: tuple[float, float]
     share: bool
 
-    def dependent(self, noise: Noise, place: int) -> _Standardised:
+    def dependent(self, noise: Noise, index: int) -> _Standardised:
         """Return it with the noise of buckets."""
-        variance = float(noise.variance[place])
+        variance = float(noise.variance[index])
         return replace(
             self,
             variance=variance,
-            cube=float(noise.skewness[place]) * variance**1.5,
-            equal=float(noise.buckets[place]),
-            degrees=float(noise.degrees[place]),
+            cube=float(noise.skewness[index]) * variance**1.5,
+            equal=float(noise.buckets[index]),
+            degrees=float(noise.degrees[index]),
         )
 
     def limits(self, z: float) -> tuple[float, float]:
@@ -217,25 +218,28 @@ def share_of(value: float, variance: float, equal: float, degrees: float, z: flo
         The normal quantile.
     """
     inner = value * (1 - value)
+    # p (1 - p) / n' = variance
     rows = inner / variance if variance > 0 and inner > 0 else equal
     factor = float((z / student(z, np.array(degrees + 1))) ** 2)
     low, high = weighted_share_limits(np.array([value]), np.array([rows * factor]), z)
     return float(low[0]), float(high[0])
 
 
-def mean_of(one: _Standardised, z: float) -> tuple[float, float]:
+def mean_of(standardised: _Standardised, z: float) -> tuple[float, float]:
     """Return the limits of a mean from its variance and skewness."""
-    error = math.sqrt(max(one.variance, 0.0))
+    error = math.sqrt(max(standardised.variance, 0.0))
     if error == 0 or not math.isfinite(error):
-        return one.span
-    widen = float(student(z, np.array(one.degrees + 1)) / student(z, np.array(max(one.rows, 2.0))))
-    seen = np.array([one.span[0]]), np.array([one.span[1]])
+        return standardised.span
+    widen = float(
+        student(z, np.array(standardised.degrees + 1)) / student(z, np.array(max(standardised.rows, 2.0)))
+    )
+    seen = np.array([standardised.span[0]]), np.array([standardised.span[1]])
     with np.errstate(all="ignore"):
         low, high = mean_limits(
-            np.array([one.value]),
+            np.array([standardised.value]),
             np.array([error * widen]),
-            np.array([one.cube / error**3]),
-            np.array([max(one.rows, 2.0)]),
+            np.array([standardised.cube / error**3]),
+            np.array([max(standardised.rows, 2.0)]),
             seen,
             z,
         )
@@ -253,6 +257,7 @@ def _standardised(cells: StratumCells, weights: Array, used: NDArray[np.bool_], 
     squared = weights**2
     total = float((squared * variance).sum())
     degrees = np.where(thin, 0.5, np.maximum(sizes - 1, 0.5))
+    # Satterthwaite (1946): degrees (Σ W² v)² / Σ (W² v)² / ν
     spread = float((squared**2 * variance**2 / degrees).sum())
     return _Standardised(
         value=float((weights * values).sum()),
@@ -267,7 +272,7 @@ def _standardised(cells: StratumCells, weights: Array, used: NDArray[np.bool_], 
 
 
 def _thin_variance(
-    cells: StratumCells, weights: Array, values: Array, sizes: Array, thin: NDArray[np.bool_], place: int
+    cells: StratumCells, weights: Array, values: Array, sizes: Array, thin: NDArray[np.bool_], index: int
 ) -> float:
     """Return the variance of one row in the thin cells of a group, at most overestimated.
 
@@ -278,7 +283,7 @@ def _thin_variance(
         parts = weights[thin] ** 2 / sizes[thin]
         mean = float((parts * values[thin]).sum() / parts.sum())
         return max(mean * (1 - mean), 1e-12)
-    own = float(_own_variance(cells)[place])
+    own = float(_own_variance(cells)[index])
     if math.isfinite(own):
         return own
     return float(values.var(ddof=1)) if len(values) > 1 else math.nan

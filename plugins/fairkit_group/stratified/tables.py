@@ -77,9 +77,11 @@ def odds_ratio(tables: Array, effective: Array | None = None) -> Pooled:
     a, b, c, d = (counts[:, i, j] for i in (0, 1) for j in (0, 1))
     with np.errstate(divide="ignore", invalid="ignore"):
         n = a + b + c + d
+        # ψ = Σ R_s / Σ S_s with R = a d / n and S = b c / n; P = (a + d) / n, Q = (b + c) / n
         r, s = _per(a * d, n), _per(b * c, n)
         p, q = _per(a + d, n), _per(b + c, n)
         total_r, total_s = r.sum(), s.sum()
+        # Var log ψ = Σ PR / (2 R²) + Σ (PS + QR) / (2 R S) + Σ QS / (2 S²)
         variance = (
             (p * r).sum() / (2 * total_r**2)
             + (p * s + q * r).sum() / (2 * total_r * total_s)
@@ -108,6 +110,7 @@ def risk_ratio(tables: Array) -> Pooled:
     n = first + second
     top, bottom = _per(a * second, n).sum(), _per(c * first, n).sum()
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Var log ρ = Σ ((a + c) n₁ n₀ - a c n) / n² / (Σ a n₀ / n · Σ c n₁ / n)
         shared = _per((a + c) * first * second - a * c * n, n**2).sum()
         return Pooled(float(np.divide(top, bottom)), float(np.sqrt(np.divide(shared, top * bottom))))
 
@@ -133,6 +136,7 @@ def risk_difference(tables: Array) -> tuple[float, float]:
     weight = _per(first * second, n).sum()
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.divide(_per(a * second - c * first, n).sum(), weight)
+        # Sato (1989): Var δ = (δ Σ P + Σ Q) / (Σ n₁ n₀ / n)²
         p = _per(first**2 * c - second**2 * a + first * second * (second - first) / 2, n**2)
         q = _per(a * d + c * b, 2 * n)
         return float(value), float(np.sqrt(np.maximum(value * p.sum() + q.sum(), 0)) / weight)
@@ -152,6 +156,7 @@ def association(tables: Array, *, correction: bool = False) -> Test:
     n = a + b + c + d
     expected = _per((a + b) * (a + c), n)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # hypergeometric given the margins
         variance = np.where(n > 1, _per((a + b) * (c + d) * (a + c) * (b + d), n**2 * (n - 1)), 0.0)
         off = abs((a - expected).sum())
         off = max(off - 0.5, 0.0) if correction else off
@@ -181,10 +186,12 @@ def equal_odds(tables: Array, *, tarone: bool = True) -> Test:
     n = tables.sum(axis=(1, 2))
     fitted = _fitted(first, yes, n, common)
     cells = [fitted, first - fitted, yes - fitted, n - first - yes + fitted]
+    # of the first cell given the margins and ψ: 1 / (1/A + 1/B + 1/C + 1/D)
     variance = 1 / sum(1 / cell for cell in cells)
     off = tables[:, 0, 0] - fitted
     statistic = float((off**2 / variance).sum())
     if tarone:
+        # Tarone (1985): less (Σ (a - A))² / Σ Var
         statistic -= float(off.sum() ** 2 / variance.sum())
     return Test.chi_square(max(statistic, 0.0), degrees)
 

@@ -81,35 +81,35 @@ def learn(
         Told the steps.
     """
     tables = Residuals(cells.family, fit.codes, fit.outcome, fit.weights)
-    moved, other = logit(fit.base), logit(stop.base)
+    moved, stop_logits = logit(fit.base), logit(stop.base)
     tables.set(_sigmoid(moved))
-    first = stop.losses(other)
+    first = stop.losses(stop_logits)
     losses = [float(np.average(first, weights=stop.weights))]
     corrections: list[Correction] = []
     groups: list[tuple[int, int]] = []
-    best, kept = 0, first
+    best, best_losses = 0, first
     for step in range(rounds):
         progress("correcting groups", step, rounds)
-        found = tables.best(share * len(fit.base), shrinkage)
-        if found is None or found.gain < 0.5:
+        candidate = tables.best(share * len(fit.base), shrinkage)
+        if candidate is None or candidate.gain < 0.5:
             break
-        amount = float(np.float32(rate * found.amount))
-        place = cells.family.places[found.table]
-        conditions = tuple(cells.condition(*one) for one in place.literals(found.number))
+        amount = float(np.float32(rate * candidate.amount))
+        place = cells.family.places[candidate.table]
+        conditions = tuple(cells.condition(*one) for one in place.literals(candidate.number))
         corrections.append(Correction(conditions, amount))
-        groups.append((found.table, found.number))
-        rows = np.flatnonzero(cells.family.member(fit.codes, found.table, found.number))
+        groups.append((candidate.table, candidate.number))
+        rows = np.flatnonzero(cells.family.member(fit.codes, candidate.table, candidate.number))
         before = _sigmoid(moved[rows])
         moved[rows] += amount
         tables.move(rows, before, _sigmoid(moved[rows]))
-        other[cells.family.member(stop.codes, found.table, found.number)] += amount
-        now = stop.losses(other)
+        stop_logits[cells.family.member(stop.codes, candidate.table, candidate.number)] += amount
+        now = stop.losses(stop_logits)
         losses.append(float(np.average(now, weights=stop.weights)))
         if losses[-1] < losses[best]:
-            best, kept = step + 1, now
+            best, best_losses = step + 1, now
         if step + 1 - best >= PATIENCE:
             break
-    gain, error = _gain(first - kept, stop.weights)
+    gain, error = _gain(first - best_losses, stop.weights)
     if gain <= SURE * error:
         best = 0
     return Learned(tuple(corrections[:best]), tuple(groups[:best]), tuple(losses), gain, error)

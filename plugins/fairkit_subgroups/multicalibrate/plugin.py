@@ -192,7 +192,7 @@ class Multicalibrate(Mitigator):
         )
 
     def model_options(self) -> ModelOptions:
-        """Return what the parameters say about the base model's outputs."""
+        """Return the options for the base model's outputs, from the method's parameters."""
         chosen = self.parameters
         return ModelOptions(
             task="binary",

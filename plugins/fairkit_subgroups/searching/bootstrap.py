@@ -43,66 +43,68 @@ def level(search: Search, maxima: Array, wrong: float) -> float:
     wrong
         How often any limit may be wrong.
     """
+    # the ⌈(1 - α)(R + 1)⌉-th of R draws
     place = min(math.ceil((1 - wrong) * (len(maxima) + 1)), len(maxima)) - 1
     critical = float(np.sort(maxima)[place])
     return max(2 * _NORMAL.cdf(-critical), wrong / max(search.groups, 1))
 
 
-def draws(search: Search, kept: RowSample, seed: int) -> Array:
+def draws(search: Search, sample: RowSample, seed: int) -> Array:
     """Draw the largest standardised difference over all groups, shape [R].
 
     Parameters
     ----------
     search
         All groups.
-    kept
+    sample
         Rows in cells, of the same layers; the `MOST_ROWS` with the smallest hashes are used.
     seed
         Of the draws.
     """
-    if len(kept.keys) > MOST_ROWS:
-        kept = kept.take(np.argpartition(kept.keys, MOST_ROWS)[:MOST_ROWS])
-    kept = kept.take(np.argsort(kept.keys))
-    inside = _denominator(search.measure, kept)
-    kept = kept.take(np.flatnonzero(inside))
+    if len(sample.keys) > MOST_ROWS:
+        sample = sample.take(np.argpartition(sample.keys, MOST_ROWS)[:MOST_ROWS])
+    sample = sample.take(np.argsort(sample.keys))
+    inside = _denominator(search.measure, sample)
+    sample = sample.take(np.flatnonzero(inside))
     rng = np.random.default_rng([seed, *b"subgroups"])
     compared = search.measure.kind != "residual"
     found = [
-        _largest(search, kept, rng.standard_normal((len(kept.keys), LANES)), compared)
+        _largest(search, sample, rng.standard_normal((len(sample.keys), LANES)), compared)
         for _ in range(REPLICATES // LANES)
     ]
     return np.concatenate(found)
 
 
-def _denominator(measure: Measure, kept: RowSample) -> NDArray[np.bool_]:
+def _denominator(measure: Measure, sample: RowSample) -> NDArray[np.bool_]:
     over = np.array(measure.over, dtype=bool)
     if over.all():
-        return np.ones(len(kept.keys), dtype=bool)
-    if STATES in kept.values:
-        return np.asarray(over[kept.values[STATES]])
-    soft = kept.values[measure.statistic(soft=True)]  # rows by outcome stand at 0 and 6
+        return np.ones(len(sample.keys), dtype=bool)
+    if STATES in sample.values:
+        return np.asarray(over[sample.values[STATES]])
+    soft = sample.values[measure.statistic(soft=True)]  # rows by outcome stand at 0 and 6
     return np.asarray(np.where(soft[:, 6] > 0, over[2], over[0]))
 
 
-def _largest(search: Search, kept: RowSample, noise: Array, compared: bool) -> Array:
+def _largest(search: Search, sample: RowSample, noise: Array, compared: bool) -> Array:
     family = search.family
+    # multiplier bootstrap: one normal number a row, in all groups (Chernozhukov, Chetverikov & Kato 2013)
     values = np.concatenate([np.ones((len(noise), 1)), noise], axis=1)
     most = np.zeros(LANES)
     for layer in range(len(search.laid)):
-        rows = np.flatnonzero(kept.layer == layer)
+        rows = np.flatnonzero(sample.layer == layer)
         tables = np.zeros((family.cells, LANES + 1))
         for start in range(0, len(rows), kernels.CHUNK):
             some = rows[start : start + kernels.CHUNK]
-            codes = np.ascontiguousarray(kept.codes[:, some])
+            codes = np.ascontiguousarray(sample.codes[:, some])
             kernels.count_sums(codes, values[some], family.sizes, family.offsets, tables)
         laid = family.laid_out(tables)
         whole = values[rows].sum(axis=0)
-        for table, place in enumerate(family.places):
+        for table, layout in enumerate(family.places):
             if not search.counts[layer][table]:
                 continue
             real, _ = search.boxes(layer, table)
-            block = np.ascontiguousarray(laid[:, place.start : place.stop].reshape(-1, *place.shape))
-            sums = kernels.boxes(block, place.runs[1], place.runs[2])
+            block = np.ascontiguousarray(laid[:, layout.start : layout.stop].reshape(-1, *layout.shape))
+            sums = kernels.boxes(block, layout.runs[1], layout.runs[2])
             limits = search.rows, search.least, search.totals[layer][1]
-            kernels.largest_statistics(sums, real, place.runs[0], whole, compared, *limits, most)
+            kernels.largest_statistics(sums, real, layout.runs[0], whole, compared, *limits, most)
     return most

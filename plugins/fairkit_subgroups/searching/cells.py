@@ -179,13 +179,13 @@ def make_cells(
 def _text_cells(name: str, tally: Text, rows: int, share: float) -> tuple[ColumnCells | None, str]:
     if tally.too_many:
         return None, f"it has more than {Text.most:,} different values"
-    kept = sorted(text for text, count in tally.counts.items() if count >= share * rows)
-    if not kept and len(tally.counts) > 1:
+    frequent = sorted(text for text, count in tally.counts.items() if count >= share * rows)
+    if not frequent and len(tally.counts) > 1:
         return None, f"none of its {len(tally.counts):,} values has {share:.3g} of the rows"
-    if len(kept) > MOST_CELLS:
-        return None, f"{len(kept)} of its values have {share:.3g} of the rows, more than {MOST_CELLS}"
-    other = len(kept) < len(tally.counts)
-    return ColumnCells(name=name, texts=tuple(kept), other=other, missing=tally.missing > 0), ""
+    if len(frequent) > MOST_CELLS:
+        return None, f"{len(frequent)} of its values have {share:.3g} of the rows, more than {MOST_CELLS}"
+    other = len(frequent) < len(tally.counts)
+    return ColumnCells(name=name, texts=tuple(frequent), other=other, missing=tally.missing > 0), ""
 
 
 def _number_cells(
@@ -240,15 +240,15 @@ def fill(counts: NDArray[np.int64], rows: int, share: float, bins: int) -> NDArr
 def _filled(counts: NDArray[np.int64], target: float) -> list[list[int]]:
     cells: list[list[int]] = []
     open_cell = False
-    for place, count in enumerate(counts.tolist()):
+    for position, count in enumerate(counts.tolist()):
         if count >= target:
-            cells.append([place, count])
+            cells.append([position, count])
             open_cell = False
         elif open_cell:
             cells[-1][1] += count
             open_cell = cells[-1][1] < target
         else:
-            cells.append([place, count])
+            cells.append([position, count])
             open_cell = True
     return cells
 

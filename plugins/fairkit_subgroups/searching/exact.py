@@ -59,6 +59,7 @@ class Level:
         """Return sizes as they are used."""
         if not self.weighted:
             return n
+        # n (z / t)² (Korn & Graubard 1998)
         return np.asarray(n * (self.critical / student(self.critical, n)) ** 2)
 
 
@@ -73,6 +74,7 @@ def limits(sides: Sides, level: Level) -> tuple[Array, Array]:
     if sides.q is None or sides.m is None:
         return low - sides.centre, high - sides.centre
     other_low, other_high = share_limits(sides.q, level.sizes(sides.m), level)
+    # MOVER: squared distances from the estimates to their limits add up
     d = sides.p - sides.q
     return (
         np.maximum(d - np.hypot(sides.p - low, other_high - sides.q), -1.0),
@@ -87,8 +89,10 @@ def share_limits(p: Array, n: Array, level: Level) -> tuple[Array, Array]:
     k = p * n
     near = np.rint(k)
     k = np.where(np.abs(k - near) < 1e-7, near, k)
+    # Bentkus's tail is about whole counts: rounded outwards
     below, above = (np.floor(k), np.ceil(k)) if level.kind == "loss" else (k, k)
     with np.errstate(all="ignore"):
+        # P(X >= k | p) = I_p(k, n - k + 1) and P(X <= k | p) = I_{1-p}(n - k, k + 1), each at the tail
         low = np.where(below > 0, betaincinv(np.maximum(below, 1e-300), n - below + 1, level.tail), 0.0)
         high = np.where(above < n, betainccinv(above + 1, np.maximum(n - above, 1e-300), level.tail), 1.0)
     return np.minimum(low, p), np.maximum(high, p)
@@ -123,6 +127,7 @@ def _combined(
 def _wide(p: Array, n: Array, level: Level) -> tuple[Array, Array]:
     rounding = 1.0 / n if level.kind == "loss" else 0.0
     ell, v, slope = level.log / n, p * (1 - p) + rounding, 1 - 2 * p
+    # w² = 2 ℓ (v + s⁺ w): kl >= w² / 2 v', v' <= v + s⁺ w the variance at p + w, s = 1 - 2 p
     up, down = np.maximum(slope, 0.0) * ell, np.maximum(-slope, 0.0) * ell
     spread = 2 * ell * v
     return (
@@ -133,6 +138,7 @@ def _wide(p: Array, n: Array, level: Level) -> tuple[Array, Array]:
 
 def _tight(p: Array, n: Array, level: Level) -> tuple[Array, Array]:
     v = p * (1 - p)
+    # P(X = k) >= exp(-n kl) / √(8 n v) (Ash 1965, lemma 4.7.1)
     ell = np.maximum(level.log - 0.5 * np.log(np.maximum(8 * n * v, 1.0)), 0.0) / n
     steep = np.abs(1 - 2 * p) * ell
     width = (np.sqrt(steep**2 + 2 * ell * v * (1 + 2 * ell)) - steep) / (1 + 2 * ell)

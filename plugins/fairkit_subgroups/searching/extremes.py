@@ -60,17 +60,19 @@ class ExtremeCandidates:
             for i in np.flatnonzero(np.isin(at, bins))
         ]
         rows.sort(key=lambda row: -row[0])
-        found: list[tuple[float, RankedGroup]] = []
+        ranked: list[tuple[float, RankedGroup]] = []
         for start in range(0, len(rows), STEP):
             some = rows[start : start + STEP]
-            bar = found[most - 1][0] if len(found) >= most else above
+            bar = ranked[most - 1][0] if len(ranked) >= most else above
             if some[0][0] < bar:
                 break
-            found += self._measure(search, alpha, some, size)
-            found = [one for one in found if one[0] > above]
-            found.sort(key=lambda one: (-one[0], one[1].group.table, one[1].group.number, one[1].group.layer))
-            found = found[:most]
-        return [one for _, one in found]
+            ranked += self._measure(search, alpha, some, size)
+            ranked = [one for one in ranked if one[0] > above]
+            ranked.sort(
+                key=lambda one: (-one[0], one[1].group.table, one[1].group.number, one[1].group.layer)
+            )
+            ranked = ranked[:most]
+        return [one for _, one in ranked]
 
     def _measure(
         self, search: Search, alpha: float, rows: Sequence[tuple[float, int, int]], size: Size
@@ -175,10 +177,10 @@ class Bounds:
     def result(self, search: Search, alpha: float) -> list[RankedGroup | None]:
         """Return them, in the order of the shares; None where no group is so large."""
         best: RankedGroup | None = None
-        found: list[RankedGroup | None] = []
+        groups: list[RankedGroup | None] = []
         for place in reversed(range(len(self.shares))):
             above = -np.inf if best is None else best.at_most
             better = self._kept.exact(search, alpha, [place], above=above, most=1, size=self.size)
             best = better[0] if better else best
-            found.append(best)
-        return found[::-1]
+            groups.append(best)
+        return groups[::-1]

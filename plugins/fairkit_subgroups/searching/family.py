@@ -44,13 +44,13 @@ class TableLayout:
 
     def literals(self, number: int) -> list[tuple[int, tuple[int, int]]]:
         """Return a group's conditions: the column's place and the run of cells."""
-        found = []
+        literals = []
         for axis, column in zip((2, 1, 0), self._padded()[::-1], strict=True):
             number, at = divmod(number, len(self.runs[axis]))
             if column >= 0:
                 first, last = self.runs[axis][at]
-                found.append((column, (int(first), int(last))))
-        return found[::-1]
+                literals.append((column, (int(first), int(last))))
+        return literals[::-1]
 
     def _padded(self) -> list[int]:
         return [*self.columns, *[-1] * (3 - len(self.columns))]
@@ -92,16 +92,16 @@ class Family:
     @functools.cached_property
     def places(self) -> tuple[TableLayout, ...]:
         """The tables that are searched, fewer conditions first, where `laid_out` puts them."""
-        found, at = [], 0
+        layouts, at = [], 0
         for depth in range(1, min(self.depth, len(self.columns)) + 1):
             for chosen in itertools.combinations(range(len(self.columns)), depth):
                 sizes = [int(self.sizes[c]) for c in chosen] + [1] * (3 - depth)
                 runs = [np.array(self.columns[c].literals, dtype=np.int64) for c in chosen]
                 runs += [np.array(EVERYBODY, dtype=np.int64)] * (3 - depth)
                 place = TableLayout(chosen, (sizes[0], sizes[1], sizes[2]), at, (runs[0], runs[1], runs[2]))
-                found.append(place)
+                layouts.append(place)
                 at = place.stop
-        return tuple(found)
+        return tuple(layouts)
 
     @property
     def conjunctions(self) -> int:
@@ -124,13 +124,13 @@ class Family:
         sizes = self.sizes.tolist()
         triples = list(itertools.combinations(range(len(sizes)), 3))
         out = np.empty((tables.shape[1], self.places[-1].stop))
-        for place in self.places:
-            at, triple = next((i, t) for i, t in enumerate(triples) if set(place.columns) <= set(t))
+        for layout in self.places:
+            at, triple = next((i, t) for i, t in enumerate(triples) if set(layout.columns) <= set(t))
             block = tables[self.offsets[at] : self.offsets[at + 1]]
             block = block.reshape(*(sizes[c] for c in triple), -1)
-            gone = tuple(axis for axis, column in enumerate(triple) if column not in place.columns)
+            gone = tuple(axis for axis, column in enumerate(triple) if column not in layout.columns)
             summed = block.sum(axis=gone) if gone else block
-            out[:, place.start : place.stop] = summed.reshape(-1, tables.shape[1]).T
+            out[:, layout.start : layout.stop] = summed.reshape(-1, tables.shape[1]).T
         return out
 
     def encode(self, columns: Mapping[str, pa.Array]) -> NDArray[np.uint8]:

@@ -39,6 +39,7 @@ def _best(sums: Any, runs_a: Any, rows: float, shrinkage: float) -> tuple[float,
                 continue
             g = sums[1, last, k] - sums[1, first, k]
             h = sums[2, last, k] - sums[2, first, k]
+            # second-order gain of a Newton step of the log loss: g² / (2 (h + λ)) at g / (h + λ)
             gain = 0.5 * g * g / (h + shrinkage)
             if gain > best:
                 best, number, amount = gain, r * width + k, g / (h + shrinkage)
@@ -78,14 +79,14 @@ class Residuals:
     def best(self, rows: float, shrinkage: float) -> Step | None:
         """Return the group of at least so many rows whose step gains most; None where none gains."""
         laid = self.family.laid_out(self._tables)
-        found: Step | None = None
+        step: Step | None = None
         for table, place in enumerate(self.family.places):
             block = np.ascontiguousarray(laid[:, place.start : place.stop].reshape(-1, *place.shape))
             sums = kernels.boxes(block, place.runs[1], place.runs[2])
             gain, number, amount = _best(sums, place.runs[0], rows, shrinkage)
-            if number >= 0 and (found is None or gain > found.gain * (1 + 1e-9)):
-                found = Step(table, int(number), float(amount), float(gain))
-        return found
+            if number >= 0 and (step is None or gain > step.gain * (1 + 1e-9)):
+                step = Step(table, int(number), float(amount), float(gain))
+        return step
 
     def _add(self, rows: NDArray[np.int64], values: Array) -> None:
         family = self.family

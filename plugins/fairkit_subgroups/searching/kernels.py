@@ -41,6 +41,7 @@ def count_states(codes: Any, state: Any, sizes: Any, offsets: Any, states: int, 
             if b + 1 == d:
                 continue
             for i in range(n):
+                # the cell of (a, b), row-major, is computed once for every third column
                 pair[i] = np.int64(codes[a, i]) * sizes[b] + codes[b, i]
             for c in range(b + 1, d):
                 base, width = offsets[table], sizes[c]
@@ -99,6 +100,7 @@ def boxes(table: Any, runs_b: Any, runs_c: Any) -> Any:
             for j in range(b):
                 along_c[0] = 0.0
                 for k in range(c):
+                    # prefix sums: a run's sum is a difference of two, along c, then b, then a
                     along_c[k + 1] = along_c[k] + table[v, i, j, k]
                 for k in range(nc):
                     ran[j + 1, k] = ran[j, k] + along_c[runs_c[k, 1] + 1] - along_c[runs_c[k, 0]]
@@ -127,28 +129,29 @@ def large_enough(sums: Any, runs_a: Any, rows: float, base: int, least: float, a
     least, all_base
         How many of them must be inside and outside, and how many there are.
     """
-    found = 0
+    count = 0
     width = sums.shape[2]
     for r in range(len(runs_a)):
         first, last = runs_a[r, 0], runs_a[r, 1] + 1
         for k in range(width):
+            # the group and its complement must both have `least` rows of the denominator
             inside = sums[base, last, k] - sums[base, first, k]
-            found += (
+            count += (
                 (sums[0, last, k] - sums[0, first, k] >= rows)
                 & (inside >= least)
                 & (all_base - inside >= least)
             )
-    return found
+    return count
 
 
 @numba.njit(cache=True, nogil=True)
 def groups_of(
-    sums: Any, runs_a: Any, rows: float, base: int, least: float, all_base: float, found: int
+    sums: Any, runs_a: Any, rows: float, base: int, least: float, all_base: float, count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the number, shape [found], and the sums, shape [V, found], of each group that is large enough."""
     height, width = sums.shape[0], sums.shape[2]
-    number = np.empty(found, np.int64)
-    out = np.empty((height, found))
+    number = np.empty(count, np.int64)
+    out = np.empty((height, count))
     at = 0
     for r in range(len(runs_a)):
         first, last = runs_a[r, 0], runs_a[r, 1] + 1
@@ -205,6 +208,7 @@ def largest_statistics(
             n = sums[0, last, k] - sums[0, first, k]
             if n < 1 or (compared and n >= whole[0]):
                 continue
+            # G is a part of all N rows: Var(mean of G - mean of all) = 1/n - 1/N for unit noise
             error = np.sqrt(1 / n - 1 / whole[0]) if compared else np.sqrt(1 / n)
             for lane in range(len(most)):
                 z = (sums[lane + 1, last, k] - sums[lane + 1, first, k]) / n

@@ -70,10 +70,10 @@ def worst(search: Search, people: People, alpha: float, show: int, *, share: flo
         The least share of the rows that are left.
     """
     sign = search.measure.worse
-    found: list[RankedGroup] = []
+    listed: list[RankedGroup] = []
     left = np.ones(len(people.kept.keys), dtype=bool)
     rest = search if people.scale == 1.0 else _among(search, people, left, share)
-    while len(found) < show:
+    while len(listed) < show:
         surest = Surest(sign, most=CANDIDATES)
         rest.look(alpha, [surest])
         among_all = (search.at(one.group, alpha) for one in surest.result(rest, alpha))
@@ -83,7 +83,7 @@ def worst(search: Search, people: People, alpha: float, show: int, *, share: flo
         if chosen is None:
             break
         chosen = _parent(search, rest, chosen, alpha, surest)
-        found.append(chosen)
+        listed.append(chosen)
         gone = people.member(search.family, chosen.group)
         if not (gone & left).any():
             break
@@ -91,22 +91,22 @@ def worst(search: Search, people: People, alpha: float, show: int, *, share: flo
         if left.sum() * people.scale < 2 * search.least:
             break
         rest = _among(search, people, left, share)
-    return found
+    return listed
 
 
 def _among(search: Search, people: People, left: NDArray[np.bool_], share: float) -> Search:
     """Return the same search among some of the rows."""
-    kept = people.kept.take(np.flatnonzero(left))
+    sample = people.kept.take(np.flatnonzero(left))
     name = search.measure.statistic(search.soft)
     tables = count(
         search.family,
-        kept.codes,
-        kept.layer,
-        {name: kept.values[name]},
+        sample.codes,
+        sample.layer,
+        {name: sample.values[name]},
         {name: search.tables.shape[2]},
         len(search.tables),
     )
-    rows = share * len(kept.keys) * people.scale
+    rows = share * len(sample.keys) * people.scale
     return dataclasses.replace(search, tables=tables[name], rows=rows, scale=people.scale)
 
 

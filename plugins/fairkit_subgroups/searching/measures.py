@@ -60,8 +60,8 @@ class Measure:
 
 
 MEASURES = {
-    one.name: one
-    for one in (
+    measure.name: measure
+    for measure in (
         Measure("selection_rate", "rate", -1, frozenset({"decision"}), (1, 1, 1, 1), (0, 1, 0, 1)),
         Measure("true_positive_rate", "rate", -1, frozenset({"outcome", "decision"}), (0, 0, 1, 1), (0, 0, 0, 1)),
         Measure("false_positive_rate", "rate", 0, frozenset({"outcome", "decision"}), (1, 1, 0, 0), (0, 1, 0, 0)),
@@ -85,7 +85,7 @@ def values_of(
     loss: Array | None,
     weights: Array | None,
 ) -> NDArray[Any]:
-    """Return what rows add to the tables: uint8 states, shape [n], or int64 sums, shape [n, J].
+    """Return the rows' contributions to the tables: uint8 states, shape [n], or int64 sums, shape [n, J].
 
     Parameters
     ----------
@@ -161,6 +161,7 @@ def _soft_planes(whole: Array, over: Array, counted: Array) -> Array:
         out[:, 3] += no * w + slope * wh
         out[:, 4] += w2
         out[:, 5] += no * w2 + slope * w2h
+        # e² = no² + 2 no (yes - no) h + (yes - no)² h², and no² = no
         out[:, 6] += no * w2 + 2 * no * slope * w2h + slope**2 * w2hh
     return out
 
@@ -247,6 +248,7 @@ def sides(measure: Measure, sums: Array, total: Array, *, weighted: bool, soft: 
                 rows, _, y, s = sums
                 return Sides(y / rows, rows, None, None, s / rows, rows)
             _, _, w, wy, ws, w2 = sums
+            # (Σ w)² / Σ w² effective rows (Kish 1965)
             return Sides(wy / w, w**2 / w2, None, None, ws / w, sums[0])
         p, n = _mean(measure, sums, weighted, soft)
         q, m = _mean(measure, total[:, None] - sums, weighted, soft)
@@ -263,7 +265,9 @@ def _mean(measure: Measure, sums: Array, weighted: bool, soft: bool) -> tuple[Ar
     _, _, w, we, w2, w2e, w2ee = sums
     rate = np.clip(we / w, 0, 1)
     kish = w**2 / w2
+    # Σ w² (e - rate)²: (Σ w)² times the linearised variance of the ratio Σ w e / Σ w
     square = w2ee - 2 * rate * w2e + rate**2 * w2
     tiny = square <= 1e-12 * w2
+    # rows of a plain share with the same variance, never more than Kish's
     n = np.where(tiny, kish, np.minimum(kish, rate * (1 - rate) * w**2 / np.where(tiny, 1.0, square)))
     return rate, n

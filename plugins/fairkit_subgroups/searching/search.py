@@ -141,7 +141,7 @@ class Search:
         return sum(sum(one) for one in self.counts)
 
     def sides(self, some: Some) -> Sides:
-        """Return what the limits of groups are made from."""
+        """Return the rates, sizes and variances of groups and of their complements."""
         total = self.totals[some.layer]
         return sides(self.measure, some.sums, total, weighted=self.weighted, soft=self.soft)
 
@@ -228,13 +228,13 @@ def _joined(layer: int, parts: Sequence[tuple[int, NDArray[np.int64], Array]]) -
     )
 
 
-def found_at(group: Group, compared: Sides, place: int, low: float, high: float) -> RankedGroup:
+def found_at(group: Group, compared: Sides, index: int, low: float, high: float) -> RankedGroup:
     """Return one group of many with its limits."""
     return RankedGroup(
         group=group,
-        rows=float(compared.rows[place]),
-        value=float(compared.p[place]),
-        rest=float(compared.rest[place]),
+        rows=float(compared.rows[index]),
+        value=float(compared.p[index]),
+        rest=float(compared.rest[index]),
         low=low,
         high=high,
     )

@@ -43,7 +43,7 @@ def answers(lines: Iterable[str]) -> Iterator[str]:
 
 
 def answer(case: Mapping[str, Any]) -> Answer:
-    """Return what this verifier says of a case.
+    """Return this verifier's answer to a case.
 
     Parameters
     ----------
@@ -88,24 +88,24 @@ def _trusted(given: Mapping[str, Any], name: str = "keys") -> list[PublicKey]:
     return [parse_public(pem) for pem in given.get(name, ())]
 
 
-def _certificate(given: Mapping[str, Any]) -> Answer:
-    trusted, revokers = _trusted(given), _trusted(given, "revokers")
-    known = Revocations(revokers=frozenset(key.keyid for key in revokers))
-    for text in given.get("revocations", ()):
+def _certificate(case_input: Mapping[str, Any]) -> Answer:
+    trusted, revokers = _trusted(case_input), _trusted(case_input, "revokers")
+    revocations = Revocations(revokers=frozenset(key.keyid for key in revokers))
+    for text in case_input.get("revocations", ()):
         raw = base64.b64decode(text)
-        known = known.take(read_revocations(raw, [*trusted, *revokers]), "was seen before")
-    found = certificate.verify(
-        _bytes(given),
+        revocations = revocations.take(read_revocations(raw, [*trusted, *revokers]), "was seen before")
+    verified = certificate.verify(
+        _bytes(case_input),
         trusted,
-        model_sha256=given.get("model_sha256"),
-        data_sha256=given.get("data_sha256"),
-        revocations=known,
-        timestamp_roots=given.get("timestamp_roots", ()),
+        model_sha256=case_input.get("model_sha256"),
+        data_sha256=case_input.get("data_sha256"),
+        revocations=revocations,
+        timestamp_roots=case_input.get("timestamp_roots", ()),
     )
-    now = datetime.fromisoformat(given["now"]) if "now" in given else datetime.now(UTC)
-    state = UNDECIDED if known.overdue(now) else VERIFIED
-    told: Answer = {"answer": state, "verdict": found.report.verdict, "signers": sorted(found.keyids)}
-    return told if found.proven_at is None else told | {"proven_at": found.proven_at.isoformat()}
+    now = datetime.fromisoformat(case_input["now"]) if "now" in case_input else datetime.now(UTC)
+    state = UNDECIDED if revocations.overdue(now) else VERIFIED
+    told: Answer = {"answer": state, "verdict": verified.report.verdict, "signers": sorted(verified.keyids)}
+    return told if verified.proven_at is None else told | {"proven_at": verified.proven_at.isoformat()}
 
 
 def _revocations(given: Mapping[str, Any]) -> Answer:
@@ -132,13 +132,13 @@ def _checkpoint(given: Mapping[str, Any]) -> Answer:
     return {"answer": VERIFIED, "size": found.size, "root": found.root.hex()}
 
 
-def _proof(given: Mapping[str, Any]) -> Answer:
-    trusted, proof = _trusted(given), logproofs.read_proof(_bytes(given))
-    head = checkpoints.verify(proof.note, trusted, origin=given.get("origin"))
+def _proof(case_input: Mapping[str, Any]) -> Answer:
+    trusted, proof = _trusted(case_input), logproofs.read_proof(_bytes(case_input))
+    head = checkpoints.verify(proof.note, trusted, origin=case_input.get("origin"))
     if isinstance(proof, logproofs.Inclusion):
         logproofs.check_inclusion(proof, head)
     else:
-        logproofs.check_growth(proof, checkpoints.verify(_bytes(given, "old"), trusted), head)
+        logproofs.check_growth(proof, checkpoints.verify(_bytes(case_input, "old"), trusted), head)
     return {"answer": VERIFIED, "size": head.size}
 
 

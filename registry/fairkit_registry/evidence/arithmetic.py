@@ -145,18 +145,18 @@ def studentised_range(groups: int, confidence: float) -> float:
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
     """Return where an increasing function is 0: the Illinois form of false position, which ends in about ten steps."""
     below, above = function(low), function(high)
-    kept = 0
+    side = 0
     for _ in range(200):
         middle = (low * above - high * below) / (above - below)
         value = function(middle)
         if value == 0 or high - low <= 1e-13 * high:
             return middle
         if value < 0:
-            above = above / 2 if kept < 0 else above
-            low, below, kept = middle, value, -1
+            above = above / 2 if side < 0 else above
+            low, below, side = middle, value, -1
         else:
-            below = below / 2 if kept > 0 else below
-            high, above, kept = middle, value, 1
+            below = below / 2 if side > 0 else below
+            high, above, side = middle, value, 1
         if abs(value) < 1e-15:
             return middle
     return (low + high) / 2

@@ -22,7 +22,7 @@ TYPE = "https://fairkit.dev/endpoint-attestation/v1"
 
 
 def sign_attestation(
-    found: Any,
+    comparison: Any,
     secrets: Sequence[Signer],
     *,
     certificate_sha256: str | None = None,
@@ -32,7 +32,7 @@ def sign_attestation(
 
     Parameters
     ----------
-    found
+    comparison
         What the endpoint's ``attest`` returned: it has ``model_name``, ``model_sha256`` and ``to_dict()``.
     secrets
         The keys to sign with.
@@ -47,11 +47,11 @@ def sign_attestation(
         An in-toto Statement about the model's file in a DSSE envelope, as JSON.
     """
     predicate = {
-        **found.to_dict(),
+        **comparison.to_dict(),
         "certificate": certificate_sha256,
         "attestedAt": time_text(attested_at or datetime.now(UTC)),
     }
-    made = statement(found.model_name, found.model_sha256, TYPE, predicate)
+    made = statement(comparison.model_name, comparison.model_sha256, TYPE, predicate)
     return dsse.sign(canonical(made), PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
 
 

@@ -169,17 +169,21 @@ def mitigation_of(embedded: Mapping[str, Any]) -> dict[str, Any] | None:
 
     It is what the file says about itself; the signature vouches that the file says so.
     """
-    told = embedded.get("mitigation")
-    if not isinstance(told, Mapping) or not isinstance(told.get("plugin"), str):
+    mitigation = embedded.get("mitigation")
+    if not isinstance(mitigation, Mapping) or not isinstance(mitigation.get("plugin"), str):
         return None
-    parameters, base = told.get("parameters"), told.get("base_model")
+    parameters, base = mitigation.get("parameters"), mitigation.get("base_model")
     record = {
-        "plugin": told["plugin"],
+        "plugin": mitigation["plugin"],
         "parameters": dict(parameters) if isinstance(parameters, Mapping) else {},
         "base": {"sha256": base} if isinstance(base, str) and is_digest(base) else None,
     }
-    record |= {key: told[key] for key in ("learner", "seed", "fairkit") if told.get(key) is not None}
-    return record | ({"search": dict(told["search"])} if isinstance(told.get("search"), Mapping) else {})
+    record |= {
+        key: mitigation[key] for key in ("learner", "seed", "fairkit") if mitigation.get(key) is not None
+    }
+    return record | (
+        {"search": dict(mitigation["search"])} if isinstance(mitigation.get("search"), Mapping) else {}
+    )
 
 
 def fair_metrics_of(report: Report) -> list[dict[str, str]]:

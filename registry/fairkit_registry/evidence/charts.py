@@ -57,16 +57,16 @@ def _flat(evidence: Mapping[str, Any], names: Sequence[str]) -> dict[str, list[f
     if not histogram.get("edges"):
         return {}
     bins = histogram["groups"]
-    found = {
+    lists = {
         "score_edges": _numbers(histogram["edges"]),
         "score_counts": _numbers(part for name in names for pair in bins[name] for part in pair),
     }
     if evidence.get("roc"):
         curves = [evidence["roc"][name] for name in names]
-        found["score_roc"] = [one for curve in curves for one in (len(curve), *_numbers(chain(*curve)))]
+        lists["score_roc"] = [one for curve in curves for one in (len(curve), *_numbers(chain(*curve)))]
     if evidence.get("calibration"):
         records = [evidence["calibration"][name] for name in names]
-        found["score_calibration"] = [
+        lists["score_calibration"] = [
             one
             for bins_of in records
             for one in (
@@ -76,7 +76,7 @@ def _flat(evidence: Mapping[str, Any], names: Sequence[str]) -> dict[str, list[f
                 ),
             )
         ]
-    return found
+    return lists
 
 
 def _numbers(values: Iterable[float]) -> list[float]:
@@ -137,36 +137,36 @@ def _charts(lists: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     if bins < 1 or len(counts) != 2 * bins * len(names):
         raise ValueError
     pairs = [list(counts[i : i + 2]) for i in range(0, len(counts), 2)]
-    found: dict[str, Any] = {
+    charts: dict[str, Any] = {
         "histogram": {
             "edges": list(edges),
             "groups": {name: pairs[i * bins : (i + 1) * bins] for i, name in enumerate(names)},
         }
     }
     if lists["score_roc"] is not None:
-        found["roc"] = dict(zip(names, _records(lists["score_roc"], 2, len(names)), strict=True))
+        charts["roc"] = dict(zip(names, _records(lists["score_roc"], 2, len(names)), strict=True))
     if lists["score_calibration"] is not None:
         records = _records(lists["score_calibration"], len(_CALIBRATION), len(names))
-        found["calibration"] = {
+        charts["calibration"] = {
             name: [
                 {"score": score, "observed": observed, "interval": [low, high], "weight": weight}
                 for score, observed, low, high, weight in group
             ]
             for name, group in zip(names, records, strict=True)
         }
-    return found
+    return charts
 
 
 def _records(flat: Sequence[float], width: int, groups: int) -> list[list[list[float]]]:
     """Read groups of records of so many numbers, each group after its number of records."""
-    found, place = [], 0
+    records, position = [], 0
     for _ in range(groups):
-        count = flat[place]
-        end = place + 1 + int(count) * width
+        count = flat[position]
+        end = position + 1 + int(count) * width
         if count != int(count) or count < 0 or end > len(flat):
             raise ValueError
-        found.append([list(flat[i : i + width]) for i in range(place + 1, end, width)])
-        place = end
-    if place != len(flat):
+        records.append([list(flat[i : i + width]) for i in range(position + 1, end, width)])
+        position = end
+    if position != len(flat):
         raise ValueError
-    return found
+    return records

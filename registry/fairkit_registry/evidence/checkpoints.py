@@ -151,19 +151,19 @@ def verify(
     CertificateError
         It is no checkpoint.
     """
-    found = parse(raw, where=where)
-    if origin not in (None, found.origin):
-        raise VerificationError(f"{where} is of the log {found.origin!r}, not of {origin!r}")
+    checkpoint = parse(raw, where=where)
+    if origin not in (None, checkpoint.origin):
+        raise VerificationError(f"{where} is of the log {checkpoint.origin!r}, not of {origin!r}")
     whole = raw.decode("utf-8") if isinstance(raw, bytes) else raw
     for line in whole.rpartition("\n\n")[2].splitlines():
         dash, name, signature = [*line.split(" "), "", ""][:3]
-        if dash != "\u2014" or name != found.origin:
+        if dash != "\u2014" or name != checkpoint.origin:
             continue  # of a witness, who vouches for having seen it
         signed = _signature(signature)
         for key in trusted:
             if key.kind == "ed25519" and signed[:4] == _hint(name, key):
-                if key.verifies(signed[4:], found.text.encode()):
-                    return found
+                if key.verifies(signed[4:], checkpoint.text.encode()):
+                    return checkpoint
                 raise VerificationError(f"{where} was changed: its signature does not hold")
     raise VerificationError(f"{where} is not signed by a key that you trust")
 
@@ -186,7 +186,7 @@ def read_hash(text: str) -> bytes:
     return found
 
 
-def check_follows(found: Checkpoint, leaves: Sequence[bytes], *, where: str) -> None:
+def check_follows(head: Checkpoint, leaves: Sequence[bytes], *, where: str) -> None:
     """Refuse a log that does not continue a checkpoint of it.
 
     Raises
@@ -194,13 +194,13 @@ def check_follows(found: Checkpoint, leaves: Sequence[bytes], *, where: str) -> 
     VerificationError
         It was cut, or rewritten, or shown to somebody else with another content.
     """
-    if found.size > len(leaves):
+    if head.size > len(leaves):
         raise VerificationError(
-            f"the log has {len(leaves)} events, and {where} has {found.size}: the log was cut, or an older one is here"
+            f"the log has {len(leaves)} events, and {where} has {head.size}: the log was cut, or an older one is here"
         )
-    if merkle.root(leaves[: found.size]) != found.root:
+    if merkle.root(leaves[: head.size]) != head.root:
         raise VerificationError(
-            f"the log's first {found.size} events are not those of {where}: it was rewritten, or it has two histories"
+            f"the log's first {head.size} events are not those of {where}: it was rewritten, or it has two histories"
         )
 
 

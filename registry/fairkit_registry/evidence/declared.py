@@ -86,7 +86,7 @@ def default(auditor: str, parameter: str) -> Any:
 
 
 def checks(auditor: str) -> Callable[[Finding], Iterator[str]] | None:
-    """Return what says why a finding of one of our auditors cannot be true; None where nothing does."""
+    """Return the check of findings of one of our auditors; None where there is none."""
     module = _table()["auditors"].get(auditor, {}).get("checks")
     if module is None:
         return None

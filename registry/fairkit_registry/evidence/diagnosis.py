@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def explain_refusal(envelope: Envelope, trusted: Sequence[PublicKey]) -> str:
-    """Say what seems to have happened to a certificate that no trusted key has signed.
+    """Return the likely reason why no trusted key has signed a certificate.
 
     The payload is looked at although nobody vouches for it: what it says is used for the wording of a
     refusal and for nothing else.
@@ -24,15 +24,15 @@ def explain_refusal(envelope: Envelope, trusted: Sequence[PublicKey]) -> str:
     if changed is not None:
         return f"the signature does not hold: {changed}"
     claimed = sorted({one.keyid for one in envelope.signatures})
-    known = {key.keyid for key in trusted}
-    if not known & set(claimed):
+    trusted_ids = {key.keyid for key in trusted}
+    if not trusted_ids & set(claimed):
         return (
             f"not signed by a key that you trust: the certificate names key {_short(claimed)}, "
-            f"you trust {_short(sorted(known))}. (A key inside a certificate is never trusted.)"
+            f"you trust {_short(sorted(trusted_ids))}. (A key inside a certificate is never trusted.)"
         )
     return (
         "the signature does not hold: it was changed, or it was not made by the key that it names "
-        f"({_short(sorted(known & set(claimed)))})"
+        f"({_short(sorted(trusted_ids & set(claimed)))})"
     )
 
 

@@ -109,7 +109,7 @@ def read_heartbeats(raw: bytes, trusted: Sequence[PublicKey] | None = None) -> l
     CertificateError
         A line is no statement.
     """
-    found: list[Heartbeat] = []
+    heartbeats: list[Heartbeat] = []
     for number, line in enumerate(raw.split(b"\n")[:-1], 1):
         envelope = dsse.Envelope.from_bytes(line)
         keyids = tuple(one.keyid for one in envelope.signatures)
@@ -120,15 +120,15 @@ def read_heartbeats(raw: bytes, trusted: Sequence[PublicKey] | None = None) -> l
                     f"statement {number} of the watch is not signed by a key that you trust"
                 )
             keyids = tuple(key.keyid for key in good)
-        one = _interpret(envelope, keyids, hashlib.sha256(line).hexdigest(), number)
-        expected = found[-1].digest if found else None
-        if one.previous != expected:
+        heartbeat = _interpret(envelope, keyids, hashlib.sha256(line).hexdigest(), number)
+        expected = heartbeats[-1].digest if heartbeats else None
+        if heartbeat.previous != expected:
             raise VerificationError(
-                f"statement {number} of the watch ({one.day}) does not continue the one before it: one was "
+                f"statement {number} of the watch ({heartbeat.day}) does not continue the one before it: one was "
                 "removed or changed"
             )
-        found.append(one)
-    return found
+        heartbeats.append(heartbeat)
+    return heartbeats
 
 
 def _interpret(envelope: dsse.Envelope, keyids: tuple[str, ...], digest: str, number: int) -> Heartbeat:

@@ -58,19 +58,19 @@ def of_file(path: str | Path) -> dict[str, Any]:
             f"{path}: {', '.join(sorted(odd))} is no setting of an audit; what can be pinned stands in [data], "
             "[model], [audit] and [audit.NAME], as in fairkit.toml"
         )
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for table, values in tables.items():
         if not isinstance(values, dict):
             raise CertificateError(f"{path}: [{table}] is a table; write its keys below that heading")
         for key, value in values.items():
             if table == "audit" and isinstance(value, dict):
-                found |= {f"audit.{key}.{inner}": one for inner, one in value.items()}
+                settings |= {f"audit.{key}.{inner}": one for inner, one in value.items()}
             elif not (table == "data" and key in _IN_DATA):
-                found[f"{table}.{key}"] = _listed(f"{table}.{key}", value)
-    pins.check_names(found, str(path))
-    if not found:
+                settings[f"{table}.{key}"] = _listed(f"{table}.{key}", value)
+    pins.check_names(settings, str(path))
+    if not settings:
         raise CertificateError(f"{path} names no setting, so there is nothing to pin")
-    return found
+    return settings
 
 
 def _listed(name: str, value: Any) -> Any:

@@ -31,13 +31,13 @@ def named(record: Mapping[str, Any]) -> dict[str, Any]:
     record
         As `SignedSettings.to_dict` writes it. What is absent, as in older certificates, is not in the result.
     """
-    found = {f"data.{key}": value for key, value in record.get("data", {}).items()}
-    found |= {f"model.{key}": value for key, value in record.get("model", {}).items()}
+    settings = {f"data.{key}": value for key, value in record.get("data", {}).items()}
+    settings |= {f"model.{key}": value for key, value in record.get("model", {}).items()}
     stated = {key: record.get(name) for key, name in _AUDIT.items()}
-    found |= {f"audit.{key}": value for key, value in stated.items() if value is not None}
+    settings |= {f"audit.{key}": value for key, value in stated.items() if value is not None}
     for auditor, values in record.get("parameters", {}).items():
-        found |= {f"audit.{auditor}.{key}": value for key, value in values.items()}
-    return found
+        settings |= {f"audit.{auditor}.{key}": value for key, value in values.items()}
+    return settings
 
 
 def default(name: str) -> Any:
@@ -62,16 +62,16 @@ def same(name: str, one: Any, other: Any) -> bool:
     return _same(one, other)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(left: Any, right: Any) -> bool:
     from fairkit.data.roles import same_value
 
-    if one is None or other is None:
-        return one is other
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, list | tuple | dict) or isinstance(other, list | tuple | dict):
-        return bool(one == other)
-    return same_value(one, other)
+    if left is None or right is None:
+        return left is right
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, list | tuple | dict) or isinstance(right, list | tuple | dict):
+        return bool(left == right)
+    return same_value(left, right)
 
 
 def _texts(value: Any) -> set[str]:
@@ -83,13 +83,13 @@ def unusual(record: Mapping[str, Any]) -> dict[str, Any]:
 
     Label, favorable value and sensitive columns have no default, so they are not in the result.
     """
-    found = named(record)
+    settings = named(record)
     odd = {
         name: value
-        for name, value in found.items()
+        for name, value in settings.items()
         if name not in CHOSEN and not same(name, value, default(name))
     }
-    binned = [text for text in found.get("data.sensitive") or () if _bins(text)]
+    binned = [text for text in settings.get("data.sensitive") or () if _bins(text)]
     return odd | ({"data.sensitive": binned} if binned else {})
 
 
@@ -153,11 +153,11 @@ def check_names(pins: Iterable[str], where: str) -> None:
     from fairkit.data.roles import Roles
     from fairkit.errors import did_you_mean
 
-    known = {f"data.{each.name}" for each in dataclasses.fields(Roles)}
-    known |= {f"model.{each.name}" for each in dataclasses.fields(ModelOptions)}
-    known |= {f"audit.{key}" for key in _AUDIT}
+    settings = {f"data.{each.name}" for each in dataclasses.fields(Roles)}
+    settings |= {f"model.{each.name}" for each in dataclasses.fields(ModelOptions)}
+    settings |= {f"audit.{key}" for key in _AUDIT}
     for name in pins:
         of_auditor = name.startswith("audit.") and name.count(".") > 1
-        if name not in known and not of_auditor:
-            hint = did_you_mean(name, known, what="settings")
+        if name not in settings and not of_auditor:
+            hint = did_you_mean(name, settings, what="settings")
             raise CertificateError(f"{where}: there is no setting {name!r} of an audit. {hint}")

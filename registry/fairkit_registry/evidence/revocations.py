@@ -160,11 +160,11 @@ class RevocationList:
                 f"key {key} has signed two revocation lists with the number {self.sequence}; the other one {where}"
             )
         held = {one.target: one for one in self.entries}
-        for one in older.entries:
-            if one.target in held and held[one.target].milder(one):
+        for item in older.entries:
+            if item.target in held and held[item.target].milder(item):
                 raise VerificationError(
                     f"the revocation list number {self.sequence} of key {key} takes back a part of the revocation of "
-                    f"{one.kind} {one.sha256[:16]} in number {older.sequence}, which {where}: it is invalid since a "
+                    f"{item.kind} {item.sha256[:16]} in number {older.sequence}, which {where}: it is invalid since a "
                     "later time"
                 )
         lost = {one.target for one in older.entries} - {one.target for one in self.entries}
@@ -205,9 +205,9 @@ def issue(
         The list, as JSON.
     """
     listed = {one.target: one for one in (previous.entries if previous else ())}
-    for one in entries:  # the first reason stays, unless the new entry is stricter
-        if one.target not in listed or listed[one.target].milder(one):
-            listed[one.target] = one
+    for entry in entries:  # the first reason stays, unless the new entry is stricter
+        if entry.target not in listed or listed[entry.target].milder(entry):
+            listed[entry.target] = entry
     keyid = signer.public.keyid
     body = {
         "issuer": keyid,
@@ -267,11 +267,11 @@ def read_files(paths: Iterable[Path]) -> list[tuple[str, bytes]]:
     CertificateError
         One cannot be read, or a folder has none.
     """
-    found = []
+    contents = []
     for path in paths:
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not files:
             raise CertificateError(f"the folder {path} has no revocation list (*.json)")
         limits = {"what": "revocation list", "too_large": "a revocation list"}
-        found += [(str(one), read_limited(one, LARGEST, **limits)) for one in files]
-    return found
+        contents += [(str(one), read_limited(one, LARGEST, **limits)) for one in files]
+    return contents

@@ -90,7 +90,7 @@ class Revocations:
             if now > one.next_update
         ]
 
-    def take(self, found: RevocationList, where: str) -> Revocations:
+    def take(self, addition: RevocationList, where: str) -> Revocations:
         """Return these with another list; the newest of an issuer counts.
 
         Raises
@@ -99,11 +99,11 @@ class Revocations:
             It may not follow what is known.
         """
         for known in self.lists:
-            if known.issuer == found.issuer:
-                found.check_follows(known, where)
-        return replace(self, lists=(*(one for one in self.lists if one.issuer != found.issuer), found))
+            if known.issuer == addition.issuer:
+                addition.check_follows(known, where)
+        return replace(self, lists=(*(one for one in self.lists if one.issuer != addition.issuer), addition))
 
-    def merge(self, found: RevocationList, where: str) -> Revocations:
+    def merge(self, addition: RevocationList, where: str) -> Revocations:
         """Return these with another list, older or newer; only a contradiction is refused.
 
         Raises
@@ -112,10 +112,10 @@ class Revocations:
             The two cannot both be the issuer's.
         """
         for known in self.lists:
-            if known.issuer == found.issuer and known.sequence > found.sequence:
-                known.check_follows(found, where)
+            if known.issuer == addition.issuer and known.sequence > addition.sequence:
+                known.check_follows(addition, where)
                 return self
-        return self.take(found, where)
+        return self.take(addition, where)
 
 
 def _since(entry: Entry) -> str:
@@ -141,13 +141,13 @@ def remembered(trusted: Sequence[PublicKey], revokers: Sequence[PublicKey] = ())
     CertificateError
         A list there cannot be read.
     """
-    known = Revocations(revokers=frozenset(key.keyid for key in revokers))
+    lists = Revocations(revokers=frozenset(key.keyid for key in revokers))
     for key in {key.keyid: key for key in (*trusted, *revokers)}.values():
         path = _remembered_file(key.keyid)
         if path.is_file():
             raw = read_limited(path, LARGEST, what="revocation list", too_large="a revocation list")
-            known = known.take(read(raw, [key], where=str(path)), _REMEMBERED)
-    return known
+            lists = lists.take(read(raw, [key], where=str(path)), _REMEMBERED)
+    return lists
 
 
 def seen(
@@ -173,18 +173,18 @@ def seen(
     """
     from fairkit.support.files import FileError, write_atomic
 
-    known = remembered(trusted, revokers)
+    lists = remembered(trusted, revokers)
     keys = [*trusted, *revokers]
     read_all = sorted((read(raw, keys, where=name) for name, raw in raws), key=lambda one: one.sequence)
     newest = {one.issuer: one for one in read_all}
     for one in read_all:
         newest[one.issuer].check_follows(one, "was given too")
     for found in newest.values():
-        known = known.take(found, _REMEMBERED)
+        lists = lists.take(found, _REMEMBERED)
         path = _remembered_file(found.issuer)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, found.raw, mode=0o600)
         except (OSError, FileError) as error:
             raise CertificateError(f"the revocation list cannot be remembered in {path}: {error}") from None
-    return known
+    return lists

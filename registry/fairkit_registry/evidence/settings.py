@@ -84,23 +84,23 @@ class SignedSettings(AuditSettings):
         """
         from fairkit.data.loading import load_data
 
-        told = dict(self.data)
-        asked = told.pop("join", None)
-        if (asked is None) != (join is None):
+        roles = dict(self.data)
+        link = roles.pop("join", None)
+        if (link is None) != (join is None):
             raise CertificateError(
                 "the audit had no other table: leave `join` out"
-                if asked is None
-                else f"the audit took columns of another table by {', '.join(asked['on'])}: name that table with `join`"
+                if link is None
+                else f"the audit took columns of another table by {', '.join(link['on'])}: name that table with `join`"
             )
-        if asked is None:
-            return load_data(data, **told)
-        opened = load_data(data, **told, join=join, on=asked["on"])
-        found = opened.roles.join
-        if found is None or found.sha256 != asked["sha256"]:
+        if link is None:
+            return load_data(data, **roles)
+        dataset = load_data(data, **roles, join=join, on=link["on"])
+        found = dataset.roles.join
+        if found is None or found.sha256 != link["sha256"]:
             raise CertificateError(
-                f"the joined table is not that of the audit, which names the content {asked['sha256'][:16]}..."
+                f"the joined table is not that of the audit, which names the content {link['sha256'][:16]}..."
             )
-        return opened
+        return dataset
 
     def answering(self) -> Any:
         """Return the model behind the endpoint.

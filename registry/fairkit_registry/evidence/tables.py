@@ -133,13 +133,13 @@ def verify_statement(raw: bytes, trusted: Sequence[PublicKey], *, data_sha256: s
     good = dsse.signers(envelope, trusted)
     if not good:
         raise VerificationError("the statement about the table is not signed by a key that you trust")
-    found = _interpret(envelope, tuple(key.keyid for key in good))
-    if found.sha256 != data_sha256:
+    table_statement = _interpret(envelope, tuple(key.keyid for key in good))
+    if table_statement.sha256 != data_sha256:
         raise VerificationError(
-            f"the statement is about another table: it names SHA-256 {found.sha256[:16]}..., the table has "
+            f"the statement is about another table: it names SHA-256 {table_statement.sha256[:16]}..., the table has "
             f"{data_sha256[:16]}..."
         )
-    return found
+    return table_statement
 
 
 def read_file(path: str | Path) -> bytes:
@@ -169,7 +169,7 @@ def _interpret(envelope: dsse.Envelope, keyids: tuple[str, ...]) -> TableStateme
                 "`fairkit sign-data TABLE` makes one"
             )
         (subject,), body = read["subject"], read["predicate"]
-        found = TableStatement(
+        table_statement = TableStatement(
             name=_text(subject["name"]),
             sha256=_text(subject["digest"]["sha256"]),
             rows=_count(body["rows"]),
@@ -182,7 +182,7 @@ def _interpret(envelope: dsse.Envelope, keyids: tuple[str, ...]) -> TableStateme
         if isinstance(error, CertificateError):
             raise
         raise CertificateError(f"no statement about a table: {error}") from None
-    return found
+    return table_statement
 
 
 def _text(value: Any) -> str:

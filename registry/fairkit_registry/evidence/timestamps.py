@@ -119,7 +119,7 @@ def read_roots(paths: Sequence[str | Path]) -> tuple[str, ...]:
     from cryptography.hazmat.primitives.serialization import Encoding
     from cryptography.x509 import load_pem_x509_certificates
 
-    found = []
+    texts = []
     for path in paths:
         try:
             with Path(path).open("rb") as handle:
@@ -132,8 +132,8 @@ def read_roots(paths: Sequence[str | Path]) -> tuple[str, ...]:
             raise CertificateError(
                 f"{path} holds no root of a time-stamping authority (X.509 in PEM)"
             ) from None
-        found += [root.public_bytes(Encoding.PEM).decode("ascii") for root in roots]
-    return tuple(found)
+        texts += [root.public_bytes(Encoding.PEM).decode("ascii") for root in roots]
+    return tuple(texts)
 
 
 def proven(envelope: Envelope, keys: Sequence[PublicKey], roots: Sequence[str]) -> datetime:

@@ -63,7 +63,7 @@ class Verification:
 def known_revocations(
     lists: Sequence[Path] | None, trusted: Sequence[PublicKey], revokers: Sequence[PublicKey]
 ) -> Revocations | str:
-    """Return what counts no longer, by the lists given and those seen before; a sentence where a list does not hold."""
+    """Return the revocations of these and earlier lists; a sentence where a list does not hold."""
     try:
         return seen(read_files(lists or ()), trusted, revokers)
     except VerificationError as error:
@@ -102,7 +102,7 @@ def check(
         found = outcome.certificate = verify(
             raw, trusted, model_sha256=model_sha256, revocations=revocations, timestamp_roots=roots
         )
-        outcome.held += tuple(_held(found, trusted, asked=model_sha256 is not None))
+        outcome.held += tuple(_held(found, trusted, model_checked=model_sha256 is not None))
         if further is not None:
             further(outcome, found)
     except CertificateError as error:
@@ -110,17 +110,17 @@ def check(
     return outcome
 
 
-def _held(found: Certificate, trusted: Sequence[PublicKey], *, asked: bool) -> Iterator[str]:
-    yield f"signature by {', '.join(keyid[:16] for keyid in found.keyids)}"
-    if found.proven_at is not None:
-        yield f"signed no later than {found.proven_at:%Y-%m-%d %H:%M:%S} UTC, by a timestamp"
-    if found.model_sha256 is None:
-        at = found.report.model.endpoint.get("url")
+def _held(verified: Certificate, trusted: Sequence[PublicKey], *, model_checked: bool) -> Iterator[str]:
+    yield f"signature by {', '.join(keyid[:16] for keyid in verified.keyids)}"
+    if verified.proven_at is not None:
+        yield f"signed no later than {verified.proven_at:%Y-%m-%d %H:%M:%S} UTC, by a timestamp"
+    if verified.model_sha256 is None:
+        at = verified.report.model.endpoint.get("url")
         yield f"about {f'answers of {at}: no file of the model' if at else 'predictions in a table: no model'} was seen"
-    elif asked:
-        yield f"about the model {found.model_sha256[:16]}"
-    yield from _signed_tables(found, trusted)
-    yield from _locked(found, trusted)
+    elif model_checked:
+        yield f"about the model {verified.model_sha256[:16]}"
+    yield from _signed_tables(verified, trusted)
+    yield from _locked(verified, trusted)
 
 
 def _signed_tables(found: Certificate, trusted: Sequence[PublicKey]) -> Iterator[str]:

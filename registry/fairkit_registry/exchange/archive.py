@@ -150,7 +150,7 @@ def certificate_kind(raw: bytes) -> str:
 
 
 def version_record(version: Version) -> dict[str, Any]:
-    """Return what is said about a version where it travels."""
+    """Return a version's record as it travels."""
     record = version.to_dict()
     return {
         key: record[key] for key in ("name", "version", "filename", "parent", "tags", "notes", "added_at")

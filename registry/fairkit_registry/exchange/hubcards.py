@@ -33,7 +33,7 @@ def hub_card(card: Card) -> str:
     YAML holds JSON, and so the front matter is JSON in lines: text from outside cannot change its form. The Hub's form
     has no place for intervals; each metric's name says its own, and `args` has it as numbers.
     """
-    told: dict[str, Any] = {
+    front_matter: dict[str, Any] = {
         "library_name": "onnx",
         "tags": ["onnx", "fairness", "fairkit", *card.version.tags],
     }
@@ -41,8 +41,8 @@ def hub_card(card: Card) -> str:
         iter(card.certificates), None
     )
     if chosen is not None:
-        told["model-index"] = [{"name": card.version.name, "results": [_result(chosen)]}]
-    front = "\n".join(f"{key}: {_json(value)}" for key, value in told.items())
+        front_matter["model-index"] = [{"name": card.version.name, "results": [_result(chosen)]}]
+    front = "\n".join(f"{key}: {_json(value)}" for key, value in front_matter.items())
     return f"---\n{front}\n---\n\n{markdown(card)}"
 
 
@@ -61,37 +61,46 @@ def _result(certificate: Certificate) -> dict[str, Any]:
 
 
 def _chosen(report: Report) -> Sequence[Finding]:
-    """Return what the policy limits, what is measured over all rows, then differences between groups."""
+    """Return findings: those the policy limits, then those over all rows, then differences between groups."""
     asked = {(rule.metric, rule.sensitive) for rule in report.policy}
-    known = [one for one in report.findings if one.value is not None and math.isfinite(one.value)]
+    finite = [one for one in report.findings if one.value is not None and math.isfinite(one.value)]
 
     def place(one: Finding) -> int:
         if (one.metric, one.sensitive) in asked:
             return 0
         return 1 if one.sensitive is None else 2 if one.metric.endswith("_difference") else 3
 
-    return [one for one in sorted(known, key=place) if place(one) < 3][:MOST_METRICS]
+    return [one for one in sorted(finite, key=place) if place(one) < 3][:MOST_METRICS]
 
 
-def _metric(one: Finding, certificate: Certificate) -> dict[str, Any]:
-    where = f" ({one.place})" if one.sensitive else ""
-    sure = f", {one.confidence:.0%} interval {interval(one.interval)}" if one.interval else ", no interval"
+def _metric(finding: Finding, certificate: Certificate) -> dict[str, Any]:
+    where = f" ({finding.place})" if finding.sensitive else ""
+    sure = (
+        f", {finding.confidence:.0%} interval {interval(finding.interval)}"
+        if finding.interval
+        else ", no interval"
+    )
     claim = "" if certificate.verified else ", a claim: no trusted key has signed it"
     args: dict[str, Any] = {
-        "sensitive": one.sensitive,
-        "interval": None if one.interval is None else [_end(end) for end in one.interval],
-        "confidence": one.confidence,
+        "sensitive": finding.sensitive,
+        "interval": None if finding.interval is None else [_end(end) for end in finding.interval],
+        "confidence": finding.confidence,
         "certificate": certificate.sha256,
         "signed_by": list(certificate.keyids) if certificate.verified else [],
         "caveat": CAVEATS[0],
     }
     rule = next(
-        (r for r in certificate.report.policy if (r.metric, r.sensitive) == (one.metric, one.sensitive)), None
+        (
+            r
+            for r in certificate.report.policy
+            if (r.metric, r.sensitive) == (finding.metric, finding.sensitive)
+        ),
+        None,
     )
     if rule is not None:
         args |= {"max": None, "min": None, rule.rule.side: rule.limit, "verdict": rule.verdict}
-    name = f"{one.metric.replace('_', ' ')}{where}{sure}{claim}"
-    return {"type": one.metric, "value": one.value, "name": name, "args": args}
+    name = f"{finding.metric.replace('_', ' ')}{where}{sure}{claim}"
+    return {"type": finding.metric, "value": finding.value, "name": name, "args": args}
 
 
 def _end(end: float) -> float | None:

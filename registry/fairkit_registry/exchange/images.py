@@ -56,7 +56,7 @@ def config(version: Version, layer_digest: str, architecture: str) -> bytes:
 
 
 def annotations_of(version: Version) -> dict[str, str]:
-    """Return what the manifests say about the version."""
+    """Return the manifests' annotations of the version."""
     record = canonical(archive.version_record(version)).decode("utf-8")
     return {CREATED: version.added_at, RECORD: record, MODEL: f"sha256:{version.model}"}
 

@@ -112,20 +112,20 @@ def import_archive(
 
 
 def take_in(
-    registry: Registry, found: Sequence[Arrival], *, name: str | None, trusted: Sequence[PublicKey]
+    registry: Registry, incoming: Sequence[Arrival], *, name: str | None, trusted: Sequence[PublicKey]
 ) -> list[Imported]:
     """Add versions whose files are staged, all of them or none; for the rest see `import_archive`."""
-    if name is not None and len({one.name for one in found}) > 1:
+    if name is not None and len({one.name for one in incoming}) > 1:
         raise ArchiveError("--name goes with an archive of one model; this one holds several")
-    carried = carried_lists(found, trusted)
-    inspected = [_inspect(one, trusted, carried) for one in found]
+    carried = carried_lists(incoming, trusted)
+    inspected = [_inspect(one, trusted, carried) for one in incoming]
     take_newer(registry, carried, trusted)
     with registry.index.write() as connection:
         registry.confirm(connection)
         renamed: dict[str, tuple[str, int]] = {}
         return [
             _insert(connection, registry.blobs, one, name=name, certificates=certificates, renamed=renamed)
-            for one, certificates in zip(found, inspected, strict=True)
+            for one, certificates in zip(incoming, inspected, strict=True)
         ]
 
 
@@ -151,8 +151,8 @@ def look_into(
         As for `import_archive`.
     """
     with staging_in(BlobStore(scratch)) as staging:
-        found = _take_in(staging, path, most_bytes)
-        carried = carried_lists(found, trusted)
+        incoming = _take_in(staging, path, most_bytes)
+        carried = carried_lists(incoming, trusted)
         return [
             Imported(
                 origin=f"{one.name}@{one.version}",
@@ -161,7 +161,7 @@ def look_into(
                 certificates=_inspect(one, trusted, carried),
                 carried_keys=_carried(one),
             )
-            for one in found
+            for one in incoming
         ]
 
 
@@ -189,39 +189,39 @@ def _inspect(
     arrival: Arrival, trusted: Sequence[PublicKey], lists: Sequence[RevocationList]
 ) -> tuple[Certificate, ...]:
     """Look at a version's files; with keys, every certificate must be signed by one of them that is not revoked."""
-    known = remembered(trusted)
+    revocations = remembered(trusted)
     for one in lists:
-        known = known.merge(one, "came along or was seen by this user")
+        revocations = revocations.merge(one, "came along or was seen by this user")
     where = f"{arrival.name}@{arrival.version}"
     onnxfile.check_file(arrival.model.path, shown=Path(arrival.filename))
     if trusted and not arrival.certificates:
         raise CertificateError(f"{where} in the archive has no certificate, so no key can vouch for it")
-    found = []
+    certificates = []
     for staged in arrival.certificates:
         raw = certificate.read_file(staged.path)
         label = f"the certificate {staged.digest[:12]} of {where}"
         if not trusted:
-            found.append(certificate.check_subject(raw, arrival.model.digest, where=label))
+            certificates.append(certificate.check_subject(raw, arrival.model.digest, where=label))
             continue
         try:
-            found.append(
-                certificate.verify(raw, trusted, model_sha256=arrival.model.digest, revocations=known)
+            certificates.append(
+                certificate.verify(raw, trusted, model_sha256=arrival.model.digest, revocations=revocations)
             )
         except CertificateError as error:
             raise type(error)(f"{label}: {error}") from None
-    return tuple(found)
+    return tuple(certificates)
 
 
 def _carried(arrival: Arrival) -> tuple[str, ...]:
-    found = []
+    labels = []
     for staged in arrival.keys:
         try:
-            found.append(
+            labels.append(
                 parse_public(staged.path.read_bytes()).keyid if staged.size < LARGEST_DOCUMENT else ""
             )
         except KeyFileError:
-            found.append("")
-    return tuple(sorted(filter(None, found)))
+            labels.append("")
+    return tuple(sorted(filter(None, labels)))
 
 
 def _insert(

@@ -100,8 +100,8 @@ def read_stated(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, S
     ConfigError
         A model or a key is unknown, or a value is of another kind.
     """
-    known = {each.name for each in fields(StatedFacts)}
-    found = {}
+    allowed = {each.name for each in fields(StatedFacts)}
+    stated_facts = {}
     for model, table in record.items():
         if model not in models:
             raise ConfigError(
@@ -110,16 +110,18 @@ def read_stated(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, S
         if not isinstance(table, Mapping):
             raise ConfigError(f"the facts on {model!r} are a table: begin it with [{model}]")
         for key, value in table.items():
-            if key not in known:
-                raise ConfigError(f"{model!r} has no fact {key!r}. {did_you_mean(key, known, what='facts')}")
+            if key not in allowed:
+                raise ConfigError(
+                    f"{model!r} has no fact {key!r}. {did_you_mean(key, allowed, what='facts')}"
+                )
             if key in _TEXTS and not (isinstance(value, str) and value.strip()):
                 raise ConfigError(f"{key} of {model!r} takes a text, not {value!r}")
             if key == "tier" and (value not in TIERS or isinstance(value, bool)):
                 raise ConfigError(f"tier of {model!r} is 1, 2 or 3, not {value!r}")
             if key == "next_review" and type(value) is not datetime.date:
                 raise ConfigError(f"next_review of {model!r} is a date without quotes, as in 2027-01-31")
-        found[model] = StatedFacts(**table)
-    return found
+        stated_facts[model] = StatedFacts(**table)
+    return stated_facts
 
 
 def inventory(
@@ -149,38 +151,38 @@ def inventory(
     """
     entries = []
     for name in [one["name"] for one in registry.models()]:
-        held: dict[int, list[Alias]] = {}
+        aliases: dict[int, list[Alias]] = {}
         for alias in registry.aliases(name):
             if alias.version is not None:
-                held.setdefault(alias.version, []).append(alias)
-        versions = [registry.version(f"{name}@{number}") for number in sorted(held)] or [
+                aliases.setdefault(alias.version, []).append(alias)
+        versions = [registry.version(f"{name}@{number}") for number in sorted(aliases)] or [
             registry.version(name)
         ]
         for version in versions:
             facts = stated.get(name, StatedFacts())
             found = certificates_of(registry, version)
-            entries.append(_entry(version, held.get(version.version, []), found, facts, monitoring, today))
+            entries.append(_entry(version, aliases.get(version.version, []), found, facts, monitoring, today))
     return sorted(entries, key=lambda one: (one.tier or len(TIERS) + 1, one.model, one.version))
 
 
 def _entry(
     version: Version,
     aliases: Sequence[Alias],
-    found: Sequence[Certificate],
+    certificates: Sequence[Certificate],
     facts: StatedFacts,
     monitoring: Mapping[str, str],
     today: datetime.date,
 ) -> Entry:
-    newest = next((one for one in found if one.verified), found[0] if found else None)
+    newest = next((one for one in certificates if one.verified), certificates[0] if certificates else None)
     about = {} if newest is None else dict(newest.report.about)
     ages = [one.policy.max_age_days for one in aliases if one.policy.max_age_days is not None]
     review = facts.next_review
     if review is None and newest is not None and ages:
         review = (newest.audited_at + datetime.timedelta(days=min(ages))).date()
     watched = monitoring.get(version.model)
-    for one in found:
-        watched = watched or monitoring.get(one.sha256)
-    told: dict[str, Any] = {
+    for certificate in certificates:
+        watched = watched or monitoring.get(certificate.sha256)
+    answers: dict[str, Any] = {
         "tier": facts.tier,
         "purpose": facts.purpose or about.get("intended_use"),
         "owner": facts.owner or about.get("owner"),
@@ -198,8 +200,8 @@ def _entry(
         data=None if newest is None else _data(newest),
         rules=None if newest is None else _rules(newest),
         overdue=review is not None and review < today,
-        missing=tuple(key for key, value in told.items() if value is None),
-        **told,
+        missing=tuple(key for key, value in answers.items() if value is None),
+        **answers,
     )
 
 

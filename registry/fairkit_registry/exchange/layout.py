@@ -118,7 +118,7 @@ def _arrival(manifest: dict[str, Any], staged: Mapping[str, Staged]) -> Arrival:
 
 
 def record_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a version's record says, as the arguments of `Arrival`.
+    """Return a version's record as the arguments of `Arrival`.
 
     Raises
     ------

@@ -125,15 +125,15 @@ def attach(address: Address, certificates: Sequence[Path]) -> Pushed:
         There is no such model, or the registry does not take them.
     """
     with Client(address) as client:
-        found = find(client, address)
+        remote = find(client, address)
         files = []
         for path in certificates:
             raw = read_file(path)
-            if not signs_model(raw, found.model):
-                check_subject(raw, found.model, where=str(path))
+            if not signs_model(raw, remote.model):
+                check_subject(raw, remote.model, where=str(path))
             files.append((archive.certificate_kind(raw), raw))
-        _refer(client, found.top, files)
-        return Pushed(digest=found.top.digest, referrers=len(files), sent=client.sent)
+        _refer(client, remote.top, files)
+        return Pushed(digest=remote.top.digest, referrers=len(files), sent=client.sent)
 
 
 def _refer(client: Client, subject: Document, files: Iterable[tuple[str, bytes]]) -> None:

@@ -55,7 +55,7 @@ class Remote:
     lists: tuple[bytes, ...]
 
     def known(self, trusted: Sequence[PublicKey]) -> Revocations:
-        """Return what counts no longer: by lists that came and that a trusted key signed, and those seen before."""
+        """Return the revocations by trusted keys: of the lists that came along, and of those seen before."""
         found = remembered(trusted)
         for raw in self.lists:
             with suppress(VerificationError):
@@ -63,7 +63,7 @@ class Remote:
         return found
 
     def claims(self) -> tuple[list[Certificate], list[str]]:
-        """Return what the certificates about the model say, whoever signed them, and what is none."""
+        """Return the certificates about the model, whoever signed them, and the errors of other files."""
         good, strange = [], []
         for name, raw in self.certificates:
             try:
@@ -112,20 +112,20 @@ def pull(
         It cannot be read, or the registry here cannot be written.
     """
     with registry.staging() as staging, Client(address) as client:
-        found = find(client, address)
-        if found.size > MOST_BYTES:
-            raise ArchiveError(f"{address} has {found.size} bytes; at most {MOST_BYTES} are read")
-        model = staging.take(staging.blobs.stage(found.pieces(client)))
-        remote = _remote(client, found, address)
+        source = find(client, address)
+        if source.size > MOST_BYTES:
+            raise ArchiveError(f"{address} has {source.size} bytes; at most {MOST_BYTES} are read")
+        model = staging.take(staging.blobs.stage(source.pieces(client)))
+        remote = _remote(client, source, address)
         arrival = Arrival(
-            **modelpack.record(client, found.manifest.content, address, found.filename),
+            **modelpack.record(client, source.manifest.content, address, source.filename),
             model=model,
             keys=(),
             certificates=tuple(staging.take(staging.blobs.stage([raw])) for raw in _kept(remote, trusted)),
             revocations=tuple(staging.take(staging.blobs.stage([raw])) for raw in remote.lists),
         )
         (imported,) = take_in(registry, [arrival], name=name, trusted=trusted)
-        return replace(imported, origin=str(address.at(found.top.digest)))
+        return replace(imported, origin=str(address.at(source.top.digest)))
 
 
 def _kept(remote: Remote, trusted: Sequence[PublicKey]) -> list[bytes]:
@@ -169,24 +169,24 @@ def look(address: Address, *, model: bool = True) -> Remote:
         return _remote(client, found, address)
 
 
-def _remote(client: Client, found: RemoteModel, address: Address) -> Remote:
+def _remote(client: Client, source: RemoteModel, address: Address) -> Remote:
     limits = dict.fromkeys(archive.CERTIFICATES, LARGEST_CERTIFICATE) | {archive.REVOCATIONS: LARGEST}
     files: dict[str, list[tuple[str, bytes]]] = {kind: [] for kind in limits}
-    for layer in found.manifest.content["layers"]:  # an archive that was copied has them beside the model
+    for layer in source.manifest.content["layers"]:  # an archive that was copied has them beside the model
         if layer.get("mediaType") in files:
             raw = client.small(layer, limits[layer["mediaType"]])
             files[layer["mediaType"]].append((str(layer["digest"]), raw))
-    listed = client.referrers(found.top.digest)
+    listed = client.referrers(source.top.digest)
     if len(listed) > _MOST_REFERRERS:
         raise ArchiveError(f"{len(listed)} artifacts refer to {address}; at most {_MOST_REFERRERS} are read")
     for entry in listed:
         if entry.get("artifactType") in files:
-            kind, one, raw = _file(client, entry, found.top.digest, limits)
+            kind, name, raw = _file(client, entry, source.top.digest, limits)
             if kind != BUNDLE or predicate_type(raw) == TYPE:  # others sign models in this form too
-                files[kind].append((one, raw))
+                files[kind].append((name, raw))
     return Remote(
-        digest=found.top.digest,
-        model=found.model,
+        digest=source.top.digest,
+        model=source.model,
         certificates=tuple(one for kind in archive.CERTIFICATES for one in files[kind]),
         lists=tuple(raw for _, raw in files[archive.REVOCATIONS]),
     )

@@ -74,10 +74,10 @@ def parse(text: str) -> Address:
         It is none.
     """
     scheme = next((one for one in SCHEMES if text.startswith(one)), "")
-    found = _ADDRESS.fullmatch(text.removeprefix(scheme)) if scheme else None
-    if found is None:
+    match = _ADDRESS.fullmatch(text.removeprefix(scheme)) if scheme else None
+    if match is None:
         raise RegistryError(
             f"{text!r} is no address in an OCI registry: "
             "it is oci://HOST/REPOSITORY:TAG, or ...@sha256:DIGEST, in lower case"
         )
-    return Address(**found.groupdict(), encrypted=scheme == SCHEMES[0])
+    return Address(**match.groupdict(), encrypted=scheme == SCHEMES[0])

@@ -175,7 +175,7 @@ class Client(Blobs):
         RegistryError
             The registry does not take it, or others change its list of referrers all the time.
         """
-        made, known = self.push_manifest(content)
+        made, by_registry = self.push_manifest(content)
         subject = content["subject"]["digest"]
         entry = made.descriptor | {
             "artifactType": content["artifactType"],
@@ -184,7 +184,7 @@ class Client(Blobs):
         for _ in range(_TRIES):
             if any(one.get("digest") == made.digest for one in self.referrers(subject)):
                 return made
-            if not known:  # no lock: somebody else may write the tag between, so it is read again
+            if not by_registry:  # no lock: somebody else may write the tag between, so it is read again
                 listed = [*self._fallback(subject), entry]
                 index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": listed}
                 self.push_manifest(index, _fallback_tag(subject))
@@ -209,15 +209,15 @@ class Client(Blobs):
 
     def _listed(self, url: str, what: str) -> list[str]:
         """Read a list of names, page by page."""
-        found: list[str] = []
+        names: list[str] = []
         for response in self._pages(url, what):
             if response.status_code != _OK:
                 raise self._transport.refuse(response, f"list the {what} of {self.address.host}")
             try:
-                found += [str(name) for name in read_object(response.content).get(what) or ()]
+                names += [str(name) for name in read_object(response.content).get(what) or ()]
             except (StrictJsonError, TypeError):
                 raise ArchiveError(f"the {what} of {self.address.host} cannot be read") from None
-        return found
+        return names
 
 
 def _entries(index: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -293,9 +293,11 @@ class Transport:
         """Return the error for an answer that is not the one that was hoped for."""
         try:
             errors = self._error_record(response)["errors"]
-            told = "; ".join(f"{one.get('code', '')}: {one.get('message', '')}".strip(": ") for one in errors)
+            details = "; ".join(
+                f"{one.get('code', '')}: {one.get('message', '')}".strip(": ") for one in errors
+            )
         except (RegistryError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            told = ""
+            details = ""
         finally:
             response.close()
         words = {
@@ -304,7 +306,7 @@ class Transport:
             _MISSING: "there is no such thing",
         }
         said = words.get(response.status_code, f"status {response.status_code}")
-        return RegistryError(f"cannot {doing}: {said}" + (f" ({visible(told)[:300]})" if told else ""))
+        return RegistryError(f"cannot {doing}: {said}" + (f" ({visible(details)[:300]})" if details else ""))
 
     def _error_record(self, response: httpx.Response) -> Any:
         """Return the JSON of an answer that is an error."""

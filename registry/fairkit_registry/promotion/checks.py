@@ -20,14 +20,14 @@ def ask(
     version: Version,
     alias: Alias,
     deciding: Certificate | None,
-    held: Certificate | None,
+    current: Certificate | None,
 ) -> Iterator[Remark]:
     """Ask every check of every installed plugin.
 
     A check that raises vetoes, because nobody knows what it would have said. A plugin that does not load
     is noted; an alias that relies on its check names the check, and then its absence is a veto.
     """
-    found, failures = installed()
+    checks, failures = installed()
     promotion = Promotion(
         name=version.name,
         version=version.version,
@@ -38,14 +38,14 @@ def ask(
         mitigation=None if deciding is None else deciding.mitigation,
         keyids=() if deciding is None else deciding.keyids,
         holder=alias.version,
-        holder_report=None if held is None else held.report,
+        holder_report=None if current is None else current.report,
         tags=version.tags,
     )
-    known = {check.name for check in found}
+    known = {check.name for check in checks}
     for wanted in alias.policy.checks:
         if wanted not in known:
             yield Remark(text=f"the alias asks for the check {wanted!r}, and no plugin that loads has it")
-    for check in found:
+    for check in checks:
         yield from _say(check, promotion)
     for failure in failures:
         yield Remark(text=f"not asked, because it does not load: {failure}", veto=False)

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from fairkit_registry.promotion.decision import Case
 
 
-def check_current(case: Case, deciding: Certificate, held: Certificate | None) -> None:
+def check_current(case: Case, deciding: Certificate, current_certificate: Certificate | None) -> None:
     """Refuse what is worse than the current version, significantly, in a metric that the alias names."""
     if case.alias.version in (None, case.version.version):
         return
     current = f"{case.version.name}@{case.alias.version}"
-    if held is None:
+    if current_certificate is None:
         case.doubt(f"{current}, which the alias means now, has no valid certificate to compare with")
         return
-    worse, unknown = worse_findings(held.report, deciding.report, case.alias.policy.no_worse)
+    worse, unknown = worse_findings(current_certificate.report, deciding.report, case.alias.policy.no_worse)
     measured = {name for f in deciding.report.findings for name in (f.metric, f"{f.metric}:{f.sensitive}")}
     for wanted in case.alias.policy.no_worse:
         if wanted not in measured | {ALL}:
@@ -31,9 +31,9 @@ def check_current(case: Case, deciding: Certificate, held: Certificate | None) -
         )
     for pair in unknown:
         case.doubt(f"{pair.title} of {current} cannot be compared: one side has no value or no interval")
-    for told in other_supports(held.report, deciding.report):
+    for told in other_supports(current_certificate.report, deciding.report):
         case.note(told)
-    if not same_data([held.report, deciding.report]):
+    if not same_data([current_certificate.report, deciding.report]):
         case.note(f"the certificates of {current} and {case.version.reference} are on different data")
 
 

@@ -75,49 +75,49 @@ def demote(registry: Registry, name: str, version: int, alias: str, evidence: Ma
     """
     names.check_alias(alias)
     while True:
-        held = registry.alias(name, alias)
-        if held is None:
+        pointer = registry.alias(name, alias)
+        if pointer is None:
             raise RegistryError(f"{name} has no alias {alias!r}: there is nothing to take back")
-        if held.version != version:
-            where = "nothing" if held.version is None else f"{name}@{held.version}"
+        if pointer.version != version:
+            where = "nothing" if pointer.version is None else f"{name}@{pointer.version}"
             reason = f"{name}@{alias} points to {where}, not to {name}@{version}: nothing was changed"
             return Demotion(
-                name=name, alias=alias, version=version, now=held.version, done=False, reason=reason
+                name=name, alias=alias, version=version, now=pointer.version, done=False, reason=reason
             )
-        before, certificate, reason = _former(registry, held)
+        before, certificate, reason = _former(registry, pointer)
         with registry.index.write() as connection:
             if (
-                registry.alias(name, alias) != held
+                registry.alias(name, alias) != pointer
             ):  # it took time to decide: the alias must still be the same
                 continue
-            registry.take_back(connection, held, before, certificate, {**evidence, "reason": reason})
+            registry.take_back(connection, pointer, before, certificate, {**evidence, "reason": reason})
         return Demotion(name=name, alias=alias, version=version, now=before, done=True, reason=reason)
 
 
-def _former(registry: Registry, held: Alias) -> tuple[int | None, str | None, str]:
+def _former(registry: Registry, pointer: Alias) -> tuple[int | None, str | None, str]:
     """Return the version to go back to with its certificate, and why."""
-    candidates, bad = [], {held.version}
-    for event in registry.log(held.name):  # the newest first
-        if event.body.get("alias") != held.alias:
+    candidates, bad = [], {pointer.version}
+    for event in registry.log(pointer.name):  # the newest first
+        if event.body.get("alias") != pointer.alias:
             continue
         if event.action == "demote":
             bad.add(event.body["taken_from"])
         elif event.action == "promote":
             candidates.append(event.body["version"])
-    former = next((one for one in candidates if one not in bad), None)
-    if former is None:
+    previous = next((one for one in candidates if one not in bad), None)
+    if previous is None:
         return None, None, "no other version was promoted before: the alias points to nothing"
-    decision = evaluate(registry, f"{held.name}@{former}", held.alias)
+    decision = evaluate(registry, f"{pointer.name}@{previous}", pointer.alias)
     if decision.verdict != "pass":
         return (
             None,
             None,
-            f"{held.name}@{former}, promoted before, does not pass the alias's policy any more: the alias "
+            f"{pointer.name}@{previous}, promoted before, does not pass the alias's policy any more: the alias "
             "points to nothing",
         )
     certificate = None if decision.certificate is None else decision.certificate.sha256
     return (
-        former,
+        previous,
         certificate,
-        f"back to {held.name}@{former}, which was promoted before and passes the policy",
+        f"back to {pointer.name}@{previous}, which was promoted before and passes the policy",
     )

@@ -24,7 +24,7 @@ def fitting(case: Case, found: Iterable[Certificate]) -> list[Certificate]:
     return [one for one in found if not any(pins.deviations(_as_served(case, one), pinned))]
 
 
-def check_settings(case: Case, deciding: Certificate, held: Certificate | None) -> None:
+def check_settings(case: Case, deciding: Certificate, current: Certificate | None) -> None:
     """Refuse an audit whose settings are neither pinned nor the default, naming each.
 
     What has no default (the label, its favorable value, the sensitive columns) must be as in the current
@@ -35,7 +35,7 @@ def check_settings(case: Case, deciding: Certificate, held: Certificate | None) 
     for text in pins.deviations(settings, policy.settings):
         case.refuse(f"setting {text}. `{command}` pins the settings of a certificate")
     found = pins.named(settings)
-    before = {} if held is None else pins.named(held.settings)
+    before = {} if current is None else pins.named(current.settings)
     for name in _free(case, found):
         if name in before and not pins.same(name, found[name], before[name]):
             case.refuse(
@@ -51,7 +51,7 @@ def _free(case: Case, found: Mapping[str, object]) -> list[str]:
 
 
 def note_choices(case: Case, deciding: Certificate) -> None:
-    """Say what the alias left to the signer, and which settings are not the default."""
+    """Note the settings that the alias left to the signer, and those that are not the default."""
     policy, report = case.alias.policy, deciding.report
     odd = pins.lines(deciding.settings)
     if odd:

@@ -30,8 +30,8 @@ def check_registered(case: Case, deciding: Certificate) -> None:
     arrived = next(
         one for one in log if one.action in ("add", "import") and one.body["model"] == case.version.model
     )
-    kept = [one for one in log if one.action == "lock" and one.name == case.version.name]
-    own = [one for one in kept if one.body["statement"] == lock.statement_sha256]
+    locks = [one for one in log if one.action == "lock" and one.name == case.version.name]
+    own = [one for one in locks if one.body["statement"] == lock.statement_sha256]
     first = own[0] if own else None
     if first is None:
         case.refuse(f"the certificate's policy lock is not registered for {case.version.name}: {_HOW}")
@@ -42,7 +42,7 @@ def check_registered(case: Case, deciding: Certificate) -> None:
             f"policy may have been chosen to fit it. {_HOW}"
         )
         return
-    _check_newest(case, lock, [one for one in kept if one.seq < arrived.seq])
+    _check_newest(case, lock, [one for one in locks if one.seq < arrived.seq])
     if lock.proven_at is not None and lock.proven_at > datetime.fromisoformat(arrived.at) + CLOCK_SKEW:
         case.refuse(
             f"the policy lock is proven since {lock.proven_at:%Y-%m-%d %H:%M} UTC only, and the model came at "

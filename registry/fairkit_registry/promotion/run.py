@@ -111,7 +111,7 @@ def _certificates(registry: Registry, decision: Decision) -> tuple[str, ...]:
     return registry.certificates(model=decision.version.model)
 
 
-def _decide(case: Case, trusted: Sequence[PublicKey], held: Certificate | None) -> Certificate | None:
+def _decide(case: Case, trusted: Sequence[PublicKey], current: Certificate | None) -> Certificate | None:
     """Find the certificate that decides, and hold it against the policy."""
     policy = case.alias.policy
     reference, alias = case.version.reference, case.alias.alias
@@ -125,26 +125,26 @@ def _decide(case: Case, trusted: Sequence[PublicKey], held: Certificate | None) 
             f"{reference} has no certificate: make one with `fairkit certify`, and attach it with "
             f"`fairkit registry add {reference} --certificate CERT`"
         )
-    found = list(valid(case, case.version, trusted)) if trusted else []
-    if not found:
+    certificates = list(valid(case, case.version, trusted)) if trusted else []
+    if not certificates:
         return None
-    usable = on_data(found, policy)
+    usable = on_data(certificates, policy)
     if not usable:
-        given = ", ".join(sorted({one.report.data.sha256[:16] for one in found}))
+        given = ", ".join(sorted({one.report.data.sha256[:16] for one in certificates}))
         case.refuse(
             f"no certificate of {reference} is about the data that {alias!r} asks for "
             f"({', '.join(digest[:16] for digest in policy.data)}); they are about {given}"
         )
-    candidates = newest(fitting(case, usable) or usable or found)
-    for one in candidates:
-        _hold_against(case, one, held)
+    candidates = newest(fitting(case, usable) or usable or certificates)
+    for candidate in candidates:
+        _hold_against(case, candidate, current)
         if policy.pre_registered or policy.unseen:
-            check_registered(case, one)
+            check_registered(case, candidate)
         if policy.sequential:
-            check_sequence(case, one, trusted)
+            check_sequence(case, candidate, trusted)
     if policy.machines > 1:
-        for one in from_machines(case, fitting(case, usable), candidates):
-            _hold_against(case, one, held)
+        for candidate in from_machines(case, fitting(case, usable), candidates):
+            _hold_against(case, candidate, current)
     return candidates[-1]
 
 
@@ -163,15 +163,15 @@ def _heed_revocations(case: Case) -> None:
         )
 
 
-def _hold_against(case: Case, deciding: Certificate, held: Certificate | None) -> None:
+def _hold_against(case: Case, deciding: Certificate, current: Certificate | None) -> None:
     """Hold a certificate that decides against everything that the alias asks for."""
     check_age(case, deciding)
     check_rules(case, deciding)
-    check_settings(case, deciding, held)
+    check_settings(case, deciding, current)
     check_rows(case, deciding)
     check_serving(case, deciding)
     if case.alias.policy.no_worse:
-        check_current(case, deciding, held)
+        check_current(case, deciding, current)
     note_choices(case, deciding)
 
 

@@ -45,12 +45,12 @@ def check_sequence(case: Case, deciding: Certificate, trusted: Sequence[PublicKe
             case.refuse(text)
 
 
-def gaps(known: Iterable[_Known], keyid: str, number: int) -> Iterator[str]:
+def gaps(numbered: Iterable[_Known], keyid: str, number: int) -> Iterator[str]:
     """Yield what is missing from a key's sequence up to its highest known number, and what contradicts itself in it.
 
     Parameters
     ----------
-    known
+    numbered
         The registry's certificates by this key.
     keyid
         The key.
@@ -58,8 +58,8 @@ def gaps(known: Iterable[_Known], keyid: str, number: int) -> Iterator[str]:
         The number of the certificate that decides.
     """
     by_number: dict[int, set[_Known]] = {}
-    for one in known:
-        by_number.setdefault(one.number, set()).add(one)
+    for certificate in numbered:
+        by_number.setdefault(certificate.number, set()).add(certificate)
     key = f"key {keyid[:16]}"
     highest = max([number, *by_number])
     missing = list(islice((each for each in count(1) if each not in by_number), _SHOWN))
@@ -83,11 +83,11 @@ def _of_key(case: Case, key: PublicKey) -> Iterator[_Known]:
     """Yield every certificate of the registry that the key has signed, whatever model it is about."""
     for digest in (*case.registry.certificates(), *case.registry.detached()):
         try:
-            found = certificates.verify(
+            certificate = certificates.verify(
                 case.registry.certificate(digest), [key], full=False, revocations=Revocations()
             )
         except (CertificateError, RegistryError):
             continue  # of another key, or damaged: then its number is missing
-        for place in found.sequence:
+        for place in certificate.sequence:
             if place.keyid == key.keyid:
-                yield _Known(place.number, found.statement_sha256, place.previous)
+                yield _Known(place.number, certificate.statement_sha256, place.previous)

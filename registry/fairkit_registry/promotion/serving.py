@@ -64,7 +64,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def machine(one: Certificate) -> tuple[str, ...] | None:
-    """Return what tells the machine of an audit from others: processor, threads, system; None where it is unknown."""
+    """Return the machine of an audit: processor, threads, system; None where it is unknown."""
     found = one.report.environment.get("machine")
     if not isinstance(found, dict):
         return None
@@ -75,17 +75,17 @@ def from_machines(
     case: Case, found: Iterable[Certificate], newest: Sequence[Certificate]
 ) -> list[Certificate]:
     """Return the newest certificate of each other machine; too few machines are a refusal."""
-    known: dict[tuple[str, ...], Certificate] = {}
-    for one in sorted(found, key=lambda one: (one.audited_at, one.statement_sha256)):
-        place = machine(one)
+    by_machine: dict[tuple[str, ...], Certificate] = {}
+    for certificate in sorted(found, key=lambda one: (one.audited_at, one.statement_sha256)):
+        place = machine(certificate)
         if place is not None:
-            known[place] = one
+            by_machine[place] = certificate
     wanted = case.alias.policy.machines
-    if len(known) < wanted:
-        shown = "; ".join(", ".join(place) for place in sorted(known)) or "none says which"
+    if len(by_machine) < wanted:
+        shown = "; ".join(", ".join(place) for place in sorted(by_machine)) or "none says which"
         case.refuse(
             f"the alias asks for certificates from {wanted} unlike machines (processor, threads, system); there are "
-            f"{len(known)}: {shown}"
+            f"{len(by_machine)}: {shown}"
         )
     decided = {one.statement_sha256 for one in newest}
-    return [one for one in known.values() if one.statement_sha256 not in decided]
+    return [one for one in by_machine.values() if one.statement_sha256 not in decided]

@@ -28,7 +28,7 @@ def trusted_keys(policy: AliasPolicy) -> list[PublicKey]:
 
 
 def revoked(registry: Registry, policy: AliasPolicy) -> Revocations:
-    """Return what counts no longer for an alias: by the registry's lists, and by those that this user has seen.
+    """Return the revocations for an alias: the registry's lists, and those that this user has seen.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def revoked(registry: Registry, policy: AliasPolicy) -> Revocations:
 def of_registry(
     registry: Registry, trusted: Sequence[PublicKey], revokers: Sequence[PublicKey] = ()
 ) -> Revocations:
-    """Return what counts no longer by lists of these keys, as `revoked` does."""
+    """Return the revocations by lists of these keys, as `revoked` does."""
     known = remembered(trusted, revokers)
     for keyid, raw in registry.revocations().items():
         keys = [key for key in (*trusted, *revokers) if key.keyid == keyid]

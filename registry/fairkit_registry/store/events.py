@@ -126,7 +126,7 @@ def digests(connection: sqlite3.Connection) -> list[str]:
     TamperedError
         An event is missing or was changed, or the chain is broken.
     """
-    found: list[str] = []
+    chain: list[str] = []
     previous = GENESIS
     for row in connection.execute("SELECT * FROM events ORDER BY seq"):
         parts = {
@@ -138,14 +138,14 @@ def digests(connection: sqlite3.Connection) -> list[str]:
             f'"previous":{parts["previous"]},"seq":{parts["seq"]}}}'
         )
         whole = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() == row["digest"]
-        if row["seq"] != len(found) + 1 or row["previous"] != previous or not whole:
+        if row["seq"] != len(chain) + 1 or row["previous"] != previous or not whole:
             raise TamperedError(
-                f"event {len(found) + 1} of the registry's log is missing or was changed; `fairkit registry check` "
+                f"event {len(chain) + 1} of the registry's log is missing or was changed; `fairkit registry check` "
                 "lists all damage. Restore index.sqlite from a backup; nothing was changed"
             )
         previous = row["digest"]
-        found.append(previous)
-    return found
+        chain.append(previous)
+    return chain
 
 
 def of_model(connection: sqlite3.Connection, name: str | None) -> Iterator[Event]:

@@ -156,7 +156,7 @@ class Heads:
             )
 
     def read(self, *, new: bool = False) -> list[Head]:
-        """Return what is remembered. Ask before the database is read: it may go on meanwhile, never back.
+        """Return the remembered heads. Read before the database: it may go on meanwhile, never back.
 
         Parameters
         ----------
@@ -168,27 +168,27 @@ class Heads:
         RegistryError
             A witness cannot be read, or holds something else.
         """
-        found = []
+        heads = []
         self.complete = True
         for path in self.own:
             try:
-                own = _content(path)
+                content = _content(path)
             except UnreadableError as error:  # a user without a home, say
-                self.unreadable, own = str(error), None
-            if own is None:
+                self.unreadable, content = str(error), None
+            if content is None:
                 self.complete = False
             else:
-                found.append(parse(own, str(path)))
+                heads.append(parse(content, str(path)))
         for text in self.witnesses:
             raw = read_anywhere(text)
             if raw is not None:
-                found.append(parse(raw, text))
+                heads.append(parse(raw, text))
             elif not new:
                 raise RegistryError(
                     f"the witness {text} does not exist. If this registry has none yet, `fairkit registry check "
                     f"--accept --witness {text}` writes it after a check; if it had one, somebody took it away"
                 )
-        return found
+        return heads
 
     def remember(self, head: Head, *, force: bool = False) -> str | None:
         """Write a head that is newer than what is remembered; with `force` any.

@@ -151,7 +151,7 @@ class Index:
         return connection
 
     def _stamp(self) -> tuple[int, int, bool]:
-        """Return what changes when another process writes to the file."""
+        """Return a stamp of the file that changes when another process writes to it."""
         state = self.path.stat()
         return state.st_mtime_ns, state.st_size, self.path.with_name(self.path.name + "-wal").exists()
 
@@ -236,13 +236,13 @@ class Index:
     def damage(self) -> list[str]:
         """Let SQLite check its file, every foreign key and every cell's type; the problems in words."""
         with self.read() as connection:
-            found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
-            found += [
+            problems = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+            problems += [
                 f"{row['table']}: a row refers to a missing row of {row['parent']}"
                 for row in connection.execute("PRAGMA foreign_key_check")
             ]
-            found += schema.strange_cells(connection)
-        return [f"{self.path}: {text}" for text in found]
+            problems += schema.strange_cells(connection)
+        return [f"{self.path}: {text}" for text in problems]
 
     def close(self) -> None:
         """Close the database."""

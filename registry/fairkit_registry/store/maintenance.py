@@ -75,7 +75,7 @@ def check(registry: Registry, *, head: str | None = None, remembered: bool = Tru
     """
     problems = [*registry.index.damage(), *registry.index.foreign_schema()]
     with registry.index.read() as connection:
-        known = {row["digest"]: row["size"] for row in connection.execute("SELECT digest, size FROM blobs")}
+        sizes = {row["digest"]: row["size"] for row in connection.execute("SELECT digest, size FROM blobs")}
         subjects = [tuple(row) for row in connection.execute(_SUBJECTS)]
         versions = connection.execute("SELECT count(*) FROM versions").fetchone()[0]
         log = list(events.walk(connection))
@@ -91,7 +91,7 @@ def check(registry: Registry, *, head: str | None = None, remembered: bool = Tru
         problems.append(
             f"the event {head} is no longer in the log: the log was rewritten, or this is another registry"
         )
-    damage = {digest: list(_blob_problems(registry, digest, size)) for digest, size in known.items()}
+    damage = {digest: list(_blob_problems(registry, digest, size)) for digest, size in sizes.items()}
     problems += [text for texts in damage.values() for text in texts]
     for reference, certificate, model in subjects:
         if not damage[certificate]:
@@ -99,8 +99,8 @@ def check(registry: Registry, *, head: str | None = None, remembered: bool = Tru
     return CheckResult(
         problems=tuple(problems),
         notes=tuple(_leftovers(registry)),
-        blobs=len(known),
-        size=sum(known.values()),
+        blobs=len(sizes),
+        size=sum(sizes.values()),
         versions=versions,
         events=len(chain),
         head=chain[-1].digest if chain else events.GENESIS,
@@ -109,7 +109,7 @@ def check(registry: Registry, *, head: str | None = None, remembered: bool = Tru
 
 def _forgotten(registry: Registry, digests: list[str]) -> list[str]:
     """Say which of the remembered heads the log does not continue."""
-    found = []
+    problems = []
     try:
         remembered = registry.heads.read()
     except RegistryError as error:
@@ -118,8 +118,8 @@ def _forgotten(registry: Registry, digests: list[str]) -> list[str]:
         try:
             one.check(digests, registry.path)
         except RegistryError as error:
-            found.append(str(error))
-    return found
+            problems.append(str(error))
+    return problems
 
 
 _SUBJECTS = (

@@ -208,25 +208,25 @@ class Registry(ReadableRegistry):
         RegistryError
             The registry cannot be written.
         """
-        found = [revocations.read(raw, keys, where=name) for name, raw in raws]
+        lists = [revocations.read(raw, keys, where=name) for name, raw in raws]
         with self.staging() as staged, self.index.write() as connection:
-            held = {
+            newest = {
                 issuer: revocations.read(raw, keys)
                 for issuer, raw in self.revocations().items()
-                if issuer in {one.issuer for one in found}
+                if issuer in {one.issuer for one in lists}
             }
-            for one in sorted(found, key=lambda one: one.sequence):
-                known = held.get(one.issuer)
+            for addition in sorted(lists, key=lambda one: one.sequence):
+                known = newest.get(addition.issuer)
                 if known is not None:
-                    one.check_follows(known, "is in the registry")
-                if known is None or known.sha256 != one.sha256:
+                    addition.check_follows(known, "is in the registry")
+                if known is None or known.sha256 != addition.sha256:
                     tables.keep(
-                        connection, self.blobs, staged.take(self.blobs.stage([one.raw])), "revocations"
+                        connection, self.blobs, staged.take(self.blobs.stage([addition.raw])), "revocations"
                     )
-                    body = {"list": one.sha256, "issuer": one.issuer, "sequence": one.sequence}
+                    body = {"list": addition.sha256, "issuer": addition.issuer, "sequence": addition.sequence}
                     events.append(connection, "revoke", None, body, at=events.now())
-                held[one.issuer] = one
-        return found
+                newest[addition.issuer] = addition
+        return lists
 
     def lock(self, name: str, raw: bytes, keys: Sequence[PublicKey] = ()) -> PolicyLock:
         """Register a policy lock for a model's name, which need not have a version yet; twice the same is once.
@@ -248,16 +248,16 @@ class Registry(ReadableRegistry):
             It is no lock.
         """
         names.check_name(name)
-        found = locks.verify_lock(raw, keys) if keys else locks.read_lock(raw)
+        lock = locks.verify_lock(raw, keys) if keys else locks.read_lock(raw)
         with self.staging() as staged, self.index.write() as connection:
             self.confirm(connection, name)
             known = [one for one in events.of_model(connection, name) if one.action == "lock"]
-            if not known or known[-1].body["statement"] != found.statement_sha256:
+            if not known or known[-1].body["statement"] != lock.statement_sha256:
                 kept = staged.take(self.blobs.stage([raw]))
                 tables.keep(connection, self.blobs, kept, "lock")
-                body = {"lock": kept.digest, "statement": found.statement_sha256, "data": found.data_sha256}
+                body = {"lock": kept.digest, "statement": lock.statement_sha256, "data": lock.data_sha256}
                 events.append(connection, "lock", name, body, at=events.now())
-        return found
+        return lock
 
     def set_alias(self, name: str, alias: str, policy: AliasPolicy) -> Alias:
         """Make an alias, or give it another policy; what it points to stays.

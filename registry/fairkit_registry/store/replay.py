@@ -105,14 +105,14 @@ def unreadable(error: Exception) -> str:
 
 
 def _versions(connection: sqlite3.Connection, name: str | None) -> dict[str, Any]:
-    found = {}
+    versions = {}
     for row in connection.execute(tables.VERSION_ROWS + "WHERE ? IS NULL OR v.name = ?", (name, name)):
         one = read_version(row)
-        found[one.reference] = (
+        versions[one.reference] = (
             *(one.model, one.filename, one.parent, one.notes, one.tags),
             *(one.origin, one.added_at),
         )
-    return found
+    return versions
 
 
 def _aliases(connection: sqlite3.Connection, name: str | None) -> dict[str, Any]:

@@ -131,10 +131,10 @@ def strange_cells(connection: sqlite3.Connection) -> list[str]:
         ]
     finally:
         ours.close()
-    found = []
+    problems = []
     for table, name, kind, needed in columns:
         wrong = f"typeof({name}) <> '{kind}'" + ("" if needed else f" AND {name} IS NOT NULL")
         # the names are those of our own schema
         if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1").fetchone():  # noqa: S608
-            found.append(f"{table}: a row has a value in {name} that is no {kind}")
-    return found
+            problems.append(f"{table}: a row has a value in {name} that is no {kind}")
+    return problems

@@ -138,13 +138,13 @@ def _model_files(model: SeenModel, parents: dict[str, str | None]) -> Iterator[t
     if len(model.versions) > SHOWN:
         for start in range(0, len(model.versions), LISTED):
             yield f"{folder}/versions-{start // LISTED}.html", list_page(model, start)
-    for one in model.versions:
+    for seen in model.versions:
         chain: list[str] = []
-        before = one.version.parent
+        before = seen.version.parent
         while before is not None and before not in chain and len(chain) < _MOST_ANCESTORS:
             chain.append(before)
             before = parents.get(before)
-        yield f"{folder}/{one.version.version}.html", version_page(model.name, one, chain)
+        yield f"{folder}/{seen.version.version}.html", version_page(model.name, seen, chain)
 
 
 def _take_place(scratch: Path, output: Path) -> None:
@@ -169,7 +169,7 @@ def _memory(registry: Path) -> Path:
 
 
 def _remembered(registry: Path) -> dict[str, list[Any]]:
-    """Return what certificates said in the last build, by this version of the program."""
+    """Return the cached summaries of certificates from the last build by this version of the program."""
     from importlib.metadata import version
 
     try:
@@ -180,11 +180,13 @@ def _remembered(registry: Path) -> dict[str, list[Any]]:
     return found if isinstance(found, dict) else {}
 
 
-def _remember(registry: Path, found: dict[str, list[Any]]) -> None:
+def _remember(registry: Path, remembered: dict[str, list[Any]]) -> None:
     """Keep it for the next build, which is slower without."""
     from importlib.metadata import version
 
     path = _memory(registry)
     with suppress(OSError, FairkitError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(path, json.dumps({"fairkit": version("fairkit"), "found": found}).encode(), mode=0o600)
+        write_atomic(
+            path, json.dumps({"fairkit": version("fairkit"), "found": remembered}).encode(), mode=0o600
+        )

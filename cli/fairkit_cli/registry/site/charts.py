@@ -23,10 +23,10 @@ def charts(model: SeenModel) -> list[Markup]:
 
     Only evidence that holds is drawn: a claim that nobody vouches for is no point of a course.
     """
-    known = [one for one in model.versions if one.deciding is not None and one.deciding.holds][:_WIDE]
-    if not known:
+    versions = [one for one in model.versions if one.deciding is not None and one.deciding.holds][:_WIDE]
+    if not versions:
         return []
-    newest = known[0].deciding
+    newest = versions[0].deciding
     assert newest is not None  # noqa: S101 -- it was asked above
     asked = [rule[0] for rule in newest.told["rules"]]
     titles = [one[0] for one in newest.told["numbers"]]
@@ -35,20 +35,21 @@ def charts(model: SeenModel) -> list[Markup]:
     drawn: list[Content] = [
         tag(
             "p",
-            f"Of the newest {len(known)} versions whose evidence holds, the oldest left. A dashed line is a limit of "
+            f"Of the newest {len(versions)} versions whose evidence holds, the oldest left. A dashed line is a limit "
+            "of "
             "the newest certificate's policy; the table under each chart has its numbers.",
             class_="muted",
         ),
     ]
-    drawn += [_chart(title, known[::-1]) for title in followed]
+    drawn += [_chart(title, versions[::-1]) for title in followed]
     return [section("Numbers over versions", *drawn)]
 
 
-def _chart(title: str, known: Sequence[SeenVersion]) -> Markup:
+def _chart(title: str, versions: Sequence[SeenVersion]) -> Markup:
     points, rows = [], []
     limits: list[float] = []
-    for one in known:
-        found = one.deciding
+    for seen in versions:
+        found = seen.deciding
         told = {} if found is None else found.told
         mine = next((each for each in told.get("numbers", ()) if each[0] == title), None)
         if mine is None or mine[1] is None:
@@ -56,7 +57,7 @@ def _chart(title: str, known: Sequence[SeenVersion]) -> Markup:
         rules = [rule for rule in told["rules"] if rule[0] == title]
         limits = [end for rule in rules for end in rule[1:3] if end is not None]
         pair = None if mine[2] is None else (mine[2], mine[3])
-        name = str(one.version.version)
+        name = str(seen.version.version)
         status = rules[0][3] if rules else "none"
         tip = f"version {name}: {number(mine[1])}, interval {interval(pair)}" + (
             f", {status}" if rules else ""

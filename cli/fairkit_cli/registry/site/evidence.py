@@ -59,7 +59,12 @@ class Evidence:
 
 
 def look(
-    raw: bytes, digest: str, model: str, trusted: Sequence[PublicKey], known: Revocations, declared: Headlines
+    raw: bytes,
+    digest: str,
+    model: str,
+    trusted: Sequence[PublicKey],
+    revocations: Revocations,
+    declared: Headlines,
 ) -> Evidence:
     """Check a certificate about a model, and take from it what a page shows; `declared` says what comes first."""
     from fairkit_registry.errors import CertificateError, VerificationError
@@ -68,34 +73,36 @@ def look(
     why, holds = "", None
     try:
         if trusted:
-            found = certificates.verify(raw, trusted, model_sha256=model, revocations=known, full=False)
+            certificate = certificates.verify(
+                raw, trusted, model_sha256=model, revocations=revocations, full=False
+            )
             holds = True
         else:
-            found = certificates.read(raw)
+            certificate = certificates.read(raw)
             why = "no alias of the model trusts a key, so no signature was checked"
     except CertificateError as error:
         holds, why = False, as_options(str(error))
         try:
-            found = certificates.read(raw)
-            if isinstance(error, VerificationError) and found.model_sha256 != model:
+            certificate = certificates.read(raw)
+            if isinstance(error, VerificationError) and certificate.model_sha256 != model:
                 return Evidence(digest=digest, holds=False, why=why, told={})
         except CertificateError:
             return Evidence(digest=digest, holds=False, why=why, told={})
-    return Evidence(digest=digest, holds=holds, why=why, told=_told(found, declared))
+    return Evidence(digest=digest, holds=holds, why=why, told=_told(certificate, declared))
 
 
-def _told(found: Certificate, declared: Headlines) -> dict[str, Any]:
-    report = found.report
+def _told(certificate: Certificate, declared: Headlines) -> dict[str, Any]:
+    report = certificate.report
     shown = [*performance(report, declared), *disparities(report, declared)]
     return {
         "verdict": report.verdict,
-        "audited": f"{found.audited_at:%Y-%m-%d %H:%M}",
-        "keys": [keyid[:16] for keyid in found.keyids],
+        "audited": f"{certificate.audited_at:%Y-%m-%d %H:%M}",
+        "keys": [keyid[:16] for keyid in certificate.keyids],
         "data": [report.data.name, report.data.sha256, report.data.rows],
         "confidence": report.confidence,
-        "made_by": None if found.mitigation is None else str(found.mitigation.get("plugin")),
-        "unusual": found.unusual_settings,
-        "locked": found.policy_lock is not None,
+        "made_by": None if certificate.mitigation is None else str(certificate.mitigation.get("plugin")),
+        "unusual": certificate.unusual_settings,
+        "locked": certificate.policy_lock is not None,
         "rules": [_rule(report, place) for place in range(len(report.policy))],
         "numbers": [_numbers(one) for one in shown],
     }

@@ -42,15 +42,15 @@ def feed(events: Sequence[Event], title: str, url: str) -> str:
     return "\n".join([*head, *(_entry(one, url) for one in events[:MOST]), "</feed>", ""])
 
 
-def _entry(one: Event, url: str) -> str:
-    version = one.body.get("version")
-    page = "index.html" if one.name is None else f"m/{one.name}/{version or 'index'}.html"
-    told = "; ".join(str(text) for text in one.body.get("reasons", ()))
+def _entry(event: Event, url: str) -> str:
+    version = event.body.get("version")
+    page = "index.html" if event.name is None else f"m/{event.name}/{version or 'index'}.html"
+    told = "; ".join(str(text) for text in event.body.get("reasons", ()))
     return (
-        f"<entry><id>urn:fairkit:event:{one.digest}</id><title>{_text(describe(one))}</title>"
-        f"<updated>{one.at}</updated><author><name>{_text(str(one.body.get('by', '')))}</name></author>"
+        f"<entry><id>urn:fairkit:event:{event.digest}</id><title>{_text(describe(event))}</title>"
+        f"<updated>{event.at}</updated><author><name>{_text(str(event.body.get('by', '')))}</name></author>"
         f'<link rel="alternate" type="text/html" href={quoteattr(url + page)}/>'
-        f"<summary>{_text(told or describe(one))}</summary></entry>"
+        f"<summary>{_text(told or describe(event))}</summary></entry>"
     )
 
 

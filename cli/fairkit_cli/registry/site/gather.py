@@ -124,20 +124,24 @@ def _model(
     aliases = registry.aliases(name)
     trusted = [parse_public(pem) for pem in sorted({pem for one in aliases for pem in one.policy.keys})]
     revokers = [parse_public(pem) for pem in sorted({pem for one in aliases for pem in one.policy.revokers})]
-    known = of_registry(registry, trusted, revokers)
+    revocations = of_registry(registry, trusted, revokers)
     basis = fingerprint(
-        [[key.keyid for key in trusted], sorted(one.sha256 for one in known.lists), sorted(known.revokers)]
+        [
+            [key.keyid for key in trusted],
+            sorted(one.sha256 for one in revocations.lists),
+            sorted(revocations.revokers),
+        ]
     )
-    held: dict[int | None, list[str]] = {}
-    for one in aliases:
-        held.setdefault(one.version, []).append(one.alias)
+    names_at: dict[int | None, list[str]] = {}
+    for alias in aliases:
+        names_at.setdefault(alias.version, []).append(alias.alias)
     return SeenModel(
         name=name,
         versions=tuple(
             SeenVersion(
                 version=version,
-                evidence=_evidence(registry, version, trusted, known, basis, **state),
-                aliases=tuple(held.get(version.version, ())),
+                evidence=_evidence(registry, version, trusted, revocations, basis, **state),
+                aliases=tuple(names_at.get(version.version, ())),
                 children=tuple(children.get(version.reference, ())),
                 damage=registry.blobs.problem(version.model),
             )
@@ -152,7 +156,7 @@ def _evidence(
     registry: Registry,
     version: Version,
     trusted: Sequence[PublicKey],
-    known: Revocations,
+    revocations: Revocations,
     basis: str,
     *,
     whole: dict[str, None],
@@ -162,34 +166,34 @@ def _evidence(
 ) -> tuple[Evidence, ...]:
     from fairkit_registry.errors import RegistryError
 
-    found = []
+    evidence = []
     for digest in version.certificates:
         try:
             raw = registry.certificate(digest)
         except RegistryError as error:
-            found.append(Evidence(digest=digest, holds=False, why=str(error), told={}))
+            evidence.append(Evidence(digest=digest, holds=False, why=str(error), told={}))
             continue
         whole[digest] = None
         key = f"{digest} {version.model} {basis}"
         said = remembered.get(key)
-        one = (
-            look(raw, digest, version.model, trusted, known, declared)
+        piece = (
+            look(raw, digest, version.model, trusted, revocations, declared)
             if said is None
             else Evidence(digest=said[0], holds=said[1], why=said[2], told=said[3])
         )
-        fresh[key] = one.to_list()
-        found.append(one)
-    return tuple(sorted(found, key=lambda one: (one.holds is True, one.audited), reverse=True))
+        fresh[key] = piece.to_list()
+        evidence.append(piece)
+    return tuple(sorted(evidence, key=lambda one: (one.holds is True, one.audited), reverse=True))
 
 
-def _alias(registry: Registry, one: Alias) -> SeenAlias:
+def _alias(registry: Registry, alias: Alias) -> SeenAlias:
     from fairkit_registry.promotion.run import evaluate
 
-    if one.version is None:
-        return SeenAlias(alias=one, verdict=None, reasons=())
-    decision = evaluate(registry, f"{one.name}@{one.version}", one.alias)
+    if alias.version is None:
+        return SeenAlias(alias=alias, verdict=None, reasons=())
+    decision = evaluate(registry, f"{alias.name}@{alias.version}", alias.alias)
     told = tuple((reason.kind, as_text(reason.text)) for reason in decision.reasons)
-    return SeenAlias(alias=one, verdict=decision.verdict, reasons=told)
+    return SeenAlias(alias=alias, verdict=decision.verdict, reasons=told)
 
 
 def as_text(text: str) -> str:

@@ -46,13 +46,13 @@ def index_page(seen: Seen, title: str, *, checkpoint: bool) -> str:
         )
     columns = ("model", "versions", "aliases", "newest verdict", "its evidence", "newest")
     head = seen.events[0].digest if seen.events else ""
-    told: list[tuple[str, Content]] = [
+    entries: list[tuple[str, Content]] = [
         ("Events in the log", f"{len(seen.events):,}"),
         ("Newest event", tag("code", head)),
     ]
     if checkpoint:
-        told.append(("Signed checkpoint", tag("a", "checkpoint", href="checkpoint")))
-    told.append(("Feed of events", tag("a", "feed.xml", href=FEED)))
+        entries.append(("Signed checkpoint", tag("a", "checkpoint", href="checkpoint")))
+    entries.append(("Feed of events", tag("a", "feed.xml", href=FEED)))
     body: list[Content] = [
         tag("h1", title),
         tag("p", _WARNING, class_="subject"),
@@ -60,7 +60,7 @@ def index_page(seen: Seen, title: str, *, checkpoint: bool) -> str:
         if rows
         else tag("p", "The registry has no model yet."),
         section("The newest events", _events(seen.events[:20], root="")),
-        section("The registry", facts(told)),
+        section("The registry", facts(entries)),
     ]
     return linked_page(title, body, root="", feed=FEED)
 
@@ -71,14 +71,14 @@ _WARNING = (
 )
 
 
-def _alias_badge(one: SeenAlias) -> Markup:
-    version = one.alias.version
+def _alias_badge(seen: SeenAlias) -> Markup:
+    version = seen.alias.version
     if version is None:
-        return tag("span", name_of(one.alias.alias), " → nothing yet", class_="muted")
-    href = f"m/{one.alias.name}/{version}.html"
-    status = one.verdict or "inconclusive"
+        return tag("span", name_of(seen.alias.alias), " → nothing yet", class_="muted")
+    href = f"m/{seen.alias.name}/{version}.html"
+    status = seen.verdict or "inconclusive"
     mark = tag("span", f" {MARKS[status]} {WORDS[status]}", class_=f"badge {status}")
-    return tag("span", name_of(one.alias.alias), " → ", tag("a", f"version {version}", href=href), mark)
+    return tag("span", name_of(seen.alias.alias), " → ", tag("a", f"version {version}", href=href), mark)
 
 
 def _verdict(found: Evidence | None) -> Content:
@@ -99,20 +99,20 @@ def _events(events: Sequence[Event], *, root: str) -> Markup:
     """Return events as a table: when, what, by whom, and why."""
     rows: list[Sequence[Content]] = [
         (
-            str(one.seq),
-            tag("span", one.at[:16].replace("T", " "), class_="small"),
-            _event(one, root),
-            name_of(str(one.body.get("by", ""))),
-            reasons(one),
+            str(event.seq),
+            tag("span", event.at[:16].replace("T", " "), class_="small"),
+            _event(event, root),
+            name_of(str(event.body.get("by", ""))),
+            reasons(event),
         )
-        for one in events
+        for event in events
     ]
     return table(("event", "at (UTC)", "what", "by", "reasons"), rows, label="Events")
 
 
-def describe(one: Event) -> str:
+def describe(event: Event) -> str:
     """Return an event in words."""
-    body, name = one.body, one.name or ""
+    body, name = event.body, event.name or ""
     version = body.get("version")
     said = {
         "add": f"{name}@{version} was added",
@@ -126,7 +126,7 @@ def describe(one: Event) -> str:
         "revoke": f"revocation list number {body.get('sequence')} was taken in",
         "lock": f"a policy lock of {name} was registered",
     }
-    return said.get(one.action, one.action)
+    return said.get(event.action, event.action)
 
 
 def _event(one: Event, root: str) -> Content:
@@ -136,16 +136,18 @@ def _event(one: Event, root: str) -> Content:
     return tag("a", describe(one), href=f"{root}m/{one.name}/{version}.html")
 
 
-def reasons(one: Event) -> Content:
+def reasons(event: Event) -> Content:
     """Return why a promotion or a demotion was made, as the log has it."""
-    told = [str(text) for text in one.body.get("reasons", ())]
-    evidence = one.body.get("evidence")
+    texts = [str(text) for text in event.body.get("reasons", ())]
+    evidence = event.body.get("evidence")
     if isinstance(evidence, dict):
-        told += [f"{key}: {value}" for key, value in evidence.items() if isinstance(value, str | int | float)]
-    if not told:
+        texts += [
+            f"{key}: {value}" for key, value in evidence.items() if isinstance(value, str | int | float)
+        ]
+    if not texts:
         return ""
-    count = f"{len(told)} reason{'s' * (len(told) > 1)}"
-    return tag("details", tag("summary", count), tag("ul", [tag("li", text) for text in told]))
+    count = f"{len(texts)} reason{'s' * (len(texts) > 1)}"
+    return tag("details", tag("summary", count), tag("ul", [tag("li", text) for text in texts]))
 
 
 def model_page(model: SeenModel) -> str:
@@ -192,68 +194,74 @@ def list_page(model: SeenModel, start: int) -> str:
     )
 
 
-def _alias(one: SeenAlias) -> Markup:
-    version, status = one.alias.version, one.verdict or "inconclusive"
-    asked = tag("p", "Asks for: ", policy(one.alias.policy))
+def _alias(seen: SeenAlias) -> Markup:
+    version, status = seen.alias.version, seen.verdict or "inconclusive"
+    requirements = tag("p", "Asks for: ", policy(seen.alias.policy))
     if version is None:
-        return tag("div", tag("h3", name_of(one.alias.alias)), tag("p", "Points to no version yet."), asked)
-    words = {
+        return tag(
+            "div", tag("h3", name_of(seen.alias.alias)), tag("p", "Points to no version yet."), requirements
+        )
+    phrases = {
         "pass": "still meets what the alias asks for",
         "fail": "does not meet what the alias asks for any more",
         "inconclusive": "cannot be decided now",
     }
     mark = tag("strong", tag("span", MARKS[status], aria_hidden="true"), f" {WORDS[status]}")
     banner = tag(
-        "p", mark, ": ", tag("a", f"version {version}", href=f"{version}.html"), f" {words[status]}.",
+        "p", mark, ": ", tag("a", f"version {version}", href=f"{version}.html"), f" {phrases[status]}.",
         class_=f"verdict {status}",
     )  # fmt: skip
-    told = [tag("li", f"{kind}: {text}") for kind, text in one.reasons]
-    return tag("div", tag("h3", name_of(one.alias.alias)), banner, asked, tag("ul", told) if told else None)
+    told = [tag("li", f"{kind}: {text}") for kind, text in seen.reasons]
+    return tag(
+        "div", tag("h3", name_of(seen.alias.alias)), banner, requirements, tag("ul", told) if told else None
+    )
 
 
 def versions_table(versions: Sequence[SeenVersion]) -> Markup:
     """Return versions with their evidence."""
     rows: list[Sequence[Content]] = [
         (
-            tag("a", str(one.version.version), href=f"{one.version.version}.html"),
-            ", ".join(one.aliases),
-            _verdict(one.deciding),
-            tag("span", "FILE DAMAGED", class_="badge fail") if one.damage else _holds(one.deciding),
-            one.version.added_at[:16].replace("T", " "),
-            one.version.parent or "",
-            ", ".join(one.version.tags),
-            tag("code", one.version.model[:12]),
+            tag("a", str(seen.version.version), href=f"{seen.version.version}.html"),
+            ", ".join(seen.aliases),
+            _verdict(seen.deciding),
+            tag("span", "FILE DAMAGED", class_="badge fail") if seen.damage else _holds(seen.deciding),
+            seen.version.added_at[:16].replace("T", " "),
+            seen.version.parent or "",
+            ", ".join(seen.version.tags),
+            tag("code", seen.version.model[:12]),
         )
-        for one in versions
+        for seen in versions
     ]
     columns = ("version", "aliases", "verdict", "evidence", "added (UTC)", "made of", "tags", "SHA-256")
     return table(columns, rows, label="Versions", sortable=len(rows) > 8)
 
 
-def version_page(name: str, one: SeenVersion, ancestors: Sequence[str]) -> str:
+def version_page(name: str, seen: SeenVersion, ancestors: Sequence[str]) -> str:
     """Return a version's page."""
-    version, found, root = one.version, one.deciding, "../../"
+    version, deciding, root = seen.version, seen.deciding, "../../"
     title = f"{name}@{version.version}"
-    told: list[tuple[str, Content]] = [
+    entries: list[tuple[str, Content]] = [
         ("SHA-256", tag("code", version.model)),
         ("Size", size(version.size)),
         ("Added", f"{version.added_at[:16].replace('T', ' ')} UTC"),
     ]
-    told += [("Aliases", ", ".join(one.aliases))] if one.aliases else []
-    told += [("Tags", ", ".join(version.tags))] if version.tags else []
-    told += [("Notes", version.notes)] if version.notes else []
-    told += [("Comes from", version.origin)] if version.origin else []
+    entries += [("Aliases", ", ".join(seen.aliases))] if seen.aliases else []
+    entries += [("Tags", ", ".join(version.tags))] if version.tags else []
+    entries += [("Notes", version.notes)] if version.notes else []
+    entries += [("Comes from", version.origin)] if version.origin else []
     body: list[Content] = [
         tag("p", tag("a", "Model ", name_of(name), href="index.html"), class_="subject"),
         tag("h1", name_of(title)),
-        _banner("fail", "The model's file is damaged", one.damage) if one.damage else None,
-        facts(told),
-        _lineage(one, ancestors),
+        _banner("fail", "The model's file is damaged", seen.damage) if seen.damage else None,
+        facts(entries),
+        _lineage(seen, ancestors),
         *(
-            [_certificate(each, root) for each in one.evidence]
+            [_certificate(each, root) for each in seen.evidence]
             or [tag("p", _NOBODY, class_="verdict inconclusive")]
         ),
-        section("What was measured", *_measured(found)) if found is not None and found.told else None,
+        section("What was measured", *_measured(deciding))
+        if deciding is not None and deciding.told
+        else None,
     ]
     return linked_page(title, body, root=root, feed=FEED)
 
@@ -287,39 +295,39 @@ def _to(reference: str) -> Markup:
     return tag("a", name_of(reference), href=f"../{name}/{number_}.html")
 
 
-def _certificate(one: Evidence, root: str) -> Markup:
-    word, status = _HOLDS[one.holds]
-    link = tag("a", f"certificate {one.digest[:12]}", href=f"{root}certificates/{one.digest}.json")
-    if not one.told:
-        return _banner(status, word.capitalize(), [link, ": ", one.why])
-    keys = ", ".join(one.told["keys"])
-    data, _, rows = one.told["data"]
+def _certificate(evidence: Evidence, root: str) -> Markup:
+    word, status = _HOLDS[evidence.holds]
+    link = tag("a", f"certificate {evidence.digest[:12]}", href=f"{root}certificates/{evidence.digest}.json")
+    if not evidence.told:
+        return _banner(status, word.capitalize(), [link, ": ", evidence.why])
+    keys = ", ".join(evidence.told["keys"])
+    data, _, rows = evidence.told["data"]
     said: list[Content] = [
-        link, f", audited {one.audited} UTC on ", name_of(str(data)), f", {rows:,} rows. ",
-        f"Signed by key {keys}, which an alias of the model trusts." if one.holds else f"{one.why}.",
+        link, f", audited {evidence.audited} UTC on ", name_of(str(data)), f", {rows:,} rows. ",
+        f"Signed by key {keys}, which an alias of the model trusts." if evidence.holds else f"{evidence.why}.",
     ]  # fmt: skip
-    if one.told["locked"]:
+    if evidence.told["locked"]:
         said.append(" Policy, table and settings were locked beforehand.")
-    if one.told["unusual"]:
-        said.append(f" Settings that are not the default: {'; '.join(one.told['unusual'])}.")
+    if evidence.told["unusual"]:
+        said.append(f" Settings that are not the default: {'; '.join(evidence.told['unusual'])}.")
     rules = [
         tag("li", tag("span", f"{MARKS[rule[3]]} {WORDS[rule[3]]}", class_=f"badge {rule[3]}"), f" {rule[4]}")
-        for rule in one.told["rules"]
+        for rule in evidence.told["rules"]
     ]
-    verdict = one.verdict
+    verdict = evidence.verdict
     head = "Certificate" if verdict is None else f"Certificate: {WORDS[verdict]}"
     return section(
         head, _banner(status, word.capitalize(), said), tag("ul", rules, class_="rules") if rules else None
     )
 
 
-def _measured(found: Evidence) -> list[Content]:
+def _measured(evidence: Evidence) -> list[Content]:
     rows: list[Sequence[Content]] = [
         (title, number(value), interval(None if low is None else (low, high)))
-        for title, value, low, high, _ in found.told["numbers"]
+        for title, value, low, high, _ in evidence.told["numbers"]
     ]
     caution = None
-    if found.holds is not True:
+    if evidence.holds is not True:
         caution = tag("p", "These numbers are a claim: no trusted key vouches for them.", class_="gap")
     return [caution, table(("number", "value", "interval"), rows, numeric={1, 2}, label="What was measured")]
 

@@ -60,23 +60,29 @@ def data(model: SeenModel) -> dict[str, Any]:
     better: list[str] = []
     rows: list[list[Any]] = []
     quantiles: dict[float, float] = {}
-    for one in model.versions:
-        found = one.deciding
-        if found is None or not found.told:
-            rows.append([one.version.version, None])
+    for seen in model.versions:
+        deciding = seen.deciding
+        if deciding is None or not deciding.told:
+            rows.append([seen.version.version, None])
             continue
         listed = []
-        for title, value, low, high, direction in found.told["numbers"]:
+        for title, value, low, high, direction in deciding.told["numbers"]:
             if title not in titles:
                 titles[title] = len(titles)
                 better.append(direction)
             listed.append([titles[title], *(_end(one) for one in (value, low, high))])
-        confidence = found.told["confidence"]
+        confidence = deciding.told["confidence"]
         if confidence not in quantiles:
             quantiles[confidence] = NormalDist().inv_cdf(0.5 + confidence / 2)
         rows.append(
             [
-                *(one.version.version, found.holds, found.verdict, found.audited, found.told["data"][1][:12]),
+                *(
+                    seen.version.version,
+                    deciding.holds,
+                    deciding.verdict,
+                    deciding.audited,
+                    deciding.told["data"][1][:12],
+                ),
                 *(quantiles[confidence], listed),
             ]
         )

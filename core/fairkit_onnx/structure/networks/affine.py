@@ -32,9 +32,9 @@ class GroupCoefficients:
         size = np.abs(matrix)
         return GroupCoefficients(matrix @ self.weights, size @ self.spread, size @ self.rough)
 
-    def __add__(self, other: GroupCoefficients) -> GroupCoefficients:
+    def __add__(self, right: GroupCoefficients) -> GroupCoefficients:
         return GroupCoefficients(
-            self.weights + other.weights, self.spread + other.spread, self.rough + other.rough
+            self.weights + right.weights, self.spread + right.spread, self.rough + right.rough
         )
 
 
@@ -103,8 +103,8 @@ class Affine:
         }
         return Affine(parts, wide * self.bias, np.abs(wide) * self.size, np.abs(wide) * self.base)
 
-    def __add__(self, other: Affine) -> Affine:
-        one, two = _wide(self, other.width), _wide(other, self.width)
+    def __add__(self, right: Affine) -> Affine:
+        one, two = _wide(self, right.width), _wide(right, self.width)
         parts = dict(one.parts)
         for group, part in two.parts.items():
             parts[group] = parts[group] + part if group in parts else part
@@ -120,10 +120,10 @@ def joined(some: Sequence[Affine]) -> Affine:
     widths = [one.width for one in some]
     starts = np.concatenate([[0], np.cumsum(widths)])
     parts: dict[int, GroupCoefficients] = {}
-    for start, one in zip(starts, some, strict=False):
-        for group, part in one.parts.items():
+    for start, tensor in zip(starts, some, strict=False):
+        for group, part in tensor.parts.items():
             shape = (int(starts[-1]), part.weights.shape[1])
-            rows = slice(int(start), int(start) + one.width)
+            rows = slice(int(start), int(start) + tensor.width)
             made = GroupCoefficients(np.zeros(shape), np.zeros(shape), np.zeros(shape))
             for name in ("weights", "spread", "rough"):
                 getattr(made, name)[rows] = getattr(part, name)

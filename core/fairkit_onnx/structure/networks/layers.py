@@ -68,13 +68,13 @@ def applied(kind: NDArray[np.int8], sums: Floats) -> Floats:
 
 def slope(kind: NDArray[np.int8], sums: Floats) -> Floats:
     """Return the derivative of each unit's function, shape as `sums`."""
-    found = np.where(kind == RELU, (sums > 0.0).astype(np.float64), 1.0)
+    slopes = np.where(kind == RELU, (sums > 0.0).astype(np.float64), 1.0)
     if (kind == SIGMOID).any():
         half = np.tanh(0.5 * sums)
-        found = np.where(kind == SIGMOID, 0.25 * (1.0 - half * half), found)
+        slopes = np.where(kind == SIGMOID, 0.25 * (1.0 - half * half), slopes)
     if (kind == TANH).any():
-        found = np.where(kind == TANH, 1.0 - np.tanh(sums) ** 2, found)
-    return np.asarray(found)
+        slopes = np.where(kind == TANH, 1.0 - np.tanh(sums) ** 2, slopes)
+    return np.asarray(slopes)
 
 
 def output(layers: Sequence[Layer], features: Floats) -> Floats:

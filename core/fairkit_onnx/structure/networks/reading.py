@@ -62,13 +62,13 @@ class Reader:
         for node in nodes:
             if not any(name in self._known for name in node.input):
                 continue  # made of constants
-            found = self._read(node)
-            if found is None:
+            outputs = self._read(node)
+            if outputs is None:
                 raise ModelError(
                     f"the node {node.op_type} {node.name or node.output[0]!r} of the network is not understood; these "
                     f"are, on two-dimensional tensors with constant weights: {', '.join(sorted(READ))}"
                 )
-            for name, one in zip(node.output, found, strict=False):
+            for name, one in zip(node.output, outputs, strict=False):
                 self._known[name] = one
 
     def layers(self, name: str) -> list[Layer]:
@@ -117,34 +117,34 @@ class Reader:
     def _dense(  # noqa: PLR0911 -- one for each way of not being understood
         self, node: onnx.NodeProto
     ) -> list[Affine] | None:
-        one, told = self._first(node), attributes_of(node)
-        if one is None:
+        tensor, attributes = self._first(node), attributes_of(node)
+        if tensor is None:
             return None
         if node.op_type == "BatchNormalization":
-            rows = [self._row(name, one.width) for name in node.input[1:5]]
-            if any(row is None for row in rows) or told.get("training_mode"):
+            rows = [self._row(name, tensor.width) for name in node.input[1:5]]
+            if any(row is None for row in rows) or attributes.get("training_mode"):
                 return None
             scale, bias, mean, variance = (row for row in rows if row is not None)
-            factor = scale / np.sqrt(variance + told.get("epsilon", 1e-5))
+            factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
             return [
-                (one + Affine.constant(-mean)).rounded(2).scaled(factor).rounded(4)
+                (tensor + Affine.constant(-mean)).rounded(2).scaled(factor).rounded(4)
                 + Affine.constant(bias).rounded()
             ]
         weights = self._numbers(node.input[1])
-        if weights is None or weights.ndim != 2 or told.get("transA"):
+        if weights is None or weights.ndim != 2 or attributes.get("transA"):
             return None
-        matrix = weights if told.get("transB") else weights.T
-        if matrix.shape[1] != one.width:
+        matrix = weights if attributes.get("transB") else weights.T
+        if matrix.shape[1] != tensor.width:
             return None
-        found = one.mapped(matrix)
-        alpha, beta = float(told.get("alpha", 1.0)), float(told.get("beta", 1.0))
-        found = found if alpha == 1.0 else found.scaled(np.array([alpha])).rounded()
+        result = tensor.mapped(matrix)
+        alpha, beta = float(attributes.get("alpha", 1.0)), float(attributes.get("beta", 1.0))
+        result = result if alpha == 1.0 else result.scaled(np.array([alpha])).rounded()
         if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]:
-            row = self._row(node.input[2], found.width)
+            row = self._row(node.input[2], result.width)
             if row is None:
                 return None
-            found = (found + Affine.constant(beta * row).rounded()).rounded()
-        return [found]
+            result = (result + Affine.constant(beta * row).rounded()).rounded()
+        return [result]
 
     def _summed(self, node: onnx.NodeProto) -> list[Affine] | None:
         kind, width = node.op_type, self._values[node.output[0]].shape[1]
@@ -174,7 +174,7 @@ class Reader:
 
     def _moved(self, node: onnx.NodeProto) -> list[Affine] | None:
         """Return columns picked: run on their numbers, so that each convention of the operator is the runtime's."""
-        told, one = attributes_of(node), self._first(node)
+        attributes, tensor = attributes_of(node), self._first(node)
         if node.op_type == "Concat":
             some = [self._known.get(name) for name in node.input]
             for place, name in enumerate(node.input):
@@ -182,64 +182,70 @@ class Reader:
                 if row is not None and (row == row[:1]).all():
                     some[place] = Affine.constant(np.asarray(row[0], dtype=np.float64))
             known = [entry for entry in some if entry is not None]
-            return [joined(known)] if told.get("axis") in (1, -1) and len(known) == len(some) else None
-        if one is None:
+            return [joined(known)] if attributes.get("axis") in (1, -1) and len(known) == len(some) else None
+        if tensor is None:
             return None
-        numbers = np.arange(one.width)
+        numbers = np.arange(tensor.width)
         if node.op_type == "Gather":
             at = self._numbers(node.input[1])
-            fits = at is not None and at.ndim == 1 and told.get("axis", 0) in (1, -1)
-            return [one.taken(numbers[np.asarray(at, dtype=np.int64)])] if fits else None
-        if node.op_type == "Split" and told.get("axis", 0) in (1, -1):
+            fits = at is not None and at.ndim == 1 and attributes.get("axis", 0) in (1, -1)
+            return [tensor.taken(numbers[np.asarray(at, dtype=np.int64)])] if fits else None
+        if node.op_type == "Split" and attributes.get("axis", 0) in (1, -1):
             ends = np.cumsum([self._values[name].shape[1] for name in node.output])
             return (
-                [one.taken(rows) for rows in np.split(numbers, ends[:-1])] if ends[-1] == one.width else None
+                [tensor.taken(rows) for rows in np.split(numbers, ends[:-1])]
+                if ends[-1] == tensor.width
+                else None
             )
         constants = [self._numbers(name) for name in node.input[1:] if name]
         if node.op_type != "Slice" or len(constants) < 3 or any(c is None or c.size != 1 for c in constants):
             return None
         start, end, axis, *step = (int(c.reshape(-1)[0]) for c in constants if c is not None)
-        return [one.taken(numbers[start : end : (step or [1])[0]])] if axis in (1, -1) else None
+        return [tensor.taken(numbers[start : end : (step or [1])[0]])] if axis in (1, -1) else None
 
     def _units(  # noqa: PLR0911 -- one for each kind of unit
         self, node: onnx.NodeProto
     ) -> list[Affine] | None:
-        kind, told, one = node.op_type, attributes_of(node), self._first(node)
-        if one is None and kind in ("Max", "Min") and len(node.input) == 2:
-            one = self._known.get(node.input[1])
-        if one is None:
+        kind, attributes, tensor = node.op_type, attributes_of(node), self._first(node)
+        if tensor is None and kind in ("Max", "Min") and len(node.input) == 2:
+            tensor = self._known.get(node.input[1])
+        if tensor is None:
             return None
         if kind in ("Relu", "Sigmoid", "Tanh"):
-            return [self._unit({"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH}[kind], one)]
+            return [self._unit({"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH}[kind], tensor)]
         if kind == "Abs":
-            return [self._unit(RELU, one) + self._unit(RELU, one.scaled(np.array([-1.0])))]
+            return [self._unit(RELU, tensor) + self._unit(RELU, tensor.scaled(np.array([-1.0])))]
         if kind in ("LeakyRelu", "PRelu"):
             below = (
-                np.array([told.get("alpha", 0.01)])
+                np.array([attributes.get("alpha", 0.01)])
                 if kind == "LeakyRelu"
-                else self._row(node.input[1], one.width)
+                else self._row(node.input[1], tensor.width)
             )
             if below is None:
                 return None
             below = np.asarray(below, dtype=np.float64)
-            return [(one.scaled(below) + self._unit(RELU, one).scaled(1.0 - below)).rounded()]
+            return [(tensor.scaled(below) + self._unit(RELU, tensor).scaled(1.0 - below)).rounded()]
         if kind == "HardSigmoid":
-            slope, shift = told.get("alpha", 0.2), told.get("beta", 0.5)
-            shifted = one.scaled(np.array([slope])).rounded() + Affine.constant(np.full(one.width, shift))
+            slope, shift = attributes.get("alpha", 0.2), attributes.get("beta", 0.5)
+            shifted = tensor.scaled(np.array([slope])).rounded() + Affine.constant(
+                np.full(tensor.width, shift)
+            )
             return [self._clipped(shifted.rounded(), np.zeros(1), np.ones(1))]
         if kind in ("Max", "Min"):
             others = [name for name in node.input if name not in self._known]
-            row = self._row(others[0], one.width) if len(others) == 1 and len(node.input) == 2 else None
+            row = self._row(others[0], tensor.width) if len(others) == 1 and len(node.input) == 2 else None
             if row is None:
                 return None
-            return [self._clipped(one, row if kind == "Max" else None, row if kind == "Min" else None)]
+            return [self._clipped(tensor, row if kind == "Max" else None, row if kind == "Min" else None)]
         ends: list[NDArray[np.float64] | None] = [None, None]
         for place, key in enumerate(("min", "max")):
             name = node.input[place + 1] if len(node.input) > place + 1 else ""
-            ends[place] = self._numbers(name) if name else np.array([told[key]]) if key in told else None
+            ends[place] = (
+                self._numbers(name) if name else np.array([attributes[key]]) if key in attributes else None
+            )
             if name and ends[place] is None:
                 return None
-        return [self._clipped(one, *ends)]
+        return [self._clipped(tensor, *ends)]
 
     def _unit(self, kind: int, sums: Affine) -> Affine:
         level = 1 + max((self._groups[group][1] for group in sums.parts), default=0)
@@ -247,18 +253,18 @@ class Reader:
         return Affine.of_group(len(self._groups) - 1, sums.width)
 
     def _clipped(
-        self, one: Affine, low: NDArray[np.float64] | None, high: NDArray[np.float64] | None
+        self, tensor: Affine, low: NDArray[np.float64] | None, high: NDArray[np.float64] | None
     ) -> Affine:
         """Write min(max(x, a), b) as a + relu(x - a) - relu(relu(x - a) - (b - a)); it adds no rounding of its own."""
-        found = one
+        result = tensor
         if low is not None:
-            level = np.broadcast_to(low.reshape(-1), (one.width,)).astype(np.float64)
-            found = self._unit(RELU, one + Affine.constant(-level)) + Affine.constant(level)
+            level = np.broadcast_to(low.reshape(-1), (tensor.width,)).astype(np.float64)
+            result = self._unit(RELU, tensor + Affine.constant(-level)) + Affine.constant(level)
         if high is not None:
-            level = np.broadcast_to(high.reshape(-1), (one.width,)).astype(np.float64)
-            minus = found.scaled(np.array([-1.0])) + Affine.constant(level)
-            found = Affine.constant(level) + self._unit(RELU, minus).scaled(np.array([-1.0]))
-        return found
+            level = np.broadcast_to(high.reshape(-1), (tensor.width,)).astype(np.float64)
+            minus = result.scaled(np.array([-1.0])) + Affine.constant(level)
+            result = Affine.constant(level) + self._unit(RELU, minus).scaled(np.array([-1.0]))
+        return result
 
 
 def _layered(groups: Sequence[tuple[int, int, Affine | None]]) -> list[Layer]:
@@ -272,17 +278,17 @@ def _layered(groups: Sequence[tuple[int, int, Affine | None]]) -> list[Layer]:
     widths = [one.width if one is not None else 0 for _, _, one in groups]
     widths[0] = next((p.weights.shape[1] for _, _, one in groups if one is not None
                       for g, p in one.parts.items() if g == 0), 0)  # fmt: skip
-    held = [0]
+    live = [0]
     made = []
     for level in range(1, depth + 1):
         new = [g for g, (_, its, _) in enumerate(groups) if its == level and g and last[g] > level]
-        kept = [g for g in held if last[g] > level]
-        starts = dict(zip(held, np.cumsum([0, *(widths[g] for g in held)]).tolist(), strict=False))
-        total = sum(widths[g] for g in held)
+        carried = [g for g in live if last[g] > level]
+        starts = dict(zip(live, np.cumsum([0, *(widths[g] for g in live)]).tolist(), strict=False))
+        total = sum(widths[g] for g in live)
         rows: list[Layer] = []
-        for group in new + kept:
+        for group in new + carried:
             kind, _, sums = groups[group]
-            if group in kept:
+            if group in carried:
                 kind, sums = SAME, Affine.of_group(group, widths[group])
             assert sums is not None  # noqa: S101 -- only the features have none
             blank = np.zeros((3, sums.width, total))
@@ -295,5 +301,5 @@ def _layered(groups: Sequence[tuple[int, int, Affine | None]]) -> list[Layer]:
         made.append(
             Layer(*(np.concatenate([getattr(row, name) for row in rows]) for name in Layer.__slots__))
         )
-        held = new + kept
+        live = new + carried
     return made

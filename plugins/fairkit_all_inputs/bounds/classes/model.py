@@ -65,16 +65,18 @@ class ClassModel(Encoded):
         DataError
             A domain is empty or infinite.
         """
-        one = self.ensembles[0]
+        ensemble = self.ensembles[0]
         encode, defaults = self.encoding(doubles=True), self.defaults(domains)
         pieces = self.pieces(domains, features)
-        blocks, tests = make_blocks(one, features.source, domains, encode, defaults, self.kinds(), pieces)
+        blocks, tests = make_blocks(
+            ensemble, features.source, domains, encode, defaults, self.kinds(), pieces
+        )
         plain = Problem(
             blocks=blocks,
             changing=changing,
             tests=tests,
-            yes=one.yes.tolist(),
-            no=one.no.tolist(),
+            yes=ensemble.yes.tolist(),
+            no=ensemble.no.tolist(),
             value=[],
             roots=[],
             base=0.0,
@@ -86,7 +88,7 @@ class ClassModel(Encoded):
         return ClassProblem(
             plain=plain,
             values=np.stack([part.value for part in self.ensembles]),
-            roots=tuple(one.roots.tolist()),
+            roots=tuple(ensemble.roots.tolist()),
             bases=tuple(part.base for part in self.ensembles),
             roundings=tuple(roundings),
             band=band,
@@ -107,19 +109,19 @@ def read_classes(scorer: OnnxScorer) -> ClassModel:
     refuse_draws(scorer)
     graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
     nodes = ancestors(graph, wanted)
-    found = [
+    matches = [
         node
         for node in nodes
         if node.op_type in (*TREES, "TreeEnsemble", "LinearClassifier", "Gemm", "MatMul")
     ]
-    if len(found) != 1 or found[0].op_type not in TREES[:2]:
-        shown = ", ".join(dict.fromkeys(node.op_type for node in found or nodes))
+    if len(matches) != 1 or matches[0].op_type not in TREES[:2]:
+        shown = ", ".join(dict.fromkeys(node.op_type for node in matches or nodes))
         raise ModelError(
             f"all-inputs: {scorer.info.name} has {len(scorer.classes)} classes, and scores made by {shown}; of models "
             f"with three classes or more those with one {' or '.join(TREES[:2])} are read, as fairkit, XGBoost, "
             "LightGBM and scikit-learn's forests and boosted trees are written"
         )
-    node = found[0]
+    node = matches[0]
     for after in tail_nodes(graph, wanted, list(node.output)):
         if after.op_type == "Constant":
             continue
@@ -190,10 +192,10 @@ def _check(model: ClassModel, node: onnx.NodeProto) -> None:
 def _lookup(node: onnx.NodeProto, sums: NDArray[np.float64]) -> onnx.NodeProto:
     """Return the node with one tree that has the sums at the place that the input names."""
     nodes, leaves = one_tree(len(sums))
-    kept = {
+    attributes = {
         key: value
         for key, value in attributes_of(node).items()
         if key.startswith("classlabels") or key in ("post_transform", "n_targets")
     }
     weights = [(leaf, k, float(sums[row, k])) for leaf, row in leaves for k in range(sums.shape[1])]
-    return with_tree(node, kept, nodes, weights)
+    return with_tree(node, attributes, nodes, weights)

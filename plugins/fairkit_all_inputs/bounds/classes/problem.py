@@ -122,7 +122,7 @@ class ClassProblem:
     @cached_property
     def _of_root(self) -> dict[int, NDArray[np.int64]]:
         """By root, the nodes below it."""
-        found = {}
+        by_root = {}
         for root in self.roots:
             waiting, seen = [root], {root}
             while waiting:
@@ -131,8 +131,8 @@ class ClassProblem:
                     new = {self.plain.yes[node], self.plain.no[node]} - seen
                     seen |= new
                     waiting += new
-            found[root] = np.array(sorted(seen))
-        return found
+            by_root[root] = np.array(sorted(seen))
+        return by_root
 
     def _made(self, value: Floats, base: float, rounding: float) -> Problem:
         roots = [root for root in self.roots if value[self._of_root[root]].any()]

@@ -36,7 +36,7 @@ TINY = 1e-300
 def joined(forests: Sequence[Forest], layout: Layout) -> tuple[tuple[Any, ...], Ints, Floats]:
     """Return the arrays of several forests as one, where the trees of each begin, and their bases."""
     starts = np.concatenate([[0], np.cumsum([len(one.block) for one in forests])])
-    words = np.concatenate([[0], np.cumsum([len(one.masks) for one in forests])])
+    mask_starts = np.concatenate([[0], np.cumsum([len(one.masks) for one in forests])])
     group = np.concatenate([[0], np.cumsum([len(one.roots) for one in forests])]).astype(np.int64)
     listed = layout.words > 0
 
@@ -49,7 +49,7 @@ def joined(forests: Sequence[Forest], layout: Layout) -> tuple[tuple[Any, ...], 
 
     cut = [
         one.cut + np.where((one.block >= 0) & listed[np.maximum(one.block, 0)], word, 0)
-        for one, word in zip(forests, words, strict=False)
+        for one, word in zip(forests, mask_starts, strict=False)
     ]
     arrays = (
         moved("roots"),
@@ -69,13 +69,13 @@ def sums_of(problem: ClassProblem, question: Question) -> list[tuple[list[CellTr
     """Return the sums of which the least must be positive: margins at both cells, and half of the margin's change."""
     s, t, k, m = question
     others = range(len(problem.names))
-    found = []
+    sums = []
     for cell, own in ((s, k), (t, m)):
         for other in others:
             if other != own:
                 margin = problem.margin(own, other)
-                found.append((margin.trees_at(cell), margin.base))
-    return found
+                sums.append((margin.trees_at(cell), margin.base))
+    return sums
 
 
 class _Asked:
@@ -200,36 +200,38 @@ def answer_classes(
         return Answer(kind=FLIP, lower=-math.inf, upper=-math.inf, pair=None, point=None)
     enough = 4.0 * problem.rounding
     floor = max(floor, -2.0 * problem.rounding - 1e-12)
-    best, kept = np.array([floor, -math.inf]), np.zeros(problem.layout.width, dtype=np.int64)
-    asked = [_Asked(problem, question, costs, near) for question in problem.questions]
+    best, best_box = np.array([floor, -math.inf]), np.zeros(problem.layout.width, dtype=np.int64)
+    searches = [_Asked(problem, question, costs, near) for question in problem.questions]
     owner, total = -1, 0
     for point in starts:
-        for place, one in enumerate(asked):
+        for index, search in enumerate(searches):
             if best[0] > enough or late():
                 break
             before = float(best[0])
-            one.climb(point, best, kept)
-            owner = place if best[0] > before else owner
+            search.climb(point, best, best_box)
+            owner = index if best[0] > before else owner
     while total < effort.boxes and best[0] <= enough and not late():
-        place = int(np.argmax([one.upper for one in asked]))
-        if asked[place].upper <= best[0]:
+        index = int(np.argmax([one.upper for one in searches]))
+        if searches[index].upper <= best[0]:
             break
         before = float(best[0])
-        done = asked[place].work(best, kept, min(AT_ONCE, effort.boxes - total), enough)
+        done = searches[index].work(best, best_box, min(AT_ONCE, effort.boxes - total), enough)
         total += max(done, 1)
-        owner = place if best[0] > before else owner
-    upper = max([float(best[0]) if owner >= 0 else -math.inf, float(best[1]), *(one.upper for one in asked)])
+        owner = index if best[0] > before else owner
+    upper = max(
+        [float(best[0]) if owner >= 0 else -math.inf, float(best[1]), *(one.upper for one in searches)]
+    )
     pair = point_found = None
     if owner >= 0:
-        pair = asked[owner].question[:2]
-        point_found = point_of(problem.layout, kept, problem.changing, pair[0])
+        pair = searches[owner].question[:2]
+        point_found = point_of(problem.layout, best_box, problem.changing, pair[0])
     return Answer(
         kind=FLIP,
         lower=float(best[0]) if owner >= 0 else -math.inf,
         upper=upper if upper > -math.inf else floor,
         pair=pair,
         point=point_found,
-        splits={one.question: one.splits for one in asked},
+        splits={one.question: one.splits for one in searches},
         boxes=total,
     )
 

@@ -46,12 +46,14 @@ class Aim:
         """Return weights for outputs f and g that an input has at which the bound is reached."""
         share = 2.0 / (step + 3.0)
         if self.kind == FLIP and self._finite:
-            one = (1.0 - share) * rates[0] + share * (f - self.thresholds[0] < self.thresholds[1] - g)
-            return np.asarray(one), np.asarray(1.0 - one)
+            # Frank-Wolfe over a in [0, 1]: min(f - t, u - g) <= a (f - t) + (1 - a) (u - g)
+            first = (1.0 - share) * rates[0] + share * (f - self.thresholds[0] < self.thresholds[1] - g)
+            return np.asarray(first), np.asarray(1.0 - first)
         if self.kind == CHANCE:
+            # σ'(x) = (1 - tanh²(x / 2)) / 4
             steep = [0.25 * (1.0 - np.tanh(0.5 * x) ** 2) for x in (f, g)]
-            one, other = ((1.0 - share) * rate + share * s for rate, s in zip(rates, steep, strict=True))
-            return np.asarray(one), np.asarray(other)
+            first, second = ((1.0 - share) * rate + share * s for rate, s in zip(rates, steep, strict=True))
+            return np.asarray(first), np.asarray(second)
         return rates
 
     def added(self, rates: tuple[Floats, Floats]) -> Floats:
@@ -111,6 +113,7 @@ def _above(rate: Floats, low: Floats, high: Floats) -> Floats:
 
     Of the second output it is taken at x = -g, where -logistic(g) + rate · g is logistic(x) - rate · x - 1.
     """
+    # σ' = σ (1 - σ) = rate on the concave side at σ = (1 + √(1 - 4 rate)) / 2
     share = 0.5 * (1.0 + np.sqrt(np.maximum(1.0 - 4.0 * rate, 0.0)))
     flat = np.log(share / np.maximum(1.0 - share, 1e-300))
     some = (low, high, np.clip(flat, low, high))

@@ -80,10 +80,10 @@ class Bounds:
 
 def bounds(
     layers: Sequence[Layer],
-    opened: BoxRanges,
+    boxes: BoxRanges,
     sides: tuple[Floats, Floats],
     whole: bool,
-    held: NDArray[np.int8] | None = None,
+    unit_signs: NDArray[np.int8] | None = None,
     aim: Aim | None = None,
     target: float = np.inf,
 ) -> Bounds:
@@ -93,54 +93,54 @@ def bounds(
     ----------
     layers
         The last has one sum.
-    opened
+    boxes
         The boxes.
     sides
         What the changing block adds to the features at either value, shape [d].
     whole
         Whether the sums themselves are wanted, and not the difference only.
-    held
+    unit_signs
         Units whose sums have one sign by a split: 1, -1, or 0 for the others, in the order of `Bounds.units`.
     aim
         The objective that `gap` bounds; default: the difference.
     target
         Boxes with a larger bound of the difference are bounded by a linear programme, where the network is small.
     """
-    signs = None if held is None else by_layer(layers, held.astype(np.float64))
-    found = _ranges(layers, opened, sides, signs)
+    signs = None if unit_signs is None else by_layer(layers, unit_signs.astype(np.float64))
+    ranges = _ranges(layers, boxes, sides, signs)
     last = layers[-1]
     depth = len(layers) - 1
     start = last.weights[None, :, :]
-    nothing = np.zeros(len(opened.low))
+    nothing = np.zeros(len(boxes.low))
     first, most, least = nothing, nothing, nothing
     if whole:
-        first = _followed(layers, found.lines[0], depth, start, opened, sides[0])[:, 0] + last.bias[0]
-        most = _followed(layers, found.lines[1], depth, start, opened, sides[1])[:, 0] + last.bias[0]
-        least = last.bias[0] - _followed(layers, found.lines[1], depth, -start, opened, sides[1])[:, 0]
+        first = _followed(layers, ranges.lines[0], depth, start, boxes, sides[0])[:, 0] + last.bias[0]
+        most = _followed(layers, ranges.lines[1], depth, start, boxes, sides[1])[:, 0] + last.bias[0]
+        least = last.bias[0] - _followed(layers, ranges.lines[1], depth, -start, boxes, sides[1])[:, 0]
     aim = aim or Aim(SCORE, (0.0, 0.0))
-    some = _planes(layers, found)
+    some = _planes(layers, ranges)
     got = bounded(
-        layers, found.lines, some, Aim(SCORE, (0.0, 0.0)) if aim.kind == CHANCE else aim, opened, sides
+        layers, ranges.lines, some, Aim(SCORE, (0.0, 0.0)) if aim.kind == CHANCE else aim, boxes, sides
     )
-    points, reached = None, np.zeros(len(opened.low), dtype=np.bool_)
+    points, reached = None, np.zeros(len(boxes.low), dtype=np.bool_)
     if aim.kind != FLIP and small(layers):
         above = (
             got.most if aim.kind == SCORE else chance(first, least, most, np.minimum(got.most, first - least))
         )
         points, reached = solved(
-            layers, corners(layers, found), got, opened, sides, (above > target) & ~found.empty
+            layers, corners(layers, ranges), got, boxes, sides, (above > target) & ~ranges.empty
         )
     drops = (
-        value(layers, corners(layers, found), opened, sides, got.sums, got.rates)[1]
+        value(layers, corners(layers, ranges), boxes, sides, got.sums, got.rates)[1]
         if points is not None
         else None
     )
     if aim.kind == CHANCE:
-        lowest = last.bias[0] - _followed(layers, found.lines[0], depth, -start, opened, sides[0])[:, 0]
+        lowest = last.bias[0] - _followed(layers, ranges.lines[0], depth, -start, boxes, sides[0])[:, 0]
         aim = replace(aim, ends=(np.minimum(lowest, first), first, np.minimum(least, most), most))
         got.most = chance(first, least, most, np.minimum(got.most, first - least))
-        got = better_of(got, bounded(layers, found.lines, some, aim, opened, sides))
-    error, still = rounding(layers, found, opened, sides)
+        got = better_of(got, bounded(layers, ranges.lines, some, aim, boxes, sides))
+    error, still = rounding(layers, ranges, boxes, sides)
     return Bounds(
         first=first,
         least=least,
@@ -148,13 +148,13 @@ def bounds(
         gap=np.minimum(got.most, first - least) if whole and aim.kind == SCORE else got.most,
         error=error,
         still=still,
-        empty=np.asarray(found.empty),
+        empty=np.asarray(ranges.empty),
         weights=got.shared,
-        influence=_influence(layers, found, got.lost),
-        units=np.where(reached[:, None], -1.0, unsettled(layers, found, drops)),
+        influence=_influence(layers, ranges, got.lost),
+        units=np.where(reached[:, None], -1.0, unsettled(layers, ranges, drops)),
         sums=got.sums,
         rates=got.rates,
-        points=np.zeros((0, len(opened.cells.features)), dtype=np.int64) if points is None else points,
+        points=np.zeros((0, len(boxes.cells.features)), dtype=np.int64) if points is None else points,
     )
 
 
@@ -172,49 +172,52 @@ def _ends(found: Ranges) -> list[list[Floats]]:
 
 def _ranges(
     layers: Sequence[Layer],
-    opened: BoxRanges,
+    boxes: BoxRanges,
     sides: tuple[Floats, Floats],
     signs: Sequence[tuple[Floats, Floats]] | None = None,
 ) -> Ranges:
     """Bound every hidden layer's sums, in order."""
-    found = Ranges(([], []), ([], []), [], [], ([], []), [], np.zeros(len(opened.low), dtype=np.bool_))
+    ranges = Ranges(([], []), ([], []), [], [], ([], []), [], np.zeros(len(boxes.low), dtype=np.bool_))
     for depth, layer in enumerate(layers[:-1]):
         start = layer.weights[None, :, :]
         for run in (0, 1):
-            most = _followed(layers, found.lines[run], depth, start, opened, sides[run]) + layer.bias
-            least = layer.bias - _followed(layers, found.lines[run], depth, -start, opened, sides[run])
+            most = _followed(layers, ranges.lines[run], depth, start, boxes, sides[run]) + layer.bias
+            least = layer.bias - _followed(layers, ranges.lines[run], depth, -start, boxes, sides[run])
             if depth:
                 values = [
-                    applied(layers[depth - 1].kind, ends[run][-1]) for ends in (found.least, found.most)
+                    applied(layers[depth - 1].kind, ends[run][-1]) for ends in (ranges.least, ranges.most)
                 ]
+                # interval arithmetic too: W⁺ u + W⁻ l + b is sometimes tighter than the lines
                 plus, minus = np.maximum(layer.weights, 0.0), np.minimum(layer.weights, 0.0)
                 most = np.minimum(most, values[1] @ plus.T + values[0] @ minus.T + layer.bias)
                 least = np.maximum(least, values[0] @ plus.T + values[1] @ minus.T + layer.bias)
             most = np.maximum(most, least)  # they may cross by the last digit
-            found.least[run].append(least)
-            found.most[run].append(most)
-        high = _differing(layers, found.differences, depth, start, sides)
-        low = -_differing(layers, found.differences, depth, -start, sides)
-        high = np.minimum(high, found.most[0][-1] - found.least[1][-1])
-        low = np.maximum(low, found.least[0][-1] - found.most[1][-1])
-        found.low.append(low)
-        found.high.append(np.maximum(high, low))
+            ranges.least[run].append(least)
+            ranges.most[run].append(most)
+        high = _differing(layers, ranges.differences, depth, start, sides)
+        low = -_differing(layers, ranges.differences, depth, -start, sides)
+        # z - z' lies between the ends of both runs' own ranges, too
+        high = np.minimum(high, ranges.most[0][-1] - ranges.least[1][-1])
+        low = np.maximum(low, ranges.least[0][-1] - ranges.most[1][-1])
+        ranges.low.append(low)
+        ranges.high.append(np.maximum(high, low))
         if signs is not None:
-            hold(found, signs[depth])
+            hold(ranges, signs[depth])
         for run in (0, 1):
-            found.lines[run].append(lines(layer.kind, found.least[run][-1], found.most[run][-1]))
-        low, high = found.low[-1], found.high[-1]
+            ranges.lines[run].append(lines(layer.kind, ranges.least[run][-1], ranges.most[run][-1]))
+        low, high = ranges.low[-1], ranges.high[-1]
         least, most = (
-            np.minimum(found.least[0][-1], found.least[1][-1]),
-            np.maximum(found.most[0][-1], found.most[1][-1]),
+            np.minimum(ranges.least[0][-1], ranges.least[1][-1]),
+            np.maximum(ranges.most[0][-1], ranges.most[1][-1]),
         )
-        found.differences.append(difference_lines(layer.kind, least, most, low, high))
-    return found
+        ranges.differences.append(difference_lines(layer.kind, least, most, low, high))
+    return ranges
 
 
 def _back(weights: Floats, line: Lines) -> tuple[Floats, Floats]:
     """Replace a layer's values by lines of its sums: weights of these and what is added, for an upper bound."""
     plus, minus = np.maximum(weights, 0.0), np.minimum(weights, 0.0)
+    # an upper bound: positive weights take the upper line, negative ones the lower
     made = plus * line.high[:, None, :] + minus * line.low[:, None, :]
     more = plus @ line.high_at[:, :, None] + minus @ line.low_at[:, :, None]
     return made, more[:, :, 0]
@@ -225,16 +228,16 @@ def _followed(
     some: Sequence[Lines],
     depth: int,
     weights: Floats,
-    opened: BoxRanges,
+    boxes: BoxRanges,
     side: Floats,
 ) -> Floats:
     """Return the largest weighted sums of the values before layer `depth`, shape [B, n]."""
-    total: Floats = np.zeros((len(opened.low), weights.shape[1]))
-    for place in range(depth - 1, -1, -1):
-        weights, more = _back(weights, some[place])
-        total = total + more + weights @ layers[place].bias
-        weights = weights @ layers[place].weights
-    return np.asarray(total + weights @ side + opened.most(weights))
+    total: Floats = np.zeros((len(boxes.low), weights.shape[1]))
+    for index in range(depth - 1, -1, -1):
+        weights, more = _back(weights, some[index])
+        total = total + more + weights @ layers[index].bias
+        weights = weights @ layers[index].weights
+    return np.asarray(total + weights @ side + boxes.most(weights))
 
 
 def _differing(

@@ -90,7 +90,7 @@ class CellFeatures:
         return BoxRanges(self, low, high, masks)
 
     def side(self, cell: int) -> Floats:
-        """Return what the changing block adds at a cell, shape [d], zero elsewhere."""
+        """Return the changing block's contribution to the features at a cell, shape [d], zero elsewhere."""
         found = np.zeros(len(self.fixed))
         found[self.features[self.changing]] = self.first[self.changing][cell]
         return found
@@ -117,17 +117,17 @@ class BoxRanges:
         listed = np.concatenate([np.zeros(0, dtype=np.int64), *(cells.features[b] for b in cells.lists)])
         middle[:, listed], radius[:, listed] = 0.0, 0.0
         if len(weights) == 1:
-            found = middle @ weights[0].T + radius @ np.abs(weights[0]).T
+            total = middle @ weights[0].T + radius @ np.abs(weights[0]).T
         else:
-            found = (weights @ middle[:, :, None] + np.abs(weights) @ radius[:, :, None])[:, :, 0]
+            total = (weights @ middle[:, :, None] + np.abs(weights) @ radius[:, :, None])[:, :, 0]
         for block in cells.lists:
             mine = weights[:, :, cells.features[block]]
             first, last = cells.first[block], cells.last[block]
             values = mine @ (0.5 * (first + last)).T
             if (first != last).any():
                 values = values + np.abs(mine) @ (0.5 * np.abs(last - first)).T
-            found = found + np.where(self.masks[block][:, None, :], values, -np.inf).max(axis=2)
-        return np.asarray(found)
+            total = total + np.where(self.masks[block][:, None, :], values, -np.inf).max(axis=2)
+        return np.asarray(total)
 
     def corners(self, weights: Floats) -> tuple[Floats, NDArray[np.int64], NDArray[np.bool_]]:
         """Return, for one row of weights each (shape [B, d]), the inputs with the largest sums.
@@ -142,8 +142,8 @@ class BoxRanges:
         cells, rows = self.cells, np.arange(len(weights))
         chosen = np.zeros((len(weights), len(cells.features)), dtype=np.int64)
         top = np.zeros(chosen.shape, dtype=np.bool_)
-        found = np.repeat(cells.fixed[None, :], len(weights), axis=0)
-        found[:, cells.features[cells.changing]] = 0.0
+        corners = np.repeat(cells.fixed[None, :], len(weights), axis=0)
+        corners[:, cells.features[cells.changing]] = 0.0
         for block in [*cells.ranges, *cells.lists]:
             mine = weights[:, cells.features[block]]
             # rounded: what differs by the order of additions only must choose alike when a proof is checked
@@ -154,5 +154,5 @@ class BoxRanges:
             ends = np.where(
                 top[:, block, None], cells.last[block][chosen[:, block]], cells.first[block][chosen[:, block]]
             )
-            found[:, cells.features[block]] = ends
-        return found, chosen, top
+            corners[:, cells.features[block]] = ends
+        return corners, chosen, top

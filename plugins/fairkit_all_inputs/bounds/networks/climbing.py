@@ -99,15 +99,15 @@ class Climber:
     def signs(self) -> NDArray[np.int8]:
         """Return the signs of both runs' sums at the best input, 0 near a sign's change, shape [1, 2 · units]."""
         chosen = np.array(self.point, dtype=np.int64)[None, :]
-        found: tuple[list[Floats], list[Floats]] = ([], [])
-        for side, some in zip(self.sides, found, strict=True):
+        signs: tuple[list[Floats], list[Floats]] = ([], [])
+        for side, some in zip(self.sides, signs, strict=True):
             values = self._features(chosen, self.top[None, :]) + side
             for layer in self.problem.layers[:-1]:
                 sums = values @ layer.weights.T + layer.bias
                 small = FLAT * (1.0 + np.abs(sums).mean())
                 some.append(np.where(np.abs(sums) < small, 0.0, np.sign(sums)))
                 values = applied(layer.kind, sums)
-        return np.concatenate([*found[0], *found[1]], axis=1).astype(np.int8)
+        return np.concatenate([*signs[0], *signs[1]], axis=1).astype(np.int8)
 
     def scatter(self, enough: float) -> None:
         """Climb from the best of many inputs, the same ones always, and again from where that ended, moved a little."""
@@ -173,15 +173,15 @@ class Climber:
             np.zeros((len(chosen), len(cells.lists))),
             np.zeros((len(chosen), len(cells.lists)), np.int64),
         )
-        for place, block in enumerate(cells.lists):
+        for index, block in enumerate(cells.lists):
             values = slope[:, cells.features[block]] @ cells.first[block].T
-            targets[:, place] = values.argmax(axis=1)
-            gains[:, place] = values.max(axis=1) - values[np.arange(len(chosen)), chosen[:, block]]
+            targets[:, index] = values.argmax(axis=1)
+            gains[:, index] = values.max(axis=1) - values[np.arange(len(chosen)), chosen[:, block]]
         rank = np.argsort(np.argsort(-gains, axis=1, kind="stable"), axis=1)
         allowed = np.tile(SWITCHES, len(SHARES))
-        for place, block in enumerate(cells.lists):
-            switches = (rank[:, place, None] < allowed) & (gains[:, place, None] > 0.0)
-            many[:, :, block] = np.where(switches, targets[:, place, None], many[:, :, block])
+        for index, block in enumerate(cells.lists):
+            switches = (rank[:, index, None] < allowed) & (gains[:, index, None] > 0.0)
+            many[:, :, block] = np.where(switches, targets[:, index, None], many[:, :, block])
         blocks = chosen.shape[1]
         return many.reshape(-1, blocks), ends.reshape(-1, blocks)
 
@@ -202,26 +202,26 @@ class Climber:
         for _ in range(ROUNDS):
             before = reached.copy()
             for block in [*cells.ranges, *cells.lists]:
-                tried = self._tries(chosen[:, block], int(self.problem.layout.sizes[block]), tries)
+                candidates = self._tries(chosen[:, block], int(self.problem.layout.sizes[block]), tries)
                 fine = tries == TRIES and self.shown is None and block not in cells.lists
                 ends = (False, True) if fine else (False,)
-                wide = tried.shape[1] * len(ends)
+                wide = candidates.shape[1] * len(ends)
                 many, tops = np.repeat(chosen, wide, axis=0), np.repeat(top, wide, axis=0)
-                many[:, block] = np.tile(tried, (1, len(ends))).reshape(-1)
-                tops[:, block] = np.tile(np.repeat(ends, tried.shape[1]), count)
+                many[:, block] = np.tile(candidates, (1, len(ends))).reshape(-1)
+                tops[:, block] = np.tile(np.repeat(ends, candidates.shape[1]), count)
                 worth = self.worth(many, tops).reshape(count, wide)
-                place = worth.argmax(axis=1)
-                better = worth[rows, place] > reached
-                moved = (rows * wide + place)[better]
+                best = worth.argmax(axis=1)
+                better = worth[rows, best] > reached
+                moved = (rows * wide + best)[better]
                 chosen[better], top[better] = many[moved], tops[moved]
-                reached = np.maximum(reached, worth[rows, place])
+                reached = np.maximum(reached, worth[rows, best])
                 if reached.max() > enough:
                     break
             still = reached > before
             if not still.any() or reached.max() > enough:
                 break
-        place = int(reached.argmax())
-        self._keep(float(reached[place]), chosen[place], top[place])
+        best = int(reached.argmax())
+        self._keep(float(reached[best]), chosen[best], top[best])
         return chosen, top, reached
 
     def _tries(self, now: NDArray[np.int64], size: int, tries: int) -> NDArray[np.int64]:
@@ -247,30 +247,30 @@ class Climber:
 
     def _features(self, chosen: Cells, top: Tops) -> Floats:
         cells = self.problem.cells
-        found = np.repeat(cells.fixed[None, :], len(chosen), axis=0)
+        features = np.repeat(cells.fixed[None, :], len(chosen), axis=0)
         for block, mine in enumerate(cells.features):
             if block == cells.changing:
-                found[:, mine] = 0.0
+                features[:, mine] = 0.0
                 continue
             at = chosen[:, block]
             if self.shown is not None:
-                found[:, mine] = self.shown[block][at]
+                features[:, mine] = self.shown[block][at]
                 continue
-            found[:, mine] = np.where(top[:, block, None], cells.last[block][at], cells.first[block][at])
-        return found
+            features[:, mine] = np.where(top[:, block, None], cells.last[block][at], cells.first[block][at])
+        return features
 
     def nearer(self, chosen: Cells, masks: Mapping[int, NDArray[np.bool_]]) -> Cells:
         """Move the blocks that cost most to their cheapest cells, until the distance is small enough."""
         rows = np.arange(len(chosen))
-        cheap, own = chosen.copy(), np.zeros(chosen.shape)
+        cheap, extra = chosen.copy(), np.zeros(chosen.shape)
         least = np.zeros(len(chosen))
         for block, cost in self.costs.items():
             values = np.where(masks[block], cost, np.inf)
             cheap[:, block] = values.argmin(axis=1)
-            own[:, block] = cost[chosen[:, block]] - values[rows, cheap[:, block]]
+            extra[:, block] = cost[chosen[:, block]] - values[rows, cheap[:, block]]
             least += values[rows, cheap[:, block]]
-        order = np.argsort(own, axis=1, kind="stable")
-        total = np.cumsum(np.take_along_axis(own, order, axis=1), axis=1) + least[:, None]
+        order = np.argsort(extra, axis=1, kind="stable")
+        total = np.cumsum(np.take_along_axis(extra, order, axis=1), axis=1) + least[:, None]
         fits = np.zeros(chosen.shape, dtype=np.bool_)
         np.put_along_axis(fits, order, total <= self.near, axis=1)
         return np.where(fits, chosen, cheap)

@@ -57,6 +57,7 @@ def _above(
     nothing = np.zeros_like(least)
     relu = kind == RELU
     alone = [apart.high, nothing, nothing, apart.high_at]
+    # y is below its upper line in z and y' above its lower line in z'
     runs = [nothing, first.high, -second.low, first.high_at - second.low_at]
     flat = [nothing, first.high, nothing, first.high_at - np.where(relu, 0.0, second.low_at)]
     rising = [nothing, first.high, -np.ones_like(least), first.high_at]

@@ -75,14 +75,14 @@ def followed(
     both: tuple[Sequence[Lines], Sequence[Lines]],
     mixed: Sequence[tuple[Floats, Floats]],
     rates: tuple[Floats, Floats],
-    opened: BoxRanges,
+    boxes: BoxRanges,
     sides: tuple[Floats, Floats],
 ) -> Followed:
     """Follow a · f - b · g back to the features.
 
     Parameters
     ----------
-    layers, opened, sides
+    layers, boxes, sides
         The network, the boxes, and what the changing block adds at either value.
     both
         Lines around the units of both runs, by layer.
@@ -91,34 +91,36 @@ def followed(
     rates
         The weights a and b of the two outputs, shape [B] each.
     """
+    # a f - b g = c (f - g) + (a - c) f + (c - b) g with c = min(a, b)
     low = np.minimum(*rates)
     last = layers[-1].weights
-    delta, one, other = (
+    delta, first, second = (
         low[:, None] * last,
         (rates[0] - low)[:, None] * last,
         (low - rates[1])[:, None] * last,
     )
     total = (rates[0] - rates[1]) * layers[-1].bias[0]
-    kept, sums = [], []
-    for place in range(len(layers) - 2, -1, -1):
-        above, below = mixed[place]
-        kept.append((delta, one, other))
+    weights, sums = [], []
+    for depth in range(len(layers) - 2, -1, -1):
+        above, below = mixed[depth]
+        weights.append((delta, first, second))
         plus, minus = np.maximum(delta, 0.0), np.minimum(delta, 0.0)
         p, q, r, s = (plus * up + minus * down for up, down in zip(above, below, strict=True))
         total = total + s.sum(axis=1)
         made = []
-        for run, some in enumerate((one, other)):
-            line = both[run][place]
+        for run, some in enumerate((first, second)):
+            line = both[run][depth]
             plus, minus = np.maximum(some, 0.0), np.minimum(some, 0.0)
             total = total + (plus * line.high_at + minus * line.low_at).sum(axis=1)
             made.append(plus * line.high + minus * line.low + (q, r)[run])
         q, r = made
+        # p (z - z') + q z + r z': the weights of z and of z'
         sums.append((p + q, r - p))
-        total = total + (q + r) @ layers[place].bias
-        delta, one, other = (some @ layers[place].weights for some in (p, q, r))
-    total = total + delta @ (sides[0] - sides[1]) + one @ sides[0] + other @ sides[1]
-    shared = one + other
-    return Followed(total + opened.most(shared[:, None, :])[:, 0], shared, kept[::-1], sums[::-1])
+        total = total + (q + r) @ layers[depth].bias
+        delta, first, second = (some @ layers[depth].weights for some in (p, q, r))
+    total = total + delta @ (sides[0] - sides[1]) + first @ sides[0] + second @ sides[1]
+    shared = first + second
+    return Followed(total + boxes.most(shared[:, None, :])[:, 0], shared, weights[::-1], sums[::-1])
 
 
 def bounded(
@@ -126,11 +128,11 @@ def bounded(
     both: tuple[Sequence[Lines], Sequence[Lines]],
     some: Sequence[Planes],
     aim: Aim,
-    opened: BoxRanges,
+    boxes: BoxRanges,
     sides: tuple[Floats, Floats],
 ) -> Bounded:
     """Bound an objective by mixtures of planes; each round adds those that are tightest at the maximum."""
-    count = len(opened.low)
+    count = len(boxes.low)
     choice = [np.zeros((2, *part.above.shape[1:])) for part in some]
     for mine in choice:
         mine[:, 0] = 1.0
@@ -147,22 +149,23 @@ def bounded(
             ((part.above * mine[0]).sum(axis=1), (part.below * mine[1]).sum(axis=1))
             for part, mine in zip(some, choice, strict=True)
         ]
-        got = followed(layers, both, mixed, rates, opened, sides)
+        got = followed(layers, both, mixed, rates, boxes, sides)
         got.gap = got.gap + aim.added(rates)
         better = got.gap < best.most
         _keep(best, got, rates, better)
-        inputs, _, _ = opened.corners(got.shared)
+        inputs, _, _ = boxes.corners(got.shared)
         runs = [inputs + sides[0], inputs + sides[1]]
-        for place, layer in enumerate(layers[:-1]):
+        for depth, layer in enumerate(layers[:-1]):
             z, other = (values @ layer.weights.T + layer.bias for values in runs)
             runs = [applied(layer.kind, z), applied(layer.kind, other)]
             at = np.stack([z - other, z, other, np.ones_like(z)])
-            its = both[0][place], both[1][place]
-            now = _lost(got.weights[place], mixed[place], at, (runs[0], runs[1]), its)
-            best.lost[place] = np.where(better[:, None], now, best.lost[place])
-            _move(choice[place], some[place], at[:, None], 2.0 / (step + 2.0))
+            its = both[0][depth], both[1][depth]
+            now = _lost(got.weights[depth], mixed[depth], at, (runs[0], runs[1]), its)
+            best.lost[depth] = np.where(better[:, None], now, best.lost[depth])
+            _move(choice[depth], some[depth], at[:, None], 2.0 / (step + 2.0))
         last = layers[-1]
         f, g = ((y @ last.weights.T)[:, 0] + last.bias[0] for y in runs)
+        # Frank-Wolfe in the weights of the outputs: toward what is best where the bound is reached
         rates = aim.next(rates, f, g, step)
     return best
 
@@ -170,24 +173,31 @@ def bounded(
 def _move(choice: Floats, part: Planes, at: Floats, share: float) -> None:
     """Mix in the planes of a layer that are tightest at a point, [4, 1, B, n]."""
     above, below = (np.round((plane * at).sum(axis=0), DIGITS) for plane in (part.above, part.below))
+    # a convex combination of planes above is above: any mixture is valid
     choice *= 1.0 - share
     for mine, tight in ((choice[0], above.argmin(axis=0)), (choice[1], below.argmax(axis=0))):
         np.put_along_axis(mine, tight[None], np.take_along_axis(mine, tight[None], 0) + share, 0)
 
 
-def better_of(one: Bounded, other: Bounded) -> Bounded:
+def better_of(first_bound: Bounded, second_bound: Bounded) -> Bounded:
     """Return for each box what bounds it best."""
-    left = one.most <= other.most
+    left = first_bound.most <= second_bound.most
 
     def chosen(first: Floats, second: Floats) -> Floats:
         return np.where(left if first.ndim == 1 else left[:, None], first, second)
 
     return Bounded(
-        chosen(one.most, other.most),
-        chosen(one.shared, other.shared),
-        [chosen(*some) for some in zip(one.lost, other.lost, strict=True)],
-        [(chosen(a[0], b[0]), chosen(a[1], b[1])) for a, b in zip(one.sums, other.sums, strict=True)],
-        (chosen(one.rates[0], other.rates[0]), chosen(one.rates[1], other.rates[1])),
+        chosen(first_bound.most, second_bound.most),
+        chosen(first_bound.shared, second_bound.shared),
+        [chosen(*some) for some in zip(first_bound.lost, second_bound.lost, strict=True)],
+        [
+            (chosen(a[0], b[0]), chosen(a[1], b[1]))
+            for a, b in zip(first_bound.sums, second_bound.sums, strict=True)
+        ],
+        (
+            chosen(first_bound.rates[0], second_bound.rates[0]),
+            chosen(first_bound.rates[1], second_bound.rates[1]),
+        ),
     )
 
 

@@ -131,20 +131,20 @@ def _negated(layer: Layer) -> Layer:
 
 
 def _block(
-    one: Numbers | Listed,
+    domain: Numbers | Listed,
     kinds: Mapping[str, type],
     pieces: Mapping[str, NDArray[np.float64]],
     turning: Mapping[str, NDArray[np.float64]],
 ) -> Block:
     """Cut a column; on each cell every feature keeps its order, so that it lies between those of the cell's ends."""
-    if isinstance(one, Listed):
-        return listed_block(one)
-    tops, ordered = pieces[one.name], len(turning[one.name]) == 1
-    count = CELLS if ordered and not one.missing else CELLS_WITH_MISSING
-    some = np.linspace(one.low, one.high, count + 1)[1:]
-    if one.whole:
-        some = np.floor(some) if one.high - one.low >= count else np.arange(one.low, one.high + 1)
-    block = numbers_block(one, np.concatenate([some, tops]), kinds[one.name])
+    if isinstance(domain, Listed):
+        return listed_block(domain)
+    tops, ordered = pieces[domain.name], len(turning[domain.name]) == 1
+    count = CELLS if ordered and not domain.missing else CELLS_WITH_MISSING
+    some = np.linspace(domain.low, domain.high, count + 1)[1:]
+    if domain.whole:
+        some = np.floor(some) if domain.high - domain.low >= count else np.arange(domain.low, domain.high + 1)
+    block = numbers_block(domain, np.concatenate([some, tops]), kinds[domain.name])
     # the features of a range of cells lie between those of its ends only where the whole column keeps its order
     return block if ordered else replace(block, ordered=False)
 
@@ -213,7 +213,7 @@ def _front(
     graph, wanted = scorer.model.proto.graph, score_of(scorer)
     names = list(dict.fromkeys(column for feed in scorer.feeds for column in feed.columns))
     inputs = {feed.input.name: [names.index(column) for column in feed.columns] for feed in scorer.feeds}
-    found: tuple[str, int] | None = None
+    encoded: tuple[str, int] | None = None
     refused: ModelError | None = None
     candidates = [*inputs, *(name for node in nodes for name in node.output if name)]
     for tensor in candidates:
@@ -228,12 +228,12 @@ def _front(
             refused = refused or error
             break
         if tensor in of:
-            found = tensor, value.shape[1]
-    if found is None:
+            encoded = tensor, value.shape[1]
+    if encoded is None:
         raise refused or ModelError(
             f"{scorer.info.name}: no matrix of features in float32 or float64 is between the columns and the network"
         )
-    return found
+    return encoded
 
 
 def _network(
@@ -250,9 +250,9 @@ def _network(
     inner = [node for node in nodes if id(node) not in before]
     dense = [place for place, node in enumerate(inner) if node.op_type in DENSE]
     refused: ModelError | None = None
-    found: NetworkModel | None = None
+    model: NetworkModel | None = None
     for node in inner[dense[-1] if dense else 0 :]:
-        if found is not None and node.op_type not in STRAIGHT:
+        if model is not None and node.op_type not in STRAIGHT:
             break  # what follows is the link
         for tensor in node.output:
             value = values.get(tensor)
@@ -273,9 +273,9 @@ def _network(
                 continue
             double = value.dtype == np.float64
             tail = Tail(scorer=scorer, cut=tensor, columns=2 if two else 1, double=double, groups=groups)
-            found = NetworkModel(scorer, matrix, tail, reader.layers(tensor))
-    if found is not None:
-        return found
+            model = NetworkModel(scorer, matrix, tail, reader.layers(tensor))
+    if model is not None:
+        return model
     raise refused or ModelError(
         f"{scorer.info.name}: the network's last layer gives no single number, or two of two classes, from "
         "which the score follows"
@@ -285,7 +285,7 @@ def _network(
 def _constants(
     graph: onnx.GraphProto, values: Mapping[str, NDArray[Any]]
 ) -> Callable[[str], NDArray[Any] | None]:
-    """Return what looks up constants: initialisers, Constant nodes, and what the graph makes of them alone."""
+    """Return a look-up of constants: initialisers, Constant nodes, and what the graph computes from them."""
     made = {name: node for node in graph.node for name in node.output}
 
     def constant(name: str) -> NDArray[Any] | None:

@@ -112,7 +112,7 @@ class NetworkProblem:
         )
 
     def sides(self, pair: tuple[int, int]) -> tuple[Floats, Floats]:
-        """Return what the changing block adds to the features at each of two cells."""
+        """Return the changing block's contributions to the features at a pair's two cells, [d] each."""
         return self.cells.side(pair[0]), self.cells.side(pair[1])
 
     def sums_of(self, columns: Mapping[str, NDArray[Any]], points: NDArray[np.int64]) -> Floats:
@@ -150,17 +150,17 @@ class NetworkProblem:
     @cached_property
     def sha256(self) -> str:
         """The digest of all that a proof is about."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for layer in self.layers:
             for name in Layer.__slots__:
-                found.update(np.ascontiguousarray(getattr(layer, name)).tobytes())
+                digest.update(np.ascontiguousarray(getattr(layer, name)).tobytes())
         for some in (self.cells.first, self.cells.last, self.cells.features):
             for array in some:
-                found.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
-        found.update(repr((self.changing, self.threshold, self.logistic)).encode())
+                digest.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+        digest.update(repr((self.changing, self.threshold, self.logistic)).encode())
         if self.rule is not None:
-            found.update(repr(self.rule.blocks).encode() + np.ascontiguousarray(self.rule.table).tobytes())
-        return found.hexdigest()
+            digest.update(repr(self.rule.blocks).encode() + np.ascontiguousarray(self.rule.table).tobytes())
+        return digest.hexdigest()
 
     @cached_property
     def units(self) -> int:
@@ -215,47 +215,49 @@ class NetworkProblem:
         kind: int,
         pair: tuple[int, int],
         packed: NDArray[np.int64],
-        held: NDArray[np.int8],
+        unit_signs: NDArray[np.int8],
         target: float,
     ) -> tuple[Floats, Floats, Bounds]:
-        """Bound an objective in boxes; `held` and `target` are those of `bounds`.
+        """Bound an objective in boxes; `unit_signs` and `target` are those of `bounds`.
 
         Returns
         -------
         tuple
             The bound (of a flip with rounding), what rounding adds to it, and what `bounds` says.
         """
-        split = bool(held.any())
+        split = bool(unit_signs.any())
         thresholds = self.thresholds(pair, self.cells.masks(packed)) if kind == FLIP else (0.0, 0.0)
         aim = Aim(kind, thresholds)
         opened, sides = self.cells.opened(packed), self.sides(pair)
-        found = bounds(self.layers, opened, sides, kind != SCORE, held if split else None, aim, target)
-        size = np.abs(found.gap) + np.maximum(np.abs(found.least), np.abs(found.first))
-        error = found.error + SLACK * (1.0 + size) + (self.band if kind == FLIP else 0.0)
-        most, extra = found.gap, 2.0 * error
+        bounded = bounds(
+            self.layers, opened, sides, kind != SCORE, unit_signs if split else None, aim, target
+        )
+        size = np.abs(bounded.gap) + np.maximum(np.abs(bounded.least), np.abs(bounded.first))
+        error = bounded.error + SLACK * (1.0 + size) + (self.band if kind == FLIP else 0.0)
+        most, extra = bounded.gap, 2.0 * error
         if kind == FLIP:
-            most = np.minimum(most, np.minimum(found.first - thresholds[0], thresholds[1] - found.least))
+            most = np.minimum(most, np.minimum(bounded.first - thresholds[0], thresholds[1] - bounded.least))
             most, extra = most + error, np.zeros(len(most))
         elif kind == CHANCE:
             extra = 0.5 * error + 1e-6
         if (
             kind == FLIP
         ):  # equal sums are decided alike by one threshold, or where the first one's is the larger
-            most = np.where(found.still & (thresholds[0] >= thresholds[1]), -np.inf, most)
+            most = np.where(bounded.still & (thresholds[0] >= thresholds[1]), -np.inf, most)
         else:
-            most = np.where(found.still, np.minimum(most, 0.0), most)
-        return np.where(found.empty, -np.inf, most), np.where(found.still, 0.0, extra), found
+            most = np.where(bounded.still, np.minimum(most, 0.0), most)
+        return np.where(bounded.empty, -np.inf, most), np.where(bounded.still, 0.0, extra), bounded
 
 
 def starts_of(block: Block) -> Floats:
     """Return the smallest number of each cell of a block of numbers; NaN for the missing one."""
     assert block.ends is not None  # noqa: S101 -- a block of numbers
-    known = block.ends[~np.isnan(block.ends)]
+    ends = block.ends[~np.isnan(block.ends)]
     if block.whole:
-        above = known[:-1] + 1
+        above = ends[:-1] + 1
     elif block.single:
-        above = np.nextafter(known[:-1].astype(np.float32), np.float32(np.inf)).astype(np.float64)
+        above = np.nextafter(ends[:-1].astype(np.float32), np.float32(np.inf)).astype(np.float64)
     else:
-        above = np.nextafter(known[:-1], np.inf)
-    missing = [np.nan] * (len(block.ends) - len(known))
+        above = np.nextafter(ends[:-1], np.inf)
+    missing = [np.nan] * (len(block.ends) - len(ends))
     return np.array([block.low, *above, *missing])

@@ -44,7 +44,7 @@ def solved(
     layers: Sequence[Layer],
     some: Sequence[Vertices],
     got: Bounded,
-    opened: BoxRanges,
+    boxes: BoxRanges,
     sides: tuple[Floats, Floats],
     wanted: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -57,33 +57,33 @@ def solved(
     """
     rows = np.flatnonzero(wanted)
     made = [(one.copy(), two.copy()) for one, two in got.sums]
-    points, reached = [], np.full(len(opened.low), -np.inf)
+    points, reached = [], np.full(len(boxes.low), -np.inf)
     for row in rows.tolist():
-        best = multipliers(layers, some, opened, row, sides)
+        best = multipliers(layers, some, boxes, row, sides)
         if best is None:
             continue
         points.append(best[1])
         reached[row] = best[2]
-        for kept, new in zip(made, best[0], strict=True):
-            kept[0][row], kept[1][row] = new
+        for target, new in zip(made, best[0], strict=True):
+            target[0][row], target[1][row] = new
     if points:
-        ones = np.ones(len(opened.low))
-        most = value(layers, some, opened, sides, made, (ones, ones))[0]
+        ones = np.ones(len(boxes.low))
+        most = value(layers, some, boxes, sides, made, (ones, ones))[0]
         better = wanted & (most < got.most)
         got.most = np.where(better, most + TOLERANCE * (1.0 + np.abs(most)), got.most)
-        for kept, new in [*zip(got.sums, made, strict=True), (got.rates, (ones, ones))]:
+        for target, new in [*zip(got.sums, made, strict=True), (got.rates, (ones, ones))]:
             for run in (0, 1):
-                kept[run][better] = new[run][better]
+                target[run][better] = new[run][better]
         got.shared[better] = ((made[0][0] + made[0][1]) @ layers[0].weights)[better]
     near = REACHED * (1.0 + np.abs(reached))
-    seen = np.array(points, dtype=np.int64).reshape(len(points), len(opened.cells.features))
+    seen = np.array(points, dtype=np.int64).reshape(len(points), len(boxes.cells.features))
     return seen, np.asarray(reached >= got.most - near)
 
 
 def multipliers(
     layers: Sequence[Layer],
     some: Sequence[Vertices],
-    opened: BoxRanges,
+    boxes: BoxRanges,
     row: int,
     sides: tuple[Floats, Floats],
 ) -> tuple[list[tuple[Floats, Floats]], NDArray[np.int64], float] | None:
@@ -96,11 +96,11 @@ def multipliers(
     from scipy.optimize import linprog
     from scipy.sparse import csc_array
 
-    inputs, low, high, groups = _inputs(layers[0], opened, row)
+    inputs, low, high, groups = _inputs(layers[0], boxes, row)
     widths = [len(layer.bias) for layer in layers[:-1]]
-    kept = [_distinct(one, row) for one in some]
+    distinct = [_distinct(one, row) for one in some]
     count = sum(2 * width for width in widths)
-    sizes = [inputs.shape[1], *(len(unit) for unit, _ in kept)]
+    sizes = [inputs.shape[1], *(len(unit) for unit, _ in distinct)]
     starts = np.cumsum([0, *sizes]).tolist()
     total = starts[-1]
     sums = np.zeros((count, total + 2 * count))
@@ -110,32 +110,33 @@ def multipliers(
         line[group] = 1.0
     goal = np.zeros(total + 2 * count)
     at = 0
-    for place, layer in enumerate(layers[:-1]):
-        unit, vertex = kept[place]
-        here = slice(starts[place + 1], starts[place + 2])
-        whole = np.zeros((widths[place], total + 2 * count))
+    for depth, layer in enumerate(layers[:-1]):
+        unit, vertex = distinct[depth]
+        here = slice(starts[depth + 1], starts[depth + 2])
+        whole = np.zeros((widths[depth], total + 2 * count))
         whole[unit, np.arange(here.start, here.stop)] = 1.0
         ones += list(whole)
-        for run, z in enumerate((some[place].first, some[place].second)):
-            rows = slice(at, at + widths[place])
-            sums[np.arange(at, at + widths[place])[unit], np.arange(here.start, here.stop)] = z[
+        for run, z in enumerate((some[depth].first, some[depth].second)):
+            rows = slice(at, at + widths[depth])
+            sums[np.arange(at, at + widths[depth])[unit], np.arange(here.start, here.stop)] = z[
                 vertex, row, unit
             ]
             right[rows] = layer.bias
-            if place == 0:
+            if depth == 0:
                 sums[rows, : inputs.shape[1]] = -inputs
                 right[rows] += layer.weights @ sides[run]
             else:
-                before_unit, before = kept[place - 1]
-                values = (some[place - 1].value_first, some[place - 1].value_second)[run]
-                sums[rows, starts[place] : starts[place + 1]] = (
+                before_unit, before = distinct[depth - 1]
+                values = (some[depth - 1].value_first, some[depth - 1].value_second)[run]
+                sums[rows, starts[depth] : starts[depth + 1]] = (
                     -layer.weights[:, before_unit] * values[before, row, before_unit]
                 )
-            at += widths[place]
-    unit, vertex = kept[-1]
+            at += widths[depth]
+    unit, vertex = distinct[-1]
     apart = some[-1].value_first - some[-1].value_second
     goal[starts[-2] : total] = -layers[-1].weights[0, unit] * apart[vertex, row, unit]
     sums[:, total : total + count], sums[:, total + count :] = np.eye(count), -np.eye(count)
+    # slack variables at a steep price: the programme is feasible, its multipliers are bounded
     goal[total:] = STEEP * float(np.abs(layers[-1].weights).max(initial=0.0))
     matrix = csc_array(np.concatenate([sums, np.array(ones).reshape(-1, total + 2 * count)]))
     ends = np.zeros((total + 2 * count, 2))
@@ -153,7 +154,7 @@ def multipliers(
         for k in range(len(widths))
     ]
     point = np.asarray(solved.x[: inputs.shape[1]])
-    return made, _beside(opened, row, point), _apart(layers, inputs @ point, sides)
+    return made, _beside(boxes, row, point), _apart(layers, inputs @ point, sides)
 
 
 def _apart(layers: Sequence[Layer], sums: Floats, sides: tuple[Floats, Floats]) -> float:
@@ -166,43 +167,43 @@ def _apart(layers: Sequence[Layer], sums: Floats, sides: tuple[Floats, Floats]) 
     return found[0] - found[1]
 
 
-def _beside(opened: BoxRanges, row: int, found: Floats) -> NDArray[np.int64]:
+def _beside(boxes: BoxRanges, row: int, point: Floats) -> NDArray[np.int64]:
     """Return cells beside an input: the nearest of numbers, and the listed ones with the largest weights."""
-    cells = opened.cells
+    cells = boxes.cells
     chosen = np.zeros(len(cells.features), dtype=np.int64)
     listed = {int(f) for block in cells.lists for f in cells.features[block]}
     plain = [f for f in range(len(cells.fixed)) if f not in listed]
     for block in cells.ranges:
         mine = [plain.index(int(f)) for f in cells.features[block]]
-        apart = np.abs(cells.first[block] - found[mine]).sum(axis=1)
-        chosen[block] = np.where(opened.masks[block][row], apart, np.inf).argmin()
+        apart = np.abs(cells.first[block] - point[mine]).sum(axis=1)
+        chosen[block] = np.where(boxes.masks[block][row], apart, np.inf).argmin()
     at = len(plain)
     for block in cells.lists:
-        allowed = np.flatnonzero(opened.masks[block][row])
-        weights = found[at : at + len(allowed)]
+        allowed = np.flatnonzero(boxes.masks[block][row])
+        weights = point[at : at + len(allowed)]
         at += len(allowed)
         if not np.array_equal(cells.first[block], cells.last[block]):
-            weights = weights + found[at : at + len(allowed)]
+            weights = weights + point[at : at + len(allowed)]
             at += len(allowed)
         chosen[block] = allowed[weights.argmax()]
     return chosen
 
 
 def _inputs(
-    layer: Layer, opened: BoxRanges, row: int
+    layer: Layer, boxes: BoxRanges, row: int
 ) -> tuple[Floats, Floats, Floats, list[NDArray[np.int64]]]:
-    """Return what inputs add to the first sums, shape [n, v], their ends, and which of them add up to 1."""
-    cells = opened.cells
+    """Return the columns of the first sums, shape [n, v], their ends, and which add up to 1."""
+    cells = boxes.cells
     parts, low, high, groups = [], [], [], []
     listed = {int(f) for block in cells.lists for f in cells.features[block]}
     plain = [f for f in range(len(cells.fixed)) if f not in listed]
     parts.append(layer.weights[:, plain])
-    low.append(opened.low[row, plain])
-    high.append(opened.high[row, plain])
+    low.append(boxes.low[row, plain])
+    high.append(boxes.high[row, plain])
     count = len(plain)
     for block in cells.lists:
         mine = cells.features[block]
-        allowed = np.flatnonzero(opened.masks[block][row])
+        allowed = np.flatnonzero(boxes.masks[block][row])
         for ends in (cells.first, cells.last):
             if ends is cells.last and np.array_equal(cells.first[block], cells.last[block]):
                 continue

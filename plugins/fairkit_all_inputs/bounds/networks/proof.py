@@ -34,24 +34,24 @@ def log_of_network(problem: NetworkProblem, answer: Answer) -> Log:
 
 
 def _preorder(problem: NetworkProblem, splits: Splits, upper: float) -> list[Any]:
-    words, blocks = problem.layout.words, len(problem.layout.sizes)
-    found: list[Any] = []
+    widths, blocks = problem.layout.words, len(problem.layout.sizes)
+    entries: list[Any] = []
     waiting = [0]
     while waiting:
         item = waiting.pop()
         block, key, child = splits.split[item].tolist()
         if block < 0 or splits.bounds[item] <= upper:
-            found.append(0)
+            entries.append(0)
             continue
         if block >= blocks:
-            found.append(["u", block - blocks])
-        elif words[block]:
-            bits = sum(int(splits.masks[item, w]) << (BITS * w) for w in range(int(words[block])))
-            found.append([block, f"{bits:x}"])
+            entries.append(["u", block - blocks])
+        elif widths[block]:
+            bits = sum(int(splits.masks[item, w]) << (BITS * w) for w in range(int(widths[block])))
+            entries.append([block, f"{bits:x}"])
         else:
-            found.append([block, key])
+            entries.append([block, key])
         waiting += [child + 1, child]
-    return found
+    return entries
 
 
 def boxes_of(problem: NetworkProblem, entries: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
@@ -69,20 +69,20 @@ def boxes_of(problem: NetworkProblem, entries: Sequence[Any]) -> tuple[NDArray[n
     for entry in entries:
         if not waiting:
             raise DataError("the proof log goes on after its last box")
-        box, held = waiting.pop()
+        box, unit_signs = waiting.pop()
         if entry == 0:
             if _filled(problem, box):
                 boxes.append(box)
-                signs.append(held)
+                signs.append(unit_signs)
             continue
         block, key = entry if isinstance(entry, list) and len(entry) == 2 else (-1, 0)
         if block == "u":
-            one, other = (box, held.copy()), (box.copy(), held.copy())
+            one, other = (box, unit_signs.copy()), (box.copy(), unit_signs.copy())
             _split_unit(problem, key, one[1], other[1])
             waiting += [other, one]
         else:
             halves = _halves(problem, block, key, box)
-            waiting += [(halves[1], held), (halves[0], held.copy())]
+            waiting += [(halves[1], unit_signs), (halves[0], unit_signs.copy())]
     if waiting:
         raise DataError(f"the proof log leaves {len(waiting)} boxes open")
     return (
@@ -108,13 +108,13 @@ def _halves(
     layout = problem.layout
     if isinstance(block, bool) or not isinstance(block, int) or not 0 <= block < len(layout.sizes):
         raise DataError(f"the proof log has the entry {[block, key]!r}, which is no split")
-    at, words = int(layout.place[block]), int(layout.words[block])
-    one, other = box.copy(), box.copy()
-    if words == 0:
+    at, width = int(layout.place[block]), int(layout.words[block])
+    left, right = box.copy(), box.copy()
+    if width == 0:
         if not isinstance(key, int):
             raise DataError(f"the proof log has the entry {[block, key]!r}, which is no split of a range")
-        one[at + 1], other[at] = min(one[at + 1], key - 1), max(other[at], key)
-        return one, other
+        left[at + 1], right[at] = min(left[at + 1], key - 1), max(right[at], key)
+        return left, right
     if not isinstance(key, str):
         raise DataError(f"the proof log has the entry {[block, key]!r}, which is no split of a set")
     try:
@@ -123,11 +123,11 @@ def _halves(
         raise DataError(
             f"the proof log has the entry {[block, key]!r}, which is no split of a set"
         ) from error
-    for word in range(words):
+    for word in range(width):
         mask = cells >> (BITS * word) & ((1 << BITS) - 1)
-        one[at + word] &= mask
-        other[at + word] &= ~mask
-    return one, other
+        left[at + word] &= mask
+        right[at + word] &= ~mask
+    return left, right
 
 
 def _filled(problem: NetworkProblem, box: NDArray[np.int64]) -> bool:

@@ -50,14 +50,17 @@ def lines(kind: NDArray[np.int8], least: Floats, most: Floats) -> Lines:
     chord = (at_most - at_least) / width
     crossing = (kind == RELU) & (least < 0.0) & (most > 0.0)
     flat, _ = slopes(kind, least, most)
+    # a crossing relu: slope 0 or 1 below, whichever leaves the smaller area (DeepPoly, Singh et al. 2019)
     low = np.where(crossing, (most > -least).astype(np.float64), flat)
     low_at = np.where(crossing, 0.0, at_least - low * least)
+    # relu is convex: it is below its chord u (z - l) / (u - l)
     high = np.where(crossing, chord, flat)
     high_at = np.where(crossing, at_least - chord * least, at_most - flat * most)
     curved = (kind == SIGMOID) | (kind == TANH)
     if curved.any():
         middle = 0.5 * (least + most)
         touching, at_middle = slope(kind, middle), applied(kind, middle)
+        # sigmoid and tanh are convex below 0 and concave above: tangent on one side, chord on the other
         bowl, dome = curved & (most <= 0.0), curved & (least >= 0.0)
         low = np.where(bowl, touching, np.where(dome, chord, low))
         low_at = np.where(bowl, at_middle - touching * middle, np.where(dome, at_most - chord * most, low_at))
@@ -74,6 +77,7 @@ def lines(kind: NDArray[np.int8], least: Floats, most: Floats) -> Lines:
 def slopes(kind: NDArray[np.int8], least: Floats, most: Floats) -> tuple[Floats, Floats]:
     """Return the smallest and the largest slope of units between two sums, shape [B, n] each."""
     ends = slope(kind, least), slope(kind, most)
+    # slopes of sigmoid and tanh rise up to 0 and fall from there: the least is at an end
     small = np.where(kind == RELU, (least >= 0.0).astype(np.float64), np.minimum(*ends))
     large = np.maximum(*ends)
     inside = (least < 0.0) & (most > 0.0)
@@ -92,6 +96,7 @@ def difference_lines(kind: NDArray[np.int8], least: Floats, most: Floats, low: F
     above = np.where(high > 0.0, large, small)  # of the upper bound at `high`
     mixed = (low < 0.0) & (high > 0.0)
     width = np.where(mixed, high - low, 1.0)
+    # mean value theorem: y(z) - y(z') = s (z - z') with a slope s in [small, large]
     down, up = (large, small), (small, large)
     tilt_low = np.where(mixed, (down[1] * high - down[0] * low) / width, below)
     tilt_high = np.where(mixed, (up[1] * high - up[0] * low) / width, above)

@@ -55,13 +55,13 @@ def answer_network(
     near: float = math.inf,
     floor: float = -math.inf,
     values: Mapping[str, NDArray[np.generic]] | None = None,
-    told: Callable[[float, float], None] | None = None,
+    says: Callable[[float, float], None] | None = None,
 ) -> Answer:
     """Bound the largest value of an objective over all inputs and all pairs of values.
 
     Parameters
     ----------
-    problem, kind, effort, starts, costs, near, floor, told
+    problem, kind, effort, starts, costs, near, floor, says
         As of `fairkit_all_inputs.bounds.searching.answer`. A box counts by its multiplications, as one for each
         `PRICE`.
     values
@@ -99,8 +99,8 @@ def answer_network(
         done += price * search.step(max(1, int(min(AT_ONCE / work, (effort.boxes - done) / price))))
         if not search.open:
             break
-        if told is not None:
-            told(search.best, search.upper)
+        if says is not None:
+            says(search.best, search.upper)
     return search.answered(int(done))
 
 
@@ -149,8 +149,8 @@ class _Search:
             return 0.0
         return CLOSE if self.kind == CHANCE else 1e-6 * max(1.0, abs(self.best))
 
-    def _push(self, place: int, numbers: range) -> None:
-        tree, limit = self.trees[place], self._limit
+    def _push(self, index: int, numbers: range) -> None:
+        tree, limit = self.trees[index], self._limit
         for number in numbers:
             bound = float(tree.bounds[number])
             if bound <= limit:
@@ -158,7 +158,7 @@ class _Search:
             if tree.split[number, 0] < 0:
                 self._ended.append(bound)  # one cell of each block
             else:
-                heapq.heappush(self.open, (-bound, place, number))
+                heapq.heappush(self.open, (-bound, index, number))
 
     @property
     def _limit(self) -> float:
@@ -171,28 +171,28 @@ class _Search:
         limit, taken = self._limit, 0
         chosen: dict[int, list[int]] = {}
         while self.open and taken < boxes:
-            minus, place, number = heapq.heappop(self.open)
+            minus, index, number = heapq.heappop(self.open)
             if -minus <= limit:
                 self.open.clear()
                 break
-            chosen.setdefault(place, []).append(number)
+            chosen.setdefault(index, []).append(number)
             taken += 1
-        for place, numbers in chosen.items():
-            self._push(place, self.trees[place].halves(np.array(numbers)))
+        for index, numbers in chosen.items():
+            self._push(index, self.trees[index].halves(np.array(numbers)))
         return taken
 
     def answered(self, boxes: int) -> Answer:
-        """Return what is known."""
+        """Return the answer: the best value, the proved upper bound, and the witness."""
         tree = max(self.trees, key=lambda one: one.best)
         upper = max(_proved(one) for one in self.trees)
-        known = bool(tree.climber.point)
+        is_reached = bool(tree.climber.point)
         return Answer(
             kind=self.kind,
-            lower=tree.best if known else -math.inf,
-            upper=max(upper, tree.best) if known else upper,
-            pair=tree.pair if known else None,
-            point=tree.climber.point if known else None,
-            values=tree.climber.values if known else None,
+            lower=tree.best if is_reached else -math.inf,
+            upper=max(upper, tree.best) if is_reached else upper,
+            pair=tree.pair if is_reached else None,
+            point=tree.climber.point if is_reached else None,
+            values=tree.climber.values if is_reached else None,
             rounding=0.0,  # the bounds contain it
             splits={
                 one.pair: Splits(one.split[: one.count], one.masks[: one.count], one.total)

@@ -94,24 +94,24 @@ class Tree:
 
     def add(self, packed: NDArray[np.int64], held: NDArray[np.int8]) -> range:
         """Bound boxes, look at a corner of each, and choose where each would be split; return their numbers."""
-        place = self._room(len(packed))
-        self.boxes[place], self.held[place] = packed, held
-        self.split[place] = -1
+        room = self._room(len(packed))
+        self.boxes[room], self.held[room] = packed, held
+        self.split[room] = -1
         split = held.any(axis=1)
         for rows in (np.flatnonzero(~split), np.flatnonzero(split)):
             if len(rows):
-                self._bound(place.start + rows)
-        return range(place.start, place.stop)
+                self._bound(room.start + rows)
+        return range(room.start, room.stop)
 
     def _bound(self, numbers: NDArray[np.int64]) -> None:
         packed = self.boxes[numbers]
-        most, extra, found = self.problem.bound(self.kind, self.pair, packed, self.held[numbers], self.best)
+        most, extra, bounds = self.problem.bound(self.kind, self.pair, packed, self.held[numbers], self.best)
         most = np.where(self._cheapest(packed) > self.near, -np.inf, most)
         self.bounds[numbers], self.extra[numbers] = most, extra
-        self._choose(numbers, found)
-        self._corners(packed[most > self.best], found.weights[most > self.best])
-        if len(found.points) and not self.costs:
-            better = self.climber.look(found.points, np.zeros(found.points.shape, dtype=np.bool_))
+        self._choose(numbers, bounds)
+        self._corners(packed[most > self.best], bounds.weights[most > self.best])
+        if len(bounds.points) and not self.costs:
+            better = self.climber.look(bounds.points, np.zeros(bounds.points.shape, dtype=np.bool_))
             for _ in range(POLISH if better else 0):
                 if not self._polish():
                     break
@@ -128,7 +128,7 @@ class Tree:
             total += np.where(self.problem.cells.mask(packed, block), cost, np.inf).min(axis=1)
         return total
 
-    def _choose(self, numbers: NDArray[np.int64], found: Bounds) -> None:
+    def _choose(self, numbers: NDArray[np.int64], bounds: Bounds) -> None:
         """Choose a unit's sign, of the last layer first; or the block whose width matters most, and its middle.
 
         A set is halved by what its cells add. Only small networks have units to split (see `bounds`).
@@ -136,7 +136,7 @@ class Tree:
         cells, layout = self.problem.cells, self.problem.layout
         packed = self.boxes[numbers]
         opened = cells.opened(packed)
-        width = (opened.high - opened.low) * found.influence
+        width = (opened.high - opened.low) * bounds.influence
         scores = np.full((len(packed), len(cells.features)), -1.0)
         masks = opened.masks
         for block, mask in masks.items():
@@ -149,8 +149,8 @@ class Tree:
                     scores[:, block] < 0, -1.0, np.maximum(scores[:, block], most - least)
                 )
         chosen, most = scores.argmax(axis=1), scores.max(axis=1)
-        if found.units.shape[1]:
-            scores_of = np.where(found.units >= 0.0, found.units + self.problem.last, -1.0)
+        if bounds.units.shape[1]:
+            scores_of = np.where(bounds.units >= 0.0, bounds.units + self.problem.last, -1.0)
             unit = scores_of.argmax(axis=1)
             left = sum(
                 (np.log(np.maximum(mask.sum(axis=1), 1)) for mask in masks.values()), np.zeros(len(packed))
@@ -166,7 +166,7 @@ class Tree:
             if layout.words[block] == 0:
                 self.split[mine, 1] = (packed[rows, at] + packed[rows, at + 1]) // 2 + 1
                 continue
-            values = found.weights[rows][:, cells.features[block]] @ cells.first[block].T
+            values = bounds.weights[rows][:, cells.features[block]] @ cells.first[block].T
             values = np.where(masks[block][rows], values, -np.inf)
             half = (masks[block][rows].sum(axis=1) + 1) // 2
             rank = np.argsort(np.argsort(-values, axis=1, kind="stable"), axis=1)
@@ -178,21 +178,24 @@ class Tree:
     def halves(self, numbers: NDArray[np.int64]) -> range:
         """Split boxes; return the numbers of the halves."""
         layout, blocks = self.problem.layout, len(self.problem.cells.features)
-        children, held = np.repeat(self.boxes[numbers], 2, axis=0), np.repeat(self.held[numbers], 2, axis=0)
+        children, unit_signs = (
+            np.repeat(self.boxes[numbers], 2, axis=0),
+            np.repeat(self.held[numbers], 2, axis=0),
+        )
         for row, number in enumerate(numbers.tolist()):
             block, key, _ = self.split[number].tolist()
             if block >= blocks:
-                held[2 * row, block - blocks], held[2 * row + 1, block - blocks] = -1, 1
+                unit_signs[2 * row, block - blocks], unit_signs[2 * row + 1, block - blocks] = -1, 1
                 continue
-            at, words = int(layout.place[block]), int(layout.words[block])
-            if words == 0:
+            at, width = int(layout.place[block]), int(layout.words[block])
+            if width == 0:
                 children[2 * row, at + 1], children[2 * row + 1, at] = key - 1, key
             else:
-                mask = self.masks[number, :words]
-                children[2 * row, at : at + words] &= mask
-                children[2 * row + 1, at : at + words] &= ~mask
+                mask = self.masks[number, :width]
+                children[2 * row, at : at + width] &= mask
+                children[2 * row + 1, at : at + width] &= ~mask
         self.split[numbers, 2] = self.count + 2 * np.arange(len(numbers))
-        return self.add(children, held)
+        return self.add(children, unit_signs)
 
     def _corners(self, packed: NDArray[np.int64], weights: Floats) -> None:
         """Look at the input of each box in which lines see the largest difference."""

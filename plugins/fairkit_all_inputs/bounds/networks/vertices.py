@@ -39,19 +39,20 @@ def vertices(layer: Layer, ends: Sequence[Floats]) -> Vertices:
     Each vertex is on a line z = least, most or 0, or z' = least, most or 0, at an end of it, or is the origin.
     """
     least, most, least2, most2, low, high = ends
+    # z = z' + (z - z'): only ends that the other run and the difference allow
     least, most = np.maximum(least, least2 + low), np.minimum(most, most2 + high)
     least2, most2 = np.maximum(least2, least - high), np.minimum(most2, most - low)
-    one, two = [], []
+    first_sums, second_sums = [], []
     for z in (least, most, np.clip(0.0, least, np.maximum(least, most))):
-        one += [z, z]
-        two += [np.maximum(least2, z - high), np.minimum(most2, z - low)]
+        first_sums += [z, z]
+        second_sums += [np.maximum(least2, z - high), np.minimum(most2, z - low)]
     for z in (least2, most2, np.clip(0.0, least2, np.maximum(least2, most2))):
-        one += [np.maximum(least, z + low), np.minimum(most, z + high)]
-        two += [z, z]
+        first_sums += [np.maximum(least, z + low), np.minimum(most, z + high)]
+        second_sums += [z, z]
     inside = (least <= 0) & (most >= 0) & (least2 <= 0) & (most2 >= 0) & (low <= 0) & (high >= 0)
-    one.append(np.where(inside, 0.0, one[0]))
-    two.append(np.where(inside, 0.0, two[0]))
-    first, second = np.stack(one), np.stack(two)
+    first_sums.append(np.where(inside, 0.0, first_sums[0]))
+    second_sums.append(np.where(inside, 0.0, second_sums[0]))
+    first, second = np.stack(first_sums), np.stack(second_sums)
     relu = layer.kind == RELU
     return Vertices(
         first,
@@ -64,7 +65,7 @@ def vertices(layer: Layer, ends: Sequence[Floats]) -> Vertices:
 def value(
     layers: Sequence[Layer],
     some: Sequence[Vertices],
-    opened: BoxRanges,
+    boxes: BoxRanges,
     sides: tuple[Floats, Floats],
     sums: Sequence[tuple[Floats, Floats]],
     rates: tuple[Floats, Floats],
@@ -77,14 +78,22 @@ def value(
     last = layers[-1]
     total = (rates[0] - rates[1]) * last.bias[0]
     drops: tuple[list[Floats], list[Floats]] = ([], [])
-    for place, layer in enumerate(layers[:-1]):
-        if place + 2 < len(layers):
-            one, two = (some_sums @ layers[place + 1].weights for some_sums in sums[place + 1])
+    for depth, layer in enumerate(layers[:-1]):
+        if depth + 2 < len(layers):
+            first_weights, second_weights = (
+                some_sums @ layers[depth + 1].weights for some_sums in sums[depth + 1]
+            )
         else:
-            one, two = rates[0][:, None] * last.weights, -rates[1][:, None] * last.weights
-        p, q = sums[place]
-        at = some[place]
-        worth = one * at.value_first + two * at.value_second - p * at.first - q * at.second
+            first_weights, second_weights = (
+                rates[0][:, None] * last.weights,
+                -rates[1][:, None] * last.weights,
+            )
+        p, q = sums[depth]
+        at = some[depth]
+        # weak duality: for any multipliers p, q of the sums the maximum over a unit's vertices bounds it
+        worth = (
+            first_weights * at.value_first + second_weights * at.value_second - p * at.first - q * at.second
+        )
         most = worth.max(axis=0)
         total = total + most.sum(axis=1) + (p + q) @ layer.bias
         for drop, z in zip(drops, (at.first, at.second), strict=True):
@@ -93,6 +102,6 @@ def value(
     first = layers[0].weights
     p, q = sums[0] if len(layers) > 1 else (rates[0][:, None], -rates[1][:, None])
     total = total + p @ (first @ sides[0]) + q @ (first @ sides[1])
-    total = total + opened.most(((p + q) @ first)[:, None, :])[:, 0]
+    total = total + boxes.most(((p + q) @ first)[:, None, :])[:, 0]
     flat = np.concatenate([*drops[0], *drops[1]], axis=1) if drops[0] else np.zeros((len(total), 0))
     return np.asarray(total), flat

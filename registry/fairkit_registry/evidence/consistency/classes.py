@@ -71,7 +71,7 @@ def _blocks(name: str, of_class: Finding) -> bool:
 
 
 def over(name: str, gaps: Sequence[float]) -> float:
-    """Return what a name says of the gaps of all classes."""
+    """Return the largest, mean or root mean square gap of all classes, by name."""
     if name == "class_gap_max":
         return max(gaps)
     if name == "class_gap_mean":
@@ -91,14 +91,14 @@ def _upper(name: str, gaps: Sequence[Gap]) -> float:
 
 def _by_pair(classes: Sequence[Finding]) -> dict[tuple[str, str], list[Gap]]:
     """Return the gaps of every two groups, one of each class that both have a rate in."""
-    found: dict[tuple[str, str], list[Gap]] = {}
+    gaps: dict[tuple[str, str], list[Gap]] = {}
     for finding in classes:
         known = [group for group in finding.groups if group.value is not None]
         for one, other in itertools.combinations(sorted(known, key=lambda group: group.group), 2):
-            found.setdefault((one.group, other.group), []).append(
+            gaps.setdefault((one.group, other.group), []).append(
                 (abs((one.value or 0) - (other.value or 0)), _half_width(one, other))
             )
-    return found
+    return gaps
 
 
 def _half_width(one: GroupValue, other: GroupValue) -> float:

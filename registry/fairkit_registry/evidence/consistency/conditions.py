@@ -81,14 +81,14 @@ def _of_reference(finding: Finding, report: Report) -> Iterator[str]:
     known = {group.group: group.value for group in whole[0].groups}
     base = known.get(finding.reference)
     for group in finding.groups:
-        own = known.get(group.group)
+        rate = known.get(group.group)
         if (
             group.value is not None
-            and own is not None
+            and rate is not None
             and base is not None
-            and not about(own - base, group.value)
+            and not about(rate - base, group.value)
         ):
-            yield f"group {group.group} differs by {group.value:g}, and the groups' own numbers by {own - base:g}"
+            yield f"group {group.group} differs by {group.value:g}, and the groups' own numbers by {rate - base:g}"
 
 
 def _of_strata(finding: Finding, report: Report) -> Iterator[str]:

@@ -77,20 +77,20 @@ class Fact:
 
 @functools.cache
 def facts() -> dict[str, Fact]:
-    """Return what is known, by name of the metric, for the plugins that are installed."""
-    found: dict[str, Fact] = {}
+    """Return the facts about metrics, by the metric's name, for the plugins that are installed."""
+    by_metric: dict[str, Fact] = {}
     for name, (low, high, better, alias) in metrics().items():
         spread = high - low if math.isfinite(high - low) else math.inf
-        found[name] = Fact(low=low, high=high, better=better, kind="value")
+        by_metric[name] = Fact(low=low, high=high, better=better, kind="value")
         difference = Fact(low=0, high=spread, better="lower", kind="difference", base=name)
         ratio = Fact(low=0, high=1, better="higher", kind="ratio", base=name)
-        found |= {f"{stem}_difference": difference for stem in (name, alias) if stem}
-        found |= {f"{stem}_ratio": ratio for stem in (name, alias) if stem}
-        found[f"{name}_group_min"] = Fact(low=low, high=high, better=better, kind="smallest", base=name)
-        found[f"{name}_group_max"] = Fact(low=low, high=high, better=better, kind="largest", base=name)
+        by_metric |= {f"{stem}_difference": difference for stem in (name, alias) if stem}
+        by_metric |= {f"{stem}_ratio": ratio for stem in (name, alias) if stem}
+        by_metric[f"{name}_group_min"] = Fact(low=low, high=high, better=better, kind="smallest", base=name)
+        by_metric[f"{name}_group_max"] = Fact(low=low, high=high, better=better, kind="largest", base=name)
     difference, ratio = Fact(low=0, high=1, better="lower"), Fact(low=0, high=1, better="higher")
-    found |= dict.fromkeys(("equalized_odds_difference", "gap_max", "gap_rms", *OVER_CLASSES), difference)
-    found["equalized_odds_ratio"] = ratio
-    found["statistical_parity_ks"] = Fact(low=0, high=1, better="lower", kind="largest")
-    found["worst_group_loss"] = Fact(low=0, high=math.inf, better="lower", kind="largest")
-    return found
+    by_metric |= dict.fromkeys(("equalized_odds_difference", "gap_max", "gap_rms", *OVER_CLASSES), difference)
+    by_metric["equalized_odds_ratio"] = ratio
+    by_metric["statistical_parity_ks"] = Fact(low=0, high=1, better="lower", kind="largest")
+    by_metric["worst_group_loss"] = Fact(low=0, high=math.inf, better="lower", kind="largest")
+    return by_metric

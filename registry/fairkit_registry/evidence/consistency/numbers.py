@@ -26,17 +26,17 @@ def about(one: float, other: float) -> bool:
     return abs(one - other) <= ROUNDING * max(1.0, abs(one), abs(other))
 
 
-def check_number(finding: Finding, report: Report, asked: frozenset[str]) -> Iterator[str]:
+def check_number(finding: Finding, report: Report, auditors: frozenset[str]) -> Iterator[str]:
     """Yield what cannot be in one finding, in sentences that begin after its name.
 
     Parameters
     ----------
     finding, report
         What is looked at, and what it is part of.
-    asked
+    auditors
         The auditors that the settings name.
     """
-    yield from _auditor(finding, asked)
+    yield from _auditor(finding, auditors)
     yield from check_place(finding.value, finding.interval)
     if not about(finding.confidence, report.confidence):
         yield f"its confidence is {finding.confidence:g}, the audit's is {report.confidence:g}"
@@ -118,28 +118,28 @@ def _bounds(finding: Finding) -> Iterator[str]:
 def check_unknowns(finding: Finding) -> Iterator[str]:
     """Yield where evidence about missing or wrong values does not have the form by which verdicts are made."""
     for name in UNKNOWNS:
-        told = finding.evidence.get(name)
-        if told is None:
+        bounds = finding.evidence.get(name)
+        if bounds is None:
             continue
-        if not isinstance(told, Mapping):
+        if not isinstance(bounds, Mapping):
             yield f"its {name} are no bounds"
             continue
-        ends = [told.get("low"), told.get("high")]
+        ends = [bounds.get("low"), bounds.get("high")]
         numbers = all(_is_number(end) for end in ends) or ends == [None, None]
-        whole = isinstance(told.get("binding"), bool) and isinstance(told.get("reason"), str)
-        if not (numbers and whole and _is_number(told.get("stretch"))):
+        whole = isinstance(bounds.get("binding"), bool) and isinstance(bounds.get("reason"), str)
+        if not (numbers and whole and _is_number(bounds.get("stretch"))):
             yield f"its {name} lack a number, a reason or whether they bind"
 
 
 def check_nearby(finding: Finding) -> Iterator[str]:
     """Yield where evidence about rows nearby does not have the form by which verdicts are made."""
-    told = finding.evidence.get("nearby")
+    nearby = finding.evidence.get("nearby")
     names = (
         "rows",
         *(f"{name}{end}" for name in ("here", "nearby", "change") for end in ("", "_low", "_high")),
     )
-    if told is not None and not (
-        isinstance(told, Mapping) and all(_is_number(told.get(name)) for name in names)
+    if nearby is not None and not (
+        isinstance(nearby, Mapping) and all(_is_number(nearby.get(name)) for name in names)
     ):
         yield "its numbers about rows nearby lack one"
 

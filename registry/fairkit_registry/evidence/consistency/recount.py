@@ -214,13 +214,13 @@ def _class(finding: Finding) -> str:
 
 def check_odds(report: Report) -> Iterator[str]:
     """Yield where a joint disparity does not follow from those of the two rates that it is made of."""
-    found = {(f.metric, f.sensitive, _class(f)): f for f in report.findings if f.auditor == GROUP}
-    for (metric, sensitive, label), finding in found.items():
+    by_name = {(f.metric, f.sensitive, _class(f)): f for f in report.findings if f.auditor == GROUP}
+    for (metric, sensitive, label), finding in by_name.items():
         if metric not in ("equalized_odds_difference", "gap_max", "equalized_odds_ratio", "gap_rms"):
             continue
         ending = "ratio" if metric == "equalized_odds_ratio" else "difference"
         parts = [
-            found.get((f"{rate}_{ending}", sensitive, label))
+            by_name.get((f"{rate}_{ending}", sensitive, label))
             for rate in ("true_positive_rate", "false_positive_rate")
         ]
         values = [part.value for part in parts if part is not None and part.value is not None]
@@ -263,14 +263,14 @@ def check_missing(report: Report, binding: float) -> Iterator[str]:
         disparity = fact is not None and fact.kind in ("difference", "ratio")
         if missing and finding.auditor == GROUP and disparity and finding.value is not None:
             name = f"{finding.metric} of {finding.sensitive}"
-            told = finding.evidence.get("missing_bounds")
-            if not isinstance(told, Mapping):
+            bounds = finding.evidence.get("missing_bounds")
+            if not isinstance(bounds, Mapping):
                 yield f"{name} does not say what the {missing:,} rows without a group could do to it"
                 continue
-            low, high = told.get("low", finding.value), told.get("high", finding.value)
+            low, high = bounds.get("low", finding.value), bounds.get("high", finding.value)
             if not low - ROUNDING <= finding.value <= high + ROUNDING:
                 yield f"{name} is {finding.value:g}, outside its own bounds [{low:g}, {high:g}]"
-            if (told.get("low") is not None or missing > binding * report.data.rows) and not told.get(
+            if (bounds.get("low") is not None or missing > binding * report.data.rows) and not bounds.get(
                 "binding"
             ):
                 yield f"{name} does not hold its verdict against the {missing:,} rows without a group"

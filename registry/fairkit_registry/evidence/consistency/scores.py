@@ -43,7 +43,7 @@ def check_scores(report: Report, *, weighted: bool) -> Iterator[str]:
                 mass = masses.get(group.group)
                 if mass is None or group.value is None or not math.fsum(map(math.fsum, mass)) > 0:
                     continue
-                place = f"{metric} of group {group.group} of {chart.sensitive}"
+                subject = f"{metric} of group {group.group} of {chart.sensitive}"
                 if metric == "true_positive_rate":
                     positives = math.fsum(positive for _, positive in mass)
                     if (
@@ -51,11 +51,11 @@ def check_scores(report: Report, *, weighted: bool) -> Iterator[str]:
                         and group.denominator is not None
                         and abs(positives - group.denominator) > max(0.5, DIGITS * positives)
                     ):
-                        yield f"{place} is over {group.denominator:g} rows, and its chart has {positives:g} positives"
+                        yield f"{subject} is over {group.denominator:g} rows, and its chart has {positives:g} positives"
                     continue
                 low, high = possible(metric, edges, mass)
                 if not low - DIGITS <= group.value <= high + DIGITS:
-                    yield f"{place} is {group.value:g}, and its chart leaves [{low:.4g}, {high:.4g}]"
+                    yield f"{subject} is {group.value:g}, and its chart leaves [{low:.4g}, {high:.4g}]"
 
 
 def _histograms(finding: Finding) -> tuple[list[float], Mapping[str, Masses]] | None:

@@ -48,7 +48,7 @@ def contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]
 def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
     yield from recount.check_rows(report)
     yield from _settings(report, settings)
-    asked = frozenset(settings.get("auditors", ()))
+    named_auditors = frozenset(settings.get("auditors", ()))
     weighted = settings.get("data", {}).get("weights") is not None
     least = _of_group(settings, "min_group")
     told = settings.get("data", {})
@@ -57,7 +57,7 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
     for finding in whole.findings:
         if finding.metric in headlines(finding.auditor):  # compared as this auditor says, not as settings do
             own = checks(finding.auditor)
-            for text in (*(() if own is None else own(finding)), *_compared(finding, whole, asked)):
+            for text in (*(() if own is None else own(finding)), *_compared(finding, whole, named_auditors)):
                 yield f"{_name(finding)}: {text}"
         elif OWNERS.get(finding.metric, finding.auditor) != finding.auditor:
             yield f"{_name(finding)}: it is a metric of the auditor {OWNERS[finding.metric]!r}"
@@ -66,7 +66,7 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
                 yield f"{_name(finding)}: {text}"
     for finding in report.findings:
         for text in (
-            *check_number(finding, report, asked),
+            *check_number(finding, report, named_auditors),
             *recount.check_disparity(finding),
             *recount.check_groups(finding, report, least),
             *(() if dependent else recount.check_width(finding)),
