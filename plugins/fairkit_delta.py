@@ -10,17 +10,8 @@ from urllib.parse import unquote
 
 import fairkit
 from fairkit.errors import MissingExtraError
-from fairkit.sources import (
-    STORES,
-    Address,
-    DataSource,
-    Files,
-    Records,
-    StoredFile,
-    secret_host,
-    server_of,
-    store,
-)
+from fairkit.sources import Address, DataSource, Files, Records, StoredFile
+from fairkit_stores import STORES, secret_host, server_of, store
 
 FAIRKIT_INTERFACE = 1
 _PATIENCE = {"max_retries": "2", "retry_timeout": "8s", "connect_timeout": "4s"}

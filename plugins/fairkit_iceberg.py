@@ -9,17 +9,8 @@ from typing import Any, ClassVar
 
 import fairkit
 from fairkit.errors import MissingExtraError
-from fairkit.sources import (
-    STORES,
-    Address,
-    DataSource,
-    Files,
-    Records,
-    StoredFile,
-    secret_host,
-    server_of,
-    store,
-)
+from fairkit.sources import Address, DataSource, Files, Records, StoredFile
+from fairkit_stores import STORES, secret_host, server_of, store
 
 FAIRKIT_INTERFACE = 1
 _MOST = 256 << 20

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fairkit
-from fairkit.sources import STORES, Address, DataSource, Files, files_at, origin_of, secret_host
+from fairkit.sources import Address, DataSource, Files
+from fairkit_stores import STORES, files_at, origin_of, secret_host
 
 FAIRKIT_INTERFACE = 1
 

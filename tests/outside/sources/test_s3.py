@@ -12,8 +12,8 @@ import pyarrow.csv as pacsv
 import pytest
 
 import fairkit
+import fairkit_stores as stores
 from fairkit.data.sources import open_source
-from fairkit.sources import stores
 from fairkit.sources.stored import StoredFile
 
 from .shared import ROLES, SECRETS, no_secret_in
