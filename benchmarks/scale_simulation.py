@@ -1,4 +1,4 @@
-"""What happens on 100 workers: the cost model of docs/how-to/scale.md, stragglers, and the fixed order of merging.
+"""What happens on 100 workers: the cost model of docs/reference/scale.md, stragglers, and the fixed order of merging.
 
 python benchmarks/scale_simulation.py
 
@@ -21,7 +21,7 @@ FAN_IN = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Measured by benchmarks/scale_audit.py (see docs/how-to/scale.md).
+    """Measured by benchmarks/scale_audit.py (see docs/reference/scale.md).
 
     Attributes
     ----------
