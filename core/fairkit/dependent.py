@@ -308,14 +308,14 @@ def _mean(metric: Mean, totals: MomentSums, noise: Noise) -> Estimate:
     """Take a mean's limits with the standard error and the skewness that buckets show."""
     n, error, _ = moments_of(totals)
     with np.errstate(all="ignore"):
-        own = np.sqrt(noise.variance)
+        between = np.sqrt(noise.variance)
         # rows over the design effect, never more than there are
-        rows = np.where(error > 0, n * np.minimum((error / own) ** 2, 1), noise.buckets)
+        rows = np.where(error > 0, n * np.minimum((error / between) ** 2, 1), noise.buckets)
         rows = np.clip(np.nan_to_num(rows, nan=1.0), 1.0, n)
         # Student's factor has the freedom of the buckets, what unseen rows could add the number of rows
         factor = student(2.0, noise.degrees + 1) / student(2.0, rows)
-    found = metric.estimate_from(totals, rows, own * factor, noise.skewness)
-    return replace(found, sizes=n, doubts={**found.doubts, **noise.few}, correlation=noise.correlation)
+    estimate = metric.estimate_from(totals, rows, between * factor, noise.skewness)
+    return replace(estimate, sizes=n, doubts={**estimate.doubts, **noise.few}, correlation=noise.correlation)
 
 
 def widened(estimate: Estimate, noise: Noise, span: tuple[float, float]) -> Estimate:

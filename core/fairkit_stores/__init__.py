@@ -217,17 +217,19 @@ def server_of(address: Address) -> tuple[str, str] | None:
     DataError
         It does not answer, or its address cannot be used.
     """
-    told = address.options.get("endpoint") or next(
+    endpoint = address.options.get("endpoint") or next(
         (os.environ[name] for name in _SERVERS.get(address.scheme, ()) if os.environ.get(name)), None
     )
-    if told is None:
+    if endpoint is None:
         return None
-    if not keeps_secrets(told if "://" in told else f"https://{told}") and not _yes(address, "anonymous"):
+    if not keeps_secrets(endpoint if "://" in endpoint else f"https://{endpoint}") and not _yes(
+        address, "anonymous"
+    ):
         raise DataError(
             "the endpoint of the store is reached without encryption, and keys are not sent so beyond this machine: "
             "name an https:// address, or add ?anonymous=true where no key is needed"
         )
-    return _server(told)
+    return _server(endpoint)
 
 
 def secret_host(address: Address) -> str | None:

@@ -145,14 +145,14 @@ class Answers:
         shape = [len(self.documents), len(self.contexts), len(self.names)]
         flat = np.ravel_multi_index((self.document[rows], self.context[rows], self.name[rows]), shape)
         cell, index, count = np.unique(flat, return_inverse=True, return_counts=True)
-        document, place, name = np.unravel_index(cell, shape)
+        document, context_of, name = np.unravel_index(cell, shape)
         low, high = (self.open, self.open) if open_only else (self.low, self.high)
         means = [np.bincount(index, values[rows]) / count for values in (low, high)]
         side = np.zeros(len(self.names), dtype=bool)
         side[self.name[self.group == first]] = True
         present, number = np.unique(document, return_inverse=True)
-        place = place if context is None else np.zeros_like(place)
-        return Cells(number, place, name, side[name], means[0], means[1], len(present))
+        context_of = context_of if context is None else np.zeros_like(context_of)
+        return Cells(number, context_of, name, side[name], means[0], means[1], len(present))
 
 
 def answers_of(
@@ -194,14 +194,14 @@ def answers_of(
         low = high = np.where(is_open, fixed, y + fixed * unresolved)
     size = len(documents)
     left = np.bincount(document, outcome == len(OUTCOMES) - 1, minlength=size) > 0
-    keep, look, looks = ~left[document], 1, 1
+    keep, stage, looks = ~left[document], 1, 1
     block: Array = none.astype(np.float64)
     if "look" in roles:
         block = _numbers(table, roles["look"])
         looks = int(np.nanmax(block, initial=1))
         late = block[left[document]]
-        look = int(late.min()) - 1 if len(late) else looks
-        keep = block <= look
+        stage = int(late.min()) - 1 if len(late) else looks
+        keep = block <= stage
     unfinished = size - len(np.unique(document[keep]))
     keep &= group >= 0
     if not keep.any():
@@ -217,7 +217,7 @@ def answers_of(
         low=low[keep], high=np.maximum(high, low)[keep], open=np.where(is_open, 1.0, unresolved)[keep],
         outcome=outcome[keep], order=_numbers(table, roles["order"])[keep] if "order" in roles else None,
         tokens=_numbers(table, "prompt_tokens")[keep] if "prompt_tokens" in table.column_names else None,
-        block=np.unique(block[keep], return_inverse=True)[1], look=look, looks=looks, unfinished=unfinished,
+        block=np.unique(block[keep], return_inverse=True)[1], look=stage, looks=looks, unfinished=unfinished,
     )  # fmt: skip
     _check_arms(answers, label)
     return answers
@@ -288,16 +288,16 @@ def adjusted(table: pa.Table, y: Array, group: Indices, columns: Sequence[str]) 
         raise ParameterError(
             f"the columns to adjust for have {starts[-1]:,} values; at most {MOST_VALUES} are fitted"
         )
-    known = ~np.isnan(y) & (group >= 0)
+    usable = ~np.isnan(y) & (group >= 0)
     places = [code + start for code, start in zip(codes, starts, strict=False)]
     gram, right = np.zeros((starts[-1], starts[-1])), np.zeros(starts[-1])
     for one in places:
-        right += np.bincount(one[known], y[known], minlength=starts[-1])
+        right += np.bincount(one[usable], y[usable], minlength=starts[-1])
         for other in places:
-            pairs = np.bincount(one[known] * starts[-1] + other[known], minlength=gram.size)
+            pairs = np.bincount(one[usable] * starts[-1] + other[usable], minlength=gram.size)
             gram += pairs.reshape(gram.shape)
     effect = np.linalg.lstsq(gram, right, rcond=None)[0]
-    return np.asarray(y - sum(effect[place] - effect[place[known]].mean() for place in places[1:]))
+    return np.asarray(y - sum(effect[place] - effect[place[usable]].mean() for place in places[1:]))
 
 
 def recorded_values(table: pa.Table) -> dict[str, list[str]]:

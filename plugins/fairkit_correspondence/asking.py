@@ -155,17 +155,17 @@ class Asker:
 
     def _looks(self, looks: int) -> str | None:
         """Ask look by look, and return why it ended early."""
-        for look in range(1, looks + 1):
-            due = [request for request in self.requests if request.look == look]
+        for stage in range(1, looks + 1):
+            due = [request for request in self.requests if request.look == stage]
             self._all(due)
             if missing := self._missing(due):
                 return f"{missing:,} requests got no answer ({self._last}); run this command again"
             if len(self._fingerprints) > 1:
                 self._fingerprints.clear()
                 self._watch()
-            report = self.judged() if look < looks else None
+            report = self.judged() if stage < looks else None
             if report is not None and report.verdict in ("pass", "fail"):
-                return f"decided at look {look} of {looks}"
+                return f"decided at look {stage} of {looks}"
         return None
 
     def table(self) -> pa.Table:

@@ -300,7 +300,7 @@ def _evidence(statement: Statement) -> dict[str, Any]:
     counts = {"documents": len(answers.documents), "contexts": len(answers.contexts), "answers": len(answers.low),
               "unfinished": answers.unfinished}  # fmt: skip
     counts |= {f"names of {name}": answers.names_of(g) for name, g in groups.items()}
-    found = {
+    record = {
         "correspondence_pairs": {k: v for one in shown for k, v in _pair_numbers(statement, one).items()},
         "placebo_splits": {name: value for name, value in splits.items() if value is not None},
         "counts": counts,
@@ -310,13 +310,13 @@ def _evidence(statement: Statement) -> dict[str, Any]:
     }
     if answers.tokens is not None and not np.isnan(answers.tokens).all():
         means = {name: np.nanmean(answers.tokens[answers.group == g]) for name, g in groups.items()}
-        found["prompt_tokens"] = {name: float(value) for name, value in means.items()}
+        record["prompt_tokens"] = {name: float(value) for name, value in means.items()}
     if statement.drift is not None:
-        found["drift"] = statement.drift
+        record["drift"] = statement.drift
     if statement.recorded:
-        found["served"] = {key: ", ".join(values) for key, values in statement.recorded.items()}
+        record["served"] = {key: ", ".join(values) for key, values in statement.recorded.items()}
     requests = requests_digest(statement.table)
-    return found | (
+    return record | (
         {} if requests is None else {"requests_sha256": requests, "cost": cost_of(statement.table)}
     )
 

@@ -138,14 +138,14 @@ def parts(cells: Cells, towards: float = 0.5) -> Parts:
     speaking = total**2 / squares if squares > 0 else 0.0
     reach = 1.0 if speaking < FEW_SPEAKING else float(np.abs(d).max())
     documents = max(v, (residual + 2 * reach**2) / ((size + 1) * (size + 2)))
-    found = [_names(cells, contribution, which, v) for which in (True, False)]
+    sides = [_names(cells, contribution, which, v) for which in (True, False)]
     return Parts(
         differences=d,
         value=value,
         documents=documents,
-        names=(found[0][0], found[1][0]),
-        spread=(found[0][1], found[1][1]),
-        counts=(found[0][2], found[1][2]),
+        names=(sides[0][0], sides[1][0]),
+        spread=(sides[0][1], sides[1][1]),
+        counts=(sides[0][2], sides[1][2]),
         speaking=speaking,
     )
 

@@ -34,26 +34,26 @@ def quantiles(looks: int, confidence: float) -> tuple[float, ...]:
     z = _NORMAL.inv_cdf(1 - tail / 2)
     shares = [(look + 1) / looks for look in range(looks)]
     spent = [2 * _NORMAL.cdf(-z / math.sqrt(share)) for share in shares]
-    found: list[float] = []
+    bounds: list[float] = []
     density: Array | None = None  # of the sum at the last look, where no look has ended the audit
     grid = _GRID
-    for look, step in enumerate(shares):
+    for stage, step in enumerate(shares):
         scale = math.sqrt(step)
-        due = spent[look] - (spent[look - 1] if look else 0.0)
+        due = spent[stage] - (spent[stage - 1] if stage else 0.0)
         if density is None:
             bound = _NORMAL.inv_cdf(1 - due)
         else:
-            bound = _solve(density, grid, step - shares[look - 1], scale, due)
-        found.append(bound)
+            bound = _solve(density, grid, step - shares[stage - 1], scale, due)
+        bounds.append(bound)
         inside = np.linspace(-bound * scale, bound * scale, 1601)
         if density is None:
             density = np.exp(-(inside**2) / (2 * step)) / math.sqrt(2 * math.pi * step)
         else:
-            sd = math.sqrt(step - shares[look - 1])
+            sd = math.sqrt(step - shares[stage - 1])
             kernel = np.exp(-((inside[:, None] - grid) ** 2) / (2 * sd**2)) / (sd * math.sqrt(2 * math.pi))
             density = np.asarray(np.trapezoid(kernel * density, grid, axis=1))
         grid = inside
-    return tuple(found)
+    return tuple(bounds)
 
 
 def _solve(density: Array, grid: Array, step: float, scale: float, due: float) -> float:

@@ -86,15 +86,15 @@ class Spread:
 
     @classmethod
     def _of_pair(cls, cells: Cells) -> Spread:
-        found, y, size = parts(cells), cells.answers(0.5), 2 * cells.documents
+        divided, y, size = parts(cells), cells.answers(0.5), 2 * cells.documents
         key = 2 * cells.document + cells.side
         count = np.bincount(key, minlength=size).astype(float)
         mean = np.bincount(key, y, size) / np.maximum(count, 1)
         rest, several = np.bincount(key, (y - mean[key]) ** 2, size), count > 1
         each = float(rest[several].sum() / (count[several] - 1).sum()) if several.any() else 0.25
-        name = sum(n * j for n, j in zip(found.names, found.counts, strict=True) if math.isfinite(n))
+        name = sum(n * j for n, j in zip(divided.names, divided.counts, strict=True) if math.isfinite(n))
         m = float(np.median(count[several])) if several.any() else 1.0
-        varied = float(found.differences.var(ddof=1)) if len(found.differences) > 1 else 0.0
+        varied = float(divided.differences.var(ddof=1)) if len(divided.differences) > 1 else 0.0
         tau = max(0.0, varied - 2 * each / m)
         whole = bool(np.isin(y, (0.0, 1.0)).all())
         return cls(

@@ -99,17 +99,17 @@ def _serve(guard: Any, secret: bytes, address: tuple[str, int], every: float) ->
 
     def look(name: str, alias: str) -> None:
         with lock:
-            kept = guard.check(name, alias)
-        if kept is not None:
-            say(str(kept))
+            outcome = guard.check(name, alias)
+        if outcome is not None:
+            say(str(outcome))
 
     def reconcile() -> None:
         while True:
             try:
                 with lock:
-                    for kept in guard.check_all():
-                        if kept.state != "stays":
-                            say(str(kept))
+                    for outcome in guard.check_all():
+                        if outcome.state != "stays":
+                            say(str(outcome))
             except Exception as error:  # MLflow may be away for a while: the next round is another try
                 say(f"the aliases could not be looked at: {error}")
             if ended.wait(every):

@@ -33,7 +33,7 @@ def panel(report: Report, finding: Finding, histogram: Histogram) -> Markup | No
         for one in report.policy
         if one.rule.sensitive in (None, finding.sensitive) and not one.rule.within
     ]
-    told = {
+    record = {
         "edges": histogram.edges,
         "groups": {name: [list(pair) for pair in pairs] for name, pairs in histogram.groups.items()},
         "confidence": report.confidence,
@@ -52,6 +52,6 @@ def panel(report: Report, finding: Finding, histogram: Histogram) -> Markup | No
             "on these rows does better on them than on others: audit it on rows that it was not chosen on.",
         ),
         class_="whatif",
-        data_scores=json.dumps(told),
+        data_scores=json.dumps(record),
         hidden=True,
     )

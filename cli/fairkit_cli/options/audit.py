@@ -153,17 +153,17 @@ def _say_replaced(rules: Sequence[Rule], config: Config) -> None:
     from fairkit_cli.terminal.output import say
 
     weaker, left = [], 0
-    for held in config.policy:
-        own = [
+    for rule in config.policy:
+        typed = [
             one
             for one in rules
-            if (one.metric, one.sensitive, one.side) == (held.metric, held.sensitive, held.side)
+            if (one.metric, one.sensitive, one.side) == (rule.metric, rule.sensitive, rule.side)
         ]
-        left += not own
+        left += not typed
         weaker += [
-            f"{held.metric}{f':{held.sensitive}' if held.sensitive else ''} {held.side} {held.limit:g}"
-            for one in own
-            if (held.limit > one.limit if held.side == "max" else held.limit < one.limit)
+            f"{rule.metric}{f':{rule.sensitive}' if rule.sensitive else ''} {rule.side} {rule.limit:g}"
+            for one in typed
+            if (rule.limit > one.limit if rule.side == "max" else rule.limit < one.limit)
         ]
     if weaker:
         say(f"{config.path}: weaker than the command line's rules, which hold instead: {', '.join(weaker)}")

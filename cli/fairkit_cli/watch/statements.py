@@ -45,29 +45,31 @@ def check_statements(watch: Watch, chain: Sequence[Heartbeat]) -> None:
     ]
     digests = log_digests(watch.book.records, [one for one in lengths if type(one) is int])
     before: tuple[str, int] = ("", 0)
-    for number, one in enumerate(chain, 1):
-        where = f"statement {number} of the watch ({one.day})"
-        log = one.body.get("log")
+    for number, statement in enumerate(chain, 1):
+        where = f"statement {number} of the watch ({statement.day})"
+        log = statement.body.get("log")
         length = log.get("records") if isinstance(log, dict) else None
-        if not isinstance(log, dict) or type(length) is not int or one.subject != subject_of(watch):
+        if not isinstance(log, dict) or type(length) is not int or statement.subject != subject_of(watch):
             raise VerificationError(
                 f"{where} is about another watch, or does not say which records it is about"
             )
-        if one.day <= before[0] or length < before[1]:
+        if statement.day <= before[0] or length < before[1]:
             raise VerificationError(f"{where} goes back behind the statement before it")
         if length > len(watch.book.records):
             raise VerificationError(
                 f"{where} is about {length:,} records, and the log has {len(watch.book.records):,}: it was cut"
             )
         # the digest of the log decides about its totals; they are computed for the newest statement only
-        actual = watch.statement(length) if one is chain[-1] else {"log": log | {"sha256": digests[length]}}
-        different = sorted(key for key, value in actual.items() if one.body.get(key) != value)
+        actual = (
+            watch.statement(length) if statement is chain[-1] else {"log": log | {"sha256": digests[length]}}
+        )
+        different = sorted(key for key, value in actual.items() if statement.body.get(key) != value)
         if different:
             raise VerificationError(
                 f"the log is not the one that {where} was about: {', '.join(different)} differ. It was rewritten; "
                 "restore the folder from a backup"
             )
-        before = (one.day, length)
+        before = (statement.day, length)
 
 
 def heartbeats(watch: Watch, keys: Sequence[PublicKey] | None) -> dict[str, Any] | None:

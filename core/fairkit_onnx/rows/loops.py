@@ -74,13 +74,13 @@ def loop(call: Call, around: Environment, walk: Walk) -> list[Tensor]:
     turn = [constant(()), constant(())]
 
     def once(carried: Sequence[Tensor]) -> Sequence[Tensor]:
-        found = walk(body, around | _named(body, [*turn, *carried]))
-        if found[0].kind is not Kind.CONSTANT:  # whether it goes on
+        outputs = walk(body, around | _named(body, [*turn, *carried]))
+        if outputs[0].kind is not Kind.CONSTANT:  # whether it goes on
             raise MixedRowsError
-        return found[1:]
+        return outputs[1:]
 
-    found, settled = _settled(once, states)
-    return [*settled, *(_stacked(each, 0) for each in found[len(states) :])]
+    outputs, settled = _settled(once, states)
+    return [*settled, *(_stacked(each, 0) for each in outputs[len(states) :])]
 
 
 def scan(call: Call, around: Environment, walk: Walk) -> list[Tensor]:

@@ -113,7 +113,7 @@ def bill_text(plan: Plan) -> str:
         "unknown: the plan names no [price]" if record["price"] is None else f"about {record['price']:,.4g}"
     )
     looks = "one look" if asking.looks == 1 else f"{asking.looks} looks"
-    needed = record["documents_needed"]
+    documents = record["documents_needed"]
     lines = [
         f"{record['calls']:,} calls, about {record['prompt_tokens']:,} prompt and {record['completion_tokens']:,} "
         f"completion tokens; price {price}",
@@ -122,8 +122,8 @@ def bill_text(plan: Plan) -> str:
         f"without a difference the interval will be about ±{100 * record['half_width']:.1f} of 100, and passes the "
         f"limit {100 * asking.limit:g} of 100 with {record['passes']:.0%} chance (drawn audits; assumed: mean answer "
         f"{asking.base:g}, names alike inside a group)",
-        f"80 % chance needs {needed:,} documents"
-        if needed
+        f"80 % chance needs {documents:,} documents"
+        if documents
         else "no number of documents reaches 80 %: take more names",
         "These names differ in more than group. Means by group:",
     ]

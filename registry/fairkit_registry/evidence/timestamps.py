@@ -67,12 +67,12 @@ def ask(url: str, signature: bytes) -> bytes:
     except ImportError:
         raise MissingExtraError("httpx", "timestamp") from None
     builder = library.TimestampRequestBuilder().data(signature).hash_algorithm(HashAlgorithm.SHA256)
-    asked = builder.nonce(nonce=True).cert_request(cert_request=True).build()
+    query = builder.nonce(nonce=True).cert_request(cert_request=True).build()
     if not url.startswith(("https://", "http://")):
         raise CertificateError(f"{visible(url)} is no address of a time-stamping authority: https://...")
     headers = {"Content-Type": "application/timestamp-query", "Accept": "application/timestamp-reply"}
     cutter, deadline = fairkit_http.Cutter(), time.monotonic() + _SECONDS
-    request = {"content": asked.as_bytes(), "headers": headers, "extensions": {"trace": cutter.trace}}
+    request = {"content": query.as_bytes(), "headers": headers, "extensions": {"trace": cutter.trace}}
     try:
         with (
             httpx.Client(timeout=httpx.Timeout(_SECONDS, connect=_CONNECT)) as client,
@@ -95,8 +95,8 @@ def ask(url: str, signature: bytes) -> bytes:
         )
     try:
         told = library.decode_timestamp_response(content)
-        fits = told.status == 0 and told.tst_info.nonce == asked.nonce
-        fits = fits and told.tst_info.message_imprint.message == asked.message_imprint.message
+        fits = told.status == 0 and told.tst_info.nonce == query.nonce
+        fits = fits and told.tst_info.message_imprint.message == query.message_imprint.message
     except (ValueError, AttributeError) as error:
         raise CertificateError(
             f"{visible(url)} gives no timestamp (RFC 3161): {visible(str(error))[:200]}"

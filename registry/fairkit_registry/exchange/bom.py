@@ -81,10 +81,10 @@ def spdx(card: Card) -> str:
         )
         for place, digest in enumerate(version.certificates)
     ]
-    known = [agent, model, *files]
+    elements = [agent, model, *files]
     if files:
         evidence = [one["spdxId"] for one in files]
-        known.append(
+        elements.append(
             element(
                 "Relationship",
                 "evidence",
@@ -97,7 +97,7 @@ def spdx(card: Card) -> str:
         "document",
         name=version.reference,
         rootElement=[model["spdxId"]],
-        element=[one["spdxId"] for one in known],
+        element=[one["spdxId"] for one in elements],
         profileConformance=["core", "software"],
     )
     creation = {
@@ -109,7 +109,7 @@ def spdx(card: Card) -> str:
     }
     graph = {
         "@context": "https://spdx.org/rdf/3.0.1/spdx-context.jsonld",
-        "@graph": [creation, document, *known],
+        "@graph": [creation, document, *elements],
     }
     return json_text(graph) + "\n"
 

@@ -67,7 +67,7 @@ def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterato
     for digest in (*version.certificates, *sorted(elsewhere)):
         try:
             raw = case.registry.certificate(digest)
-            found = certificates.verify(
+            verified = certificates.verify(
                 raw,
                 trusted,
                 model_sha256=version.model,
@@ -79,7 +79,7 @@ def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterato
                     f"certificate {digest[:12]} was detached and goes on counting: a key that the alias trusts has "
                     "signed it, and only its signer can revoke it"
                 )
-            good[found.statement_sha256] = _fuller(found, good.get(found.statement_sha256))
+            good[verified.statement_sha256] = _fuller(verified, good.get(verified.statement_sha256))
         except (ContradictionError, RegistryError) as error:
             if digest in detached and isinstance(error, ContradictionError):
                 case.note(f"certificate {digest[:12]} was detached: {error}")
