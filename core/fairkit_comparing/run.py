@@ -170,7 +170,9 @@ def _warnings(
         for sense, total, scorer in zip(senses, seen, scorers, strict=True)
         for text in judged(sense, total, scorer, data).warnings
     ]
-    return (*dict.fromkeys(told), *data.profile.warnings)
+    copied = data.profile.copied
+    copies = () if copied is None else (f"{copied.sentence}.",)
+    return (*dict.fromkeys(told), *copies, *data.profile.warnings)
 
 
 @phase("intervals")

@@ -46,13 +46,18 @@ class CopiedRows(NamedTuple):
         wider = math.sqrt(self.factor)
         return {"low": value, "high": value, "stretch": wider, "reason": self.reason, "binding": True}
 
+    @property
+    def sentence(self) -> str:
+        """What shows it, and what it does to intervals, without the full stop."""
+        return (
+            f"Rows are copies of others: {self.reason}. Intervals take all rows for different people, and are about "
+            f"{math.sqrt(self.factor):.2g} times too narrow if they are not"
+        )
+
     def told(self, setting: str | None) -> str:
         """Return the sentence of a report."""
         about = "they were said to be independent" if setting else "no verdict depends on them"
-        return (
-            f"Rows are copies of others: {self.reason}. Intervals take all rows for different people, and are about "
-            f"{math.sqrt(self.factor):.2g} times too narrow if they are not; {about}."
-        )
+        return f"{self.sentence}; {about}."
 
 
 @functools.cache
