@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from fairkit_stores import STORES, secret_host, server_of, store
 
 FAIRKIT_INTERFACE = 1
 _MOST = 256 << 20
+_CONFIGURATION = ".pyiceberg.yaml"
 _HINT = "version-hint.text"
 _METADATA = re.compile(r"(?:v?)(\d+)(?:-[0-9a-f-]+)?(?:\.gz)?\.metadata\.json")
 _UNORDERED = (
@@ -114,10 +116,21 @@ def _inner(address: Address) -> Address | None:
     return inner
 
 
+def _own_folders() -> list[Path]:
+    """Return the folders whose configuration of the library is the user's own."""
+    named = os.environ.get("PYICEBERG_HOME")
+    return [folder.resolve() for folder in (Path.home(), *([Path(named)] if named else []))]
+
+
 def _from_catalog(address: Address) -> Any:
     from pyiceberg.catalog import load_catalog
     from pyiceberg.exceptions import NoSuchTableError
 
+    if Path(_CONFIGURATION).is_file() and Path.cwd() not in _own_folders():
+        raise fairkit.DataError(
+            f"{_CONFIGURATION} in the working folder is not followed: whoever wrote it could name a server or a class to "
+            "load. Move it to your home folder, or name its folder in PYICEBERG_HOME"
+        )
     name = address.options["catalog"]
     try:
         return load_catalog(name).load_table(address.location)

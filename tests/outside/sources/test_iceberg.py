@@ -163,6 +163,17 @@ def test_a_table_names_no_file_outside_its_folder(table, tmp_path):
             fairkit.load_data(f"iceberg:{tmp_path / 'loans'}")
 
 
+def test_a_configuration_in_the_working_folder_names_no_catalog(table, tmp_path, monkeypatch):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / ".pyiceberg.yaml").write_text("catalog:\n  prod:\n    uri: http://127.0.0.1:9\n")
+    monkeypatch.chdir(folder)
+    with pytest.raises(fairkit.DataError, match="in the working folder is not followed"):
+        fairkit.load_data("iceberg:db.loans?catalog=prod")
+    monkeypatch.setenv("PYICEBERG_HOME", str(folder))  # the user's own
+    assert rows("iceberg:db.loans?catalog=prod")
+
+
 def test_what_is_no_metadata_is_one_sentence(table, tmp_path):
     metadata_of(tmp_path / "loans").write_text('{"format-version": 2}')
     with pytest.raises(fairkit.DataError, match="is no metadata of an Iceberg table"):
