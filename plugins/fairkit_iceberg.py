@@ -128,8 +128,8 @@ def _from_catalog(address: Address) -> Any:
 
     if Path(_CONFIGURATION).is_file() and Path.cwd() not in _own_folders():
         raise fairkit.DataError(
-            f"{_CONFIGURATION} in the working folder is not followed: whoever wrote it could name a server or a class to "
-            "load. Move it to your home folder, or name its folder in PYICEBERG_HOME"
+            f"{_CONFIGURATION} in the working folder is not followed: whoever wrote it could name a server or a class "
+            "to load. Move it to your home folder, or name its folder in PYICEBERG_HOME"
         )
     name = address.options["catalog"]
     try:
