@@ -68,13 +68,7 @@ def metric_of(parameters: Parameters, context: AuditContext) -> FairMetric:
 
 
 def _loaded(name: str, columns: Sequence[str]) -> FairMetric:
-    """Read a saved fair metric.
-
-    Raises
-    ------
-    DataError
-        There is none, or it was made for a column that the data does not have.
-    """
+    """Read a saved fair metric."""
     metric = FairMetric.load(name)
     absent = [column for column in metric.columns if column not in columns]
     if absent:

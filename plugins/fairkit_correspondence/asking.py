@@ -273,13 +273,7 @@ class Asker:
         return reply
 
     def _watch(self) -> None:
-        """Ask the sentinels again, and compare with the first time.
-
-        Raises
-        ------
-        DriftError
-            Model name or answers are other ones.
-        """
+        """Ask the sentinels again, and compare with the first time."""
         turn = max(self.store.sentinels(), default=-1) + 1
         properties = self.client.properties()
         for request in self.requests[:: max(1, len(self.requests) // SENTINELS)][:SENTINELS]:
@@ -427,13 +421,7 @@ class Asker:
             self._rest(pause)
 
     def _pause(self, wanted: float | None, attempt: int) -> None:
-        """Wait as the server asks, or longer each time.
-
-        Raises
-        ------
-        ModelError
-            It asks for more than five minutes.
-        """
+        """Wait as the server asks, or longer each time."""
         if wanted is not None and wanted > LONGEST_PAUSE:
             raise ModelError(
                 f"{self.client.name} asks to be left alone for {wanted:.0f} s; run the same command again then"

@@ -174,13 +174,7 @@ class Plan:
 
 
 def _searched_or_run(plan: Plan, train: Any, shared: dict[str, Any], settings: Config) -> MitigationResult:
-    """Search under the policy where one can be; else run the named method as it is set.
-
-    Raises
-    ------
-    typer.Exit
-        Code 3: the test rows cannot decide the policy.
-    """
+    """Search under the policy where one can be; else run the named method as it is set."""
     from fairkit.errors import PowerError
     from fairkit_cli.fields import as_options
     from fairkit_repair.mitigation.run import mitigate

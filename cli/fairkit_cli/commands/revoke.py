@@ -120,13 +120,7 @@ def _entries(
 
 
 def _since(text: str | None, keys: list[Path] | None) -> datetime | None:
-    """Read the time since when a key is invalid.
-
-    Raises
-    ------
-    ParameterError
-        It is none, or no key is revoked.
-    """
+    """Read the time since when a key is invalid."""
     from fairkit.errors import ParameterError
 
     if text is None:

@@ -68,13 +68,7 @@ _RESERVED = 72 << 30
 
 
 def _check_address_space() -> None:
-    """Refuse to start the renderer where the system would abort it.
-
-    Raises
-    ------
-    FairkitError
-        There is a limit on the process's addresses below what the renderer reserves.
-    """
+    """Refuse to start the renderer where the system would abort it."""
     try:
         import resource
     except ImportError:  # Windows

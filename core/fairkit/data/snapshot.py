@@ -177,13 +177,7 @@ def _one(table: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def _readable(schema: pa.Schema, name: str) -> pa.Schema:
-    """Return the plain types that the columns become.
-
-    Raises
-    ------
-    DataError
-        A column cannot become one.
-    """
+    """Return the plain types that the columns become."""
     import pyarrow as pa
 
     from fairkit.data.plain import plain_type

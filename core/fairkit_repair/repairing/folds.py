@@ -60,13 +60,7 @@ def out_of_folds(
 
 
 def _put(target: Array, inside: NDArray[np.bool_], scores: Array, table: Table) -> None:
-    """Write a fold's scores; refuse those of a model that did not see all classes.
-
-    Raises
-    ------
-    DataError
-        There are not as many columns as in other folds.
-    """
+    """Write a fold's scores; refuse those of a model that did not see all classes."""
     if scores.shape[1:] != target.shape[1:]:
         raise DataError(
             f"{table.name}: a class has so few rows that training rows of a fold lack it; merge classes, or add rows"

@@ -154,13 +154,7 @@ def _planned(table: Table, tested: Table, splits: list[str]) -> Planned:
 
 
 def _check_classes(table: Table) -> None:
-    """Refuse classes that a fold's training rows may lack.
-
-    Raises
-    ------
-    DataError
-        A class has too few rows.
-    """
+    """Refuse classes that a fold's training rows may lack."""
     if table.task != "multiclass":
         return
     sizes = np.bincount(table.target.astype(np.int64), minlength=len(table.classes))

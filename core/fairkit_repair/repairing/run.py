@@ -235,13 +235,7 @@ def _check_model(task: Task, model: Any) -> None:
 
 
 def _check_methods(usable: Sequence[Candidate], policy: Sequence[Rule], data: Dataset, task: Task) -> None:
-    """Refuse other tasks than binary ones where no installed method can meet the policy.
-
-    Raises
-    ------
-    DataError
-        There is none.
-    """
+    """Refuse other tasks than binary ones where no installed method can meet the policy."""
     if task != "binary" and not usable:
         asked = ", ".join(rule.metric for rule in policy)
         raise DataError(

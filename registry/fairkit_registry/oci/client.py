@@ -143,13 +143,7 @@ class Client(Blobs):
         return listed
 
     def _pages(self, url: str, what: str) -> Iterator[httpx.Response]:
-        """Yield the answers of a list page by page, as long as the registry itself has the next one.
-
-        Raises
-        ------
-        ArchiveError
-            The next page is said to be on another host, or there are too many.
-        """
+        """Yield the answers of a list page by page, as long as the registry itself has the next one."""
         for _ in range(MOST_PAGES):
             response = self._transport.request("GET", url)
             yield response

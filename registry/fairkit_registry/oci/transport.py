@@ -274,13 +274,7 @@ class Transport:
             raise RegistryError(f"the token server {visible(realm)} answered with no token") from None
 
     def _wait(self, response: httpx.Response, attempt: int) -> float:
-        """Return the seconds to wait before the next try.
-
-        Raises
-        ------
-        RegistryError
-            The registry asks for more than is waited.
-        """
+        """Return the seconds to wait before the next try."""
         pause = fairkit_http.pause_of(response.headers)
         if pause is not None and pause > _LONGEST_WAIT:
             response.close()
