@@ -37,17 +37,21 @@ def header(report: Report, name: str | None = None, *, date: str | None = None) 
     """
     view = report_view(report)
     rule_answers = answers(report)
+    entries = audited(report, date)
+    unstated = [label for label, content in entries if content is None]
     return tag(
         "header",
         tag("h1", "Fairness audit of ", name_of(name or report.model.name)),
         tag("p", view.subject, class_="subject"),
         *(tag("p", line, class_="subject") for line in view.missing),
-        facts(audited(report, date), class_="audited"),
         tag("h2", "The question", class_="first"),
         tag("p", question(report)),
         tag("h2", "The answer", class_="first"),
         verdict(report, rule_answers),
         change_list(report, rule_answers),
+        tag("h2", "What was audited", class_="first"),
+        facts([(label, content) for label, content in entries if content is not None], class_="audited"),
+        tag("p", f"Not stated: {', '.join(unstated)}.", class_="gap") if unstated else None,
         signature(),
     )
 
@@ -97,28 +101,24 @@ def change_list(report: Report, found: list[Answer]) -> Markup | None:
 
 
 def audited(report: Report, date: str | None = None) -> list[tuple[str, Content]]:
-    """Return the facts about the audited model and table, by name; missing ones are marked as not stated."""
+    """Return the facts about the audited model and table, by name; None for one that nobody stated."""
     data, model, about = report.data, report.model, dict(report.about)
     decided = report.decisions
     entries: list[tuple[str, Content]] = [
         ("Model", [name_of(model.name), f", {model.task}"]),
         ("Table", [name_of(data.name), f", {data.rows:,} people (rows)", _left_out(report)]),
-        (heading("period"), about.pop("period", None) or _period(report) or _gap()),
+        (heading("period"), about.pop("period", None) or _period(report)),
         ("Outcome", _outcome(report)),
         ("Decision", _decision(report)),
     ]
     if decided:
         counted = f"{decided['favorable']:,} favorable, {decided['unfavorable']:,} unfavorable"
         entries.append(("Decided", [counted, _by_group(decided["groups"])]))
-    entries.append((heading("date"), date or about.pop("date", None) or _gap()))
+    entries.append((heading("date"), date or about.pop("date", None)))
     about.pop("date", None)
-    entries += [(heading(key), about.pop(key, None) or _gap()) for key in ("intended_use", "owner")]
+    entries += [(heading(key), about.pop(key, None)) for key in ("intended_use", "owner")]
     entries += [(KNOWN.get(key) or heading(key), text) for key, text in about.items()]
     return entries
-
-
-def _gap() -> Markup:
-    return tag("span", "not stated", class_="gap")
 
 
 def _left_out(report: Report) -> str:
