@@ -184,7 +184,7 @@ def test_a_hostile_name_shows_as_text(name: str):
     shown = clean(name)
     assert shown in text(page)
     seen = Elements(page)
-    assert seen.tags["script"] == seen.tags["style"] == 1
+    assert (seen.tags["script"], seen.tags["style"]) == (2, 1)  # the page's own, and that of the what-if
     assert seen.tags["img"] == 0
     assert not [name for name in seen.attributes if name.startswith("on")]
     assert not re.search("[\x00-\x08\x0b-\x1f]", page)
@@ -321,7 +321,7 @@ def test_a_browser_finds_no_script_in_hostile_names(browse: Callable[..., Any]):
     visit = browse(report_page(audited(600, list(HOSTILE))))
     assert visit.console == []
     assert visit.requests == []
-    assert visit.dom.count("<script") == 1
+    assert visit.dom.count("<script") == 2
     assert "<img" not in visit.dom
 
 
@@ -362,7 +362,7 @@ button.click();
 const up = first();
 button.click();
 const down = first();
-const field = document.querySelector(".filter input");
+const field = document.querySelector("label.filter input");
 field.value = "roc_auc_diff group";
 field.dispatchEvent(new Event("input"));
 const told = document.createElement("pre");
