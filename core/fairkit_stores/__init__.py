@@ -194,8 +194,8 @@ def _form(kind: str) -> str:
     return "abfs://container@account.dfs.core.windows.net/path" if kind == "abfs" else f"{kind}://bucket/path"
 
 
-def _server(told: str) -> tuple[str, str]:
-    """Return scheme and host:port of another server, which must answer."""
+def _server(told: str, *, plain: bool) -> tuple[str, str]:
+    """Return scheme and host:port of another server, which must answer; `plain`: no key is sent to it."""
     parts = urlsplit(told if "://" in told else f"https://{told}")
     try:
         port = parts.port or (80 if parts.scheme == "http" else 443)
@@ -205,6 +205,11 @@ def _server(told: str) -> tuple[str, str]:
     if odd or not port or parts.scheme not in ("http", "https") or not parts.hostname:
         # not shown: it may hold a password
         raise DataError("the endpoint of the store is no address such as http://host:port")
+    if not plain and not keeps_secrets(parts.geturl()):
+        raise DataError(
+            "the endpoint of the store is reached without encryption, and keys are not sent so beyond this machine: "
+            "name an https:// address, or add ?anonymous=true where no key is needed"
+        )
     check_reachable(parts.hostname, port)
     return parts.scheme, parts.netloc
 
@@ -222,14 +227,7 @@ def server_of(address: Address) -> tuple[str, str] | None:
     )
     if endpoint is None:
         return None
-    if not keeps_secrets(endpoint if "://" in endpoint else f"https://{endpoint}") and not _yes(
-        address, "anonymous"
-    ):
-        raise DataError(
-            "the endpoint of the store is reached without encryption, and keys are not sent so beyond this machine: "
-            "name an https:// address, or add ?anonymous=true where no key is needed"
-        )
-    return _server(endpoint)
+    return _server(endpoint, plain=_yes(address, "anonymous"))
 
 
 def secret_host(address: Address) -> str | None:

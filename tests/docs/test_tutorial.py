@@ -58,7 +58,7 @@ def test_the_page_on_groups_that_nobody_named_runs_as_typed(loans_model, tmp_pat
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     text = (ROOT / "docs" / "how-to" / "subgroups.md").read_text("utf-8")
     blocks = [block for _, _, block in _BLOCK.findall(text)]
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     for block in blocks:
         command = block.replace(
             "fairkit demo --keep loans\ncd loans\n", ""
