@@ -476,6 +476,7 @@ def test_a_model_that_fairkit_trained_and_exported_is_read(loans, tmp_path):
         audit(tmp_path / "draws.onnx", loans)
 
 
+@pytest.mark.long
 def test_seconds_bound_the_audit_where_the_search_is_not_compiled_yet(loans, tmp_path):
     """With an empty cache numba would compile for longer than that: what needs no search is reported, and holds."""
     script = tmp_path / "audit.py"

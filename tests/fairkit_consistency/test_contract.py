@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 
+
+@pytest.mark.long
 def test_contract(contract):
     contract("consistency")

@@ -142,6 +142,7 @@ def test_a_dry_run_says_what_it_costs_and_what_it_will_see(tmp_path):
     assert "--endpoint URL --model NAME --output FILE" in run("ask", plan, code=2).stderr
 
 
+@pytest.mark.long
 def test_a_pilot_plans_the_audit(tmp_path):
     pq.write_table(answers_table(documents=30, names=12, contexts=2), tmp_path / "pilot.parquet")
     record = json.loads(

@@ -386,6 +386,7 @@ def test_other_audits_do_not_import_numba():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", MAKERS)
 def test_adult(public_data, kind, tmp_path):
     import pandas as pd

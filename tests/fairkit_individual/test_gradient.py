@@ -65,6 +65,7 @@ def audit(model, data, options=None, **how):
     return fairkit.audit(model, data, auditors=["dif"], parameters=parameters, options=options)
 
 
+@pytest.mark.long
 def test_a_network_is_searched_outside_the_sample_and_both_numbers_are_told():
     data = dataset(people())
     found = audit(exported(net()), data, FAVORABLE).find("dif")

@@ -530,6 +530,7 @@ def endless(handler, piece=b" " * 65536, pause=0.0):
     return sent
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["referrers", "token", "error", "manifest"])
 def test_no_answer_is_read_without_end(what, credit, there, place, proxy, tmp_path):
     where = through(proxy, place)

@@ -43,6 +43,7 @@ def forest(seed: int, path: Path, **settings: Any) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_the_cost_is_that_of_the_test_rows(tmp_path: Path) -> None:
     """A forest that knows its training rows by heart: on them a repair costs ten times what it costs others."""

@@ -130,6 +130,7 @@ def test_a_band_around_a_curve_holds_all_that_is_near_it():
     assert wide[1.0] == (0.9125, 1.0)
 
 
+@pytest.mark.long
 def test_curves_are_drawn_in_their_bands(report: Report):
     page = report_page(report)
     assert "ROC curve of each group, in the band that holds the whole curve" in page
@@ -163,6 +164,7 @@ def test_the_page_is_one_small_file_and_the_same_each_time(report: Report):
     assert not re.search(r"https?://(?!www\.w3\.org)", page)
 
 
+@pytest.mark.long
 def test_a_report_read_back_from_json_gives_the_same_page(report: Report):
     assert report_page(Report.from_dict(report.to_dict())) == report_page(report)
 
@@ -385,6 +387,7 @@ def test_the_table_of_all_findings_sorts_and_filters(browse: Callable[..., Any],
     assert told["sort"] == "descending"
 
 
+@pytest.mark.long
 def test_three_sensitive_columns_stay_under_400_kilobytes():
     rng = np.random.default_rng(2)
     table = people(4000, ["one", "two"]).append_column("area", pa.array(rng.choice(list("abcd"), 4000)))

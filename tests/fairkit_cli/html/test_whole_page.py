@@ -62,6 +62,7 @@ def page(report: fairkit.Report) -> str:
     return report_page(report)
 
 
+@pytest.mark.long
 def test_it_is_small_and_every_link_leads_somewhere(page: str, report: fairkit.Report):
     flips = bool(report.find("consistency", "sex").evidence["most_changed"])
     assert len(page.encode()) < 400_000

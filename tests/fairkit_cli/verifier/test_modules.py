@@ -30,6 +30,7 @@ def _node(node, code, **more):
     ).stdout
 
 
+@pytest.mark.long
 def test_the_second_arithmetic_finds_what_the_audit_finds(node):
     """benchmarks/second_arithmetic.py does the same on 100,000 tables."""
     for name, (apart, table) in differences(250, 43).items():
