@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.metrics import Headline, Term
-from fairkit_subgroups.parameters import Parameters, chosen_columns, chosen_measures
+from fairkit_subgroups.parameters import DIFFERENCE, GAP, SINGLE, Parameters, chosen_columns, chosen_measures
+from fairkit_subgroups.searching.measures import MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,9 +57,6 @@ class SubgroupAuditor(Auditor):
     @classmethod
     def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
         """Return the names of its findings."""
-        from fairkit_subgroups.findings import DIFFERENCE, GAP, SINGLE
-        from fairkit_subgroups.searching.measures import MEASURES
-
         return frozenset({DIFFERENCE, GAP, SINGLE, *(f"{name}_{DIFFERENCE}" for name in MEASURES)})
 
     def columns(self, context: AuditContext) -> Sequence[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.results.conditions import in_words
 from fairkit.results.findings import Finding
 from fairkit.results.values import GroupValue
+from fairkit_subgroups.parameters import DIFFERENCE, GAP, SINGLE
 from fairkit_subgroups.searching.cells import too_long
 from fairkit_subgroups.statement import Ends, Statement
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from fairkit_subgroups.searching.measures import Measure
     from fairkit_subgroups.searching.search import Group, RankedGroup
     from fairkit_subgroups.searching.tables import Totals
-
-DIFFERENCE, GAP, SINGLE = "subgroup_difference", "worst_subgroup_gap", "subgroup_gap"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fairkit.results.comparisons import Change, outcome_of
 from fairkit.results.conditions import in_words
-from fairkit_subgroups.findings import SINGLE
+from fairkit_subgroups.parameters import SINGLE
 from fairkit_subgroups.searching.exact import Level, share_limits
 from fairkit_subgroups.searching.measures import LOSS, ONE, RESIDUAL, SOFT, STATES, Measure
 

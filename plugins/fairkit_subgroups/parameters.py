@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fairkit_subgroups.searching.measures import Measure
 
 ALL = "all"
+DIFFERENCE, GAP, SINGLE = "subgroup_difference", "worst_subgroup_gap", "subgroup_gap"
+"""The names of findings."""
 _RATES = ("selection_rate", "true_positive_rate", "false_positive_rate")
 _ANY_COLUMNS = ("calibration_residual", "error_rate")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -74,3 +77,23 @@ def test_ours_say_what_they_measure():
         for cls in plugins.load(found.name).auditors if found.built_in else ():
             assert cls.measures is not Auditor.measures, cls.name
             assert cls.measures(plugins.load("group").metrics)
+
+
+def test_what_auditors_measure_is_known_where_their_libraries_are_missing():
+    """A base install has no numba: a rule with a misspelt metric is told as everywhere."""
+    script = """
+import sys
+for name in ("numba", "torch", "sklearn", "xgboost", "lightgbm", "scipy"):
+    sys.modules[name] = None
+import pyarrow as pa
+import fairkit
+data = fairkit.load_data(pa.table({"y": [0, 1] * 50, "d": [1, 1, 0, 1] * 25, "g": ["a", "b"] * 50}),
+                         label="y", favorable=1, sensitive=["g"])
+try:
+    fairkit.audit(fairkit.PredictedColumns(decision="d"), data, policy=[fairkit.Rule("selection_rat", max=0.5)])
+except fairkit.PolicyError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "which no installed auditor measures" in done.stdout, done.stderr
+    assert "selection_rate" in done.stdout
