@@ -165,14 +165,14 @@ def _warnings(
     senses: Sequence[Sense], seen: Sequence[Any], scorers: Sequence[Scorer], data: Dataset
 ) -> tuple[str, ...]:
     """Return the warnings about each model's predictions, and about the rows."""
-    told = [
+    sentences = [
         f"{scorer.info.name}: {text}"
         for sense, total, scorer in zip(senses, seen, scorers, strict=True)
         for text in judged(sense, total, scorer, data).warnings
     ]
     copied = data.profile.copied
     copies = () if copied is None else (f"{copied.sentence}.",)
-    return (*dict.fromkeys(told), *copies, *data.profile.warnings)
+    return (*dict.fromkeys(sentences), *copies, *data.profile.warnings)
 
 
 @phase("intervals")
