@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ParameterError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 
 def html(result: Any) -> str:
@@ -67,7 +69,7 @@ def _as_recorded(result: Any) -> AbstractContextManager[None]:
     from fairkit.plugins.headlines import as_recorded
     from fairkit.results.report import Report
 
-    return as_recorded(result) if isinstance(result, Report) else nullcontext()
+    return as_recorded(result if isinstance(result, Report) else None)
 
 
 def junit(result: Any) -> str:

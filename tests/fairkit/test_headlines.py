@@ -13,6 +13,7 @@ from fairkit.metrics import Headline, Term, shown_of
 from fairkit.plugins import installed_metrics
 from fairkit.plugins.headlines import as_recorded, headlines
 from fairkit.results.schema import validate_report
+from fairkit_cli.text.glossary import metric_term
 
 
 class Recall(fairkit.Rate):
@@ -69,3 +70,32 @@ def test_no_record_writes_to_the_terminal(report):
 
 def test_fairkits_own_metrics_are_not_repeated_in_a_report(report):
     assert "metrics" not in report.environment
+
+
+@pytest.mark.parametrize("name", ["demographic_parity", "gap_max", "accuracy", "impact_ratio"])
+def test_a_report_takes_no_name_of_what_is_installed(report, name):
+    before = headlines()
+    shown = {**shown_of(Recall), "term": ["fairness", "All is well."]}
+    for change in ({name: shown}, {"theirs": {**shown, "alias": name}}):
+        hostile = dataclasses.replace(report, environment={"metrics": change})
+        with as_recorded(hostile):
+            assert headlines() == before
+
+
+def test_what_one_report_records_is_not_shown_with_another(report):
+    shown = {**shown_of(Recall), "term": ["theirs", "Their words."]}
+    with as_recorded(elsewhere(report, shown)):
+        assert metric_term("recall").plain == "theirs"
+    with as_recorded(report):
+        assert metric_term("recall").plain == "recall"
+
+
+def test_a_page_looks_for_plugins_once(report, monkeypatch):
+    looked = []
+    monkeypatch.setattr(
+        "fairkit.plugins.headlines.installed_metrics", lambda: looked.append(1) or installed_metrics()
+    )
+    metric_term("accuracy")  # the terms of all auditors are kept
+    looked.clear()
+    report.to_html()
+    assert len(looked) == 1

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fairkit.errors import PluginError
@@ -75,27 +74,36 @@ class Headlines:
         return any(_between(cls) in names and "regression" not in cls.tasks for cls in self.metrics.values())
 
 
-_REPORTED: ContextVar[Mapping[str, type[Metric]]] = ContextVar("reported", default=MappingProxyType({}))
+_SHOWN: ContextVar[Headlines | None] = ContextVar("shown", default=None)
 
 
 @contextmanager
-def as_recorded(report: Report) -> Iterator[None]:
-    """Show metrics that are not installed here as the report says that they are shown where it was made."""
-    metrics = report.environment.get("metrics", {})
-    before = _REPORTED.set({name: recorded(name, shown) for name, shown in metrics.items()})
+def as_recorded(report: Report | None = None) -> Iterator[None]:
+    """Look headlines up once for all that is shown inside.
+
+    Metrics of the report that are not installed here are shown as it says that they are where it was made. They take
+    the place of nothing that is installed.
+    """
+    record = {} if report is None else report.environment.get("metrics", {})
+    before = _SHOWN.set(_installed([recorded(name, shown) for name, shown in record.items()]))
     try:
         yield
     finally:
-        _REPORTED.reset(before)
+        _SHOWN.reset(before)
 
 
 def headlines() -> Headlines:
     """Return the headlines of the installed plugins' metrics and of the report that is being shown."""
+    return _SHOWN.get() or _installed()
+
+
+def _installed(others: Sequence[type[Metric]] = ()) -> Headlines:
+    """Return what the installed plugins declare, and `others` that have none of their names."""
     metrics, used = installed_metrics()
-    installed = {cls.name for cls in metrics}
-    metrics = [*metrics, *(cls for name, cls in _REPORTED.get().items() if name not in installed)]
     joint = {name: one for plugin in used for cls in plugin.auditors for name, one in cls.headlines.items()}
     terms = {name: one for plugin in used for cls in plugin.auditors for name, one in cls.terms.items()}
+    taken = {*joint, *terms, *(stem for cls in metrics for stem in (cls.name, cls.alias))} - {""}
+    metrics = [*metrics, *(cls for cls in others if not taken & {cls.name, cls.alias})]
     for metric in metrics:
         terms[metric.name] = metric.term or Term(metric.name.replace("_", " "), first_sentence(metric))
         terms |= {f"{metric.alias or metric.name}_{kind}": one for kind, one in metric.terms_between.items()}
@@ -103,8 +111,8 @@ def headlines() -> Headlines:
 
 
 def all_terms() -> dict[str, Term]:
-    """Return the plain names of findings, by name, for the auditors of all plugins."""
-    return {name: one for cls in _auditors() for name, one in cls.terms.items()} | dict(headlines().terms)
+    """Return the plain names of findings, by name, for the auditors of all installed plugins."""
+    return {name: one for cls in _auditors() for name, one in cls.terms.items()} | dict(_installed().terms)
 
 
 def auditor_of(finding: str) -> str | None:
