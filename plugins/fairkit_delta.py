@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import fairkit
 from fairkit.errors import MissingExtraError
 from fairkit.sources import Address, DataSource, Files, Records, StoredFile
-from fairkit_stores import STORES, secret_host, server_of, store
+from fairkit_stores import STORES, files_inside, folder_in_store, secret_host, server_of, store
 
 FAIRKIT_INTERFACE = 1
 _PATIENCE = {"max_retries": "2", "retry_timeout": "8s", "connect_timeout": "4s"}
@@ -85,20 +85,7 @@ class DeltaTable(DataSource):
 
 
 def _inner(address: Address) -> Address | None:
-    """Return the address of the table's folder in a store; None for one on this machine."""
-    if "://" not in address.location:
-        return None
-    inner = Address.parse(address.location)
-    if inner.scheme not in {"s3", "gs", "abfs", "abfss"}:
-        raise fairkit.DataError(
-            f"Delta tables lie on this machine, or at s3://, gs:// or abfs://, not at {inner.scheme}:"
-        )
-    options = {name: value for name, value in address.options.items() if name != "version"}
-    inner = Address(inner.scheme, inner.location, options)
-    inner.check_options(
-        STORES.get(inner.scheme.removesuffix("s") if inner.scheme == "abfss" else inner.scheme, {})
-    )
-    return inner
+    return folder_in_store(address, "Delta", {"version"})
 
 
 def _table(deltalake: Any, address: Address, inner: Address | None) -> Any:
@@ -163,15 +150,8 @@ def _files(address: Address, inner: Address | None, paths: list[str]) -> list[St
     from pyarrow.fs import LocalFileSystem
 
     filesystem, root = (LocalFileSystem(), address.location) if inner is None else store(inner)
-    files = []
-    for path in paths:
-        try:
-            files.append(StoredFile.of(filesystem, f"{root.rstrip('/')}/{unquote(path)}"))
-        except FileNotFoundError:
-            raise fairkit.DataError(
-                f"a file of this version of {address.text} is gone: it was vacuumed; name a newer version"
-            ) from None
-    return files
+    gone = f"a file of this version of {address.text} is gone: it was vacuumed; name a newer version"
+    return files_inside(filesystem, root, [unquote(path) for path in paths], address, "Delta", gone)
 
 
 def _constants(entry: Mapping[str, Any], table: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import fairkit
 from fairkit.errors import MissingExtraError
 from fairkit.sources import Address, DataSource, Files, Records, StoredFile
-from fairkit_stores import STORES, secret_host, server_of, store
+from fairkit_stores import STORES, check_inside, files_inside, folder_in_store, secret_host, server_of, store
 
 FAIRKIT_INTERFACE = 1
 _MOST = 256 << 20
@@ -100,20 +100,7 @@ class IcebergTable(DataSource):
 
 
 def _inner(address: Address) -> Address | None:
-    """Return the address of the table's folder in a store; None for one on this machine."""
-    if "://" not in address.location:
-        return None
-    inner = Address.parse(address.location)
-    if inner.scheme not in {"s3", "gs", "abfs", "abfss"}:
-        raise fairkit.DataError(
-            f"Iceberg tables lie on this machine, or at s3://, gs:// or abfs://, not at {inner.scheme}:"
-        )
-    options = {name: value for name, value in address.options.items() if name not in {"snapshot", "catalog"}}
-    inner = Address(inner.scheme, inner.location, options)
-    inner.check_options(
-        STORES.get(inner.scheme.removesuffix("s") if inner.scheme == "abfss" else inner.scheme, {})
-    )
-    return inner
+    return folder_in_store(address, "Iceberg", {"snapshot", "catalog"})
 
 
 def _own_folders() -> list[Path]:
@@ -260,24 +247,15 @@ def _files(address: Address, table: Any, paths: list[str]) -> list[StoredFile]:
         filesystem: Any = LocalFileSystem()
     else:
         filesystem, root = store(inner)
-    files = []
-    for path in paths:
-        try:
-            files.append(StoredFile.of(filesystem, f"{root.rstrip('/')}/{_inside(path, home, address)}"))
-        except FileNotFoundError:
-            raise fairkit.DataError(
-                f"a file of this snapshot of {address.text} is gone: it was expired; name a newer snapshot"
-            ) from None
-    return files
+    names = [_inside(path, home, address) for path in paths]
+    gone = f"a file of this snapshot of {address.text} is gone: it was expired; name a newer snapshot"
+    return files_inside(filesystem, root, names, address, "Iceberg", gone)
 
 
 def _inside(path: str, home: str, address: Address) -> str:
     """Return a file's path in the table's folder; a table that names another file is refused."""
     inside = path.removeprefix(f"{home}/")
-    if inside == path or ".." in inside.split("/"):
-        raise fairkit.DataError(
-            f"the Iceberg table at {address.text} names a file outside its folder: {path}"
-        )
+    check_inside(inside, address, "Iceberg")
     return inside
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -322,3 +322,70 @@ def origin_of(address: Address, kind: str, files: Sequence[StoredFile]) -> dict[
         return origin | {"version": dict(files[0].stamp)}
     listing = json.dumps([file.told() for file in files], sort_keys=True)
     return origin | {"listing_sha256": hashlib.sha256(listing.encode()).hexdigest()}
+
+
+def folder_in_store(address: Address, kind: str, own: Collection[str]) -> Address | None:
+    """Return the address of a table's folder in a store; None for one on this machine.
+
+    Parameters
+    ----------
+    address
+        Of the table: its location is a path, or an address in a store.
+    kind
+        The format of the table, for messages: ``Delta``.
+    own
+        The options of the format; the others are the store's.
+
+    Raises
+    ------
+    DataError
+        The scheme is no store's, or an option is not one of the store.
+    """
+    if "://" not in address.location:
+        return None
+    inner = Address.parse(address.location)
+    if inner.scheme not in {"s3", "gs", "abfs", "abfss"}:
+        raise DataError(
+            f"{kind} tables lie on this machine, or at s3://, gs:// or abfs://, not at {inner.scheme}:"
+        )
+    options = {name: value for name, value in address.options.items() if name not in own}
+    inner = Address(inner.scheme, inner.location, options)
+    inner.check_options(STORES.get({"abfss": "abfs"}.get(inner.scheme, inner.scheme), {}))
+    return inner
+
+
+def files_inside(
+    filesystem: Any, root: str, names: Sequence[str], address: Address, kind: str, gone: str
+) -> list[StoredFile]:
+    """Look at a table's files, which its own log names.
+
+    Parameters
+    ----------
+    filesystem, root
+        Where the table's folder is.
+    names
+        The files, relative to it.
+    address, kind, gone
+        For messages: the table's address and format, and what a missing file means.
+
+    Raises
+    ------
+    DataError
+        A file is gone, or its name leads out of the folder: a log that others wrote names no file elsewhere.
+    """
+    files = []
+    for name in names:
+        check_inside(name, address, kind)
+        try:
+            files.append(StoredFile.of(filesystem, f"{root.rstrip('/')}/{name}"))
+        except FileNotFoundError:
+            raise DataError(gone) from None
+    return files
+
+
+def check_inside(name: str, address: Address, kind: str) -> None:
+    """Refuse a file's name that leads out of the table's folder."""
+    if name.startswith("/") or "://" in name or ".." in name.split("/"):
+        raise DataError(
+            f"the {kind} table at {visible(address.text)} names a file outside its folder: {visible(name)}"
+        )

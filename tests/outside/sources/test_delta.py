@@ -145,3 +145,17 @@ def test_an_empty_table(tmp_path, loans):
     deltalake.write_deltalake(tmp_path / "none", loans.slice(0, 0))
     with pytest.raises(fairkit.DataError, match="rows"):
         fairkit.load_data(f"delta:{tmp_path / 'none'}").learn()
+
+
+@pytest.mark.parametrize(
+    "name", ["../elsewhere.parquet", "..%2Felsewhere.parquet", "a/../../elsewhere.parquet"]
+)
+def test_a_log_names_no_file_outside_the_folder(tmp_path, loans, name):
+    path = tmp_path / "hostile"
+    deltalake.write_deltalake(path, loans.slice(0, 200))
+    (file,) = path.glob("*.parquet")
+    file.rename(tmp_path / "elsewhere.parquet")
+    (log,) = (path / "_delta_log").glob("*.json")
+    log.write_text(log.read_text().replace(file.name, name))
+    with pytest.raises(fairkit.DataError, match="names a file outside its folder"):
+        fairkit.load_data(f"delta:{path}", **LOADED).learn()
