@@ -14,6 +14,8 @@ import argparse
 import itertools
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +97,9 @@ def frames(name: str, seed: int) -> tuple[Any, dict[str, Any]]:
     return frame, {"label": "work", "sensitive": "SEX", "drop": ["row_index", "split", "OCCP"]}
 
 
-def one(name: str, metric: str, limit: float, seed: int, **asked: Any) -> dict[str, Any]:
-    """Search once, and judge everything that was measured on the test rows."""
-    frame, roles = frames(name, seed)
-    data = fairkit.load_data(frame, **roles)
-    (sensitive,) = [roles["sensitive"]] if isinstance(roles["sensitive"], str) else roles["sensitive"]
-    rule = fairkit.Rule(metric=metric, sensitive=sensitive, max=limit)
+@contextmanager
+def inside_search() -> Iterator[dict[str, Any]]:
+    """Keep what a search by policy works with: its bench, forecast, queue and test rows, filled while it runs."""
     seen: dict[str, Any] = {}
     plain_search, plain_finish = running.search, running._finished
 
@@ -114,13 +113,24 @@ def one(name: str, metric: str, limit: float, seed: int, **asked: Any) -> dict[s
         return plain_finish(engine, bench, method, test, *rest)
 
     running.search, running._finished = watched_search, watched_finish
-    wall, cpu = time.perf_counter(), time.process_time()
     try:
-        result = fairkit.repair(data, [rule], seed=seed, threads=1, **asked)
-    except PowerError as error:
-        return {"refused": str(error), "wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+        yield seen
     finally:
         running.search, running._finished = plain_search, plain_finish
+
+
+def one(name: str, metric: str, limit: float, seed: int, **asked: Any) -> dict[str, Any]:
+    """Search once, and judge everything that was measured on the test rows."""
+    frame, roles = frames(name, seed)
+    data = fairkit.load_data(frame, **roles)
+    (sensitive,) = [roles["sensitive"]] if isinstance(roles["sensitive"], str) else roles["sensitive"]
+    rule = fairkit.Rule(metric=metric, sensitive=sensitive, max=limit)
+    wall, cpu = time.perf_counter(), time.process_time()
+    try:
+        with inside_search() as seen:
+            result = fairkit.repair(data, [rule], seed=seed, threads=1, **asked)
+    except PowerError as error:
+        return {"refused": str(error), "wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
     took = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
     bench, forecast, test = seen["bench"], seen["forecast"], Table.from_dataset(seen["test"])
     by_rates = isinstance(forecast, ByRates)

@@ -14,12 +14,12 @@ import time
 from typing import Any
 
 import numpy as np
+from repair import inside_search
 
 import fairkit
 from fairkit.data.table import Table
 from fairkit.errors import PowerError
 from fairkit.statistics import Confusion, Rows
-from fairkit_repair.repairing import run as running
 
 AUDITS = 300
 
@@ -38,33 +38,19 @@ def search(
     order = rng.permutation(len(frame))
     roles = {"label": "PINCP", "favorable": 1, "sensitive": "SEX"}
     drawn = fairkit.load_data(frame.iloc[order[:rows]].reset_index(drop=True), **roles)
-    seen: dict[str, Any] = {}
-    plain_search, plain_finish = running.search, running._finished
-
-    def watched_search(bench: Any, planned: Any, limits: Any, *rest: Any) -> Any:
-        alternatives, queue = plain_search(bench, planned, limits, *rest)
-        seen.update(bench=bench, forecast=planned, queue=queue)
-        return alternatives, queue
-
-    def watched_finish(engine: Any, bench: Any, method: Any, test: Any, *rest: Any) -> Any:
-        seen.update(test=test)
-        return plain_finish(engine, bench, method, test, *rest)
-
-    running.search, running._finished = watched_search, watched_finish
     try:
-        result = fairkit.repair(
-            drawn,
-            [fairkit.Rule(metric, "SEX", max=limit)],
-            seed=seed,
-            threads=1,
-            sure=sure,
-            methods=["threshold-optimizer", "rto"],
-            learner=learner,
-        )
+        with inside_search() as seen:
+            result = fairkit.repair(
+                drawn,
+                [fairkit.Rule(metric, "SEX", max=limit)],
+                seed=seed,
+                threads=1,
+                sure=sure,
+                methods=["threshold-optimizer", "rto"],
+                learner=learner,
+            )
     except PowerError:
         return []
-    finally:
-        running.search, running._finished = plain_search, plain_finish
     rest = frame.iloc[order[rows : rows + 40_000]].reset_index(drop=True)
     table = Table.from_dataset(fairkit.load_data(rest, **roles))
     limited = seen["forecast"].limits[0]
@@ -113,7 +99,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=0.2)
     parser.add_argument("--sure", type=float, default=0.9)
     parser.add_argument("--metric", default="demographic_parity_difference")
-    parser.add_argument("--learner", default="gradient_boosting")
+    parser.add_argument("--learner", default="logistic")
     parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
     frame, start = population(), time.process_time()
