@@ -195,11 +195,13 @@ def trees(node: onnx.NodeProto) -> float | None:
     columns = np.array(attributes[f"{kind}_ids"].ints)
     if not len(weights) or not len(weights) == len(places) == len(columns):
         return None
-    cells, inverse = np.unique(np.column_stack([columns, places]), axis=0, return_inverse=True)
-    largest = np.zeros(len(cells))
-    np.maximum.at(largest, inverse.reshape(-1), weights)
-    sums = np.array([largest[cells[:, 0] == column].sum() for column in np.unique(columns)])
-    counts = np.array([(cells[:, 0] == column).sum() for column in np.unique(columns)])
+    ids, column = np.unique(columns, return_inverse=True)
+    trees_of, tree = np.unique(places, return_inverse=True)
+    largest = np.zeros((len(ids), len(trees_of)))
+    np.maximum.at(largest.reshape(-1), column * len(trees_of) + tree, weights)
+    there = np.zeros(largest.shape, dtype=bool)
+    there.reshape(-1)[column * len(trees_of) + tree] = True
+    sums, counts = largest.sum(axis=1), there.sum(axis=1)
     base = (
         np.abs(np.array(attributes["base_values"].floats, dtype=np.float64)).max()
         if "base_values" in attributes
