@@ -4,6 +4,10 @@ VENV ?= .venv
 # Windows keeps programs of an environment in Scripts
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
+# what Python compiles is kept beside the environment, also where somebody's shell says otherwise: the tests start
+# hundreds of processes, each of which would compile fairkit anew
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/bytecode
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 OLDEST := $(VENV)-oldest

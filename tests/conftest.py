@@ -44,8 +44,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files; the others keep their order."""
     places = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+    outside = {path for path in {item.path for item in items} if any(map(path.is_relative_to, OUTSIDE))}
     for item in items:
-        if any(folder in item.path.parents for folder in OUTSIDE):
+        if item.path in outside:
             item.add_marker(pytest.mark.long)
 
 

@@ -35,3 +35,35 @@ def test_methods_that_read_the_group_at_prediction_say_so(name, people):
     X, y, s = people
     with pytest.raises(fairkit.DataError, match=r"name (the sensitive )?columns of the table"):
         fairkit.mitigator(name)(learner="logistic").fit(X, y, sensitive_features=s)
+
+
+@pytest.mark.parametrize("name", ["reweigh", "correlation-remover"])
+def test_a_method_amid_a_pipeline_says_what_to_write(name, people):
+    from sklearn.compose import ColumnTransformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import FeatureUnion, Pipeline
+
+    X, y, s = people
+    Fair = fairkit.mitigator(name)
+    advice = rf"'{name}' trains a model of its own.* Make it the last step.*model__sensitive_features"
+    with pytest.raises(TypeError, match=advice):
+        Pipeline([("repair", Fair()), ("model", LogisticRegression())]).fit(X, y)
+    with pytest.raises(TypeError, match=advice):
+        FeatureUnion([("repair", Fair())]).fit(X, y)
+    with pytest.raises(TypeError, match=advice):
+        ColumnTransformer([("repair", Fair(), [0, 1])]).fit(X, y)
+    assert not hasattr(Fair(), "transform")  # nothing else takes it for a transformer
+
+
+def test_what_the_advice_says_works(people):
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y, s = people
+    model = fairkit.mitigator("reweigh")(learner="logistic")
+    whole = Pipeline([("scale", StandardScaler()), ("model", model)])
+    assert not hasattr(whole, "transform")
+    decided = whole.fit(X, y, model__sensitive_features=s).predict(X)
+    plain = Pipeline([("scale", StandardScaler()), ("model", model)]).fit(X, y).predict(X)
+    gaps = [abs(found[s == 1].mean() - found[s == 0].mean()) for found in (decided, plain)]
+    assert gaps[0] < 0.75 * gaps[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,12 +20,27 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Mitigator
 
 
+STEP_CHECKS = ("_validate_steps", "_validate_transformers")
+"""Where scikit-learn asks whether a step before the last is a transformer."""
+
+
 class Face:
     """An estimator made from a method's class; `restores` makes its class again when it is unpickled."""
 
     _method: type[Any]
     restores: ClassVar[Any]
     """Class method or static method: from a method to its estimator's class."""
+
+    def __getattr__(self, name: str) -> Any:
+        # scikit-learn would say that this is no transformer, not what to write; everybody else is told that the
+        # attribute is missing, so that no tool takes the estimator for a transformer
+        if name == "transform" and sys._getframe(1).f_code.co_name in STEP_CHECKS:
+            raise TypeError(
+                f"{self._method.name!r} trains a model of its own and gives no table to a next step. Make it the last "
+                f"step, with the learner inside: Pipeline([..., ('model', fairkit.mitigator({self._method.name!r})"
+                "(...))]), and fit with model__sensitive_features=... (a method that trains takes learner=...)"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __reduce__(self) -> Any:
         return _restore, (type(self).restores, self._method, dict(self.__dict__))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -17,7 +18,9 @@ import pytest
 import fairkit
 from fairkit.errors import EngineError, MissingExtraError, ParameterError
 
-pytest.importorskip("distributed", reason="needs the extra fairkit[dask]")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("distributed") is None, reason="needs the extra fairkit[dask]"
+)
 
 ROLES: dict[str, Any] = {"label": "decision", "favorable": "approved", "sensitive": "sex"}
 METRIC: dict[str, Any] = {
