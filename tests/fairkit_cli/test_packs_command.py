@@ -344,7 +344,7 @@ def test_packs_are_listed_and_a_plugin_brings_one(monkeypatch: pytest.MonkeyPatc
     assert "checked 2026-01-15, status in_force" in text
     shown = invoke("plugins", "show", "house-rules" if "house-rules" in text else "house_rules")
     assert shown.exit_code in (0, 2)
-    (tmp_path / "house_rules.py").write_text(code[1].replace('title = "House', 'titel = "House'))
+    (tmp_path / "house_rules.py").write_text(code[1].replace('title = "House', 'titel = "The house'))
     import sys
 
     monkeypatch.delitem(sys.modules, "fairkit_file_house_rules")

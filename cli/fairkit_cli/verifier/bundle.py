@@ -16,6 +16,7 @@ MODULES = (
     "arithmetic",
     "policy",
     "statement",
+    "timestamps",
     "check",
     "sentences",
     "view",

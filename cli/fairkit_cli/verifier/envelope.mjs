@@ -7,7 +7,7 @@ export class SignatureError extends Error {}
 
 const ED25519 = "302a300506032b6570032100", P256 = "3059301306072a8648ce3d020106082a8648ce3d03010703420004";
 const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
-const hex = bytes => Array.from(bytes, one => one.toString(16).padStart(2, "0")).join("");
+export const hex = bytes => Array.from(bytes, one => one.toString(16).padStart(2, "0")).join("");
 
 export function decodeBase64(text) {
   if (typeof text !== "string") throw new FormError("not-an-envelope");
@@ -68,10 +68,10 @@ function unwrapped(record) {
   const stamps = record.verificationMaterial?.timestampVerificationData?.rfc3161Timestamps;
   if (stamps !== undefined && stamps !== null && (!Array.isArray(stamps) || !stamps.every(one => typeof one?.signedTimestamp === "string")))
     throw new FormError("not-an-envelope");
-  return { ...inner, stamped: Boolean(stamps?.length) };
+  return { ...inner, signatures: [{ ...inner.signatures[0], timestamp: (stamps ?? []).map(one => one.signedTimestamp) }] };
 }
 
-// The envelope in a file: payload bytes, type, signatures that nobody has checked, and whether a timestamp is there.
+// The envelope in a file: payload bytes, type, signatures and their timestamps, which nobody has checked.
 export function readEnvelope(bytes) {
   const record = unwrapped(readObject(bytes)), { signatures, payload, payloadType } = record;
   if (!Array.isArray(signatures) || !signatures.length || typeof payloadType !== "string" || payload === undefined) throw new FormError("not-an-envelope");
@@ -80,9 +80,8 @@ export function readEnvelope(bytes) {
     type: payloadType,
     signatures: signatures.map(one => {
       if (!one || typeof one !== "object" || typeof (one.keyid ?? "") !== "string") throw new FormError("not-an-envelope");
-      return { sig: decodeBase64(one.sig), keyid: one.keyid ?? "" };
+      return { sig: decodeBase64(one.sig), keyid: one.keyid ?? "", timestamps: (one.timestamp === undefined ? [] : [one.timestamp].flat()).map(decodeBase64) };
     }),
-    stamped: record.stamped || signatures.some(one => one.timestamp !== undefined),
   };
 }
 
@@ -95,11 +94,11 @@ export function pae(type, payload) {
   return whole;
 }
 
-// The trusted keys that signed: every key is tried on every signature, the key id decides nothing.
-export async function signers(envelope, keys) {
-  const message = pae(envelope.type, envelope.payload), found = [];
+// The signatures of each trusted key that signed: every key is tried on every signature, the key id decides nothing.
+export async function signedBy(envelope, keys) {
+  const message = pae(envelope.type, envelope.payload), found = new Map();
   for (const key of keys)
-    if (!found.includes(key.id)) for (const one of envelope.signatures)
-      if (await holds(key, one.sig, message)) { found.push(key.id); break; }
+    if (!found.has(key.id)) for (const one of envelope.signatures)
+      if (await holds(key, one.sig, message)) found.set(key.id, [...found.get(key.id) ?? [], one]);
   return found;
 }

@@ -3,6 +3,7 @@
 import { FormError, readObject } from "./json.mjs";
 import { SignatureError, readEnvelope, readKey } from "./envelope.mjs";
 import { digestOf } from "./digest.mjs";
+import { readRoots } from "./timestamps.mjs";
 import { ContradictionError, LARGEST, RevokedError, checkCertificate, joined, readRevocations } from "./check.mjs";
 import { ruleText } from "./policy.mjs";
 import { nameOf } from "./statement.mjs";
@@ -97,14 +98,14 @@ function described(read, given) {
   const judged = examined.verdicts.filter(one => one.again !== null).length;
   return [
     ...section(words.whoTitle, list([fill(words.signed, { keys: read.signers.map(cut).join(", ") }), words.kept])),
-    ...section(words.whenTitle, list([fill(words.stated, { date: day(read.audited) }), read.stamped ? words.stamped : words.unproven])),
+    ...section(words.whenTitle, list([fill(words.stated, { date: day(read.audited) }), read.provenAt ? fill(words.proven, { date: read.provenAt.toISOString().slice(0, 19).replace("T", " ") + " UTC" }) : read.stamped ? words.stamped : words.unproven])),
     ...section(words.whatTitle, list([about, fill(given.data ? words.tableFits : words.tableNamed, told)])),
     ...section(words.policyTitle, list([verdict, words.policyMeaning])),
     ...rules(read),
     ...section(words.numbersTitle, list([
       count ? fill(words.recomputed, { count, all, worst: worst < 1e-12 ? "below 1e-12" : worst.toExponential(1) }) : words.recomputedNone,
       body.policy.length && fill(words.judged, { count: judged, all: body.policy.length }), words.consistent])),
-    ...section(words.notCheckedTitle, list([words.notAudit, words.notKeyOwner, !given.lists && words.notRevoked, words.notProven, all > count && fill(words.notOthers, { count: all - count })])),
+    ...section(words.notCheckedTitle, list([words.notAudit, words.notKeyOwner, !given.lists && words.notRevoked, !read.provenAt && words.notProven, all > count && fill(words.notOthers, { count: all - count })])),
     findings(read),
     everything(read),
   ];
@@ -144,12 +145,14 @@ async function checked(fields, tables, say) {
   const lists = [];
   for (const one of fields.revocations.files) lists.push(await readRevocations(await bytesOf(one, LARGEST, "not-a-list"), trusted));
   lists.sort((a, b) => a.sequence - b.sequence);
+  const roots = [];
+  for (const one of fields.roots.files) roots.push(...readRoots(new TextDecoder().decode(await bytesOf(one, LARGEST, "not-a-root"))));
   const model = fields.model.files[0] ? await digestOf(fields.model.files[0], share => say(fill(words.hashing, { share: Math.floor(share * 100) }))) : null;
-  const read = await checkCertificate(bytes, { keys: trusted, lists: joined(lists), model, data, ...tables });
+  const read = await checkCertificate(bytes, { keys: trusted, lists: joined(lists), roots, model, data, ...tables });
   return { read, given: { model, data, lists: lists.length } };
 }
 
-const TAKEN = [["certificate", false], ["keys", true], ["fingerprint", null], ["model", false], ["revocations", true], ["table", null]];
+const TAKEN = [["certificate", false], ["keys", true], ["fingerprint", null], ["model", false], ["revocations", true], ["roots", true], ["table", null]];
 
 export function start(root, tables) {
   const fields = {}, status = element("p", { role: "status", "aria-live": "polite" }), result = element("section", { tabindex: -1, "aria-label": words.result });
@@ -178,7 +181,7 @@ export function start(root, tables) {
     } catch (error) {
       if (turn !== latest) return;
       const said = refusal(error);
-      const missing = error instanceof FormError && ["no-file", "no-key", "bad-digest", "no-crypto", "no-ed25519", "secret-key", "not-a-key", "another-kind-of-key"].includes(error.message);
+      const missing = error instanceof FormError && ["no-file", "no-key", "bad-digest", "no-crypto", "no-ed25519", "secret-key", "not-a-key", "another-kind-of-key", "not-a-root"].includes(error.message);
       show(box(missing ? "inconclusive" : "fail", missing ? words.nothing : words.fails, element("p", {}, said[0]), said.slice(1)));
     }
   }
@@ -190,7 +193,7 @@ export function start(root, tables) {
 
   // put dropped files where they belong, and check
   async function take(files) {
-    const sorted = { certificate: [], keys: [...fields.keys.files], model: [], revocations: [...fields.revocations.files] };
+    const sorted = { certificate: [], keys: [...fields.keys.files], model: [], revocations: [...fields.revocations.files], roots: [...fields.roots.files] };
     for (const file of files) sorted[await kindOf(file)].push(file);
     for (const [key, found] of Object.entries(sorted)) if (found.length) {
       const carrier = new DataTransfer();
@@ -204,10 +207,10 @@ export function start(root, tables) {
 
 async function kindOf(file) {
   if (/\.onnx$/i.test(file.name) || file.size > LARGEST && !/\.json$/i.test(file.name)) return "model";
-  if (/\.(pub|pem)$/i.test(file.name)) return "keys";
   if (file.size > LARGEST) return "certificate";
-  const bytes = new Uint8Array(await file.arrayBuffer());
-  if (new TextDecoder().decode(bytes.subarray(0, 64)).startsWith("-----BEGIN")) return "keys";
+  const bytes = new Uint8Array(await file.arrayBuffer()), text = new TextDecoder().decode(bytes);
+  if (text.includes("-----BEGIN CERTIFICATE-----")) return "roots";
+  if (/\.(pub|pem)$/i.test(file.name) || text.startsWith("-----BEGIN")) return "keys";
   try {
     return readObject(readEnvelope(bytes).payload).predicateType === "https://fairkit.dev/revocation/v1" ? "revocations" : "certificate";
   } catch { return bytes[0] === 0x7b ? "certificate" : "model"; }

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import * as check from "../../../cli/fairkit_cli/verifier/check.mjs";
 import { SignatureError, decodeBase64, readKey } from "../../../cli/fairkit_cli/verifier/envelope.mjs";
+import { readRoots } from "../../../cli/fairkit_cli/verifier/timestamps.mjs";
 import { FormError } from "../../../cli/fairkit_cli/verifier/json.mjs";
 
 const root = new URL("../../../", import.meta.url);
@@ -11,7 +12,7 @@ const schemas = [load("registry/fairkit_registry/schemas/fairness-audit-1.schema
 const declared = load("registry/fairkit_registry/evidence/declared.json");
 
 async function answer({ kind, input }) {
-  if (!["certificate", "revocations"].includes(kind) || input.timestamp_roots) return { answer: "unsupported" };
+  if (!["certificate", "revocations"].includes(kind)) return { answer: "unsupported" };
   const keys = await Promise.all(input.keys.map(readKey)), revokers = await Promise.all((input.revokers ?? []).map(readKey));
   const bytes = decodeBase64(input.file);
   if (kind === "revocations") {
@@ -21,11 +22,12 @@ async function answer({ kind, input }) {
   const lists = [];
   for (const text of input.revocations ?? []) lists.push(await check.readRevocations(decodeBase64(text), [...keys, ...revokers]));
   const read = await check.checkCertificate(bytes, {
-    keys, revokers, lists: check.joined(lists), model: input.model_sha256 ?? null, data: input.data_sha256 ?? null, schemas, declared, now: new Date(input.now),
+    keys, revokers, lists: check.joined(lists), roots: (input.timestamp_roots ?? []).flatMap(readRoots), model: input.model_sha256 ?? null, data: input.data_sha256 ?? null, schemas, declared, now: new Date(input.now),
   });
   return {
     answer: read.overdue.length ? "undecided" : "verified", verdict: read.body.verdict, signers: read.signers,
     recomputed: read.examined.recomputed.size, worst: Math.max(0, ...read.examined.recomputed.values()), findings: read.body.findings.length,
+    ...(read.provenAt && { proven_at: read.provenAt.toISOString().replace(/(\.000)?Z$/, "+00:00") }),
   };
 }
 

@@ -66,6 +66,11 @@ def test_no_connection_can_be_opened(opened):
         ("revocation/certificate", ["The certificate was revoked on 2026-01-10", "the label was wrong"]),
         ("revocation/overdue", ["This cannot be decided.", "was due for an update"]),
         ("revocation/taken-back", ["what is revoked stays revoked"]),
+        ("timestamp/sound", ["holds.", "proves that it was signed no later than 2026-11-23 11:25:50 UTC"]),
+        ("timestamp/not-asked", ["holds.", "It carries a timestamp. Give the root certificate"]),
+        ("timestamp/foreign-authority", ["does not hold", "not by an authority whose root you gave"]),
+        ("timestamp/none", ["does not hold", "no trusted signature on it has a timestamp"]),
+        ("timestamp/audited-after-it-was-signed", ["it contradicts itself", "after it was signed"]),
         ("task/regression", ["This certificate holds.", "No number follows from signed counts alone"]),
     ],
 )
@@ -196,11 +201,11 @@ def test_keyboard_alone_is_enough(opened, case):
     opened.give("certificate", files["certificate"])
     opened.give("keys", *files["keys"])
     seen = []
-    for _ in range(7):
+    for _ in range(8):
         opened.call("Input.dispatchKeyEvent", type="keyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
         opened.call("Input.dispatchKeyEvent", type="keyUp", key="Tab", code="Tab", windowsVirtualKeyCode=9)
         seen.append(opened.run("document.activeElement.id || document.activeElement.type"))
-    assert seen == ["certificate", "keys", "fingerprint", "model", "revocations", "table", "submit"]
+    assert seen == ["certificate", "keys", "fingerprint", "model", "revocations", "roots", "table", "submit"]
     opened.call(
         "Input.dispatchKeyEvent",
         type="keyDown",
