@@ -34,6 +34,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "cluster": "text",
         "query": "text",
         "sensitive_probability": "names",
+        "counts_from": "integer",
         "train": "path",
         "test": "path",
         "predictions": "columns",

@@ -18,6 +18,7 @@ OPTIONS = {each.name: each.option for each in declared()} | {
     "budget": "--budget",
     "day": "--day",
     "cluster": "--cluster",
+    "counts_from": "--counts-from",
     "deterministic": "--deterministic",
     "domains": "--allow-domain",
     "drop": "--drop",

@@ -28,7 +28,7 @@ _GROUPS = {
         "--task", "--classes", "--plugin", "--model", "--set", "--learner", "--certificate", "--endpoint",
         "--endpoint-timeout", "--endpoint-rate", "--model-name", "--model-version",
     ),
-    "Conditions": ("--reference", "--within", "--cluster", "--sensitive-probability"),
+    "Conditions": ("--reference", "--within", "--cluster", "--sensitive-probability", "--counts-from"),
     "Policy": (
         "--adjust", "--sure", "--budget", "--methods", "--blind", "--deterministic", "--anyway", "--label-error",
         "--policy", "--lock", "--lock-salt",

@@ -155,3 +155,28 @@ def test_the_joined_table_is_signed_and_pinned(signer, tmp_path):
 
     with pytest.raises(CertificateError, match="the settings join the table"):
         certificate.verify(forge(raw, signer, swap), [signer.public])
+
+
+def test_small_groups_have_no_counts_in_a_certificate(signer):
+    """What is signed names neither the groups nor their numbers; it is computed again as it was."""
+    rng = np.random.default_rng(3)
+    people = log()
+    people["sex"][:9], people["sex"][9:14] = "inter", "unsaid"
+    people["approved"][:14] = rng.integers(0, 2, 14)
+    roles = {"sensitive": ["sex"], "predictions": {"decision": "approved"}}
+    data = fairkit.load_data(people, **roles, counts_from=10)
+    settings = SignedSettings(data=data.roles.to_dict(), policy=(RULE,))
+    raw, report = certify(None, data, settings, [signer.secret], audited_at=datetime(2026, 1, 9, tzinfo=UTC))
+    text = base64.b64decode(json.loads(raw)["payload"]).decode()
+    assert "inter" not in text.replace("interval", "").replace("intersect", "").replace("internal", "")
+    assert "unsaid" not in text
+    assert report.data.groups["sex"]["(small groups)"] == 14
+    verified = certificate.verify(raw, [signer.public])
+    recompute(verified, None, settings.open_data(people))
+
+    def tell(statement):
+        del statement["predicate"]["settings"]["data"]["counts_from"]
+
+    found = certificate.verify(forge(raw, signer, tell), [signer.public])
+    with pytest.raises(CertificateError, match="inter"):
+        recompute(found, None, SignedSettings.from_dict(found.settings).open_data(people))

@@ -43,7 +43,7 @@ def test_a_method_amid_a_pipeline_says_what_to_write(name, people):
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import FeatureUnion, Pipeline
 
-    X, y, s = people
+    X, y, _ = people
     Fair = fairkit.mitigator(name)
     advice = rf"'{name}' trains a model of its own.* Make it the last step.*model__sensitive_features"
     with pytest.raises(TypeError, match=advice):

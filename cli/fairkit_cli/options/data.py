@@ -128,6 +128,15 @@ SensitiveProbability = Annotated[
         DATA,
     ),
 ]
+CountsFrom = Annotated[
+    int | None,
+    option(
+        "--counts-from",
+        "ROWS",
+        "Groups of fewer rows have no numbers of their own: they are one group, '(small groups)'.",
+        DATA,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +147,7 @@ class ConditionOptions:
     within: Within = None
     cluster: Cluster = None
     sensitive_probability: SensitiveProbability = None
+    counts_from: CountsFrom = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +246,8 @@ def load_dataset(
             setting("sensitive_probability", condition_options.sensitive_probability)
         ),
         query=setting("query", typed.query),
+        # of what is published: commands that train have no such option
+        counts_from=0 if conditions is None else setting("counts_from", conditions.counts_from) or 0,
     )
 
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.data.arrow import as_numpy
-from fairkit.data.roles import MISSING_GROUP, NULL_SPELLINGS, Missing, Sensitive, bin_names, value_text
+from fairkit.data.roles import (
+    MISSING_GROUP,
+    NULL_SPELLINGS,
+    SMALL_GROUPS,
+    Missing,
+    Sensitive,
+    bin_names,
+    value_text,
+)
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
@@ -100,17 +108,23 @@ class GroupCoder:
     """Turns the columns of one way to split people into group indices.
 
     `learn` sees every batch once and counts; after `finish`, `encode` gives indices into `names`, and `unknown`
-    is the number of rows that belong to no group. Strata are coded as groups are, with messages of their own.
+    is the number of rows that belong to no group. Strata are coded as groups are, with messages of their own. Groups of
+    fewer than `counts_from` rows are one group.
     """
 
     def __init__(
-        self, split: Sensitive, missing: Missing, role: Literal["group", "stratum"] = "group"
+        self,
+        split: Sensitive,
+        missing: Missing,
+        role: Literal["group", "stratum"] = "group",
+        counts_from: int = 0,
     ) -> None:
         self.split = split
         self.missing = missing
+        self.counts_from = counts_from
         self.role = role
         self.names: list[str] = []
-        self.unknown = 0
+        self.unknown = self.joined = 0
         self.columns = [ColumnCoder(c, e) for c, e in zip(split.columns, split.edges, strict=True)]
         self.reset()
 
@@ -193,12 +207,36 @@ class GroupCoder:
                     else "leave `within` out, or name another column"
                 )
             )
-        self.names = [self._name(cell) for cell in cells]
+        small = self._small(cell_counts, table)
+        self.joined = len(small)
+        own = [cell for cell in cells if cell not in small]
+        places = {cell: place for place, cell in enumerate(own)} | dict.fromkeys(small, len(own))
+        self.names = [self._name(cell) for cell in own] + [SMALL_GROUPS] * bool(small)
         shape = [len(coder.index) for coder in self.columns]
         self._lookup = np.full(int(np.prod(shape)), -1, dtype=np.int64)
-        self._lookup[[int(np.ravel_multi_index(cell, shape)) for cell in cells]] = np.arange(len(cells))
-        self._sizes = [cell_counts[cell] for cell in cells]
+        self._lookup[[int(np.ravel_multi_index(cell, shape)) for cell in cells]] = [places[c] for c in cells]
+        self._sizes = [cell_counts[cell] for cell in own] + [sum(cell_counts[cell] for cell in small)] * bool(
+            small
+        )
         self.unknown = sum(self._counts.values()) - sum(cell_counts.values())
+
+    def _small(self, counts: dict[tuple[int, ...], int], table: str) -> set[tuple[int, ...]]:
+        """Return the cells that are one group.
+
+        They are two or more with `counts_from` rows together: of fewer, the other groups' counts would tell them.
+        """
+        by_size = sorted(counts, key=lambda cell: (counts[cell], cell))
+        small = [cell for cell in by_size if counts[cell] < self.counts_from]
+        for cell in by_size[len(small) :] if small else ():
+            if len(small) > 1 and sum(counts[one] for one in small) >= self.counts_from:
+                break
+            small.append(cell)
+        if small and len(small) == len(counts):
+            raise DataError(
+                f"{table}: with counts_from={self.counts_from} {self._called} {self.split.name!r} has one group only; "
+                "choose a smaller number, or leave the column out"
+            )
+        return set(small)
 
     def _known_cells(self) -> dict[tuple[int, ...], int]:
         """Return the counts of the cells whose rows belong to a group: a missing value is one only if it is kept."""

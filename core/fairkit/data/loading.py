@@ -73,6 +73,7 @@ def load_data(
     cluster: str | None = None,
     sensitive_probability: Sequence[str] | str = (),
     query: str | None = None,
+    counts_from: int = 0,
     name: str | None = None,
 ) -> Dataset:
     """Return a table with its roles.
@@ -132,6 +133,9 @@ def load_data(
         The column of queries: rows with one value are the items of one ranking, ordered by the model's score. The label
         is then each item's relevance, a grade from 0 to 50; with `favorable`, the relevant ones are those with this
         label.
+    counts_from
+        Groups of fewer rows than this have no numbers of their own: they are one group, ``"(small groups)"``, joined
+        by the next larger ones until it has as many rows and two groups at least. 0: every group has its own.
     name
         What to call a data frame in the report.
 
@@ -170,6 +174,8 @@ def load_data(
         source = joined(source, lookup)
     if missing not in ("drop", "group"):
         raise DataError(f"missing={missing!r} is not understood; it is 'drop' or 'group'")
+    if counts_from < 0:
+        raise DataError(f"counts_from={counts_from} is not a number of rows: 0 or more")
     columns = source.columns
     features, drop = None if features is None else spread(features, columns), spread(drop, columns)
     require_columns([label], columns, role="label", table=source.name)
@@ -202,6 +208,7 @@ def load_data(
         cluster=cluster,
         sensitive_probability=_listed(sensitive_probability),
         query=query,
+        counts_from=counts_from,
     )
     check_conditions(roles, columns, source.name)
     dataset = Dataset(source, roles)

@@ -18,7 +18,15 @@ from fairkit.data.ids import Ids
 from fairkit.data.lookalikes import lookalikes
 from fairkit.data.proxies import probabilities_of
 from fairkit.data.repeats import RowCopies
-from fairkit.data.roles import HIGHEST, LARGEST, NULL_SPELLINGS, reference_of, same_value, value_text
+from fairkit.data.roles import (
+    HIGHEST,
+    LARGEST,
+    NULL_SPELLINGS,
+    SMALL_GROUPS,
+    reference_of,
+    same_value,
+    value_text,
+)
 from fairkit.data.sheet import Sheet
 from fairkit.errors import DataError, did_you_mean
 
@@ -111,7 +119,10 @@ class Tally:
         self.copies = RowCopies.of(columns)
         self.sheet = Sheet()
         self.own, self.matches = list(columns), matches
-        self.coders = {s.name: GroupCoder(bins[s.name], roles.missing) for s in roles.sensitive}
+        self.coders = {
+            s.name: GroupCoder(bins[s.name], roles.missing, counts_from=roles.counts_from)
+            for s in roles.sensitive
+        }
         self.strata = {s.name: GroupCoder(bins[s.name], "group", "stratum") for s in roles.within}
         self.ids = Ids.nothing()
         self.used, self.complete = 0, 0
@@ -249,7 +260,15 @@ class Tally:
             groups={name: coder.sizes() for name, coder in self.coders.items()},
             label_values=classes,
             label_range=(self.label_low, self.label_high) if self.label_numeric else None,
-            notes=tuple(notes),
+            notes=(
+                *notes,
+                *(
+                    f"{coder.joined} groups of {name} are one group, '{SMALL_GROUPS}': groups of fewer than "
+                    f"{coder.counts_from} rows have no numbers of their own."
+                    for name, coder in self.coders.items()
+                    if coder.joined
+                ),
+            ),
             missing={name: coder.unknown for name, coder in self.coders.items() if coder.unknown},
             complete=self.complete,
             joined=joined,

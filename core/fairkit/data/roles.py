@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MISSING_GROUP = "(missing)"
 """The group of the rows whose sensitive value is missing, where such rows are kept."""
 
+SMALL_GROUPS = "(small groups)"
+"""The group of all people whose own groups are too small to be counted alone, where `Roles.counts_from` asks so."""
+
 Missing = Literal["drop", "group"]
 
 LARGEST, HIGHEST = "@largest", "@highest"
@@ -200,6 +203,8 @@ class Roles:
         Columns of group probabilities in place of a sensitive column: ``race=p_white,p_black``.
     query
         The column of queries: rows with one value are the items of one ranking. The task is then ``ranking``.
+    counts_from
+        Groups of fewer rows than this have no numbers of their own: they are one group. 0: every group has its own.
     """
 
     label: str | None = None
@@ -217,6 +222,7 @@ class Roles:
     cluster: str | None = None
     sensitive_probability: tuple[str, ...] = ()
     query: str | None = None
+    counts_from: int = 0
 
     def feature_names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The columns that a model gets, in order."""
@@ -244,7 +250,7 @@ class Roles:
             "within": [split.text for split in self.within],
             "cluster": self.cluster,
             "sensitive_probability": list(self.sensitive_probability),
-        } | ({} if self.query is None else {"query": self.query})
+        } | {key: value for key, value in (("query", self.query), ("counts_from", self.counts_from)) if value}
 
 
 def reference_of(text: str, columns: Sequence[str]) -> tuple[str, str]:

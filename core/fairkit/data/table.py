@@ -106,6 +106,10 @@ class Table:
         roles = fixed_roles(data)
         if roles.label is None:
             raise DataError(f"{data.name}: training needs the outcome column; name it with `label`")
+        if roles.counts_from:
+            raise DataError(
+                f"{data.name}: counts_from is for audits; leave it out, training needs every group"
+            )
         values = data.profile.label_values
         chosen = choose_task(data, task)
         batch = data.read(list(dict.fromkeys([*data.features, *_sensitive_columns(roles)])))

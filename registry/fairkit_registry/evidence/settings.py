@@ -164,3 +164,7 @@ def _check_names(data: Any) -> None:
     for key in ("label", "weights", "cluster", "query", "missing"):
         if not isinstance(data.get(key), str | None):
             raise CertificateError(f"the settings of the audit have {key} = {str(data[key])[:80]!r}: no text")
+    if not isinstance(data.get("counts_from", 0), int) or isinstance(data.get("counts_from"), bool):
+        raise CertificateError(
+            f"the settings of the audit have counts_from = {str(data['counts_from'])[:80]!r}: no number of rows"
+        )
