@@ -61,7 +61,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
         mitigation_section(chosen),
         *sections(report),
     ]
-    return page(f"Fairness audit of {reference}", body)
+    return page(f"Fairness audit of {reference}", body, verifier=True)
 
 
 def evidence_page(
@@ -96,7 +96,7 @@ def evidence_page(
         ),
         None if monitoring is None else monitoring.section,
     ]
-    return page(f"Fairness audit of {name}", body)
+    return page(f"Fairness audit of {name}", body, verifier=True)
 
 
 def one_certificate(certificate: Certificate) -> str:

@@ -10,13 +10,15 @@ from importlib.resources import files
 
 from fairkit_cli.html.markup import Content, Markup, clean, join, tag
 from fairkit_cli.html.whatif import MARK
+from fairkit_cli.verifier.bundle import page as verifier_page
 from fairkit_cli.verifier.bundle import what_if
 
 
-def page(title: str, body: Content) -> str:
+def page(title: str, body: Content, *, verifier: bool = False) -> str:
     """Return a whole document.
 
-    Its policy forbids the browser to load anything, and to run any script but the page's own.
+    Its policy forbids the browser to load anything, and to run any script but the page's own. With `verifier` it holds
+    the page that checks certificates, for readers who have the certificate and no fairkit.
     """
     style, script = (
         files("fairkit_cli.html").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js")
@@ -38,7 +40,7 @@ def page(title: str, body: Content) -> str:
     )
     tip = tag("div", id="tip", role="status", aria_live="polite", hidden=True)
     running = [Markup(f"<script>{each}</script>") for each in scripts]
-    content = tag("body", inner, _footer(None), tip, running)
+    content = tag("body", inner, _footer(None, holding=verifier), tip, running)
     return f'<!doctype html>\n<html lang="en">{head}{content}</html>\n'
 
 
@@ -79,9 +81,15 @@ VERIFIER = "verify.html"
 """The page of a site that checks certificates."""
 
 
-def _footer(root: str | None) -> Markup:
-    """Say how anybody can check evidence: by the site's own page, or by one that the command writes."""
+def _footer(root: str | None, *, holding: bool = False) -> Markup:
+    """Say how anybody can check evidence: by the site's page, one inside this page, or one that the command writes."""
     offline = "It runs offline, in your browser; nothing leaves your computer."
+    if holding:
+        content = "data:text/html;base64," + base64.b64encode(verifier_page().encode()).decode()
+        link = tag("a", "Save the page that checks certificates", href=content, download=VERIFIER)
+        return tag(
+            "footer", tag("p", link, f", and give it the certificate's file. {offline}", class_="muted")
+        )
     if root is None:
         how: Content = [
             tag("code", f"fairkit verify --page {VERIFIER}"),

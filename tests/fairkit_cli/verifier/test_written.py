@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import re
+import time
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
+from fairkit_cli.html.certificates import one_certificate
 from fairkit_cli.html.page import linked_page, page
 from fairkit_cli.main import app
 from fairkit_cli.verifier import bundle
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence.keys import load_public
+
+GOLDEN = Path(__file__).parents[2] / "fairkit_registry" / "golden"
 
 
 def _run(*arguments):
@@ -44,3 +55,28 @@ def test_pages_say_how_evidence_is_checked():
     assert '<a href="../../verify.html">Check a certificate yourself</a>' in linked_page(
         "A page", "text", root="../../"
     )
+
+
+def test_pages_of_certificates_hold_the_page():
+    written = page("A page", "text", verifier=True)
+    (content,) = re.findall(r'href="data:text/html;base64,([^"]+)" download="verify.html"', written)
+    assert base64.b64decode(content).decode() == bundle.page()
+    raw = gzip.decompress((GOLDEN / "certificate.json.gz").read_bytes())
+    shown = one_certificate(certificate.verify(raw, [load_public(GOLDEN / "key.pub")]))
+    assert content in shown
+
+
+@pytest.mark.long
+def test_it_is_saved_by_a_click(browser, tmp_path):
+    (tmp_path / "audit.html").write_text(page("A page", "text", verifier=True), "utf-8")
+    (tmp_path / "saved").mkdir()
+    browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path / "saved"))
+    browser.open(tmp_path / "audit.html")
+    browser.run("document.querySelector('footer a').click()")
+    browser.wait("true")
+    for _ in range(200):
+        if (tmp_path / "saved" / "verify.html").is_file():
+            break
+        time.sleep(0.05)
+    assert (tmp_path / "saved" / "verify.html").read_text("utf-8") == bundle.page()
+    assert [one for one in browser.complaints() if "Content Security" in one] == []
