@@ -274,3 +274,31 @@ def test_a_name_cannot_end_the_data_of_a_page():
 
     assert "<" not in json_text({"x": "</script><script>alert(1)"})
     assert json.loads(json_text({"x": "</script>"})) == {"x": "</script>"}
+
+
+def test_copies_of_a_certificate_are_one(tmp_path, monkeypatch):
+    """Another key id, a signature twice: the statement is the same, and so is the certificate."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    signers.new_key_pair(tmp_path / "k")
+    key = signers.load_secret(tmp_path / "k")
+    with Registry(tmp_path / "registry", create=True) as store:
+        model = helpers.write_model(tmp_path / "m.onnx", 1)
+        report = helpers.report(model, [helpers.finding("demographic_parity_difference", 0.08)])
+        raw = issuing.issue(
+            report, [key], settings=helpers.SETTINGS, audited_at=datetime(2026, 1, 1, tzinfo=UTC)
+        )
+        record = json.loads(raw)
+        copies = [
+            record | {"signatures": [one | {"keyid": word} for one in record["signatures"]]} for word in "ab"
+        ]
+        files = [tmp_path / f"{place}.json" for place in range(3)]
+        for path, content in zip(files, [record, *copies], strict=True):
+            path.write_text(json.dumps(content))
+        store.add("credit", model, certificates=files)
+        store.set_alias("credit", "production", AliasPolicy(keys=(key.public.pem,)))
+        build(store, tmp_path / "public", title="House")
+    page = (tmp_path / "public" / "m" / "credit" / "1.html").read_text("utf-8")
+    assert len(re.findall("<h2>Certificate(?!s)", page)) == 1
+    assert "The same statement is attached in other files, too" in page
+    assert len(set(re.findall(r"certificates/([0-9a-f]{64})\.json", page))) == 3

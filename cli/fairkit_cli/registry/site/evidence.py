@@ -97,6 +97,7 @@ def _told(certificate: Certificate, declared: Headlines) -> dict[str, Any]:
     return {
         "verdict": report.verdict,
         "audited": f"{certificate.audited_at:%Y-%m-%d %H:%M}",
+        "statement": certificate.statement_sha256,
         "keys": [keyid[:16] for keyid in certificate.keyids],
         "data": [report.data.name, report.data.sha256, report.data.rows],
         "confidence": report.confidence,

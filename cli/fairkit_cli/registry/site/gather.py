@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fairkit.plugins.headlines import headlines
@@ -10,7 +10,7 @@ from fairkit_cli.registry.site.evidence import Evidence, look
 from fairkit_registry.jsonio import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping, Sequence
+    from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
     from fairkit.plugins.headlines import Headlines
     from fairkit_registry.evidence.keys import PublicKey
@@ -183,7 +183,18 @@ def _evidence(
         )
         fresh[key] = piece.to_list()
         evidence.append(piece)
-    return tuple(sorted(evidence, key=lambda one: (one.holds is True, one.audited), reverse=True))
+    return distinct(sorted(evidence, key=lambda one: (one.holds is True, one.audited), reverse=True))
+
+
+def distinct(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """Return each statement once: its first file, which names those that come after it as copies."""
+    files: dict[str, list[Evidence]] = {}
+    for one in evidence:
+        files.setdefault(str(one.told.get("statement", one.digest)), []).append(one)
+    return tuple(
+        replace(first, told={**first.told, "copies": [one.digest for one in copies]}) if copies else first
+        for first, *copies in files.values()
+    )
 
 
 def _alias(registry: Registry, alias: Alias) -> SeenAlias:

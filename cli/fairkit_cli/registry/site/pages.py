@@ -310,6 +310,9 @@ def _certificate(evidence: Evidence, root: str) -> Markup:
         said.append(" Policy, table and settings were locked beforehand.")
     if evidence.told["unusual"]:
         said.append(f" Settings that are not the default: {'; '.join(evidence.told['unusual'])}.")
+    if evidence.told.get("copies"):
+        links = [tag("a", one[:12], href=f"{root}certificates/{one}.json") for one in evidence.told["copies"]]
+        said.append([" The same statement is attached in other files, too: ", _joined(links), "."])
     rules = [
         tag("li", tag("span", f"{MARKS[rule[3]]} {WORDS[rule[3]]}", class_=f"badge {rule[3]}"), f" {rule[4]}")
         for rule in evidence.told["rules"]
