@@ -131,15 +131,22 @@ def studentised_range(groups: int, confidence: float) -> float:
     """Return the quantile of the range of `groups` standard normals: k ∫ φ(x) [Φ(x) - Φ(x - q)]^(k-1) dx."""
     points = [-9 + 0.01 * place for place in range(1_801)]
     phi, cdf = [_density(x) for x in points], [_NORMAL.cdf(x) for x in points]
+    table, power = _table(-9.0, 9.0, 7_201), groups - 1
 
     def excess(q: float) -> float:
-        heights = [
-            density * max(own - _interpolated(x - q, -9.0, 9.0, 7_201), 0.0) ** (groups - 1)
-            for x, density, own in zip(points, phi, cdf, strict=True)
-        ]
-        return groups * _trapezoid(heights, 0.01) - confidence
+        # x - q lies between the same two of four places of the finer table for every x
+        whole, part = divmod(q / 0.0025, 1.0)
+        below, share = int(whole) + (part > 0), (1 - part) % 1.0
+        first = -(-below // 4)  # where x - q comes to the table's beginning
+        at = 4 * first - below
+        pairs = zip(phi[first:], cdf[first:], table[at::4], (*table[at + 1 :: 4], 1.0), strict=False)
+        heights = [d * max(own - low - share * (high - low), 0.0) ** power for d, own, low, high in pairs]
+        before = [d * own**power for d, own in zip(phi[:first], cdf[:first], strict=True)]
+        return groups * _trapezoid(before + heights, 0.01) - confidence
 
-    return _root(excess, two_sided(confidence), 50.0)
+    # a range is beyond q no more often than one of its k (k - 1) / 2 differences is (Bonferroni)
+    alone = two_sided(1 - (1 - confidence) / (groups * power / 2))
+    return _root(excess, two_sided(confidence), math.sqrt(2) * alone + 1e-6)
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
