@@ -195,8 +195,8 @@ class GroupCoder:
                     f"({sum(cell_counts.values())} rows); move or remove that bin edge"
                 )
         orders = [coder.ordered() for coder in self.columns]
-        places = [[coder.index[n] for n in order] for coder, order in zip(self.columns, orders, strict=True)]
-        cells = [cell for cell in itertools.product(*places) if cell in cell_counts]
+        codes = [[coder.index[n] for n in order] for coder, order in zip(self.columns, orders, strict=True)]
+        cells = [cell for cell in itertools.product(*codes) if cell in cell_counts]
         if len(cells) < 2:
             only = self._name(cells[0]) if cells else "none"
             raise DataError(

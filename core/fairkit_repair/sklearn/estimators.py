@@ -133,11 +133,11 @@ class _Fitting(Converted, Face):
         )
         method = self._made()
         run = Run(
-            seed=_seed(self.random_state),  # type: ignore[attr-defined]
-            threads=self.n_jobs if self.n_jobs != -1 else None,  # type: ignore[attr-defined]
-            learner=self.learner,  # type: ignore[attr-defined]
+            seed=_seed(self.random_state),
+            threads=self.n_jobs if self.n_jobs != -1 else None,
+            learner=self.learner,
         )
-        self.fitted_ = method.fit(table, run if self.n_jobs == -1 else run.on(len(target)))  # type: ignore[attr-defined]
+        self.fitted_ = method.fit(table, run if self.n_jobs == -1 else run.on(len(target)))
         # what the file's metadata is made of; no row needs to be kept
         self._blank = table.take(np.arange(0))
 
