@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.structure.operators import ARRANGES, CHOOSES
 
 if TYPE_CHECKING:
     import onnx
@@ -35,10 +36,7 @@ VARIANTS = ((1, True), (3, True), (8, True), (4, False))
 """Numbers of threads, and whether onnxruntime rewrites the graph."""
 SPARE = 4.0
 """How much further than seen a score may move where no bound is known."""
-_AS_IT_IS = frozenset(
-    """ArrayFeatureExtractor Cast Clip Concat Flatten Gather Identity Neg Reshape Slice Softmax Split Squeeze Transpose
-    Unsqueeze ZipMap""".split()  # noqa: SIM905 -- a list of names reads as one
-)
+_AS_IT_IS = ARRANGES | CHOOSES | {"Cast", "Clip", "Neg", "Softmax", "Transpose", "ZipMap"}
 """Operators that move a number at most as far as its inputs move."""
 
 

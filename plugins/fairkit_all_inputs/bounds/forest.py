@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit_all_inputs.bounds.arrays import ForestArrays
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -337,9 +339,9 @@ class Forest:
         )  # fmt: skip
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
+    def arrays(self) -> ForestArrays:
         """What the loops take."""
-        return (
+        return ForestArrays(
             self.roots,
             self.block,
             self.cut,

@@ -11,8 +11,8 @@ import pytest
 from fairkit.errors import DataError
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
 from fairkit_all_inputs.bounds.proof import packed, proved, unpacked
-from fairkit_all_inputs.bounds.questions import log_of
-from fairkit_all_inputs.bounds.searching import Effort, answer
+from fairkit_all_inputs.bounds.questions import answer, log_of
+from fairkit_all_inputs.bounds.searching import Effort
 
 from .random_trees import CHANGING, SIZES, blocks, enumerated, problem, values
 
