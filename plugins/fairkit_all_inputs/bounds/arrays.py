@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.bounds.forest import Layout
-
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
@@ -43,12 +41,6 @@ class Grid(NamedTuple):
     widths: Ints
     sizes: Ints
     offset: Ints
-
-    @classmethod
-    def of(cls, layout: Layout) -> Grid:
-        """Return the arrays of a layout."""
-        offset = np.concatenate([[0], np.cumsum(layout.sizes + 1)]).astype(np.int64)
-        return cls(layout.place, layout.words, layout.sizes, offset)
 
     @property
     def widest(self) -> int:

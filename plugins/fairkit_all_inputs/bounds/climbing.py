@@ -60,7 +60,7 @@ def profile(  # noqa: PLR0912 -- one pass over the trees, in one compiled loop
                 stack[top + 1], left[top + 1] = no[node], cut[node] + widths[b]
                 top += 2
             else:
-                sides = _sides(node, box, forest, grid)
+                sides = _sides(node, box, block, cut, masks, slots, widths)
                 stack[top] = yes[node] if sides == 1 else no[node]
                 left[top], right[top] = low, high
                 top += 1

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit_all_inputs.bounds.arrays import Grid
 from fairkit_all_inputs.bounds.classes.problem import ClassProblem
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
 from fairkit_all_inputs.bounds.questions import answer
@@ -88,4 +87,4 @@ def compile_loops() -> None:
         answer(problem, kind, effort=effort, starts=[(0, 0, 0)])
     from fairkit_all_inputs.bounds.merging import Merged
 
-    Merged.of(problem.gap(0, 1)).inside(problem.layout.pack(problem.layout.full), Grid.of(problem.layout))
+    Merged.of(problem.gap(0, 1)).inside(problem.layout.pack(problem.layout.full), problem.layout.grid)

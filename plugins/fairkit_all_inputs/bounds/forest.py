@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit_all_inputs.bounds.arrays import ForestArrays
+from fairkit_all_inputs.bounds.arrays import ForestArrays, Grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -220,6 +220,12 @@ class Layout:
             slots,
             np.array(widths, dtype=np.int64),
         )
+
+    @property
+    def grid(self) -> Grid:
+        """What the loops take."""
+        offset = np.concatenate([[0], np.cumsum(self.sizes + 1)]).astype(np.int64)
+        return Grid(self.place, self.words, self.sizes, offset)
 
     @property
     def width(self) -> int:

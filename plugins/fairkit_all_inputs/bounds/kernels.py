@@ -11,20 +11,23 @@ from fairkit_all_inputs.bounds.arrays import ForestArrays
 
 
 @numba.njit(cache=True, nogil=True)
-def _sides(node: Any, box: Any, forest: Any, grid: Any) -> Any:
-    """Return 1 where the box reaches the side `yes` of a node, 2 where it reaches `no`, 3 where both."""
-    b = forest.block[node]
-    at = grid.slots[b]
-    count = grid.widths[b]
+def _sides(node: Any, box: Any, block: Any, cut: Any, masks: Any, slots: Any, widths: Any) -> Any:
+    """Return 1 where the box reaches the side `yes` of a node, 2 where it reaches `no`, 3 where both.
+
+    It takes arrays: an array that is taken out of a tuple in an inner loop is counted as referred to, each time.
+    """
+    b = block[node]
+    at = slots[b]
+    count = widths[b]
     if count == 0:
-        c = forest.cut[node]
+        c = cut[node]
         # an ordered block's test asks whether cell < c; the box holds the cells box[at] ... box[at + 1]
         if box[at + 1] < c:
             return 1
         return 2 if box[at] >= c else 3
     # a set: intersect the box with the cells of either side, 63 bits a word
     sides = 0
-    first, masks = forest.cut[node], forest.masks
+    first = cut[node]
     for w in range(count):
         mine = box[at + w]
         if mine & masks[first + w]:
@@ -37,9 +40,16 @@ def _sides(node: Any, box: Any, forest: Any, grid: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
+def _walked(forest: Any) -> Any:
+    """Return what a way down a tree reads: the arrays of tests, children, values, and masks."""
+    return forest.block, forest.cut, forest.yes, forest.no, forest.value, forest.high, forest.masks
+
+
+@numba.njit(cache=True, nogil=True)
 def most(forest: Any, root: Any, box: Any, grid: Any, stack: Any) -> Any:
     """Return the largest value that a tree reaches in a box, and its leaf."""
-    block, yes, no, value, high = forest.block, forest.yes, forest.no, forest.value, forest.high
+    block, cut, yes, no, value, high, masks = _walked(forest)
+    slots, widths = grid.slots, grid.widths
     best, leaf = -np.inf, -1
     stack[0] = root
     top = 1
@@ -52,7 +62,7 @@ def most(forest: Any, root: Any, box: Any, grid: Any, stack: Any) -> Any:
         if block[node] < 0:
             best, leaf = value[node], node
             continue
-        sides = _sides(node, box, forest, grid)
+        sides = _sides(node, box, block, cut, masks, slots, widths)
         left, right = yes[node], no[node]
         if sides == 1:
             stack[top] = left
@@ -106,10 +116,10 @@ def part(sums: Any, g: Any) -> Any:
 @numba.njit(cache=True, nogil=True)
 def bound(sums: Any, g: Any, box: Any, grid: Any, stack: Any) -> Any:
     """Return at least the largest value of one sum in a box: each tree's largest value, and what is added."""
-    total = 0.0
+    total, trees, roots = 0.0, sums.trees, sums.trees.roots
     # max over x of Σ_t f_t(x) <= Σ_t max over x of f_t(x)
     for t in range(sums.group[g], sums.group[g + 1]):
-        best, _ = most(sums.trees, sums.trees.roots[t], box, grid, stack)
+        best, _ = most(trees, roots[t], box, grid, stack)
         total += best
     return sums.bases[g] + total
 
@@ -279,10 +289,11 @@ def any_split(forest: Any, box: Any, grid: Any, scratch: Any) -> Any:
 @numba.njit(cache=True, nogil=True)
 def _first_test(forest: Any, root: Any, box: Any, grid: Any, masks_found: Any) -> Any:
     """Return a tree's first test of which a box reaches both sides: the block (-1: there is none), and its key."""
-    block, cut, yes, no = forest.block, forest.cut, forest.yes, forest.no
+    block, cut, yes, no, _, _, masks = _walked(forest)
+    slots, widths = grid.slots, grid.widths
     node = root
     while block[node] >= 0:
-        sides = _sides(node, box, forest, grid)
+        sides = _sides(node, box, block, cut, masks, slots, widths)
         if sides == 3:
             b = block[node]
             for w in range(grid.widths[b]):
@@ -304,7 +315,8 @@ def loudest(forest: Any, least: Any, box: Any, grid: Any, scratch: Any) -> Any:
     tuple
         The block (-1: there is no such tree), and the test's key as in `any_split`.
     """
-    block, yes, no, value, stack = forest.block, forest.yes, forest.no, forest.value, scratch.stack
+    block, cut, yes, no, value, _, masks = _walked(forest)
+    slots, widths, stack = grid.slots, grid.widths, scratch.stack
     widest, chosen = least, np.int64(-1)
     for root in forest.roots:
         low, high = np.inf, -np.inf
@@ -316,7 +328,7 @@ def loudest(forest: Any, least: Any, box: Any, grid: Any, scratch: Any) -> Any:
             if block[node] < 0:
                 low, high = min(low, value[node]), max(high, value[node])
                 continue
-            sides = _sides(node, box, forest, grid)
+            sides = _sides(node, box, block, cut, masks, slots, widths)
             if sides & 1:
                 stack[top] = yes[node]
                 top += 1

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from fairkit_all_inputs.bounds.arrays import DEEP, ForestArrays
-from fairkit_all_inputs.bounds.kernels import _sides, most, narrow
+from fairkit_all_inputs.bounds.kernels import _sides, _walked, most, narrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,8 @@ def most_of_two(
     part: Any,
 ) -> Any:
     """Return the largest value of the sum of two trees in a box, or one that is at least `enough`."""
-    block, yes, no, value, high = forest.block, forest.yes, forest.no, forest.value, forest.high
+    block, cut, yes, no, value, high, masks = _walked(forest)
+    slots, widths = grid.slots, grid.widths
     second_most, _ = most(forest, second, box, grid, under)
     best = -np.inf
     stack[0] = first
@@ -79,7 +80,7 @@ def most_of_two(
             if best >= enough:
                 return best
             continue
-        sides = _sides(node, box, forest, grid)
+        sides = _sides(node, box, block, cut, masks, slots, widths)
         left, right = yes[node], no[node]
         if high[left] > high[right]:
             left, right = right, left
@@ -120,9 +121,10 @@ def gains(forest: Any, box: Any, grid: Any, most_leaves: Any, leaves: Any) -> An
 @numba.njit(cache=True, nogil=True)
 def _settled(node: Any, box: Any, forest: Any, grid: Any) -> Any:
     """Go down a tree while a box reaches one side alone."""
-    block, yes, no = forest.block, forest.yes, forest.no
+    block, cut, yes, no, _, _, masks = _walked(forest)
+    slots, widths = grid.slots, grid.widths
     while block[node] >= 0:
-        sides = _sides(node, box, forest, grid)
+        sides = _sides(node, box, block, cut, masks, slots, widths)
         if sides == 3:
             break
         node = yes[node] if sides == 1 else no[node]

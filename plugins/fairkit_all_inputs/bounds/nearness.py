@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit_all_inputs.bounds.arrays import Distance, Grid
+from fairkit_all_inputs.bounds.arrays import Distance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +72,7 @@ class Joint:
         from fairkit_all_inputs.bounds import reaching
 
         if near not in self._allowed:
-            grid, distance = Grid.of(layout), loop_costs(layout, self, near)
+            grid, distance = layout.grid, loop_costs(layout, self, near)
             box = list(layout.full)
 
             def out(block: int, cell: int) -> bool:
@@ -99,7 +99,7 @@ class Joint:
         distance = loop_costs(layout, self, near)
         packed = layout.pack(tuple(1 << cell for cell in cells))
         taken, moved = np.empty(len(cells), dtype=np.int64), np.empty(len(cells))
-        on = hulls.opened(packed, Grid.of(layout), distance)
+        on = hulls.opened(packed, layout.grid, distance)
         if hulls.nearest(on, distance.low, distance.high, distance, taken, moved) > distance.limits[1]:
             hulls.holds(on, distance.low, distance.high, distance, taken, moved)
         return {
@@ -169,7 +169,7 @@ def _range(cells: list[int], start: int, out: Any) -> list[int]:
 
 def loop_costs(layout: Layout, costs: Mapping[int, Floats] | Joint | None, near: float) -> Distance:
     """Return distances as the loops take them."""
-    offset = Grid.of(layout).offset
+    offset = layout.grid.offset
     added = np.zeros(int(offset[-1]))
     if isinstance(costs, Joint):
         return costs.distance(added, len(layout.sizes), near)

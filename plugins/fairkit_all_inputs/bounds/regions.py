@@ -94,7 +94,7 @@ class Question:
         self.problem, self.key = problem, key
         forests = problem.forests(kind, key)
         layout, gap = problem.layout, forests[-1]
-        self._grid, self._distance = Grid.of(layout), loop_costs(layout, costs, near)
+        self._grid, self._distance = layout.grid, loop_costs(layout, costs, near)
         self._whole = Sums.of([*forests, gap.negative], self._grid)
         # a tree whose difference is one number, but not 0, is in the base: the sums never take the same leaves
         self._whole.bases[-1] = float(gap.moved)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fairkit_all_inputs.bounds import reaching
-from fairkit_all_inputs.bounds.arrays import Grid
 from fairkit_all_inputs.bounds.nearness import Joint, Moves, loop_costs
 from fairkit_all_inputs.bounds.problem import FLIP, SCORE
 from fairkit_all_inputs.bounds.questions import answer
@@ -96,7 +95,7 @@ def test_no_box_that_holds_a_near_point_is_called_far():
         cells = [[c for c in range(size) if bits >> c & 1] for size, bits in zip(SIZES, box, strict=True)]
         least = distances(metric, np.array(list(itertools.product(*cells)))).min()
         near = float(rng.uniform(0.3, 1.5)) * least
-        out = reaching.far(layout.pack(tuple(box)), Grid.of(layout), loop_costs(layout, metric, near))
+        out = reaching.far(layout.pack(tuple(box)), layout.grid, loop_costs(layout, metric, near))
         proved += out
         assert not out or least > near
     assert proved > 60, "most boxes that are far are found to be"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit_all_inputs.bounds.networks.climbing import Climber
 from fairkit_all_inputs.bounds.networks.programme import small
 from fairkit_all_inputs.bounds.networks.tree import Tree
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP
@@ -79,7 +80,9 @@ class NetworkSearch:
     ) -> None:
         floor = max(floor, 0.0) if kind == FLIP else floor
         shown = None if values is None else _shown(problem, values)
-        self.trees = [Tree(problem, kind, pair, costs, near, shown, floor) for pair in problem.pairs]
+        self.trees = [
+            Tree(Climber(problem, kind, pair, costs or {}, near, shown, floor)) for pair in problem.pairs
+        ]
         self.kind, self._far = kind, near < math.inf
         self.enough = problem.rounding + problem.band if kind == FLIP else math.inf
         self._work = work_of(problem)
