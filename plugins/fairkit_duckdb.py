@@ -26,6 +26,8 @@ class DuckDB(DataSource):
 
     def open(self, address: Address) -> Records:
         """Start the query."""
+        import pyarrow as pa
+
         try:
             import duckdb
         except ImportError as error:
@@ -38,7 +40,11 @@ class DuckDB(DataSource):
             _check(duckdb, query)
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
-            schema = _read(connection.sql(query).limit(0)).schema
+            rows = connection.sql(query)
+            fields = zip(
+                _read(rows.limit(0)).schema, rows.columns, strict=True
+            )  # a name may stand there twice
+            schema = pa.schema([field.with_name(name) for field, name in fields])
         except BaseException:
             connection.close()
             raise

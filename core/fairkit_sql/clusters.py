@@ -9,16 +9,33 @@ import numpy as np
 
 from fairkit.data.arrow import as_arrow
 from fairkit.data.clusters import BUCKETS, buckets_of
+from fairkit.errors import RowsNeededError
 from fairkit_sql.relation import ibis
 
 _PRIME = 2**31 - 1
 
+_DIGITS = {
+    "duckdb": ("md5",),
+    "postgres": ("md5",),
+    "snowflake": ("md5",),
+    "pyspark": ("md5",),
+    "databricks": ("md5",),
+    "bigquery": ("md5", "to_hex"),
+    "trino": ("to_utf8", "md5", "to_hex"),
+}
+"""The functions that lead from a text to the digits of its MD5, by engine."""
 
-def bucket_of(column: Any, key: int) -> Any:
+
+def bucket_of(column: Any, key: int, dialect: str) -> Any:
     """Return the expression of each row's bucket, in [0, `BUCKETS`) for whole numbers, as three digits for others.
 
     Whole numbers go through a polynomial of degree three with secret coefficients modulo a prime: of any four ids the
     buckets are independent. Others go through MD5 with the key before the text.
+
+    Raises
+    ------
+    RowsNeededError
+        The engine has no MD5.
     """
     if column.type().is_integer():
         draws = random.Random(key)  # noqa: S311 -- a hash family's coefficients, from the digest of the rows
@@ -28,7 +45,21 @@ def bucket_of(column: Any, key: int) -> Any:
         for _ in range(3):
             hashed = (hashed * number + draws.randrange(_PRIME)) % _PRIME
         return hashed % BUCKETS
-    return (ibis().literal(f"{key:016x}") + column.cast("string")).hexdigest("md5").substr(0, 3)
+    if dialect not in _DIGITS:
+        raise RowsNeededError(f"clusters are named by text, and {dialect} has no function to hash it")
+    text = ibis().literal(f"{key:016x}") + column.cast("string")
+    for name in _DIGITS[dialect]:
+        text = _function(name)(text)
+    return text.substr(0, 3)
+
+
+def _function(name: str) -> Any:
+    """Return a function of the engine, of one text."""
+
+    def function(text: str) -> str:  # type: ignore[empty-body]
+        """Stand for it."""
+
+    return ibis().udf.scalar.builtin(function, name=name, signature=(("string",), "string"))
 
 
 def standing_for(buckets: Any, key: int) -> Any:

@@ -157,7 +157,10 @@ class Counts:
             )
         self.cluster = column, ids_count
         key = int(self.sha256[:16], 16)
-        cells = self._counted(columns, replace(self.coding, expressions={column: bucket_of(ids, key)}))
+        cells = self._counted(
+            columns,
+            replace(self.coding, expressions={column: bucket_of(ids, key, self.part.relation.dialect)}),
+        )
         place = cells.rows.column_names.index(column)
         standing = standing_for(cells.rows.column(place), key)
         self.cells[columns] = Cells(cells.rows.set_column(place, column, standing), cells.counts)

@@ -44,9 +44,12 @@ class Relation(Protocol):
     ----------
     table
         They, as an ibis table.
+    dialect
+        The name that ibis gives to the engine.
     """
 
     table: Any
+    dialect: str
 
     def fetch(self, expression: Any) -> pa.Table:
         """Return the rows of an expression over `table`.
@@ -80,7 +83,7 @@ class Query:
     """The rows of a SELECT; what is asked about them is compiled to the SQL of its engine."""
 
     def __init__(self, counting: Counting, schema: pa.Schema, name: str) -> None:
-        self._counting, self._name = counting, name
+        self._counting, self._name, self.dialect = counting, name, counting.dialect
         self.table = ibis().table(_types(schema), name=ROWS)
 
     def fetch(self, expression: Any) -> pa.Table:
@@ -103,7 +106,7 @@ class Bound:
     """An ibis table, which knows its engine."""
 
     def __init__(self, table: Any, name: str) -> None:
-        self.table, self._name = table, name
+        self.table, self._name, self.dialect = table, name, str(table.get_backend().name)
 
     def fetch(self, expression: Any) -> pa.Table:
         """See `Relation.fetch`."""
