@@ -39,9 +39,9 @@ def refuse_unreadable(model: NetworkModel, problem: NetworkProblem, near: float 
         The network is no chain of layers of relu units, or the domain lies around people.
     """
     graph = model.scorer.model.proto.graph
-    before = {id(node) for node in ancestors(graph, [model.matrix])}
-    nodes = [node for node in ancestors(graph, [model.tail.cut]) if id(node) not in before]
-    strange = sorted({str(node.op_type) for node in nodes} - {*READ, "Constant"})
+    before = {name for node in ancestors(graph, [model.matrix]) for name in node.output}
+    inner = [node for node in ancestors(graph, [str(model.tail.cut)]) if not before & set(node.output)]
+    strange = sorted({str(node.op_type) for node in inner} - {*READ, "Constant"})
     why = None
     if near is not None:
         why = "with near its boxes lie around people"
