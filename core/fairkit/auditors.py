@@ -211,6 +211,11 @@ class Auditor(ABC):
         """
         yield from ()
 
+    @classmethod
+    def advice(cls, finding: Finding, limit: float) -> str | None:
+        """Say what would decide a rule with such a limit that is inconclusive, where that is not more rows."""
+        return None
+
 
 @runtime_checkable
 class ComparesTables(Protocol):

@@ -253,7 +253,9 @@ def check_file(oracle, raw, *, missing, task=None, features=None):
         kinds = {"tensor(string)": object, "tensor(double)": np.float64, "tensor(float)": np.float32}
         matrix = np.stack(list(hybrids.values()), axis=1).astype(object)
         feeds = {
-            i.name: hybrids[i.name][:, None].astype(kinds[i.type]) if i.name in hybrids else matrix.astype(np.float32)
+            i.name: hybrids[i.name][:, None].astype(kinds[i.type])
+            if i.name in hybrids
+            else matrix.astype(np.float32)
             for i in session.get_inputs()
         }
         outputs = [output.name for output in session.get_outputs()]

@@ -9,6 +9,7 @@ import numpy as np
 
 from fairkit.errors import ModelError
 from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.encoded import refuse_draws
 from fairkit_onnx.structure.ensemble import TREES, attributes_of, read_class_ensembles
 from fairkit_onnx.structure.linear import KINDS, LinearModel
@@ -18,6 +19,7 @@ from fairkit_onnx.structure.trees import TreeModel
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import onnx
     from numpy.typing import NDArray
 
     from fairkit_onnx.read.scorer import OnnxScorer
@@ -55,14 +57,12 @@ def read_class_score(
     nodes = ancestors(scorer.model.proto.graph, scorer.reading.wanted)
     sums = [node for node in nodes if node.op_type in (*TREES, *KINDS)]
     order = np.argsort(scorer.reading.class_places)
-    if len(sums) != 1 or sums[0].op_type not in (*TREES[:2], KINDS[0]) or not len(order):
+    if len(sums) != 1 or sums[0].op_type not in (*TREES[:2], *KINDS) or not len(order):
         raise ModelError(f"{scorer.info.name} has no single node of trees or linear sums for its classes")
     node, few = sums[0], {name: values[:_ROWS] for name, values in rows.items()}
     tail = Tail(scorer=scorer, cut=node)
-    if node.op_type == KINDS[0]:
-        attributes = attributes_of(node)
-        bias = np.array(attributes.get("intercepts") or [0.0] * len(order), dtype=np.float64)
-        weights = np.array(attributes["coefficients"], dtype=np.float64).reshape(len(bias), -1)
+    if node.op_type in KINDS:
+        weights, bias = _linear(scorer, node)
         linear = LinearModel(scorer, node.input[0], tail, weights[0], 0.0)
         features = linear.encoding()(few)[:, : weights.shape[1]].astype(np.float64)
         share = _shares_of(scorer, index, order, few, features @ weights.T + bias)
@@ -77,6 +77,24 @@ def read_class_score(
         terms=float(sum(abs(w) * part.terms for w, part in zip(share, parts, strict=True))),
     )
     return TreeModel(scorer, node.input[0], tail, whole, (node.output[0],))
+
+
+def _linear(scorer: OnnxScorer, node: onnx.NodeProto) -> tuple[Array, Array]:
+    """Return each class's weights, shape [classes, d], and what is added to its sum; whether they are is checked."""
+    attributes, graph = attributes_of(node), scorer.model.proto.graph
+    if node.op_type in KINDS[:2]:
+        bias = np.array(attributes.get("intercepts") or [0.0] * len(scorer.classes), dtype=np.float64)
+        return np.array(attributes["coefficients"], dtype=np.float64).reshape(len(bias), -1), bias
+    after = next((one for one in graph.node if node.output[0] in one.input and one.op_type == "Add"), None)
+    added = [name for one in (after,) if one is not None for name in one.input if name != node.output[0]]
+    weights, *constants = (constant_of(graph, name) for name in (*node.input[1:], *added))
+    if weights is None or weights.ndim != 2 or any(one is None for one in constants):
+        raise ModelError(f"{scorer.info.name}: the weights of its classes are no constants")
+    turned = np.asarray(weights if attributes.get("transB") else weights.T, dtype=np.float64)
+    bias = np.zeros(len(turned))
+    for one in constants:
+        bias += 0.0 if one is None else one.reshape(-1)
+    return turned, bias
 
 
 def _shares_of(
