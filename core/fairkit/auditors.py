@@ -213,7 +213,7 @@ class Auditor(ABC):
 
     @classmethod
     def advice(cls, finding: Finding, limit: float) -> str | None:
-        """Say what would decide a rule with such a limit that is inconclusive, where that is not more rows."""
+        """Return what would decide an inconclusive rule with such a limit, as a sentence; None: more rows."""
         return None
 
 

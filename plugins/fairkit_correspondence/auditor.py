@@ -53,8 +53,8 @@ class CorrespondenceAuditor(Auditor):
         """Say how many documents and names would decide a limit: rows are neither."""
         from fairkit_correspondence.planning import Size, Spread, advice
 
-        variances, counts = (finding.evidence.get(key) for key in ("variances", "counts"))
-        if not variances or finding.value is None:
+        variances, counts = finding.evidence.get("variances"), finding.evidence.get("counts")
+        if variances is None or counts is None or finding.value is None:
             return "More documents and more names would narrow the interval"
         names = [count for key, count in counts.items() if key.startswith("names of ")]
         size = Size(

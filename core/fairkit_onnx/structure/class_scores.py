@@ -104,12 +104,13 @@ def _shares_of(
     chances = scorer.predict(rows).probabilities
     if chances is None or sums.shape[1] != len(order):
         raise ModelError(f"{scorer.info.name} gives no probability of each class")
-    own = (np.arange(len(order)) == order[index]).astype(np.float64)
+    own: Array = np.zeros(len(order))
+    own[order[index]] = 1.0
     if np.abs(sums[:, order] - chances).max() < _CLOSE:
         return own
     powers = np.exp(sums - sums.max(axis=1, keepdims=True))
     if np.abs((powers / powers.sum(axis=1, keepdims=True))[:, order] - chances).max() < _CLOSE:
-        return own - 1.0 / len(order)
+        return np.asarray(own - 1.0 / len(order))
     raise ModelError(f"{scorer.info.name}: its probabilities are neither its classes' sums nor their softmax")
 
 
