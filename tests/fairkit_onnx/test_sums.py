@@ -144,3 +144,46 @@ def test_what_a_sum_decides_inside_the_graph_has_no_bound(body):
       <float[2,1] w = {{1.0, 2.0}}, float[1] w0 = {{0.5}}> {{ {body} }}"""
     proto = onnx.parser.parse_model(text)
     assert bound(proto, "score", {"x": np.ones((3, 2), np.float32)}) is None
+
+
+def test_columns_that_are_joined_picked_and_scaled_are_followed():
+    text = """<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]> g
+      (float[N,2] x, float[N,1] z) => (float[N,1] score) <float[3,1] w = {1.0, 2.0, 3.0}, int64[2] at = {1, 0}>
+      { p = Gather<axis = 1>(x, at) both = Concat<axis = 1>(p, z)
+        s = ai.onnx.ml.Scaler<offset = [1.0, 0.0, 0.0], scale = [0.5, 1.0, 2.0]>(both) score = MatMul(s, w) }"""
+    rng = np.random.default_rng(8)
+    feeds = {
+        "x": rng.normal(size=(50, 2)).astype(np.float32),
+        "z": rng.normal(size=(50, 1)).astype(np.float32),
+    }
+    far = bound(onnx.parser.parse_model(text), "score", feeds)
+    assert 0 < far < 1e-4
+
+
+def test_a_pipeline_that_scales_columns_of_unlike_sizes_is_bounded_closely(loans_model):
+    """Each column has its own scale: incomes do not count by the scale of ratios."""
+    roles = {"label": "decision", "favorable": "approved", "sensitive": ["sex"]}
+    report = fairkit.audit(str(loans_model.path), fairkit.load_data(str(loans_model.data), **roles))
+    told = report.model.serving["rounding"]
+    assert told["proved"]
+    assert 0 < told["bound"] < 1e-4
+
+
+def test_texts_whose_shares_have_length_one_are_bounded_by_it_and_counts_by_runs():
+    """Of a thousand words nearly all are missing in a text: the bound does not add up all weights."""
+    rng = np.random.default_rng(9)
+    weights = ", ".join(f"{w:.4f}" for w in rng.normal(size=1_000))
+    words = ", ".join(f'"w{i}"' for i in range(1_000))
+    places = ", ".join(str(i) for i in range(1_000))
+
+    def model(norm):
+        text = f"""<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]> g (string[N,5] x) => (float[N,1] score)
+          <float[1000,1] w = {{{weights}}}> {{
+          counts = TfIdfVectorizer<max_gram_length = 1, max_skip_count = 0, min_gram_length = 1, mode = "TF",
+            ngram_counts = [0], ngram_indexes = [{places}], pool_strings = [{words}]>(x)
+          shares = {norm}(counts) score = MatMul(shares, w) }}"""
+        return onnx.parser.parse_model(text)
+
+    feeds = {"x": np.array([["w1", "w2", "w3", "w4", "w5"]] * 3, dtype=object)}
+    assert 0 < bound(model('ai.onnx.ml.Normalizer<norm = "L2">'), "score", feeds) < 5e-3
+    assert bound(model("Identity"), "score", feeds) is None

@@ -44,16 +44,26 @@ _SLOPES = {"Sigmoid": SIGMOID, "Tanh": 1.0, "Softmax": 0.5, "Erf": 1.13, "Softpl
 """The steepest slopes of functions; a softmax's is ½ where every number moves by so much at most."""
 
 
+_MANY = 256
+"""Columns of texts and categories; of more than so many nearly all are 0 in a row."""
+
+
 class NotFollowedError(Exception):
     """An operator after which no bound is known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Extent:
-    """A tensor's largest absolute values and how far sums could move them, by its last axis's columns, or all alike."""
+    """A tensor's largest absolute values and how far sums could move them, by its last axis's columns, or all alike.
+
+    `wide` says that the columns are counted; else one number may stand for several. `norm` is the largest length of a
+    row, as of texts' shares, most of which are 0.
+    """
 
     largest: Array
     error: Array
+    wide: bool = False
+    norm: float = np.inf
 
     @property
     def exact(self) -> bool:
@@ -109,7 +119,7 @@ class SumWalk:
                     made = self._after(node, known)
                     known |= dict.fromkeys((name for name in node.output if name), made)
             error = self._known(self._output, known).error.max(initial=0.0)
-        except NotFollowedError:
+        except (NotFollowedError, ValueError, IndexError):  # or shapes that no runtime takes
             return None
         return float(error) if np.isfinite(error) else None
 
@@ -130,7 +140,7 @@ class SumWalk:
         if values is None or not values.size:
             return _extent(np.inf)
         size = np.abs(values).reshape(-1, values.shape[-1] if values.ndim else 1).max(axis=0)
-        return Extent(size, np.zeros(len(size)))
+        return Extent(size, np.zeros(len(size)), wide=True)
 
     def _after(self, node: onnx.NodeProto, known: Mapping[str, Extent]) -> Extent:
         kind, some = node.op_type, [self._known(name, known) for name in node.input if name]
@@ -191,7 +201,9 @@ class SumWalk:
                 raise NotFollowedError
             factor = np.abs(scale) / np.sqrt(variance + (told["epsilon"].f if "epsilon" in told else 1e-5))
             size = factor * (some[0].largest + np.abs(mean)) + np.abs(bias)
-            return Extent(size, factor * some[0].error + 4 * UNIT * size)  # it may be merged with a product
+            return Extent(
+                size, factor * some[0].error + 4 * UNIT * size, wide=True
+            )  # it may be merged with a product
         weights, base, slope = self._weights(node, told)
         return _product(some[0], weights, base, slope)
 
@@ -229,14 +241,15 @@ class SumWalk:
                 size = np.nan_to_num(left.largest * right.largest, nan=np.inf, posinf=np.inf)
                 error = np.where(left.error > 0, left.error * (right.largest + right.error), 0.0)
                 error = error + np.where(right.error > 0, right.error * left.largest, 0.0)
-            return Extent(np.broadcast_to(size, np.broadcast(size, error).shape), error)
+            shape = np.broadcast(size, error).shape
+            return Extent(np.broadcast_to(size, shape), np.broadcast_to(error, shape), wide=_wide(some))
         divisor = self._constant(node.input[1])
         if divisor is None or not divisor.all():
             if left.exact and right.exact:
                 return _extent(np.inf)
             raise NotFollowedError
         least = np.abs(divisor).min()
-        return Extent(left.largest / least, left.error / least)
+        return Extent(left.largest / least, left.error / least, wide=left.wide)
 
 
 def _of_input(values: NDArray[Any]) -> Extent:
@@ -245,7 +258,7 @@ def _of_input(values: NDArray[Any]) -> Extent:
     numbers = np.abs(np.asarray(values, dtype=np.float64).reshape(len(values), -1))
     size = np.where(np.isfinite(numbers), numbers, 0.0).max(axis=0, initial=0.0)  # other cells give no number
     size = size if values.ndim <= 2 else size.max(keepdims=True)
-    return Extent(size, np.zeros(len(size)))
+    return Extent(size, np.zeros(len(size)), wide=values.ndim <= 2)
 
 
 def _product(before: Extent, weights: Array, base: Array, slope: float) -> Extent:
@@ -254,12 +267,20 @@ def _product(before: Extent, weights: Array, base: Array, slope: float) -> Exten
     size, error = (np.broadcast_to(x, count) if len(x) == 1 else x for x in (before.largest, before.error))
     if len(size) != count or len(error) != count:
         raise NotFollowedError
+    if not before.wide and count > _MANY and np.isinf(before.norm):
+        raise NotFollowedError  # most of so many are 0, which is not known: the bound would say nothing
     used = weights.any(axis=1)
-    total = np.where(used, size, 0.0) @ weights + base
+    total = np.where(used, size, 0.0) @ weights
+    total = np.minimum(total, before.norm * np.sqrt((weights**2).sum(axis=0))) + base  # Cauchy and Schwarz
     far = np.where(used, error, 0.0) @ weights + (count + 1) * UNIT * (
         total + np.where(used, error, 0.0) @ weights
     )
-    return Extent(np.ones(1) if slope < 1 else total, far * slope)
+    return Extent(np.ones(len(far)) if slope < 1 else total, far * slope, wide=True)
+
+
+def _wide(some: Sequence[Extent]) -> bool:
+    """Tell whether the columns of what is broadcast together are counted."""
+    return all(one.wide for one in some) or any(one.wide and len(one.largest) > 1 for one in some)
 
 
 def _added(_node: onnx.NodeProto, some: Sequence[Extent]) -> Extent:
@@ -269,7 +290,7 @@ def _added(_node: onnx.NodeProto, some: Sequence[Extent]) -> Extent:
         raise NotFollowedError from None
     if len(some) > 2:  # of more than two the order matters
         error = error + len(some) * UNIT * np.asarray(size)
-    return Extent(np.asarray(size), np.asarray(error))
+    return Extent(np.asarray(size), np.asarray(error), wide=_wide(some))
 
 
 def _curved(node: onnx.NodeProto, some: Sequence[Extent]) -> Extent:
@@ -280,14 +301,14 @@ def _curved(node: onnx.NodeProto, some: Sequence[Extent]) -> Extent:
     if np.isfinite(before.largest).all():  # other programs round these functions otherwise
         far = far + CURVED
     size = before.largest + 1 if kind in ("Softplus", "Elu") else np.ones(len(far))
-    return Extent(size, far)
+    return Extent(size, far, wide=before.wide and kind != "Softmax")
 
 
 def _rescaled(node: onnx.NodeProto, some: Sequence[Extent]) -> Extent:
     told = {attribute.name: np.abs(np.array(attribute.floats)) for attribute in node.attribute}
     offset, scale = told.get("offset", np.zeros(1)), told.get("scale", np.ones(1))
     try:
-        return Extent((some[0].largest + offset) * scale, some[0].error * scale)
+        return Extent((some[0].largest + offset) * scale, some[0].error * scale, wide=some[0].wide)
     except ValueError:
         raise NotFollowedError from None
 
@@ -297,18 +318,18 @@ def _normed(_node: onnx.NodeProto, some: Sequence[Extent]) -> Extent:
     before = some[0]
     if not before.exact:
         return Extent(np.ones(1), 2.0 * before.error)
-    return _extent(1.0, (len(before.largest) + 4) * UNIT if len(before.largest) > 1 else CURVED)
+    return Extent(np.ones(len(before.largest)), np.zeros(1), wide=before.wide, norm=1.0)
 
 
 def _leaked(node: onnx.NodeProto, some: Sequence[Extent]) -> Extent:
     slope = max([1.0, *(abs(a.f) for a in node.attribute if a.name == "alpha")])
-    return Extent(slope * some[0].largest, slope * some[0].error)
+    return Extent(slope * some[0].largest, slope * some[0].error, wide=some[0].wide)
 
 
 def _clipped(node: onnx.NodeProto, some: Sequence[Extent]) -> Extent:
     ends = [abs(a.f) for a in node.attribute if a.name in ("min", "max")]
     ends += [float(one.largest.max(initial=0.0)) for one in some[1:]]
-    return Extent(np.maximum(some[0].largest, max(ends, default=0.0)), some[0].error)
+    return Extent(np.maximum(some[0].largest, max(ends, default=0.0)), some[0].error, wide=some[0].wide)
 
 
 def _cast(node: onnx.NodeProto, some: Sequence[Extent]) -> Extent:
@@ -322,15 +343,15 @@ def _arranged(node: onnx.NodeProto, some: Sequence[Extent]) -> Extent:
     """Return the extent of picked numbers: by column where columns are joined, else the largest of all."""
     if node.op_type in ("Concat", "FeatureVectorizer"):
         axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
-        if axis in (1, -1) and all(len(one.largest) == len(one.error) for one in some):
-            joined = (
-                np.concatenate([one.largest for one in some]),
-                np.concatenate([one.error for one in some]),
-            )
-            if all(len(one.largest) > 1 for one in some):
-                return Extent(*joined)
-    picked = some if node.op_type in ("Concat", "FeatureVectorizer", "Max", "Min") else some[:1]
-    if len(some) > 1 and not all(one.exact for one in some[1:] if one not in picked):
+        if axis in (1, -1) and all(one.wide for one in some):
+            pairs = [np.broadcast_arrays(one.largest, one.error) for one in some]
+            sizes, errors = zip(*pairs, strict=True)
+            return Extent(np.concatenate(sizes), np.concatenate(errors), wide=True)
+    every = node.op_type in ("Concat", "FeatureVectorizer", "Max", "Min")
+    picked = some if every else some[:1]
+    if not every and not all(one.exact for one in some[1:]):
         raise NotFollowedError  # the places depend on a sum
     largest = max(float(one.largest.max(initial=0.0)) for one in picked)
-    return _extent(largest, max(float(one.error.max(initial=0.0)) for one in picked))
+    error = max(float(one.error.max(initial=0.0)) for one in picked)
+    norm = picked[0].norm if node.op_type in ("Reshape", "Squeeze", "Unsqueeze") else np.inf
+    return Extent(np.array([largest]), np.array([error]), norm=norm)
