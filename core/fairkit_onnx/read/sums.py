@@ -271,7 +271,9 @@ def _product(before: Extent, weights: Array, base: Array, slope: float) -> Exten
         raise NotFollowedError  # most of so many are 0, which is not known: the bound would say nothing
     used = weights.any(axis=1)
     total = np.where(used, size, 0.0) @ weights
-    total = np.minimum(total, before.norm * np.sqrt((weights**2).sum(axis=0))) + base  # Cauchy and Schwarz
+    if np.isfinite(before.norm):  # Cauchy and Schwarz
+        total = np.minimum(total, before.norm * np.sqrt((weights**2).sum(axis=0)))
+    total = total + base
     far = np.where(used, error, 0.0) @ weights + (count + 1) * UNIT * (
         total + np.where(used, error, 0.0) @ weights
     )
