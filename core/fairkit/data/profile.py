@@ -383,6 +383,9 @@ def tally_of(source: Source, start: int, roles: Roles, bins: Bins, noted: Sequen
         noted=noted,
         matches=None if matches is None else matches(),
     )
+    counted = getattr(part, "counted", None)
+    if counted is not None:  # each row stands for equal ones: what is not in them is known already
+        counted(tally)
     batches = source.batches(source.columns, BATCH_ROWS, coded=True)
     for batch in ahead("read", tally.digested(batches), threads()):
         tally.add(batch)
