@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fairkit.metrics import FAVORABLE_OUTCOMES, Rate
-from fairkit.plugins.headlines import headlines
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, section, table
 from fairkit_cli.html.terms import term_link
 from fairkit_cli.text.glossary import metric_term
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import rule_for
+from fairkit_comparing.headlines import headlines
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding

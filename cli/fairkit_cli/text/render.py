@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit.plugins.headlines import as_recorded
 from fairkit.support.escaping import visible
 from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import interval, number
@@ -22,6 +21,7 @@ from fairkit_cli.text.view import (
     rule_for,
     survives,
 )
+from fairkit_comparing.headlines import as_recorded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
