@@ -11,8 +11,9 @@ from fairkit.errors import ModelError
 from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.encoded import refuse_draws
-from fairkit_onnx.structure.ensemble import TREES, attributes_of, read_class_ensembles
+from fairkit_onnx.structure.ensemble import attributes_of, read_class_ensembles
 from fairkit_onnx.structure.linear import KINDS, LinearModel
+from fairkit_onnx.structure.operators import TREES
 from fairkit_onnx.structure.tail import Tail
 from fairkit_onnx.structure.trees import TreeModel
 
