@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairkit.errors import DataError, did_you_mean
 from fairkit.results.evidence import Calibration, CurveBands, Curves, Histogram, evidence_of
-from fairkit_cli.html.bands import band
-from fairkit_cli.html.groups import MOST_LINES
+from fairkit_cli.pages.bands import band
+from fairkit_cli.pages.groups import MOST_LINES
 from fairkit_cli.plots.disparities import check_column
 from fairkit_cli.plots.style import GREY, altair, by_group, data_of
 from fairkit_cli.text.numbers import interval, number

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError
 from fairkit.support.escaping import visible
-from fairkit_cli.html.charts import SHAPES
-from fairkit_cli.html.frontier import axis_told
+from fairkit_cli.pages.charts import SHAPES
+from fairkit_cli.pages.frontier import axis_told
 from fairkit_cli.plots.style import COLOURS, GREY, altair, data_of
 from fairkit_cli.text.numbers import interval, number
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import MissingExtraError
 from fairkit.support.escaping import visible
-from fairkit_cli.html.charts import DASHES, SHAPES
+from fairkit_cli.pages.charts import DASHES, SHAPES
 from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
