@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy.stats import poisson
 
 import fairkit
 from fairkit.data.copies import DIVISORS, copied_rows, most_divisible
@@ -21,6 +20,8 @@ def occurrences(rows):
 @pytest.mark.parametrize("divisor", [2, 3, 5, 20, 64])
 def test_no_distribution_has_more_counts_that_a_number_divides(divisor):
     """Against the Poisson law of scipy, at rates that the grid does not have; a mixture is between them."""
+    from scipy.stats import poisson
+
     for rate in np.random.default_rng(divisor).uniform(0.01, 3 * divisor, 300):
         counts = np.arange(divisor, 40 * divisor, divisor)
         assert poisson.pmf(counts, rate).sum() / -np.expm1(-rate) <= most_divisible(divisor)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import fairkit
@@ -16,6 +15,8 @@ PREDICTED = {"decision": "approved"}
 
 
 def table(sizes=SIZES, seed=0):
+    import pandas as pd
+
     rng = np.random.default_rng(seed)
     race = np.repeat(list(sizes), list(sizes.values()))
     rate = np.linspace(0.3, 0.7, len(sizes))[np.searchsorted(list(sizes), race)]

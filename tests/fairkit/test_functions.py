@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score, matthews_corrcoef, mean_absolute_error, roc_auc_score
 
 import fairkit
 from fairkit.functions import DRAWS, KEPT, metrics_of
@@ -33,6 +32,8 @@ def _audit(table, metrics, **more):
 
 
 def test_the_functions_numbers_in_every_group():
+    from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
+
     table = _table()
     functions = {"mcc": matthews_corrcoef, "auc": roc_auc_score, "f1_of_bad": partial(f1_score, pos_label=0)}
     report = _audit(table, functions)
@@ -54,6 +55,8 @@ def test_the_functions_numbers_in_every_group():
 
 
 def test_weights_and_chance_go_to_the_function():
+    from sklearn.metrics import matthews_corrcoef
+
     table = _table()
     report = _audit(table, {"mcc": matthews_corrcoef}, weights="w")
     expected = matthews_corrcoef(table["y"], table["d"], sample_weight=table["w"])
@@ -67,6 +70,8 @@ def test_weights_and_chance_go_to_the_function():
 
 
 def test_numbers_of_a_regression():
+    from sklearn.metrics import mean_absolute_error
+
     table = _table()
     data = fairkit.load_data(table, label="p", sensitive="sex")
     report = fairkit.audit(
@@ -76,6 +81,8 @@ def test_numbers_of_a_regression():
 
 
 def test_a_rule_on_a_function_and_what_is_refused():
+    from sklearn.metrics import matthews_corrcoef
+
     table = _table()
     rule = fairkit.Rule(metric="mcc_difference", sensitive="sex", max=0.5)
     assert _audit(table, {"mcc": matthews_corrcoef}, policy=[rule]).verdict == "pass"

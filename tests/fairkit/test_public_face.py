@@ -7,7 +7,6 @@ import inspect
 import pydoc
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import fairkit
@@ -78,6 +77,8 @@ def test_an_estimators_class_has_its_parameters_in_its_signature():
 
 
 def test_a_dataset_is_a_line():
+    import pandas as pd
+
     frame = pd.DataFrame({"y": [0, 1], "sex": ["f", "m"], "x": [1.0, 2.0]})
     data = fairkit.load_data(frame, label="y", favorable=1, sensitive="sex")
     assert repr(data) == "<Dataset data frame: label 'y', favorable 1, sensitive sex>"

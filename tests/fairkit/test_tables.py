@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
@@ -194,6 +193,8 @@ def _people(n: int = 1_000) -> dict[str, Any]:
 
 
 def test_streams_equal_reading_at_once() -> None:
+    import pandas as pd
+
     columns = _people()
     data = fairkit.load_data(
         columns, label="label", favorable=1, sensitive=["sex", "age:30:50", "sex+code"], weights="w"
@@ -215,6 +216,8 @@ def test_streams_equal_reading_at_once() -> None:
 
 
 def test_groups_are_those_of_pandas() -> None:
+    import pandas as pd
+
     columns = _people()
     data = fairkit.load_data(columns, label="label", favorable=1, sensitive=["sex", "age:30:50", "sex+code"])
     everybody = pd.DataFrame(columns)
@@ -233,6 +236,8 @@ def test_groups_are_those_of_pandas() -> None:
 
 
 def test_missing_groups_can_be_a_group() -> None:
+    import pandas as pd
+
     columns = _people()
     data = fairkit.load_data(
         columns, label="label", favorable=1, sensitive=["sex", "age:40"], missing="group"

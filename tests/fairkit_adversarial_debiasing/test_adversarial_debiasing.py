@@ -5,7 +5,6 @@ import pytest
 
 pytest.importorskip("torch")
 
-import torch
 
 from fairkit import plugins
 from fairkit.data.roles import Roles
@@ -82,6 +81,8 @@ def test_every_column_that_is_named_is_protected():
 
 
 def test_update_is_equation_1():
+    import torch
+
     rng = np.random.default_rng(0)
     shapes = [(3, 2), (2,)]
     loss, against = ([torch.from_numpy(rng.normal(size=s)) for s in shapes] for _ in range(2))
@@ -98,6 +99,8 @@ def test_update_is_equation_1():
 
 
 def test_the_linear_adversary_of_equalized_odds_sees_what_the_paper_says():
+    import torch
+
     adversary = make_adversary(2, (), label=True, seed=0).double()
     with torch.no_grad():
         adversary.steepness.fill_(-0.5)

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import onnxruntime
-import pandas as pd
 import pytest
 
 import fairkit
@@ -29,6 +28,8 @@ CLASSES = ["high", "low", "middle"]
 
 
 def table():
+    import pandas as pd
+
     values, level = people()
     values = np.vstack([values, [[0, 20, 0], [1, 29, 7]]]).astype(int)
     level = np.append(level, [0.0, 0.0])

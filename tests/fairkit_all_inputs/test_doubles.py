@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import onnxruntime
-import pandas as pd
 import pytest
 
 import fairkit
@@ -18,6 +17,8 @@ BASE = 1e9
 
 
 def table():
+    import pandas as pd
+
     rng = np.random.default_rng(0)
     rows = pd.DataFrame(
         {"x": BASE + rng.uniform(0, 8, 600), "z": rng.normal(size=600), "male": rng.integers(0, 2, 600)}

@@ -8,7 +8,6 @@ import warnings
 import numpy as np
 import onnx
 import onnxruntime
-import pandas as pd
 import pytest
 
 import fairkit
@@ -31,12 +30,16 @@ SHARE = "all_inputs_flippable"
 
 
 def every_input():
+    import pandas as pd
+
     return pd.DataFrame(
         list(itertools.product(SEXES, REGIONS, AGES.astype(float))), columns=["sex", "region", "age"]
     )
 
 
 def table():
+    import pandas as pd
+
     rows = pd.concat([every_input()] * 5, ignore_index=True)
     rng = np.random.default_rng(0)
     chance = (

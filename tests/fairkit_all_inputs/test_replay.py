@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import pandas as pd
 import pytest
 
 import fairkit
@@ -50,6 +49,8 @@ def forest_of(path, table):
 
 def rare(rows=3_000):
     """Two one-hot columns of which one row in 3,000 has none, and there alone sex decides."""
+    import pandas as pd
+
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"sex": rng.integers(0, 2, rows), "job_a": rng.integers(0, 2, rows)})
     table["job_b"] = 1 - table["job_a"]
@@ -107,6 +108,8 @@ def test_a_total_of_batches_is_that_of_all_rows():
 
 
 def test_rows_outside_the_domain_are_counted_and_named_and_count_for_no_share(tmp_path):
+    import pandas as pd
+
     nodes = [node("Abs", ["x"], ["e"])]
     path = built(tmp_path / "m.onnx", nodes)
     x = np.append(np.full(30, 2.0), [0.25, -0.25, 0.0])
@@ -120,6 +123,8 @@ def test_rows_outside_the_domain_are_counted_and_named_and_count_for_no_share(tm
 
 def test_a_wrong_proof_is_an_error_with_the_input_in_it_and_never_a_result(tmp_path, monkeypatch):
     """A search that loses what lies inside, as one that trusts equal ends: the rows say so."""
+    import pandas as pd
+
     path = built(tmp_path / "m.onnx", [node("Abs", ["x"], ["e"])])
     table = pd.DataFrame(
         {"x": np.linspace(-1, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2}
@@ -134,6 +139,8 @@ def test_a_wrong_proof_is_an_error_with_the_input_in_it_and_never_a_result(tmp_p
 
 
 def test_a_bound_of_the_score_that_a_row_exceeds_is_an_error(tmp_path, monkeypatch):
+    import pandas as pd
+
     path = built(tmp_path / "m.onnx", [node("Abs", ["x"], ["e"])])
     table = pd.DataFrame(
         {"x": np.linspace(-2, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2}
@@ -156,6 +163,8 @@ def test_a_bound_of_the_score_that_a_row_exceeds_is_an_error(tmp_path, monkeypat
 
 
 def test_a_row_that_flips_is_a_witness_where_the_search_found_none(tmp_path, monkeypatch):
+    import pandas as pd
+
     path = built(tmp_path / "m.onnx", [node("Abs", ["x"], ["e"])])
     table = pd.DataFrame(
         {"x": np.linspace(-2, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2}

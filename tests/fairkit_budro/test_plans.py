@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from fairkit_budro import candidates, plans
 from fairkit_budro.losses import class_losses, derivatives
@@ -27,6 +26,8 @@ def margins(n, k, seed=0):
 
 
 def linear_program(fixed, values):
+    from scipy.optimize import linprog
+
     n, z = len(fixed.labels), fixed.support.z
     C = ((z[:, None] - z[None]) ** 2).sum(-1)
     R = values[fixed.labels].T

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
-import xgboost
 
 import fairkit
 from fairkit import plugins
@@ -184,6 +182,8 @@ def test_directions_choose_whose_predictor_is_ignored(tmp_path):
 
 
 def test_sensitive_values_without_a_column_are_named_by_their_groups():
+    import pandas as pd
+
     columns = frame()
     x = np.column_stack([columns["skill"], columns["age"]])
     sex = pd.DataFrame({"sex": columns["sex"], "young": np.array(columns["age"]) < 40})
@@ -336,6 +336,8 @@ def test_interrupted_training_leaves_nothing(tmp_path):
 
 def test_it_is_xgboost_where_nobody_moves():
     """Without a budget and without equal rows the trees are stock XGBoost's."""
+    import xgboost
+
     rows = table()
     model = fit(rows, epsilon=0.0, balanced=False)
     matrix = model.encoder.transform(rows.columns)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
-import pandas as pd
 import pytest
 
 from fairkit_budro.boosting import BoostingRows, BoostingSettings, train
@@ -19,6 +17,9 @@ TRACE = {0: 0.69145, 10: 0.69105, 50: 0.68973, 100: 0.68839, 200: 0.68591}
 
 @pytest.fixture(scope="module")
 def inner_maxima(public_data):
+    import numba
+    import pandas as pd
+
     frame = pd.read_parquet(public_data / "german.parquet")
     labels = (frame["class"] == 2).to_numpy(int)
     kept = ~stratified(labels, 0.2, np.random.default_rng(0))

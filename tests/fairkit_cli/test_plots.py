@@ -7,15 +7,12 @@ import sys
 from xml.etree import ElementTree
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import fairkit
 from fairkit_cli.plots.style import COLOURS, GREY, OUTCOME, STATUS
 from fairkit_repair.frontiers.points import Measure, Point
 from fairkit_repair.frontiers.record import Frontier
-
-alt = pytest.importorskip("altair", reason="Altair is not installed (pip install 'fairkit[charts]')")
 
 GROUNDS = ("#ffffff", "#333333", "#1f1f1f", "#111111")
 """Of Altair's default and dark themes, of a notebook in an editor and in JupyterLab."""
@@ -36,6 +33,8 @@ class Scores:
 
 @pytest.fixture(scope="module")
 def people():
+    import pandas as pd
+
     rng = np.random.default_rng(8)
     rows = 1200
     sex = rng.choice(["female", "male"], rows)
@@ -81,6 +80,8 @@ def _contrast(one, other):
 
 
 def test_disparities_are_the_findings_with_their_intervals_limits_and_verdicts(report):
+    alt = pytest.importorskip("altair", reason="Altair is not installed (pip install 'fairkit[charts]')")
+
     chart = report.plot.disparities()
     assert isinstance(chart, alt.LayerChart)
     lines = {(one["metric"], one["groups of"]): one for one in _values(chart)}
@@ -99,6 +100,8 @@ def test_disparities_are_the_findings_with_their_intervals_limits_and_verdicts(r
 
 
 def test_groups_have_a_panel_for_each_metric_and_a_line_for_all_rows(report, people):
+    alt = pytest.importorskip("altair", reason="Altair is not installed (pip install 'fairkit[charts]')")
+
     X, _, groups = people
     chart = report.plot.groups("sex", "selection_rate")
     assert isinstance(chart, alt.FacetChart)

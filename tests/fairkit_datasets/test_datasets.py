@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy import stats
 
 import fairkit
 import fairkit_datasets as datasets
@@ -353,6 +352,8 @@ def test_loans_repeat_and_differ_by_seed() -> None:
 
 @pytest.mark.parametrize("correlation", [-0.9, -0.2, 0.0, 0.4, 0.8])
 def test_bivariate_normal_equals_scipy(correlation: float) -> None:
+    from scipy import stats
+
     points = np.array([[-1.5, 0.3], [0.0, 0.0], [2.0, -0.7], [1.1, 1.2]])
     found = bivariate_normal(points[:, 0], points[:, 1], correlation)
     exact = stats.multivariate_normal(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import ks_2samp
 
 import fairkit
 from fairkit.mitigators import Run, Table
@@ -19,6 +18,8 @@ def _ones(samples):
 
 
 def test_two_normal_groups_meet_at_the_mean_of_their_quantiles():
+    from scipy.stats import ks_2samp
+
     rng = np.random.default_rng(0)
     samples = [rng.normal(0.0, 1.0, 4_000), rng.normal(3.0, 2.0, 4_000)]
     maps = median_repair(samples, _ones(samples), 4_000)
@@ -67,6 +68,8 @@ def _data(n=700):
 
 
 def test_partial_repair_lies_between():
+    from scipy.stats import ks_2samp
+
     table = Table.from_dataset(_data())
     groups = table.groups["sex"]
     by = {amount: learn_repair(table, groups, "lightgbm", amount=amount) for amount in (0.0, 0.5, 1.0)}

@@ -16,8 +16,6 @@ from fairkit_onnx.session import open_session
 from fairkit_onnx.write.runtime import run_columns
 from fairkit_repair.learners import encoder_for
 
-fairlearn = pytest.importorskip("fairlearn.reductions")
-
 
 def columns_of(rows, seed):
     rng = np.random.default_rng(seed)
@@ -41,6 +39,8 @@ def fitted(learner="logistic", rows=1_500, **parameters):
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:fairlearn")
 def test_it_is_fairlearns_mixture():
+    fairlearn = pytest.importorskip("fairlearn.reductions")
+
     table, model = fitted(tolerance=0.04)
     from sklearn.linear_model import LogisticRegression
 

@@ -6,7 +6,6 @@ import re
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import fairkit
@@ -108,6 +107,7 @@ def _random(seed, n=400):
 @pytest.mark.parametrize("share", [0.3, 0.7])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_as_fairlearn_within_nu_and_with_no_more_fits(seed, share):
+    import pandas as pd
     from fairlearn.reductions import BoundedGroupLoss, ExponentiatedGradient, SquareLoss
     from sklearn.linear_model import LinearRegression
 

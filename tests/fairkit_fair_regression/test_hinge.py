@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from fairkit.errors import ParameterError
 from fairkit.mitigators import Groups, Run, Table
@@ -21,6 +20,8 @@ from fairkit_onnx.write.runtime import run_columns
 
 def _published(matrix, costs):
     """Solve the paper's program: one variable t for each row and threshold, |β| <= 1, the intercept free."""
+    from scipy.optimize import linprog
+
     rows, size = costs.shape
     z = np.arange(1, size + 1) / size
     width = matrix.shape[1] + 1
@@ -94,6 +95,8 @@ def _cells():
 @pytest.mark.parametrize("tolerance", [0.02, 0.1])
 def test_the_mixture_is_near_the_best_of_all_predictors_on_the_grid(tolerance):
     """All (N + 1)^3 predictors of the kind, and the best mixture of them by a linear program."""
+    from scipy.optimize import linprog
+
     table, kinds, codes = _cells()
     size = 8
     parity = make_parity(Grid(size), Loss("squared"), table.target, codes, 2)

@@ -7,8 +7,6 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
-from sklearn.metrics import mean_poisson_deviance
 
 import fairkit
 from fairkit.errors import FairkitError
@@ -24,6 +22,8 @@ RATES = [Rates(0.002, 6.0, 0.1, 4.0), Rates(0.01, 0.5, 0.1, 300.0), Rates(1.0, 3
 
 @pytest.mark.parametrize("rates", RATES)
 def test_the_loss_is_half_the_deviance_in_the_unit_interval_and_1_lipschitz(rates):
+    from sklearn.metrics import mean_poisson_deviance
+
     loss, u = Loss("poisson", rates=rates), np.linspace(0, 1, 301)
     y = np.unique(np.concatenate([np.linspace(0, rates.largest, 60), np.geomspace(1e-4, rates.largest, 40)]))
     table = loss(y[:, None], u[None, :])
@@ -90,6 +90,8 @@ def _kinds(rows=600, seed=0):
 
 def _program(table, cells, loss, size, tolerance):
     """Return the exact optimum over all mixtures of functions of the cell: each has its own distribution of levels."""
+    from scipy.optimize import linprog
+
     values = Grid(size).values
     share = np.bincount(cells) / len(cells)
     costs = [loss(table.target[cells == k][:, None], values[None, :]).sum(axis=0) for k in range(8)]
@@ -213,6 +215,8 @@ def test_insurance_rates_come_to_parity_in_one_file(learner, values):
 
 
 def test_the_frontier_is_in_deviance_and_group_losses_are_bounded():
+    from sklearn.metrics import mean_poisson_deviance
+
     table = Table.from_dataset(_data(1_500))
     settings = {"loss": "poisson", "tolerance": [0.1, 0.03], "iterations": 4}
     model = FairRegression.with_values(settings).fit(table, Run(learner="linear", threads=1))
@@ -260,6 +264,7 @@ def test_bad_input_is_told():
 def test_priors_of_compas_and_crimes_per_population(public_data):
     """Real counts and rates: the distributions come together, at a price in deviance."""
     import pandas as pd
+    from sklearn.metrics import mean_poisson_deviance
 
     frame = pd.read_parquet(public_data / "compas.parquet")
     frame = frame[frame["race"].isin(["African-American", "Caucasian"])].dropna(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from fairkit_fair_regression.grid import Grid
 from fairkit_fair_regression.losses import Loss
@@ -16,6 +15,8 @@ from fairkit_fair_regression.solver import Pool, Response, SolverSettings, solve
 @pytest.mark.parametrize(("bound", "nu"), [(10.0, 0.05), (100.0, 0.01)])
 def test_theorem_4(seed, bound, nu):
     """At most 16 B² log(2 |A| N + 1) / ν² iterations; cost ≤ cost(Q) + 2ν; |γ| ≤ ε + (2 + 2ν) / B."""
+    from scipy.optimize import linprog
+
     rng, size, groups = np.random.default_rng(seed), 8, 3
     codes = rng.integers(0, groups, 200)
     labels = np.clip(rng.normal(0.3 + 0.2 * codes, 0.2), 0, 1)

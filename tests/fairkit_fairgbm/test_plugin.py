@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 
-import lightgbm
 import numpy as np
 import pytest
 from onnx import numpy_helper
@@ -75,6 +74,8 @@ def test_defaults_lower_the_gap_on_new_rows_at_little_cost():
 
 
 def test_without_constraints_it_is_stock_lightgbm():
+    import lightgbm
+
     rows = table()
     ours = fit(rows, constraint=())
     matrix = ours.encoder.transform(rows.columns)

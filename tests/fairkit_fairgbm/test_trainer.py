@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import lightgbm
 import numpy as np
 import pytest
 
@@ -46,6 +45,8 @@ PARAMS = [
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("constraints", [Constraints((), ()), Constraints(("fnr", "fpr"), (1.0, 1.0))])
 def test_without_an_active_constraint_the_trees_are_stock_lightgbms(params, weighted, constraints):
+    import lightgbm
+
     rows, y = sample(weighted=weighted)
     chosen = settings(params=params)
     stock = lightgbm.train(

@@ -12,12 +12,11 @@ from fairkit.errors import ParameterError
 from fairkit_datasets.loans import loans_table
 from fairkit_repair.mitigation.choose import as_mitigator
 
-xgboost = pytest.importorskip("xgboost", reason="needs the extra fairkit[xgboost]")
 pytest.importorskip("numba", reason="needs the extra fairkit[fairgbm]")
 
-from fairkit_fairgbm.constraints import Constraints, make_cells  # noqa: E402
-from fairkit_fairgbm.trainer import State, TrainerSettings, TrainingRows  # noqa: E402
-from fairkit_fairgbm.xgb import Hooks, train  # noqa: E402
+from fairkit_fairgbm.constraints import Constraints, make_cells
+from fairkit_fairgbm.trainer import State, TrainerSettings, TrainingRows
+from fairkit_fairgbm.xgb import Hooks, train
 
 
 def _rows(n: int = 3_000, groups: int = 3, seed: int = 0) -> TrainingRows:
@@ -41,6 +40,8 @@ SETTINGS = TrainerSettings(
 @pytest.mark.parametrize("rates", [("fnr",), ("fpr",), ("fnr", "fpr"), ("positive_rate",)])
 def test_the_gradient_is_that_of_the_other_backend(rates: Any) -> None:
     """Cells that travel as labels of a DMatrix, scores in single precision: the gradients of the arrays."""
+    xgboost = pytest.importorskip("xgboost", reason="needs the extra fairkit[xgboost]")
+
     rows = _rows()
     constraints = Constraints(rates, (0.0,) * len(rates))
     state = State(rows, constraints, SETTINGS)
@@ -62,6 +63,8 @@ def test_the_gradient_is_that_of_the_other_backend(rates: Any) -> None:
 
 
 def test_without_a_constraint_it_is_stock_xgboost() -> None:
+    xgboost = pytest.importorskip("xgboost", reason="needs the extra fairkit[xgboost]")
+
     rows = _rows()
     found = train(rows, Constraints((), ()), SETTINGS)
     labels = (rows.cells.codes & 1).astype(np.float32)
@@ -75,6 +78,8 @@ def test_without_a_constraint_it_is_stock_xgboost() -> None:
 
 
 def test_the_path_is_that_of_the_final_model() -> None:
+    xgboost = pytest.importorskip("xgboost", reason="needs the extra fairkit[xgboost]")
+
     rows, other = _rows(), _rows(1_000, seed=5)
     constraints = Constraints(("fnr",), (0.0,))
     found = train(rows, constraints, SETTINGS, validation=other)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import fairkit
 from fairkit import PredictedColumns
@@ -195,6 +194,8 @@ def test_intervals_of_dependent_rows_cover(people: int, rows: int, crossing: boo
 
 def test_a_person_in_every_group_cancels() -> None:
     """Each person has one row in each group: the difference is a paired one, and far more certain than the rates."""
+    from scipy import stats
+
     rng = np.random.default_rng(1)
     chance = rng.beta(0.6, 1.4, 800)
     columns = {

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import sklearn.metrics as skm
-from scipy import stats
 
 import fairkit
 from fairkit.intervals import clopper_pearson, share_limits, two_sided
@@ -77,6 +75,8 @@ def test_the_gate_sees_a_bad_interval(corners: ModuleType) -> None:
 
 
 def test_exact_limits_equal_scipys() -> None:
+    from scipy import stats
+
     z = two_sided(0.95)
     for n in (1, 2, 7, 30, 400, 10**6):
         yes = np.unique(np.clip([0, 1, 2, 9, n // 2, n - 1, n], 0, min(n, 25)))
@@ -106,6 +106,8 @@ def _audit(columns: dict[str, object], model: fairkit.PredictedColumns, **option
 
 def test_rare_events_keep_their_ranking() -> None:
     """All scores below 1e-3, more distinct ones than are kept: equal bins saw a gap of .03 where it was .36."""
+    import sklearn.metrics as skm
+
     rng = np.random.default_rng(0)
     n = 20_000
     group, y = np.arange(n) % 2, (rng.random(n) < 0.05).astype(int)
@@ -121,6 +123,8 @@ def test_rare_events_keep_their_ranking() -> None:
 
 def test_what_cells_hide_is_inside_the_interval() -> None:
     """Scores that differ in their last bits only: nothing is known of their order, and the interval says so."""
+    import sklearn.metrics as skm
+
     n = 400
     y = np.arange(n) % 2
     score = 0.3 + (np.arange(n) + n * y) * 6e-17
@@ -239,6 +243,8 @@ def test_effective_rows_count_under_weights() -> None:
 
 
 def test_a_roc_band_holds_the_curve() -> None:
+    from scipy import stats
+
     rng = np.random.default_rng(3)
     held, simulations, n = 0, 200, 300
     grid = np.linspace(-4, 4, 400)

@@ -8,10 +8,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-import sklearn.metrics as skm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 import fairkit
 from fairkit.intervals import (
@@ -107,6 +105,8 @@ def test_distance_under_weights() -> None:
 
 
 def test_area_under_the_curve_with_weights_and_ties() -> None:
+    import sklearn.metrics as skm
+
     n = 500
     scores, outcome = np.round(RNG.random(n), 1), RNG.integers(0, 2, n).astype(float)
     weights, groups = RNG.random(n) * 3, RNG.integers(0, 2, n)
@@ -200,6 +200,8 @@ def test_regressions_r2_against_the_definition() -> None:
 
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e6])
 def test_r2_keeps_its_digits_far_from_zero(offset: float) -> None:
+    import sklearn.metrics as skm
+
     n = 2_000
     rng = np.random.default_rng(7)
     y = offset + rng.standard_normal(n)
@@ -213,6 +215,8 @@ def test_r2_keeps_its_digits_far_from_zero(offset: float) -> None:
 
 
 def test_wilson_by_its_definition() -> None:
+    from scipy import stats
+
     for k, n, z in ((3, 10, 1.96), (0, 7, 2.5), (7, 7, 2.5), (50, 1000, 1.0)):
         low, high = wilson(np.array([k / n]), np.array([float(n)]), z)
         true = stats.binomtest(k, n).proportion_ci(2 * stats.norm.cdf(z) - 1, method="wilson")
@@ -221,6 +225,8 @@ def test_wilson_by_its_definition() -> None:
 
 
 def test_quantiles_equal_scipys() -> None:
+    from scipy import stats
+
     for groups in (3, 10, 40):
         assert studentised_range(groups, 0.95) == pytest.approx(
             stats.studentized_range.ppf(0.95, groups, 1e6), abs=1e-3
@@ -234,6 +240,8 @@ def test_quantiles_equal_scipys() -> None:
 
 
 def test_studentised_range_for_two_is_the_normal() -> None:
+    from scipy import stats
+
     assert studentised_range(2, 0.95) / math.sqrt(2) == pytest.approx(stats.norm.ppf(0.975), abs=1e-5)
 
 
@@ -246,6 +254,8 @@ def _spread(counts: np.ndarray, metric: type) -> dict[str, tuple[float, float, f
 
 
 def test_two_groups_interval_is_newcombes() -> None:
+    from scipy import stats
+
     counts = np.array([[[44, 56], [0, 0]], [[52, 48], [0, 0]]])
     value, low, high = _spread(counts, SelectionRate)["selection_rate_difference"]
     z = stats.norm.ppf(0.98)  # α is taken a fifth smaller

@@ -6,8 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy import stats
-from scipy.optimize import linprog
 
 import fairkit
 from fairkit import PredictedColumns
@@ -22,6 +20,8 @@ COUNTED = np.array([0.0, 1, 0, 1])
 
 def _by_programme(sums: np.ndarray, pair: tuple[int, int]) -> tuple[float, float]:
     """Optimise over every way to give the favorable decisions of each cell to the groups."""
+    from scipy.optimize import linprog
+
     groups = sums.shape[1] - 4
     pi, yes = sums[:, :groups], sums[:, groups:] @ COUNTED
     cost = np.zeros_like(pi)
@@ -49,6 +49,8 @@ def test_bounds_of_selection_rates_are_those_of_a_linear_programme(groups: int) 
 
 def test_bounds_of_true_positive_rates_by_search() -> None:
     """A ratio is no linear programme: its level sets are."""
+    from scipy.optimize import linprog
+
     rng = np.random.default_rng(0)
     over, counted = np.array([0.0, 0, 1, 1]), np.array([0.0, 0, 0, 1])
     for _ in range(10):
@@ -158,6 +160,8 @@ def test_rows_of_one_person_do_not_count_as_many() -> None:
 @pytest.mark.long
 def test_intervals_of_dependent_rows_hold_the_weighted_truth() -> None:
     """Rows of a person share a chance; given the proxy it does not depend on the group, so the difference is 0."""
+    from scipy import stats
+
     rng = np.random.default_rng(9)
     hits, bare, runs = 0, 0, 60
     for _ in range(runs):

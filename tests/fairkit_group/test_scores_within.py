@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import fairkit
 from fairkit import PredictedColumns
@@ -74,6 +73,8 @@ def test_one_stratum_is_the_plain_distance() -> None:
 @pytest.mark.parametrize("alike", [True, False])
 def test_the_limits_of_the_distance_hold(alike: bool) -> None:
     """Scores of strata with one distribution, and with distributions far apart: the largest deviation is below C K."""
+    from scipy import stats
+
     rng = np.random.default_rng(2)
     d = np.repeat(np.arange(4), 60)
     hits, runs = 0, 300
@@ -115,6 +116,8 @@ def test_repeated_rows_do_not_narrow() -> None:
 @pytest.mark.long
 def test_intervals_of_dependent_scores_inside_strata_cover() -> None:
     """The kernels alone: two groups alike, three strata, people with chances of their own in all of them."""
+    from scipy import stats
+
     rng = np.random.default_rng(5)
     hits, runs = dict.fromkeys((RocAuc, Ecce), 0), 100
     for _ in range(runs):

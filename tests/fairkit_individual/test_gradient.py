@@ -10,10 +10,7 @@ import pytest
 
 import fairkit
 from fairkit.errors import ModelError
-
-torch = pytest.importorskip("torch")
-
-from fairkit_individual.torch_models import TorchClassifier  # noqa: E402 -- after torch is known to be there
+from fairkit_individual.torch_models import TorchClassifier
 
 FEATURES = ["age", "hours", "male"]
 FAVORABLE = fairkit.ModelOptions(favorable_class=1, score_kind="logit")
@@ -35,6 +32,8 @@ def dataset(columns):
 
 
 def net(seed=0, outputs=1):
+    torch = pytest.importorskip("torch")
+
     torch.manual_seed(seed)
     inner = torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.Tanh(), torch.nn.Linear(16, outputs))
     first = torch.nn.Linear(3, 3)
@@ -44,6 +43,8 @@ def net(seed=0, outputs=1):
 
 
 def exported(module):
+    torch = pytest.importorskip("torch")
+
     stream = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -87,6 +88,8 @@ def test_a_network_is_searched_outside_the_sample_and_both_numbers_are_told():
 
 @pytest.mark.parametrize(("difference", "share"), [("mean", 0.25), ("single", 1.0)])
 def test_the_number_of_a_linear_model_is_known(difference, share):
+    torch = pytest.importorskip("torch")
+
     columns = people(600)
     data = dataset(columns)
     module = torch.nn.Linear(3, 1)
@@ -150,6 +153,8 @@ def test_files_of_fairkit_s_learners_are_read_back(task):
 
 
 def test_operators_give_what_onnxruntime_gives():
+    torch = pytest.importorskip("torch")
+
     import onnx
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper

@@ -8,7 +8,6 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy import stats
 
 import fairkit
 from fairkit_laws import fairkit_packs
@@ -55,6 +54,8 @@ FOUR_FIFTHS = {"four-fifths (4/5)": 0.8}
 
 
 def test_admissions_of_berkeley():
+    from scipy import stats
+
     report = audited(UCB)
     found = adverse_impact(Context(report=report, thresholds=FOUR_FIFTHS))
     assert rows_of(found, "rate")["male"] == pytest.approx(0.445, abs=5e-4)
@@ -72,6 +73,8 @@ def test_admissions_of_berkeley():
 
 @pytest.mark.parametrize("counts", [(3, 10, 8, 10), (0, 5, 4, 9), (20, 40, 30, 41), (1, 1, 7, 60)])
 def test_exact_tests_are_scipys(counts: tuple[int, int, int, int]):
+    from scipy import stats
+
     one, n, two, m = counts
     fisher, boschloo = exact_tests(*counts)
     cells = [[one, two], [n - one, m - two]]
@@ -92,6 +95,8 @@ def test_tests_of_many_and_of_nobody():
 
 @pytest.mark.long
 def test_the_interval_of_a_ratio_covers_and_bears_zero():
+    from scipy import stats
+
     assert ratio_interval((0.0, (0.0, 0.1)), (0.5, (0.4, 0.6)))[0] == 0.0
     assert ratio_interval((0.5, (0.4, 0.6)), (0.0, (0.0, 0.1))) is None
     assert ratio_interval((0.5, None), (0.5, (0.4, 0.6))) is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 import fairkit
 from fairkit.errors import DataError
@@ -28,6 +27,8 @@ def people(n=160, classes=3, groups=2, seed=0):
 
 def oracle(p, rates, weights, tolerance):
     """The primal, written out row by row and solved by HiGHS: its best expected accuracy."""
+    from scipy.optimize import linprog
+
     n, k = p.shape
     share = weights / weights.sum()
     rows, bounds = [], []

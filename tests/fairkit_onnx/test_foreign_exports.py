@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import helper
-from sklearn.metrics import accuracy_score, roc_auc_score
 from tests.exports import EXPORTS, NUMBERS, Export, model_of, network, people
 
 import fairkit
@@ -13,6 +12,8 @@ import fairkit
 
 @pytest.mark.parametrize("export", EXPORTS, ids=lambda export: export.name)
 def test_the_numbers_are_those_of_the_model_in_memory(export: Export) -> None:
+    from sklearn.metrics import accuracy_score, roc_auc_score
+
     report = fairkit.audit(export.build(), export.data(), options=fairkit.ModelOptions(**export.options))
     truth, decision, score = export.truth, export.decision(), export.score()
     assert report.find("accuracy").value == pytest.approx(accuracy_score(truth, decision), abs=1e-6)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import fairlearn.metrics as flm
 import numpy as np
 import onnx
-import pandas as pd
 import pytest
-from sklearn.metrics import accuracy_score, roc_auc_score
 
 import fairkit
 
@@ -18,9 +15,12 @@ FEATURES = ["age", "education-num", "capital-gain", "capital-loss", "hours-per-w
 
 @pytest.mark.long
 def test_numbers_are_fairlearns(public_data: Path, tmp_path: Path) -> None:
+    import fairlearn.metrics as flm
     import lightgbm
+    import pandas as pd
     from onnxmltools import convert_lightgbm
     from onnxmltools.convert.common.data_types import FloatTensorType
+    from sklearn.metrics import accuracy_score, roc_auc_score
 
     frame = pd.read_parquet(public_data / "adult.parquet")
     train, test = frame[frame["split"] == "train"], frame[frame["split"] == "test"]

@@ -6,16 +6,18 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import fairkit
 from fairkit_datasets.loans import loans_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TEXT = ["sex", "region", "employment"]
 NUMBERS = ["age", "income", "debt_ratio", "amount"]
@@ -240,6 +242,8 @@ def test_sklearn_regression(people: pd.DataFrame) -> None:
 
 
 def test_sklearn_three_classes(people: pd.DataFrame) -> None:
+    import pandas as pd
+
     frame = people.assign(
         risk=np.where(people["debt_ratio"] > 0.5, "high", np.where(people["income"] > 35, "low", "medium"))
     )
@@ -259,6 +263,8 @@ def test_sklearn_three_classes(people: pd.DataFrame) -> None:
 
 
 def test_three_classes_with_a_favorable_one(people: pd.DataFrame) -> None:
+    import pandas as pd
+
     frame = people.assign(
         risk=np.where(people["debt_ratio"] > 0.5, "high", np.where(people["income"] > 35, "low", "medium"))
     )

@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from skl2onnx import to_onnx
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import fairkit
 from fairkit.results.rules import Rule
@@ -65,6 +62,10 @@ def test_a_memory_of_the_audited_rows_gets_no_pass(step):
 @pytest.mark.parametrize("kind", [LogisticRegression, GradientBoostingClassifier, RandomForestClassifier])
 def test_honest_models_keep_their_verdict(kind):
     """On training rows too: a forest that fits them fully is no memory in this sense."""
+    from skl2onnx import to_onnx
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     columns = people()
     x = np.column_stack([columns[name] for name in ("age", "sex", "gain")]).astype(np.float32)
     model = kind(**({"n_estimators": 30} if kind is RandomForestClassifier else {}))

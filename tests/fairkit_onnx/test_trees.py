@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import lightgbm
 import numpy as np
 import pytest
-import xgboost
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from sklearn.tree import DecisionTreeClassifier
 
 from fairkit.errors import ModelError
 from fairkit_onnx.session import open_session
@@ -51,6 +48,8 @@ def test_round_down_keeps_every_float32_on_its_side(threshold):
 @pytest.mark.parametrize("missing", [True, False])
 @pytest.mark.parametrize("categorical", [[], [2]])
 def test_lightgbm_trees_give_its_scores_also_at_the_thresholds(missing, categorical):
+    import lightgbm
+
     X, y = sample(missing=missing)
     params = {
         "objective": "binary",
@@ -85,6 +84,8 @@ def test_thresholds_rounded_to_nearest_would_be_wrong():
 
 
 def test_prefixes_go_to_outputs_of_their_own():
+    import lightgbm
+
     X, y = sample()
     booster = lightgbm.train(
         {"objective": "binary", "verbosity": -1, "num_threads": 1}, lightgbm.Dataset(X, y), 9
@@ -98,6 +99,8 @@ def test_prefixes_go_to_outputs_of_their_own():
 
 @pytest.mark.parametrize("objective", ["binary:logistic", "reg:squarederror", "multi:softprob"])
 def test_xgboost_trees_give_its_margins(objective):
+    import xgboost
+
     X, y = sample()
     params = {"objective": objective, "max_depth": 4, "nthread": 1}
     if objective == "multi:softprob":
@@ -121,6 +124,8 @@ def test_forests_give_their_means(kind):
 
 
 def test_one_tree_of_one_leaf():
+    from sklearn.tree import DecisionTreeClassifier
+
     X, _ = sample(50)
     trees = sklearn_trees(
         [DecisionTreeClassifier(max_depth=1, min_samples_leaf=40).fit(X, np.arange(50) % 2)], classifier=True
@@ -131,6 +136,8 @@ def test_one_tree_of_one_leaf():
 
 @pytest.mark.parametrize("params", [{"linear_tree": True}, {"zero_as_missing": True}])
 def test_forms_without_a_place_in_onnx_are_refused(params):
+    import lightgbm
+
     X, y = sample(missing=False)
     X[::3, 0] = 0
     booster = lightgbm.train(

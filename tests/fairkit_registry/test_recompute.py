@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from fairkit.data.loading import load_data
@@ -31,6 +30,8 @@ ROLES = {
 
 @pytest.fixture(scope="module")
 def table():
+    import pandas as pd
+
     rng = np.random.default_rng(3)
     n = 600
     sex = rng.integers(0, 2, n)

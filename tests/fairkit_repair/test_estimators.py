@@ -3,12 +3,7 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairkit.errors import DataError, ParameterError
@@ -22,6 +17,8 @@ Fair = mitigator(FairGBM)
 
 
 def people(n=600, seed=0):
+    import pandas as pd
+
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -71,6 +68,11 @@ def test_the_file_gives_the_same(tmp_path):
 
 
 def test_clone_pipeline_grid_search_and_pickle():
+    from sklearn.base import clone
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     X, y = people()
     matrix = X[["x"]].assign(sex=X["sex"] == "f").to_numpy(dtype=float)
     estimator = small(constraint=("predictive_equality",))

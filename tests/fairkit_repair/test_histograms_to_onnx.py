@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OrdinalEncoder
 from tests.fairkit_repair.test_pipelines_to_onnx import run_file
 
 import fairkit
@@ -18,6 +13,8 @@ ROWS = 1_500
 
 @pytest.fixture(scope="module")
 def people():
+    import pandas as pd
+
     rng = np.random.default_rng(2)
     frame = pd.DataFrame(
         {
@@ -48,6 +45,8 @@ CATEGORICAL = [False, True, True, False]
 
 
 def test_categories_missing_values_and_doubles(people):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
     frame, y, score = people
     model = HistGradientBoostingClassifier(max_iter=30, categorical_features=CATEGORICAL).fit(frame, y)
     content = fairkit.to_onnx(model, frame)
@@ -63,6 +62,9 @@ def test_categories_missing_values_and_doubles(people):
 
 def test_a_number_beside_a_threshold_is_on_its_side():
     """Doubles that are one number of single precision stay apart."""
+    import pandas as pd
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
     x = np.repeat([0.3, 0.3 + 1e-9], 40)[:, None]
     y = np.repeat([0, 1], 40)
     model = HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=5).fit(x, y)
@@ -73,6 +75,8 @@ def test_a_number_beside_a_threshold_is_on_its_side():
 
 @pytest.mark.parametrize("loss", ["squared_error", "poisson", "gamma"])
 def test_numbers_and_their_link(people, loss):
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
     frame, _, score = people
     target = np.abs(score) + 0.1
     model = HistGradientBoostingRegressor(loss=loss, max_iter=10, categorical_features=CATEGORICAL)
@@ -83,6 +87,11 @@ def test_numbers_and_their_link(people, loss):
 
 
 def test_codes_from_an_encoder(people):
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OrdinalEncoder
+
     frame, y, _ = people
     encoder = make_column_transformer(
         (OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan), ["region"]),
@@ -99,6 +108,8 @@ def test_codes_from_an_encoder(people):
 
 
 def test_a_category_that_single_precision_does_not_tell_is_refused(people):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
     frame, y, _ = people
     wide = frame.assign(branch=np.where(frame["branch"] == 10, 2.0**24 + 1, 0.0))
     model = HistGradientBoostingClassifier(max_iter=5, categorical_features=CATEGORICAL).fit(wide, y)
@@ -108,6 +119,8 @@ def test_a_category_that_single_precision_does_not_tell_is_refused(people):
 
 def test_every_input_is_searched(people, tmp_path):
     """What reads trees reads these as well."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
     frame, y, _ = people
     table = frame.assign(sex=np.where(np.arange(ROWS) % 2, "f", "m"))
     flags = [*CATEGORICAL, True]

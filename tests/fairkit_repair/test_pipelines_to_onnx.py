@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnxruntime
-import pandas as pd
 import pytest
-from sklearn.compose import make_column_transformer
-from sklearn.ensemble import GradientBoostingRegressor
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import fairkit
 from fairkit_onnx.sandbox.limits import Limits, using
@@ -18,6 +12,8 @@ from fairkit_onnx.sandbox.limits import Limits, using
 
 @pytest.fixture(scope="module")
 def people():
+    import pandas as pd
+
     rng = np.random.default_rng(5)
     rows = 500
     frame = pd.DataFrame(
@@ -33,6 +29,9 @@ def people():
 
 
 def _encoder():
+    from sklearn.compose import make_column_transformer
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
     return make_column_transformer(
         (StandardScaler(), ["income", "children"]),
         (OneHotEncoder(handle_unknown="ignore"), ["region", "sex"]),
@@ -57,6 +56,9 @@ def run_file(content, frame):
 
 @pytest.mark.parametrize("last", ["logistic", "lightgbm", "xgboost", "catboost", "fairgbm", "reweigh"])
 def test_a_pipeline_is_one_file_over_raw_columns(people, last, tmp_path):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
     X, y, _ = people
     if last == "logistic":
         estimator = LogisticRegression()
@@ -87,6 +89,10 @@ def test_a_pipeline_is_one_file_over_raw_columns(people, last, tmp_path):
 
 
 def test_three_classes_and_numbers(people):
+    from sklearn.ensemble import GradientBoostingRegressor
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
     X, _, score = people
     three = np.digitize(score, [2, 3])
     pipeline = make_pipeline(_encoder(), LogisticRegression()).fit(X, three)
@@ -105,6 +111,10 @@ def test_a_method_alone_keeps_its_columns(people):
 
 
 def test_what_cannot_be_exported_is_said(people, tmp_path):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
     X, y, _ = people
     opaque = make_pipeline(FunctionTransformer(lambda rows: rows[["income"]]), LogisticRegression()).fit(X, y)
     with pytest.raises(fairkit.ModelError, match="no form in ONNX"):
@@ -146,6 +156,11 @@ def test_the_favorable_class_can_be_named():
 
 
 def test_names_that_the_converter_changes(people):
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
     X, y, _ = people
     names = {"income": "education-num", "children": "hours per week"}
     odd = X.rename(columns=names).assign(**{"1st": np.arange(len(X)) % 7})
@@ -159,7 +174,10 @@ def test_names_that_the_converter_changes(people):
 
 
 def test_words_are_cut_as_in_memory(tmp_path):
+    import pandas as pd
     from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
 
     rng = np.random.default_rng(1)
     words = ["alpha", "Beta", "x", "Épsilon", "e5", "under_score", "don't"]
@@ -186,6 +204,8 @@ def test_words_are_cut_as_in_memory(tmp_path):
 def test_messages_have_five_lines_at_most(people):
     from sklearn.gaussian_process import GaussianProcessClassifier
     from sklearn.neighbors import KNeighborsClassifier, RadiusNeighborsClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
     from sklearn.semi_supervised import LabelPropagation
 
     X, y, _ = people

@@ -6,10 +6,7 @@ import pickle
 
 import numpy as np
 import onnxruntime as ort
-import pandas as pd
 import pytest
-from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
 
 from fairkit.errors import DataError, ParameterError
 from fairkit_reject_option import RejectOption
@@ -23,6 +20,9 @@ METHODS = (RandomizedThresholds, ThresholdOptimizer, RejectOption, ShiftInferenc
 
 @pytest.fixture(scope="module")
 def rows():
+    import pandas as pd
+    from sklearn.linear_model import LogisticRegression
+
     rng = np.random.default_rng(0)
     sex = rng.integers(0, 2, 600)
     X = rng.normal(size=(600, 2)).astype(np.float32)
@@ -80,6 +80,9 @@ def test_parity_of_the_estimator(rows):
 
 
 def test_several_columns_are_crossed_and_parameters_are_scikit_learns(rows):
+    import pandas as pd
+    from sklearn.base import clone
+
     X, y, sex, model = rows
     table = pd.DataFrame({"sex": sex, "code": np.arange(600) % 3})
     fair = post_estimator(ThresholdOptimizer)(model=model, constraint="equal_opportunity")

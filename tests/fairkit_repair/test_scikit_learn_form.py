@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
-from sklearn.compose import make_column_transformer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
 import fairkit
 
@@ -17,6 +12,8 @@ import fairkit
 @pytest.fixture(scope="module")
 def people():
     """600 people: an income, a region as text, a sex that is no feature, an outcome."""
+    import pandas as pd
+
     rng = np.random.default_rng(3)
     rows = 600
     sex = rng.choice(["female", "male"], rows)
@@ -27,6 +24,11 @@ def people():
 
 
 def _pipeline():
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
     encoder = OneHotEncoder(handle_unknown="ignore")
     return make_pipeline(
         make_column_transformer((encoder, ["region"]), remainder="passthrough"), LogisticRegression()
@@ -40,6 +42,8 @@ def _same(one, other):
 
 
 def test_the_form_of_scikit_learn_gives_the_numbers_of_a_dataset(people):
+    import pandas as pd
+
     X, y, sex = people
     model = _pipeline().fit(X, y)
     table = X.assign(bought=y, sex=sex)
@@ -68,6 +72,8 @@ def test_weights_and_the_favorable_value_stand_beside_the_matrix(people):
 
 
 def test_a_matrix_without_names(people):
+    from sklearn.linear_model import LogisticRegression
+
     X, y, sex = people
     matrix = X[["income"]].to_numpy()
     model = LogisticRegression().fit(matrix, y)
@@ -174,6 +180,8 @@ def test_a_role_is_told_once(people):
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
 def test_methods_fit_frames_of_other_libraries(people, library):
+    import pandas as pd
+
     X, y, sex = people
     pytest.importorskip(library)
     method = fairkit.mitigator("reweigh")(learner="logistic")
@@ -195,6 +203,7 @@ def test_sensitive_features_travel_through_a_pipeline(people):
     """scikit-learn's metadata routing hands them to the step, and to the scorer, that asked for them."""
     from sklearn import config_context
     from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
 
     X, y, sex = people
     plain = {"n_estimators": 20, "constraint": ("demographic_parity",), "n_jobs": 1}
@@ -215,7 +224,11 @@ def test_sensitive_features_travel_through_a_pipeline(people):
 
 
 def test_a_scorer_is_the_finding_with_the_sign_of_better(people):
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_validate
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
 
     X, y, sex = people
     named = X.assign(sex=sex)

@@ -5,20 +5,15 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnxruntime
-import pandas as pd
 import pytest
-from sklearn import config_context
-from sklearn.compose import make_column_transformer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fairkit
-
-skl2onnx = pytest.importorskip("skl2onnx")
 
 
 @pytest.fixture(scope="module")
 def people():
+    import pandas as pd
+
     rng = np.random.default_rng(5)
     rows = 400
     frame = pd.DataFrame(
@@ -33,12 +28,17 @@ def people():
 
 
 def _encoder():
+    from sklearn.compose import make_column_transformer
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
     return make_column_transformer(
         (StandardScaler(), ["income", "children"]), (OneHotEncoder(handle_unknown="ignore"), ["region"])
     )
 
 
 def _run(proto, X):
+    import pandas as pd
+
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     kinds = {"tensor(float)": np.float32, "tensor(string)": object, "tensor(int64)": np.int64}
     feeds = {
@@ -57,6 +57,11 @@ def _versions(proto):
 @pytest.mark.parametrize("opset", [None, 15, 18])
 @pytest.mark.parametrize("method", ["fairgbm", "reweigh"])
 def test_a_pipeline_that_ends_in_a_classifier(people, method, opset):
+    from sklearn import config_context
+    from sklearn.pipeline import make_pipeline
+
+    skl2onnx = pytest.importorskip("skl2onnx")
+
     X, score, sex = people
     y = np.where(score > 2.5, "yes", "no") if method == "reweigh" else (score > 2.5)
     with config_context(enable_metadata_routing=True):
@@ -74,6 +79,10 @@ def test_a_pipeline_that_ends_in_a_classifier(people, method, opset):
 
 
 def test_several_classes_and_numbers(people):
+    from sklearn.pipeline import make_pipeline
+
+    skl2onnx = pytest.importorskip("skl2onnx")
+
     X, score, sex = people
     matrix = X[["income", "children"]].to_numpy(np.float32)
     three = np.digitize(score, [2, 3])
@@ -90,6 +99,10 @@ def test_several_classes_and_numbers(people):
 
 
 def test_the_file_is_audited_as_the_pipeline_is(people, tmp_path):
+    from sklearn.pipeline import make_pipeline
+
+    skl2onnx = pytest.importorskip("skl2onnx")
+
     X, score, sex = people
     y = (score > 2.5).astype(int)
     pipeline = make_pipeline(_encoder(), fairkit.mitigator("reweigh")(learner="logistic")).fit(X, y)
@@ -101,6 +114,10 @@ def test_the_file_is_audited_as_the_pipeline_is(people, tmp_path):
 
 
 def test_what_cannot_be_in_a_pipelines_file_is_said(people):
+    from sklearn.pipeline import make_pipeline
+
+    skl2onnx = pytest.importorskip("skl2onnx")
+
     X, score, sex = people
     y = (score > 2.5).astype(int)
     pipeline = make_pipeline(_encoder(), fairkit.mitigator("reweigh")(learner="logistic")).fit(X, y)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog, minimize
 
 from fairkit_rto.ramps import SortedScores, Term, evaluate, sort_groups
 from fairkit_rto.solver import covariance_multiplier, parity_threshold, ramp, rate
@@ -89,6 +88,8 @@ def test_agrees_with_bisection_on_smooth_scores():
 @pytest.mark.parametrize("gamma", [0.2, 1.0])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 def test_minimises_the_regularised_objective(gamma, epsilon):
+    from scipy.optimize import minimize
+
     margins = np.array([-0.9, -0.4, -0.35, 0.1, 0.1, 0.5, 0.8, 0.95])
     rho = 0.3
     bounds = [{"type": "ineq", "fun": lambda h, s=s: epsilon / 2 - s * (h.mean() - rho)} for s in (1, -1)]
@@ -108,6 +109,8 @@ def test_minimises_the_regularised_objective(gamma, epsilon):
 
 
 def test_narrow_ramps_converge_to_the_linear_program():
+    from scipy.optimize import linprog
+
     rng = np.random.default_rng(1)
     codes = rng.integers(0, 3, 600)
     margins = np.round(np.tanh(rng.normal(0.3 * codes, 1)), 2)
@@ -191,6 +194,8 @@ def test_covariance_in_a_subgroup(gamma, epsilon):
 
 
 def test_covariance_minimises_its_objective():
+    from scipy.optimize import minimize
+
     inside, outside = np.array([-0.3, 0.2, 0.7, 0.9]), np.array([-0.8, -0.5, 0.1, 0.3, 0.6])
     margins, s = np.concatenate([inside, outside]), np.repeat([1.0, 0.0], [4, 5])
     z, gamma = s - s.mean(), 0.5

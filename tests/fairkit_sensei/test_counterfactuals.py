@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-
-from fairkit.errors import DataError, ParameterError  # noqa: E402 -- after torch is known to be there
-from fairkit_onnx.write.encode import fit_encoder  # noqa: E402
-from fairkit_sensei import swap_words  # noqa: E402
-from fairkit_sensei.counterfactuals import ColumnFlips, GivenCounterfactuals, find_flips  # noqa: E402
-from fairkit_sensei.versions import Versions  # noqa: E402
+from fairkit.errors import DataError, ParameterError
+from fairkit_onnx.write.encode import fit_encoder
+from fairkit_sensei import swap_words
+from fairkit_sensei.counterfactuals import ColumnFlips, GivenCounterfactuals, find_flips
+from fairkit_sensei.versions import Versions
 
 N = 60
 COLUMNS = {
@@ -24,6 +22,8 @@ NAMES = tuple(COLUMNS)
 
 
 def drawn(flip, values=None, rounds=40):
+    torch = pytest.importorskip("torch")
+
     encoder = fit_encoder(COLUMNS, NAMES, text="onehot", standardise=True)
     x = torch.from_numpy(encoder.transform(COLUMNS))
     flips = ColumnFlips(find_flips(flip, COLUMNS, values or {}, NAMES), encoder, COLUMNS)
@@ -32,6 +32,8 @@ def drawn(flip, values=None, rounds=40):
 
 
 def test_a_flip_changes_its_columns_only_and_always():
+    torch = pytest.importorskip("torch")
+
     x, others, names = drawn(["sex"])
     own = [place for place, name in enumerate(names) if name.startswith("sex=")]
     rest = [place for place in range(len(names)) if place not in own]
@@ -78,6 +80,8 @@ def test_flips_that_make_no_sense(flip, values, says):
 
 
 def test_given_counterfactuals_go_to_their_rows():
+    torch = pytest.importorskip("torch")
+
     given = GivenCounterfactuals(np.array([[1.0], [2.0], [9.0]]), np.array([1, 1, 3]), 4)
     rng = np.random.default_rng(0)
     rows = np.array([3, 0, 1, 2])
@@ -89,6 +93,8 @@ def test_given_counterfactuals_go_to_their_rows():
 
 def test_versions_of_a_file_are_found_by_the_features_of_a_row():
     """Groups a: rows 0, 1, 2; b: rows 3, 4 (row 3 is row 0 again); c: row 5 alone."""
+    torch = pytest.importorskip("torch")
+
     features = np.array([[1], [2], [3], [1], [5], [6]], np.float32)
     versions = Versions("v.parquet", features, np.array([0, 0, 0, 1, 1, 2]))
     x = np.array([[6], [2], [1], [7]], np.float32)
@@ -135,6 +141,8 @@ def test_words_that_cannot_be_swapped(words, says):
 
 def test_sentences_and_embeddings_teach_a_network_to_ignore_the_words():
     """FACE from swapped sentences, with a bag of words as the embedding."""
+    torch = pytest.importorskip("torch")
+
     from fairkit_sensei import fit_network
     from fairkit_similarity import learn
 

@@ -9,17 +9,15 @@ import sys
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-
-import fairkit  # noqa: E402 -- after torch is known to be there
-from fairkit.errors import DataError, ModelError, ParameterError  # noqa: E402
-from fairkit.mitigators import Run, Table  # noqa: E402
-from fairkit_onnx.write.export import export  # noqa: E402
-from fairkit_repair.mitigation.split import split_dataset  # noqa: E402
-from fairkit_repair.tradeoff import Tradeoff  # noqa: E402
-from fairkit_sensei import SenSeI  # noqa: E402
-from fairkit_similarity import learn  # noqa: E402
-from fairkit_testing.samples import sample_data  # noqa: E402
+import fairkit
+from fairkit.errors import DataError, ModelError, ParameterError
+from fairkit.mitigators import Run, Table
+from fairkit_onnx.write.export import export
+from fairkit_repair.mitigation.split import split_dataset
+from fairkit_repair.tradeoff import Tradeoff
+from fairkit_sensei import SenSeI
+from fairkit_similarity import learn
+from fairkit_testing.samples import sample_data
 
 QUICK = {"epochs": 8, "batch": 32, "rate": 0.005, "hidden": (16,)}
 
@@ -121,6 +119,8 @@ def test_directions_choose_whose_predictor_is_ignored():
 
 @pytest.mark.long
 def test_a_module_of_one_s_own():
+    torch = pytest.importorskip("torch")
+
     class Residual(torch.nn.Module):
         def __init__(self, width):
             super().__init__()
@@ -160,6 +160,8 @@ def test_one_group_of_everybody_is_the_plain_network():
     ],
 )
 def test_bad_parameters(values, error, says):
+    torch = pytest.importorskip("torch")
+
     if values.get("device") == "cuda" and torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     with pytest.raises(error, match=says):
@@ -167,6 +169,8 @@ def test_bad_parameters(values, error, says):
 
 
 def test_a_metric_of_other_columns_and_a_module_of_another_shape():
+    torch = pytest.importorskip("torch")
+
     table = Table.from_dataset(sample_data(rows=300))
     metric = learn.euclidean({"hours": table.columns["hours"]})
     with pytest.raises(DataError, match="another width than the features"):

@@ -7,8 +7,6 @@ import sys
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
-from scipy.special import expit
 
 from fairkit.data.roles import value_text
 from fairkit_similarity.design import Design
@@ -64,6 +62,9 @@ def test_directions_are_those_of_scikit_learn(name, strength):
 
 def test_the_gradient_vanishes_where_one_value_tells_the_class():
     """Separable classes: the penalty alone holds the optimum; no step overflows."""
+    from scipy.optimize import brentq
+    from scipy.special import expit
+
     columns = table(300)
     columns["copy"] = columns["sex"].copy()
     columns["sharp"] = np.where(columns["sex"] == "m", 400.0, -400.0) + np.arange(300.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from fairkit.errors import DataError
 from fairkit.mitigators import Run
@@ -54,6 +53,8 @@ def rates_of(rows, h, constraint):
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_equal_rates_and_the_optimum_of_the_dense_program(rows, constraint):
+    from scipy.optimize import linprog
+
     solution, h = solve(rows, constraint=constraint)
     rates = rates_of(rows, h, constraint)
     assert np.ptp(rates, axis=1).max() <= 1e-9

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import fairkit
@@ -19,6 +18,8 @@ ROLES = {"label": "y", "favorable": 1, "sensitive": ["sex"]}
 
 
 def people(rows=1_200, seed=0):
+    import pandas as pd
+
     rng = np.random.default_rng(seed)
     sex = rng.choice(["f", "m"], rows)
     kin = np.where(sex == "m", "husband", "wife")

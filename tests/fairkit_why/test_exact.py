@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import fairkit
@@ -89,6 +88,8 @@ NUMBERS, TEXTS, TOWNS = ["income", "debt", "years"], ["town"], ["oslo", "rome", 
 
 
 def people(seed=0, rows=240, missing=False):
+    import pandas as pd
+
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({name: rng.integers(0, 6, rows).astype(np.float32) for name in NUMBERS})
     frame["town"] = rng.choice(TOWNS, rows)
@@ -209,6 +210,8 @@ def test_boosters_files_are_divided_as_by_enumeration(oracle, kind, tmp_path):
 
 def check_file(oracle, raw, *, missing, task=None, features=None):
     """Compare with every coalition, each hybrid scored by the file itself."""
+    import pandas as pd
+
     frame = people(5, 60, missing)
     number = task == "number"
     frame["y"] = frame["debt"] if number else frame["y"]

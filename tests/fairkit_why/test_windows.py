@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import fairkit
@@ -20,6 +19,8 @@ ROLES = {"label": "y", "favorable": 1, "sensitive": ["sex"]}
 
 def table(seed, rows=2_500, who=0.0, given=0.0):
     """Return people whose x is larger by `who`, and whose chance of y at the same x is larger by `given`, if male."""
+    import pandas as pd
+
     rng = np.random.default_rng(seed)
     male = rng.random(rows) < 0.5
     x = rng.normal(size=rows) + 0.4 * male + who * male

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from fairkit_group.chisquare import chi_square_tail
 from fairkit_group.dunnett import dunnett_quantile
@@ -117,10 +116,14 @@ def test_tests_of_agreement_have_their_level() -> None:
     ("value", "degrees"), [(3.84, 1), (0.1, 5), (200, 50), (12.3, 7), (500, 10), (0.001, 1)]
 )
 def test_chi_square_tail(value: float, degrees: int) -> None:
+    from scipy import stats
+
     assert chi_square_tail(value, degrees) == pytest.approx(stats.chi2.sf(value, degrees), rel=1e-9)
 
 
 def test_dunnett_quantiles() -> None:
+    from scipy import stats
+
     assert dunnett_quantile([0.5], 0.95) == pytest.approx(1.959964, abs=1e-6)
     assert dunnett_quantile([0.5] * 3, 0.95) == pytest.approx(2.349, abs=1e-3)  # Dunnett (1964), table II
     assert dunnett_quantile([0.5] * 9, 0.95) == pytest.approx(2.686, abs=1e-3)

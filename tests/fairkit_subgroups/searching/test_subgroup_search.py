@@ -7,7 +7,6 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy.stats import beta
 
 from fairkit.data.arrow import as_numpy
 from fairkit_subgroups.searching.cells import fill, make_cells
@@ -150,6 +149,7 @@ def test_every_group_and_number_is_that_of_its_mask(part):
 
 def mover(k, n, other_k, other_n, alpha):
     """The difference's limits, with scipy's own beta distribution."""
+    from scipy.stats import beta
 
     def limits(k, n):
         low = beta.ppf(alpha / 2, k, n - k + 1) if k else 0.0
