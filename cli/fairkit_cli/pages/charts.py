@@ -138,20 +138,13 @@ def forest(rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = 
 
 
 def _by_group(names: Sequence[str]) -> Spec:
-    order = [str(i) for i in range(len(names))]
+    shown = [visible(name) for name in names]
+    group = {"field": "group", "type": "nominal", "legend": None, "sort": shown}
+    colours = [COLOURS[i % len(COLOURS)] for i in range(len(shown))]
+    dashes = [list(DASHES[i % len(DASHES)]) for i in range(len(shown))]
     return {
-        "color": {
-            "field": "g",
-            "type": "nominal",
-            "legend": None,
-            "scale": {"domain": order, "range": list(COLOURS)},
-        },
-        "strokeDash": {
-            "field": "g",
-            "type": "nominal",
-            "legend": None,
-            "scale": {"domain": order, "range": [list(d) for d in DASHES]},
-        },
+        "color": {**group, "scale": {"domain": shown, "range": colours}},
+        "strokeDash": {**group, "scale": {"domain": shown, "range": dashes}},
     }
 
 
@@ -174,29 +167,32 @@ MOST_MARKED = 3
 LEAST_MARKED = 0.005
 
 
+def _marked(test: str, points: Spec) -> Spec:
+    return {"transform": [{"filter": test}], **points}
+
+
 def densities(edges: Sequence[float], shares: Mapping[str, Sequence[float]], title: str) -> Spec:
     """Draw each group's share of rows by score, as steps."""
     names = list(shares)
     middle = [(a + b) / 2 for a, b in itertools.pairwise(edges)]
     values = [
         {
-            "g": str(i),
+            "group": visible(name),
             "x": middle[b],
-            "y": share,
+            "share": share,
             "tip": f"{label(name)}: {share:.1%} score {edges[b]:.3g} to {edges[b + 1]:.3g}",
         }
-        for i, name in enumerate(names)
+        for name in names
         for b, share in enumerate(shares[name])
     ]
     least = 0.0 if len(names) <= MOST_MARKED else LEAST_MARKED
-    marked = [row for row, y in zip(values, itertools.chain(*shares.values()), strict=True) if y >= least]
     x = _axis("x", title, scale={"domain": [edges[0], edges[-1]]}, axis={"tickCount": 3})
-    y = _axis("y", "share of the group's rows", axis={"format": "%", "tickCount": 5})
+    y = _axis("share", "share of the group's rows", axis={"format": "%", "tickCount": 5})
     line = {
         "mark": {"type": "line", "interpolate": "step", "strokeWidth": 2},
         "encoding": {"x": x, "y": y, **_by_group(names)},
     }
-    return _small(values, [line, {"data": {"values": marked}, **_points(x, y, names)}])
+    return _small(values, [line, _marked(f"datum.share >= {least}", _points(x, y, names))])
 
 
 def roc(
@@ -206,28 +202,26 @@ def roc(
     names = list(curves)
     values = [
         {
-            "g": str(i),
+            "group": visible(name),
             "x": x,
             "y": y,
             "k": k,
             "tip": f"{label(name)}: true positive rate {y:.3f} at false positive rate {x:.3f}",
         }
-        for i, name in enumerate(names)
+        for name in names
         for k, (x, y) in enumerate(curves[name])
     ]
     every = 1 if len(names) <= MOST_MARKED else 2
-    places = itertools.chain(*(range(len(curves[name])) for name in names))
-    marked = [row for row, k in zip(values, places, strict=True) if k % every == 0]
     x = _axis("x", "false positive rate", scale={"domain": [0, 1]}, axis={"tickCount": 3})
     y = _axis("y", "true positive rate", scale={"domain": [0, 1]}, axis={"tickCount": 5})
     line = {
         "mark": {"type": "line", "strokeWidth": 2},
-        "encoding": {"x": x, "y": y, "order": {"field": "k"}, **_by_group(names)},
+        "encoding": {"x": x, "y": y, "order": {"field": "k", "type": "quantitative"}, **_by_group(names)},
     }
-    layers = [_diagonal(x, y), line, {"data": {"values": marked}, **_points(x, y, names)}]
+    layers = [_diagonal(x, y), line, _marked(f"datum.k % {every} === 0", _points(x, y, names))]
     shades = [
-        {"g": str(i), "x": at, "low": low, "high": high}
-        for i, name in enumerate(names)
+        {"group": visible(name), "x": at, "low": low, "high": high}
+        for name in names
         if curves[name] and name in (bands or {})
         for at, low, high in band(curves[name], *(bands or {})[name])
     ]
@@ -246,19 +240,7 @@ def roc(
 def calibration(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Spec:
     """Draw each group's observed share of favorable outcomes against its mean score, with intervals."""
     names = list(curves)
-    values = [
-        {
-            "g": str(i),
-            "x": point["score"],
-            "y": point["observed"],
-            "low": point["interval"][0],
-            "high": point["interval"][1],
-            "tip": f"{label(name)}: mean score {point['score']:.3f}, observed {point['observed']:.3f} "
-            f"[{point['interval'][0]:.3f}, {point['interval'][1]:.3f}], {point['weight']:,.0f} rows",
-        }
-        for i, name in enumerate(names)
-        for point in curves[name]
-    ]
+    values = [_bin(name, point) for name in names for point in curves[name]]
     x = _axis("x", "mean score", scale={"domain": [0, 1]}, axis={"tickCount": 3})
     y = _axis("y", "observed share", scale={"domain": [0, 1]}, axis={"tickCount": 5})
     shade = {
@@ -272,6 +254,16 @@ def calibration(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Spec:
     }
     line = {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"x": x, "y": y, **_by_group(names)}}
     return _small(values, [_diagonal(x, y), shade, line, _points(x, y, names, opacity=1, size=28)])
+
+
+def _bin(name: str, point: Mapping[str, Any]) -> Spec:
+    low, high = point["interval"]
+    observed, rows = f"{point['observed']:.3f} [{low:.3f}, {high:.3f}]", f"{point['weight']:,.0f}"
+    return {
+        "group": visible(name), "x": point["score"], "y": point["observed"], "low": low, "high": high,
+        "observed": observed, "rows": rows,
+        "tip": f"{label(name)}: mean score {point['score']:.3f}, observed {observed}, {rows} rows",
+    }  # fmt: skip
 
 
 def _diagonal(x: Spec, y: Spec) -> Spec:

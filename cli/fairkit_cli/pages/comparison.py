@@ -80,7 +80,7 @@ def verdict_parts(name: str, rules: Sequence[RuleResult]) -> list[Part]:
     if verdict is None:
         return []
     items = [Item(Span(as_options(rule.reason), "reason"), rule.verdict) for rule in rules]
-    return [Note(name_of(name), "banner", verdict), Listing(items, "rules")]
+    return [Note([name_of(name), ": ", Span(verdict.upper(), verdict)], "strong"), Listing(items, "rules")]
 
 
 def change_parts(changes: Sequence[Change], names: tuple[str, str], confidence: float) -> list[Part | None]:
@@ -177,7 +177,8 @@ def change_table(
                     outcome,
                 )
             )
-    columns = words("metric", "groups of", *(() if brief else ("group",)))
+    grouped = On.ALL if any(change.place for change in changes) or not brief else On.PAGE
+    columns = [*words("metric"), *words("groups of", on=grouped), *words(*(() if brief else ("group",)))]
     columns += numbers(*map(name_of, names), "difference", *(() if brief else ("interval",)))
     return Table(label, [*columns, *words("" if brief else "meaning")], rows, on=on)
 

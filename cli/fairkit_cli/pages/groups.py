@@ -14,6 +14,7 @@ from fairkit_cli.pages.parts import (
     Inline,
     Interval,
     Key,
+    Legend,
     Measured,
     Note,
     On,
@@ -143,7 +144,8 @@ def _scores(report: Report, finding: Finding) -> Section:
         else ""
     )
     intro = f"How the scores are spread, how well they rank, and whether they mean what they say.{more}"
-    parts: list[Part | None] = [Note(intro), Section(None, figures, "row"), panel(report, finding, histogram)]
+    drawn = Section(None, figures, "row")
+    parts: list[Part | None] = [Note(intro), Legend(legend(names)), drawn, panel(report, finding, histogram)]
     return Section(f"Scores{about}", parts, "part", on=On.PAGE)
 
 
@@ -176,7 +178,6 @@ def _densities(histogram: Histogram, names: Sequence[str], report: Report, about
         lambda _: charts.densities(edges, drawn, title),
         Table(label, [*words("group"), *numbers(*columns)], rows),
         "Distribution",
-        legend(names),
         fixed=True,
     )
 
@@ -200,7 +201,6 @@ def _roc(curves: Mapping[str, Any], bands: Mapping[str, Interval], names: Sequen
         lambda _: charts.roc(drawn, bands),
         Table(label, [*words("group"), *numbers(*columns)], rows),
         "ROC",
-        legend(names),
         fixed=True,
     )
 
@@ -228,6 +228,5 @@ def _calibration(curves: Mapping[str, Any], names: Sequence[str], about: str) ->
         lambda _: charts.calibration(drawn),
         Table(f"Observed share of favorable outcomes by score{about}", columns, rows),
         "Calibration",
-        legend(names),
         fixed=True,
     )

@@ -50,6 +50,7 @@ def header(report: Report, name: str | None = None, *, date: str | None = None) 
     view = report_view(report)
     rule_answers = answers(report)
     entries = audited(report, date)
+    answered = verdict(report, rule_answers)
     unstated = [label for label, content in entries if content is None]
     known: list[tuple[Inline, Inline]] = [
         (label, content) for label, content in entries if content is not None
@@ -57,8 +58,9 @@ def header(report: Report, name: str | None = None, *, date: str | None = None) 
     parts: list[Part] = [
         Note(["Fairness audit of ", name_of(name or report.model.name)], "title", on=On.PAGE),
         Section("The question", [Note(question(report))], "first", on=On.PAGE),
-        Section(Span("The answer", on=On.PAGE), verdict(report, rule_answers), "first"),
+        Section(Span("The answer", on=On.PAGE), answered[:1], "first"),
         *change_list(report, rule_answers),
+        Section(Span("Each limit", on=On.PAGE), answered[1:], "first"),
         Note(view.subject, "subject"),
         *(Note(line, "warning") for line in view.missing),
         Section("What was audited", [Facts(known, "audited")], "first", on=On.PAGE),

@@ -147,6 +147,14 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Legend:
+    """What the marks of several charts mean."""
+
+    keys: Sequence[Key]
+    on: On = On.PAGE
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
     """A picture with its numbers.
 
@@ -215,7 +223,7 @@ class Section:
     on: On = On.ALL
 
 
-Part = Note | Listing | Facts | Table | Chart | Fields | Panel | Lines | Section
+Part = Note | Listing | Facts | Table | Chart | Legend | Fields | Panel | Lines | Section
 
 
 @dataclass(frozen=True, slots=True)

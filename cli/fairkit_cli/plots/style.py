@@ -6,16 +6,15 @@ The charts set no ground and no colour of text: Altair's own themes do, and peop
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import MissingExtraError
 from fairkit.support.escaping import visible
-from fairkit_cli.pages.charts import DASHES, SHAPES
+from fairkit_cli.pages.charts import SHAPES
 from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import altair as alt
 
 COLOURS = (
@@ -86,23 +85,35 @@ def named(kinds: Mapping[str, str], present: Sequence[str], alt: Any) -> tuple[A
     return colours, alt.Scale(domain=shown, range=[shapes[name] for name in shown])
 
 
-def by_group(names: Sequence[str], alt: Any) -> tuple[Any, Any]:
-    """Return colour and dashes of groups, both told by one legend."""
-    names = [visible(name) for name in names]
-    places = [place % len(COLOURS) for place in range(len(names))]
-    legend = alt.Legend(
-        title="group", symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3, symbolSize=400
-    )
-    colour = alt.Color(
-        "group:N",
-        legend=legend,
-        sort=names,
-        scale=alt.Scale(domain=names, range=[COLOURS[place] for place in places]),
-    )
-    dash = alt.StrokeDash(
-        "group:N",
-        legend=legend,
-        sort=names,
-        scale=alt.Scale(domain=names, range=[list(DASHES[place]) for place in places]),
-    )
-    return colour, dash
+_THEME = {
+    **{f"var(--c{place})": colour for place, colour in enumerate(COLOURS, 1)},
+    **dict.fromkeys(("var(--ink)", "var(--line)", "var(--grid)", "var(--muted)"), GREY),
+    "var(--accent)": BLUE,
+    "var(--pass)": STATUS["pass"],
+    "var(--fail)": STATUS["fail"],
+    "var(--unsure)": STATUS["inconclusive"],
+}
+"""The colours of a page, whose style sheet knows whether it is dark, as those that stand out from every ground."""
+_LINES = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3, "symbolSize": 400}
+
+
+def chart_of(spec: Mapping[str, Any], *, width: int, height: int) -> Any:
+    """Return a page's chart as Altair's: with a legend of its own, tooltips, and colours for every ground."""
+    alt = altair()
+    themed = _themed(spec)
+    chart = alt.Chart.from_dict({**themed, "width": width, "height": height})
+    for part, own in zip((chart, *chart.layer), (themed, *themed["layer"]), strict=True):
+        if "data" in own:  # as it stands in the chart, where people change it
+            part.data = alt.Data(values=own["data"]["values"])
+    return chart
+
+
+def _themed(spec: Any) -> Any:
+    if isinstance(spec, Mapping):
+        themed = {("tooltip" if key == "description" else key): _themed(value) for key, value in spec.items()}
+        if themed.get("legend", "") is None:
+            themed["legend"] = _LINES if themed["field"] == "group" else {"symbolOpacity": 1}
+        return themed
+    if isinstance(spec, list | tuple):
+        return [_themed(part) for part in spec]
+    return _plain(_THEME.get(spec, spec) if isinstance(spec, str) else spec)

@@ -63,8 +63,9 @@ def text_parts(parts: Sequence[Part | None]) -> list[RenderableType]:
     """Return parts for rich, those that screens show."""
     lines: list[RenderableType] = []
     for part in parts:
-        if part is not None and On.SCREEN in part.on:
-            lines += _part(part)
+        if part is not None and On.SCREEN in part.on and (inner := _part(part)):
+            apart = isinstance(part, Section) and part.kind == "part" and lines and lines[-1] != ""
+            lines += ["", *inner] if apart else inner
     return lines
 
 
