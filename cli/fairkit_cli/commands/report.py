@@ -226,22 +226,24 @@ def _accepted(states: str | None, unread_by: str | None, *, strict: bool) -> dic
 
 def _written(made: Rendering, shown: Shown, output_format: str) -> str:
     """Return a rendering in a format, after a word about each gap and each clause that cannot be rested on."""
-    from fairkit_cli.text.packs import flags_of, pack_csv, pack_markdown, pack_record
+    from fairkit_cli.pages.certificates import checked_banner
+    from fairkit_cli.pages.packs import pack_page
+    from fairkit_cli.render.markdown import markdown_page
+    from fairkit_cli.text.packs import flags_of, pack_csv, pack_record
 
+    page = pack_page(made, [checked_banner(shown)])
     for gap in made.gaps:
         say(f"not answered: {gap}")
     for flag in flags_of(made):
         if not flag.accepted:
             say(f"{flag.severity}: {flag.clause}: {flag.text}")
     if output_format in ("html", "pdf"):
-        from fairkit_cli.pages.certificates import checked_banner
-        from fairkit_cli.pages.packs import pack_page
         from fairkit_cli.render.html import html_page
 
-        return html_page(pack_page(made, [checked_banner(shown)]))
+        return html_page(page)
     if output_format == "json":
         return record_text(pack_record(made, shown.state))
-    return pack_csv(made) if output_format == "csv" else pack_markdown(made, [shown.state])
+    return pack_csv(made) if output_format == "csv" else markdown_page(page)
 
 
 def told(shown: Sequence[Shown]) -> int:

@@ -30,7 +30,13 @@ STATUS = {
     "fail": ("var(--fail)", "square"),
     "inconclusive": ("var(--unsure)", "diamond"),
     "none": ("var(--accent)", "circle"),
+    "better": ("var(--pass)", "circle"),
+    "worse": ("var(--fail)", "square"),
+    "changed": ("var(--unsure)", "diamond"),
+    "not significant": ("var(--accent)", "circle"),
+    "undecided": ("var(--muted)", "cross"),
 }
+"""Colour and shape of a verdict, and of the outcome of a comparison."""
 WHOLE, NARROW, SMALL = 850, 300, 268
 LABEL_LENGTH = 34
 """The longest name in a chart; tables show all of it."""
@@ -56,8 +62,13 @@ class ForestRow:
     status: str = "none"
 
 
-def forest(rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = True) -> Spec:
-    """Draw numbers with intervals on one scale, with their limits; names stand beside or, if narrow, above."""
+def forest(
+    rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = True, parity: float | None = None
+) -> Spec:
+    """Draw numbers with intervals on one scale, with their limits; names stand beside or, if narrow, above.
+
+    A line marks `parity`, or 0 where the scale need not begin there.
+    """
     order = [str(i) for i in range(len(rows))]
     names = {str(i): label(row.name, 44) for i, row in enumerate(rows)}
     values = [
@@ -81,8 +92,9 @@ def forest(rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = 
         "axis": {"tickCount": 4 if narrow else 7},
     }
     status = {"field": "status", "type": "nominal", "legend": None}
-    colour = {**status, "scale": {"domain": list(STATUS), "range": [c for c, _ in STATUS.values()]}}
-    shape = {**status, "scale": {"domain": list(STATUS), "range": [s for _, s in STATUS.values()]}}
+    present = [name for name in STATUS if any(row.status == name for row in rows)]
+    colour = {**status, "scale": {"domain": present, "range": [STATUS[name][0] for name in present]}}
+    shape = {**status, "scale": {"domain": present, "range": [STATUS[name][1] for name in present]}}
     label_width = 7 * max(len(name) for name in names.values()) + 20
     names_at = {"align": "left", "dy": -15} if narrow else {"align": "right", "dx": -8}
     layers: list[Spec] = [
@@ -120,14 +132,11 @@ def forest(rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = 
             }
         )
     if not zero:
-        layers.insert(
-            0,
-            {
-                "data": {"values": [{"zero": 0}]},
-                "mark": {"type": "rule", "color": "var(--ink)"},
-                "encoding": {"x": {"field": "zero", **x}},
-            },
-        )
+        line = {
+            "mark": {"type": "rule", "color": "var(--ink)"},
+            "encoding": {"x": {**x, "datum": parity or 0}},
+        }
+        layers.insert(0, line)
     return {
         "width": NARROW if narrow else WHOLE - label_width,
         "height": {"step": 44 if narrow else 26},

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from fairkit.results.rules import RuleResult
     from fairkit.results.subjects import DataInfo, ModelInfo
 
-STATUS = {"better": "pass", "worse": "fail", "changed": "inconclusive"}
 _UNIT = 1.5
 
 
@@ -114,7 +113,7 @@ def _charts(title: str, changes: Sequence[Change], names: tuple[str, str]) -> li
     large = [each for each in changes if _reach(each) > _UNIT]
     parts: list[Part] = []
     for chosen, unit in ((small, ""), (large, ", in the metric's own unit")):
-        rows = [_row(each) for each in chosen if each.difference is not None]
+        rows = [change_row(each) for each in chosen if each.difference is not None]
         if chosen:
             label = f"{title}{unit}"
             table = change_table(chosen, names, label)
@@ -140,13 +139,14 @@ def _reach(change: Change) -> float:
     return max(abs(end) for end in (change.interval or (0.0, 0.0)))
 
 
-def _row(change: Change) -> ForestRow:
+def change_row(change: Change) -> ForestRow:
+    """Say about a change what its line in a forest plot shows."""
     value = change.difference or 0.0
     return ForestRow(
         name=change_name(change) + (f" · {change.place}" if change.sensitive else ""),
         value=value,
         interval=change.interval,
-        status=STATUS.get(change.outcome, "none"),
+        status=MEANING[change.outcome],
         tip=f"{_where(change)}: {number(change.before)} to {number(change.after)}, difference {number(value)}, "
         f"interval {interval(change.interval)}: {MEANING[change.outcome]}",
     )

@@ -104,7 +104,10 @@ def _item(answered: Answered) -> Section:
 def _fact(fact: Fact, value: str | bool | None) -> Inline:
     text = shown_fact(value, fact)
     if value is None:
-        return [Span(text, "gap" if fact.required else "muted"), f" {fact.help}" if fact.help else ""]
+        return [
+            Span(text, "gap" if fact.required else "muted"),
+            *page_only(f" {fact.help}" if fact.help else ""),
+        ]
     return [text, *page_only(" ", Span("stated by the filer, not signed", "wrap"))]
 
 

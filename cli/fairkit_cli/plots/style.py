@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import MissingExtraError
 from fairkit.support.escaping import visible
-from fairkit_cli.pages.charts import SHAPES
 from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
@@ -30,14 +29,7 @@ COLOURS = (
 """Contrast above 3 with white, and with the grounds of dark themes (#333, #1f1f1f, #111)."""
 GREY = "#868e96"
 BLUE = COLOURS[0]
-STATUS = {"no rule": BLUE, "fail": "#e0604f", "inconclusive": "#b07d1a", "pass": "#2f9e44"}
-OUTCOME = {
-    "not significant": BLUE,
-    "worse": "#e0604f",
-    "changed": "#b07d1a",
-    "better": "#2f9e44",
-    "undecided": GREY,
-}
+STATUS = {"fail": "#e0604f", "inconclusive": "#b07d1a", "pass": "#2f9e44"}
 LONGEST = 360
 """Pixels of the longest name beside a chart."""
 
@@ -77,14 +69,6 @@ def ended(value: float | None, pair: tuple[float, float] | None) -> dict[str, An
     return {"value": value, "low": low, "high": high, "interval": f"{number(value)} {interval(pair)}"}
 
 
-def named(kinds: Mapping[str, str], present: Sequence[str], alt: Any) -> tuple[Any, Any]:
-    """Return the colours and shapes of those that are present, in the order of all."""
-    shown = [name for name in kinds if name in present]
-    shapes = dict(zip(kinds, SHAPES, strict=False))
-    colours = alt.Scale(domain=shown, range=[kinds[name] for name in shown])
-    return colours, alt.Scale(domain=shown, range=[shapes[name] for name in shown])
-
-
 _THEME = {
     **{f"var(--c{place})": colour for place, colour in enumerate(COLOURS, 1)},
     **dict.fromkeys(("var(--ink)", "var(--line)", "var(--grid)", "var(--muted)"), GREY),
@@ -97,11 +81,11 @@ _THEME = {
 _LINES = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3, "symbolSize": 400}
 
 
-def chart_of(spec: Mapping[str, Any], *, width: int, height: int) -> Any:
+def chart_of(spec: Mapping[str, Any], **size: int) -> Any:
     """Return a page's chart as Altair's: with a legend of its own, tooltips, and colours for every ground."""
     alt = altair()
     themed = _themed(spec)
-    chart = alt.Chart.from_dict({**themed, "width": width, "height": height})
+    chart = alt.Chart.from_dict({**themed, **size})
     for part, own in zip((chart, *chart.layer), (themed, *themed["layer"]), strict=True):
         if "data" in own:  # as it stands in the chart, where people change it
             part.data = alt.Data(values=own["data"]["values"])

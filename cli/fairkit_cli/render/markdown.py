@@ -34,7 +34,10 @@ _MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "undecided": "❔
 
 def markdown_page(page: Page) -> str:
     """Return a page's summary."""
-    return "\n".join(_parts(page.parts, level=3))
+    titled = any(
+        isinstance(part, Note) and part.kind == "title" and On.SUMMARY in part.on for part in page.parts
+    )
+    return "\n".join(_parts(page.parts, level=2 if titled else 3))
 
 
 def _parts(parts: Sequence[Part | None], level: int) -> Iterator[str]:
@@ -73,8 +76,10 @@ def _note(note: Note) -> str:
     if note.kind == "banner":
         word = note.status.upper() if note.word is None else escaped(note.word)
         return f"## {_MARKS[note.status]} {word}: {text}" if note.status in _MARKS else f"## {text}"
+    if note.kind == "evidence":
+        return f"**{escaped(note.word or '')}: {text}**"
     if note.kind == "gap":
-        return f"**{text}**"
+        return f"- **{text}**"
     return f"> {text}" if note.kind == "warning" else text
 
 
