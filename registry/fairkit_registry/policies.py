@@ -57,6 +57,11 @@ class AliasPolicy:
         Outputs that nobody audited and inputs that were never fed, that the version may have.
     machines
         From how many unlike machines (processor, threads, system) certificates must agree.
+    probation_days
+        For how many days signed statements about the served decisions must keep the version after its promotion; None:
+        none must.
+    watch_keys
+        PEM of the public keys of which one must have signed those statements; empty: those of `keys`.
     """
 
     rules: tuple[Mapping[str, Any], ...] = ()
@@ -79,6 +84,8 @@ class AliasPolicy:
     outputs: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     machines: int = 1
+    probation_days: int | None = None
+    watch_keys: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -103,6 +110,8 @@ class AliasPolicy:
             "outputs": list(self.outputs),
             "inputs": list(self.inputs),
             "machines": self.machines,
+            "probation_days": self.probation_days,
+            "watch_keys": list(self.watch_keys),
         }
 
     @classmethod
@@ -129,4 +138,6 @@ class AliasPolicy:
             outputs=tuple(record.get("outputs", ())),
             inputs=tuple(record.get("inputs", ())),
             machines=record.get("machines", 1),
+            probation_days=record.get("probation_days"),
+            watch_keys=tuple(record.get("watch_keys", ())),
         )

@@ -84,7 +84,7 @@ def version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> Ou
     from fairkit_registry.promotion.valid import of_registry
 
     wanted = names.parse(reference)
-    registered = registry.version(wanted)
+    registered = registry.version(wanted, fallen=True)
     trusted = list(keys) or pinned_keys(registry, registered.name, wanted.alias)
     if not trusted:
         raise FairkitError(_NO_KEY)
@@ -98,6 +98,7 @@ def version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> Ou
     if wanted.alias is not None:
         verdict, told = _against_policy(registry, registered, wanted.alias)
         notes += told
+        failed += _probation(registry, registered, wanted.alias)
     return Outcome(
         subject=registered.reference,
         held=tuple(confirmed),
@@ -161,13 +162,22 @@ def _against_policy(registry: Registry, found: Version, alias: str) -> tuple[str
     ]
 
 
+def _probation(registry: Registry, registered: Version, alias: str) -> list[str]:
+    """Return that the alias's probation has ended without success; nothing where it has not."""
+    from fairkit_cli.registry.probation import sentence
+
+    pointer = registry.alias(registered.name, alias)
+    state = None if pointer is None else registry.probation(pointer)
+    return [sentence(state)] if state is not None and state.state == "fallen" else []
+
+
 def summarised(registry: Registry, reference: str, outcome: Outcome, signers: Sequence[Signer]) -> bytes:
     """Sign an outcome as a verification summary: by the alias's policy where an alias was named."""
     from fairkit_registry import names
     from fairkit_registry.evidence.summaries import summary
 
     wanted = names.parse(reference)
-    registered = registry.version(wanted)
+    registered = registry.version(wanted, fallen=True)
     alias = None if wanted.alias is None else registry.alias(wanted.name, wanted.alias)
     verdict = "fail" if outcome.failed else "inconclusive" if outcome.doubts else outcome.verdict
     return summary(

@@ -137,7 +137,7 @@ def show(
     from fairkit_registry.exchange import describe
 
     with open_registry(registry) as store:
-        version = store.version(reference)
+        version = store.version(reference, fallen=True)
         if output_format == "markdown":
             from fairkit_registry.exchange.cards import markdown
 
@@ -154,7 +154,9 @@ def show(
             put((cyclonedx if output_format == "cyclonedx" else spdx)(describe.card(store, version)))
             return
         certificates = describe.certificates_of(store, version)
-        aliases = [one.alias for one in store.aliases(version.name) if one.version == version.version]
+        pointers = [one for one in store.aliases(version.name) if one.version == version.version]
+        aliases = [one.alias for one in pointers]
+        states = {one.alias: state for one in pointers if (state := store.probation(one)) is not None}
         file = store.blobs.path(version.model)
     if output_format == "html":
         from fairkit_cli.pages.certificates import certificate_page
@@ -164,8 +166,12 @@ def show(
         return
     if output_format == "json":
         record = {"aliases": aliases, "path": str(file), "evidence": [one.to_dict() for one in certificates]}
-        print_json(version.to_dict() | record)
+        probations = (
+            {"probation": {alias: state.to_dict() for alias, state in states.items()}} if states else {}
+        )
+        print_json(version.to_dict() | record | probations)
         return
+    from fairkit_cli.registry.probation import sentence
     from fairkit_cli.text.numbers import size
     from fairkit_cli.text.verified import certificate
 
@@ -184,6 +190,8 @@ def show(
     ):
         if text:
             echo(f"{label} {text}")
+    for alias, state in states.items():
+        echo(f"{alias}: {sentence(state)}")
     for one in certificates:
         echo(*certificate(one))
     if not certificates:
@@ -226,6 +234,7 @@ def log(
             "alias": f"{event.body.get('alias')}: policy",
             "remove-alias": f"{event.body.get('alias')}: removed",
             "detach": f"{str(event.body.get('certificate'))[:12]}: {event.body.get('reason')}",
+            "served": f"{event.body.get('alias')}: {event.body.get('kind')} {str(event.body.get('file'))[:12]}",
             "lock": f"lock {str(event.body.get('statement'))[:12]}",
             "revoke": f"list {event.body.get('sequence')} of key {str(event.body.get('issuer'))[:16]}",
         }

@@ -204,7 +204,13 @@ class Delivery:
         body = watch.statement() | {
             "verdict": looking.worst(rules),
             "rules": [
-                {"metric": one.metric, "sensitive": one.sensitive, "verdict": one.verdict} for one in rules
+                {
+                    "metric": one.metric,
+                    "sensitive": one.sensitive,
+                    one.kind: one.limit,
+                    "verdict": one.verdict,
+                }
+                for one in rules
             ],
         }
         previous = None if last is None else last.digest

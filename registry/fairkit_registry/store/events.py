@@ -31,8 +31,8 @@ class Event:
     at
         When, UTC.
     action
-        ``add``, ``certify``, ``detach``, ``alias``, ``promote``, ``demote``, ``remove-alias``, ``revoke``, ``lock``
-        or ``import``.
+        ``add``, ``certify``, ``detach``, ``alias``, ``promote``, ``demote``, ``remove-alias``, ``revoke``, ``lock``,
+        ``served`` or ``import``.
     name
         The model it is about.
     body

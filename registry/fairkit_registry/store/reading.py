@@ -9,9 +9,11 @@ from fairkit_registry import names
 from fairkit_registry.evidence.certificate import LARGEST_CERTIFICATE
 from fairkit_registry.evidence.revocations import LARGEST
 from fairkit_registry.store import events, tables
+from fairkit_registry.store.probation import probation_of, refuse_fallen
 from fairkit_registry.store.records import Alias, Version, read_alias, read_version
 
 if TYPE_CHECKING:
+    from fairkit_registry.evidence.probation import Probation
     from fairkit_registry.names import Reference
 
 from fairkit_registry.store.guarded import OpenRegistry
@@ -65,13 +67,20 @@ class ReadableRegistry(OpenRegistry):
                 owned.setdefault(row["version"], []).append(row["digest"])
         return [read_version(row, tuple(owned.get(row["version"], ()))) for row in rows]
 
-    def version(self, reference: str | Reference) -> Version:
+    def version(self, reference: str | Reference, *, fallen: bool = False) -> Version:
         """Return the version that ``credit@3``, ``credit@production`` or ``credit`` (the newest) means.
+
+        Parameters
+        ----------
+        reference
+            The name.
+        fallen
+            Whether to return also the version of an alias whose probation has ended without success.
 
         Raises
         ------
         RegistryError
-            There is no such model, version or alias, or the alias points to nothing yet.
+            There is no such model, version or alias, or the alias points to nothing yet, or to nothing any more.
         """
         wanted = names.parse(reference) if isinstance(reference, str) else reference
         with self.index.read() as connection:
@@ -79,6 +88,8 @@ class ReadableRegistry(OpenRegistry):
             number = wanted.version
             if wanted.alias is not None:
                 number = tables.holder(connection, wanted)
+                if not fallen:
+                    refuse_fallen(connection, self.blobs, wanted)
             return tables.find_version(connection, wanted.name, number)
 
     def aliases(self, name: str | None = None) -> list[Alias]:
@@ -95,6 +106,19 @@ class ReadableRegistry(OpenRegistry):
                 "SELECT * FROM aliases WHERE name = ? AND alias = ?", (name, alias)
             ).fetchone()
         return None if row is None else read_alias(row)
+
+    def probation(self, alias: Alias, model: str | None = None) -> Probation | None:
+        """Return the state of an alias's probation, of its version or of a file that it pointed to; None without one.
+
+        Raises
+        ------
+        RegistryError
+            A file of evidence is missing or was changed.
+        CertificateError
+            What was revoked cannot be told.
+        """
+        with self.index.read() as connection:
+            return probation_of(connection, self.blobs, alias, model)
 
     def log(self, name: str | None = None, *, limit: int | None = None) -> list[events.Event]:
         """Return the events of a model (or all), the newest first."""

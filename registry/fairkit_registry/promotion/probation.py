@@ -1,0 +1,66 @@
+"""Signed evidence about served decisions on its way into a registry."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from fairkit_registry.errors import CertificateError, RegistryError
+from fairkit_registry.evidence.probation import judge_probation
+from fairkit_registry.store import events, tables
+from fairkit_registry.store.probation import LARGEST, evidence_of, present
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fairkit_registry.evidence.probation import EvidenceKind, Probation
+    from fairkit_registry.store.registry import Registry
+
+
+def take_evidence(
+    registry: Registry, name: str, alias: str, files: Sequence[tuple[EvidenceKind, Path]]
+) -> Probation:
+    """Take in signed statements about the version that an alias points to, all or none; return the new state.
+
+    Parameters
+    ----------
+    registry
+        The registry.
+    name, alias
+        The alias.
+    files
+        The kind and path of each: a watch's whole file of statements, or an attestation.
+
+    Raises
+    ------
+    RegistryError
+        The alias asks for no probation, points to nothing, or the registry cannot be written.
+    CertificateError
+        A file does not count: see `ServedEvidence.take`.
+    """
+    from fairkit_registry.evidence.statement import read_limited
+
+    raws = [
+        (kind, path, read_limited(path, LARGEST, what=kind, too_large=f"a {kind}")) for kind, path in files
+    ]
+    with registry.staging() as staged, registry.index.write() as connection:
+        registry.confirm(connection, name)
+        pointer = next((one for one in tables.find_aliases(connection, name) if one.alias == alias), None)
+        evidence = None if pointer is None else evidence_of(connection, registry.blobs, pointer)
+        if pointer is None or evidence is None:
+            raise RegistryError(
+                f"{name}@{alias} is not on probation: `fairkit registry alias {name} {alias} --probation 30d` asks for "
+                "it, and a promotion begins it"
+            )
+        for kind, path, raw in raws:
+            at = events.now()
+            try:
+                evidence.take(kind, raw, datetime.fromisoformat(at))
+            except CertificateError as error:
+                raise type(error)(f"{path}: {error}") from None
+            kept = staged.take(registry.blobs.stage([raw]))
+            tables.keep(connection, registry.blobs, kept, kind)
+            body = {"kind": kind, "file": kept.digest, "model": evidence.terms.model_sha256, "alias": alias}
+            events.append(connection, "served", name, body, at=at)
+        return judge_probation(evidence, present().date())

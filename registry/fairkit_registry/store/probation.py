@@ -1,0 +1,156 @@
+"""Probations of aliases: what the log and the signed files in the store say about the version that one points to."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from fairkit_registry.errors import CertificateError, RegistryError
+from fairkit_registry.evidence.keys import parse_public
+from fairkit_registry.evidence.probation import Probation, ProbationTerms, ServedEvidence, judge_probation
+from fairkit_registry.evidence.revocations import read as read_list
+from fairkit_registry.evidence.revoked import remembered
+from fairkit_registry.store import events, tables
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+    from fairkit_registry.blobs import BlobStore
+    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.names import Reference
+    from fairkit_registry.policies import AliasPolicy
+    from fairkit_registry.store.records import Alias
+
+LARGEST = 16 << 20
+"""Bytes of a file of statements."""
+
+
+def probation_of(
+    connection: sqlite3.Connection, blobs: BlobStore, alias: Alias, model: str | None = None
+) -> Probation | None:
+    """Return the state of an alias's probation; None where none is asked for, or nothing was promoted.
+
+    Parameters
+    ----------
+    connection, blobs
+        The registry's.
+    alias
+        The alias.
+    model
+        The digest of a file that it has pointed to; by default of the one that it points to now.
+
+    Raises
+    ------
+    RegistryError
+        A file of evidence is missing or was changed.
+    CertificateError
+        What was revoked cannot be told.
+    """
+    evidence = evidence_of(connection, blobs, alias, model)
+    return None if evidence is None else judge_probation(evidence, present().date())
+
+
+def refuse_fallen(connection: sqlite3.Connection, blobs: BlobStore, wanted: Reference) -> None:
+    """Refuse a name whose probation has ended without success: from that day on it means nothing.
+
+    Raises
+    ------
+    RegistryError
+        It has.
+    """
+    for alias in tables.find_aliases(connection, wanted.name):
+        if alias.alias == wanted.alias and alias.policy.probation_days and alias.version is not None:
+            try:
+                state = probation_of(connection, blobs, alias)
+            except CertificateError as error:
+                raise RegistryError(
+                    f"{wanted} is on probation, and its state cannot be told: {error}"
+                ) from None
+            if state is not None and state.state == "fallen":
+                _say_fallen(alias, state)
+
+
+def _say_fallen(alias: Alias, state: Probation) -> NoReturn:
+    named = f"{alias.name}@{alias.alias}"
+    raise RegistryError(
+        f"{named} means nothing since {state.day}: {alias.name}@{alias.version} was on probation, and {state.reason}. "
+        f"`fairkit registry probation {named}` writes that down and goes back to the version before; `fairkit registry "
+        f"promote {alias.name}@VERSION {alias.alias}` points it to another one"
+    )
+
+
+def _beginnings(chain: Iterable[events.Event], alias: str) -> dict[str, datetime]:
+    """Return when each file that an alias has pointed to began its probation, by digest.
+
+    A file's first promotion counts for good: promoted again, or after another one, it does not begin anew. What was
+    before the alias's policy asked for a probation, or asked again, does not count.
+    """
+    models: dict[int, str] = {}
+    begun: dict[str, datetime] = {}
+    asked, current = False, None
+    for event in chain:
+        body = event.body
+        if event.action in ("add", "import"):
+            models[body["version"]] = body["model"]
+        elif body.get("alias") != alias:
+            continue
+        elif event.action == "remove-alias":
+            asked, current = False, None
+        elif event.action == "alias":
+            asked = bool(body["policy"].get("probation_days"))
+        elif event.action in ("promote", "demote"):
+            current = models.get(body["version"])
+        if not asked:
+            begun.clear()
+        elif current is not None:
+            begun.setdefault(current, datetime.fromisoformat(event.at))
+    return begun
+
+
+def present() -> datetime:
+    """Return the time by the registry's clock."""
+    return datetime.fromisoformat(events.now())
+
+
+def evidence_of(
+    connection: sqlite3.Connection, blobs: BlobStore, alias: Alias, model: str | None = None
+) -> ServedEvidence | None:
+    """Return what has arrived about a file on probation, as in `probation_of`; None where it is not, or never was."""
+    policy = alias.policy
+    if policy.probation_days is None:
+        return None
+    chain = list(events.of_model(connection, alias.name))
+    if model is None and alias.version is not None:
+        model = tables.find_version(connection, alias.name, alias.version).model
+    begun = _beginnings(chain, alias.alias)
+    if model is None or model not in begun:
+        return None
+    terms = ProbationTerms(
+        model_sha256=model, since=begun[model].date(), days=policy.probation_days, rules=policy.rules
+    )
+    evidence = ServedEvidence(terms, _keys(connection, blobs, policy, model))
+    for event in chain:
+        body: dict[str, Any] = event.body
+        if event.action == "served" and (body["alias"], body["model"]) == (alias.alias, model):
+            raw = blobs.read(body["file"], limit=LARGEST)
+            try:
+                evidence.take(body["kind"], raw, datetime.fromisoformat(event.at))
+            except CertificateError:  # by a key that counts no longer, or of a probation before this one
+                continue
+    return evidence
+
+
+def _keys(
+    connection: sqlite3.Connection, blobs: BlobStore, policy: AliasPolicy, model: str
+) -> list[PublicKey]:
+    """Return the keys whose statements count: those that were not revoked."""
+    keys = [parse_public(pem) for pem in policy.watch_keys or policy.keys]
+    revokers = [parse_public(pem) for pem in policy.revokers]
+    known = remembered(keys, revokers)
+    for issuer, digest in events.revocations(connection).items():
+        trusted = [key for key in (*keys, *revokers) if key.keyid == issuer]
+        if trusted:
+            raw = blobs.read(digest, limit=LARGEST)
+            known = known.merge(read_list(raw, trusted), "is in the registry or was seen by this user")
+    return [key for key in keys if known.against(key.keyid, ("model", model)) is None]
