@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit_cli.plots.style import BLUE, GREY, LONGEST, altair, data_of, ended
+from fairkit_cli.pages.charts import forest
+from fairkit_cli.pages.comparison import change_row
+from fairkit_cli.pages.findings import forest_row
+from fairkit_cli.plots.style import BLUE, GREY, LONGEST, altair, chart_of, data_of, ended
 from fairkit_cli.text.numbers import number
 from fairkit_cli.text.ranking import MOST_DISPARITIES, kind_of, parity_distance
 from fairkit_cli.text.ranking import disparities as ranked
