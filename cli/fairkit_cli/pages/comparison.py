@@ -177,7 +177,7 @@ def change_table(
                     outcome,
                 )
             )
-    grouped = On.ALL if any(change.place for change in changes) or not brief else On.PAGE
+    grouped = On.ALL if any(change.place for change in changes) or not brief else On.PAGE | On.SUMMARY
     columns = [*words("metric"), *words("groups of", on=grouped), *words(*(() if brief else ("group",)))]
     columns += numbers(*map(name_of, names), "difference", *(() if brief else ("interval",)))
     return Table(label, [*columns, *words("" if brief else "meaning")], rows, on=on)

@@ -76,14 +76,14 @@ def verdict(report: Report, rule_answers: list[Answer] | None = None) -> list[Pa
     if view.verdict is None:
         largest = next((f for f in disparities(report) if f.value is not None), None)
         sentence = "" if largest is None else f" The largest disparity: {answer(report, largest)}"
-        hint = " Add a rule, for example --max demographic_parity_difference=0.1"
+        hint = ". Add a rule, for example --max demographic_parity_difference=0.1"
         return [
             Note(
                 [
                     Span("No verdict", "strong"),
-                    ": no policy was given.",
+                    ": no policy was given",
                     Span(hint, on=On.SCREEN),
-                    Span(f" What was measured follows.{sentence}", on=On.PAGE),
+                    Span(f". What was measured follows.{sentence}", on=On.PAGE),
                 ],
                 "banner",
             )
