@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import fairkit
 from fairkit.errors import MissingExtraError
-from fairkit.sources import Address, DataSource, Records, order_notes, said
+from fairkit.sources import Address, Counting, DataSource, Records, order_notes, said
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +26,8 @@ class DuckDB(DataSource):
 
     def open(self, address: Address) -> Records:
         """Start the query."""
+        import pyarrow as pa
+
         try:
             import duckdb
         except ImportError as error:
@@ -39,16 +41,17 @@ class DuckDB(DataSource):
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
             rows = connection.sql(query)
-            reader = (getattr(rows, "to_arrow_reader", None) or rows.fetch_arrow_reader)(
-                _BATCH
-            )  # its name before 2
+            fields = zip(
+                _read(rows.limit(0)).schema, rows.columns, strict=True
+            )  # a name may stand there twice
+            schema = pa.schema([field.with_name(name) for field, name in fields])
         except BaseException:
             connection.close()
             raise
         return Records(
             name=f"query on {path.name}",
-            schema=reader.schema,
-            batches=_batches(reader),
+            schema=schema,
+            batches=_batches(connection, query),
             origin={
                 "kind": self.name,
                 "address": address.text,
@@ -57,6 +60,7 @@ class DuckDB(DataSource):
             },
             notes=order_notes(query),
             close=connection.close,
+            counting=Counting("duckdb", query, lambda text: _read(connection.sql(text)).read_all()),
         )
 
     @classmethod
@@ -87,8 +91,13 @@ def _check(duckdb: Any, query: str) -> None:
         raise fairkit.DataError("the query on DuckDB is not one SELECT; ask for rows, in one statement")
 
 
-def _batches(reader: Any) -> Iterator[pa.RecordBatch]:
-    yield from reader
+def _batches(connection: Any, query: str) -> Iterator[pa.RecordBatch]:
+    yield from _read(connection.sql(query))
+
+
+def _read(rows: Any) -> Any:
+    """Return a reader of a query's rows; its name was another one before DuckDB 2."""
+    return (getattr(rows, "to_arrow_reader", None) or rows.fetch_arrow_reader)(_BATCH)
 
 
 @fairkit.hookimpl

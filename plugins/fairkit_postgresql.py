@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import fairkit
 from fairkit.errors import MissingExtraError
-from fairkit.sources import Address, DataSource, Records, check_reachable, order_notes
+from fairkit.sources import Address, Counting, DataSource, Records, check_reachable, order_notes
 
 FAIRKIT_INTERFACE = 1
 _PORT = 5432
@@ -38,26 +38,25 @@ class PostgreSQL(DataSource):
         uri, shown = _uri(address), _shown(address)
         query = address.query
         connection = dbapi.connect(uri)
+
+        def counted(text: str) -> Any:
+            with connection.cursor() as cursor:
+                cursor.execute(text)
+                return cursor.fetch_arrow_table()
+
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT current_setting('server_version'), pg_current_snapshot()::text")
                 version, snapshot = cursor.fetchone()
-            cursor = connection.cursor()
-            cursor.execute(query)
-            reader = cursor.fetch_record_batch()
+                schema = cursor.adbc_execute_schema(query)
         except BaseException:
             connection.close()
             raise
 
-        def close() -> None:
-            reader.close()
-            cursor.close()
-            connection.close()
-
         return Records(
             name=f"query on {address.key or 'PostgreSQL'}",
-            schema=reader.schema,
-            batches=reader,
+            schema=schema,
+            batches=_rows(connection, query),
             origin={
                 "kind": self.name,
                 "address": shown,
@@ -66,7 +65,8 @@ class PostgreSQL(DataSource):
                 "snapshot": snapshot,
             },
             notes=order_notes(query),
-            close=close,
+            close=connection.close,
+            counting=Counting("postgres", query, counted),
         )
 
     @classmethod
@@ -77,6 +77,13 @@ class PostgreSQL(DataSource):
             file = Path(os.environ.get("PGPASSFILE") or Path.home() / ".pgpass")
             anywhere = anywhere or any(line.startswith("*:") for line in file.read_text("utf-8").splitlines())
         return address.host()[1] if anywhere else None
+
+
+def _rows(connection: Any, query: str) -> Iterator[Any]:
+    """Yield the batches of a query that is started when the first of them is asked for."""
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        yield from cursor.fetch_record_batch()
 
 
 def _uri(address: Address) -> str:

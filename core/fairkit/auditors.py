@@ -178,6 +178,14 @@ class Auditor(ABC):
         """Name the columns that `measure` reads besides the model's."""
         return ()
 
+    def needs_rows(self, metrics: Sequence[type[Metric]]) -> str | None:
+        """Return why rows must be read one by one; None where it is enough to know how many rows are equal.
+
+        A database then counts them (engine ``sql``), and `measure` gets each distinct row once, with the columns that
+        it reads; for rows that occur k times its partial result is added k times. Row numbers mean nothing.
+        """
+        return f"the auditor {self.name!r} looks at single rows"
+
     def begin(self, context: AuditContext) -> None:  # noqa: B027 -- most auditors need nothing
         """Prepare, once, before any batch is measured."""
 

@@ -46,6 +46,10 @@ class EngineError(FairkitError, RuntimeError):
     """A cluster that cannot be reached or used, or workers that were lost."""
 
 
+class RowsNeededError(EngineError):
+    """Totals that a database cannot count: the rows must be read."""
+
+
 class PluginError(FairkitError, ImportError):
     """A plugin that is unknown, does not load, or breaks its contract."""
 

@@ -72,6 +72,7 @@ class KeptRows:
 
 class _Kept(Statistic):
     key = "rows"
+    keeps_rows = True
 
     def collect(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> KeptRows:
         """Keep the rows."""

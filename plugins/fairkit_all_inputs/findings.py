@@ -14,6 +14,7 @@ from fairkit.errors import ParameterError
 from fairkit_all_inputs.bounded_models import opened
 from fairkit_all_inputs.bounds.classes.problem import ClassProblem
 from fairkit_all_inputs.bounds.compiling import Compilation
+from fairkit_all_inputs.bounds.networks.model import NetworkModel
 from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
 from fairkit_all_inputs.bounds.proof import packed
@@ -25,6 +26,12 @@ from fairkit_all_inputs.checking import checked as checked_anew
 from fairkit_all_inputs.distances import taken
 from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.metrics import metric_of
+from fairkit_all_inputs.network_file import (
+    digest_of_statement,
+    network_statement,
+    refuse_unreadable,
+    with_multipliers,
+)
 from fairkit_all_inputs.people import nearby, shares
 from fairkit_all_inputs.records import digest_of_people, logs_near, opened_record, people_near, save_record
 from fairkit_all_inputs.replaying import Replay, confirmed, inside_of, replayed
@@ -45,6 +52,8 @@ if TYPE_CHECKING:
 
 STARTS = 50
 """People from whom the search for a witness begins."""
+LEAST = -1e300
+"""A bound of boxes none of which can flip, as a number that JSON has."""
 
 
 def findings(
@@ -60,16 +69,10 @@ def findings(
     domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, parameters)
     problem = problem_of(model, domains, len(domains) - 1, features)
     if not problem.pairs or not problem.of(FLIP).touching:
-        part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
-        results = _unused(scope, f"{part} the values of {', '.join(changing)}: no input changes its answer.")
-        replay = replayed(scope, model, problem)
-        kinds = {name: kind for kind, name in QUESTIONS.items()}
-        return [confirmed(scope, problem, kinds.get(one.metric, -1), one, replay) for one in results]
+        return _untouched(scope, model, problem)
     _refuse(parameters, problem)
-    if parameters.fair_metric is not None:
-        metric = taken(metric_of(parameters, context), problem, parameters.fair_metric)
-        _refuse_weighed(parameters, problem, metric)
-        scope = replace(scope, metric=metric)
+    statement = _statement(parameters, model, problem)
+    scope = _measured(scope, problem)
     record = opened_record(scope, problem) if context.signed and parameters.near is not None else None
     replay, searched = _replayed_and_compiled(scope, model, problem)
     scope = replace(scope, searched=searched)
@@ -97,17 +100,54 @@ def findings(
             finding = confirmed(scope, subproblem, kind, finding, replay)
         if kind == SCORE and label is None and parameters.near is None and got.point is not None:
             starts = [got.point]  # to climb in the probability costs all trees: from the score's alone
-        if people_at:
-            digest = {"people_sha256": digest_of_people(people_at)}
-            finding = replace(finding, evidence={**finding.evidence, **digest})
-        results.append(finding)
+        digests = {"people_sha256": digest_of_people(people_at)} if people_at else {}
+        if statement and logs[name] and isinstance(subproblem, NetworkProblem):
+            digests["statement_sha256"] = digest_of_statement(statement)
+            if not context.signed:
+                logs[name] = with_multipliers(subproblem, kind, logs[name], got.upper)
+        results.append(replace(finding, evidence={**finding.evidence, **digests}))
         witnesses[name] = finding.evidence.get("witness")
     if questions[0][0] == FLIP:
         context.progress(f"all-inputs: {SHARE}", len(questions), len(questions) + 1)
         results.append(_share(scope, problem.of(FLIP), notes, none=results[0].interval == (0.0, 0.0)))
-    if saves and not context.signed and isinstance(problem, Problem) and isinstance(model, TreeModel):
-        save_record(scope, proof_file(problem, model, features, logs), people_at, witnesses)
+    if not context.signed:
+        if isinstance(problem, Problem) and isinstance(model, TreeModel) and saves:
+            save_record(scope, proof_file(problem, model, features, logs), people_at, witnesses)
+        elif statement:
+            save_record(scope, {**statement, "logs": logs}, [], {})
     return results
+
+
+def _measured(scope: AuditScope, problem: AnyProblem) -> AuditScope:
+    """Return the scope with the distance that the parameters name."""
+    if scope.told.fair_metric is None:
+        return scope
+    metric = taken(metric_of(scope.told, scope.context), problem, scope.told.fair_metric)
+    _refuse_weighed(scope.told, problem, metric)
+    return replace(scope, metric=metric)
+
+
+def _untouched(scope: AuditScope, model: Encoded, problem: AnyProblem) -> list[Finding]:
+    """Return the findings about a model that reads what changes and weighs it nowhere."""
+    part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
+    results = _unused(
+        scope, f"{part} the values of {', '.join(scope.changing)}: no input changes its answer."
+    )
+    replay = replayed(scope, model, problem)
+    kinds = {name: kind for kind, name in QUESTIONS.items()}
+    return [confirmed(scope, problem, kinds.get(one.metric, -1), one, replay) for one in results]
+
+
+def _statement(parameters: Parameters, model: Encoded, problem: AnyProblem) -> dict[str, Any]:
+    """Return what the file of `save_proof` is about, of a network; nothing where none is written."""
+    if (
+        not parameters.save_proof
+        or not isinstance(problem, NetworkProblem)
+        or not isinstance(model, NetworkModel)
+    ):
+        return {}
+    refuse_unreadable(model, problem, parameters.near)
+    return network_statement(model, problem)
 
 
 def _replayed_and_compiled(scope: AuditScope, model: Encoded, problem: AnyProblem) -> tuple[Replay, bool]:
@@ -172,11 +212,6 @@ def _says(context: AuditContext, name: str, number: int, total: int) -> Callable
 
 def _refuse(parameters: Parameters, problem: AnyProblem) -> None:
     """Refuse parameters that mean nothing to a model of this kind."""
-    if parameters.save_proof and isinstance(problem, NetworkProblem):
-        raise ParameterError(
-            "all-inputs: save_proof writes trees over cells, and this model is a network: its log is in the "
-            "certificate, and `fairkit verify --recompute` checks it; leave save_proof out"
-        )
     if parameters.save_proof and isinstance(problem, ClassProblem):
         raise ParameterError(
             "all-inputs: save_proof writes the trees of one sum, and this model has one for each class: its logs are "
@@ -187,7 +222,7 @@ def _refuse(parameters: Parameters, problem: AnyProblem) -> None:
             "all-inputs: save_proof writes the cells of trees, and this model is linear: its bound is the sum of its "
             "columns' parts, which `fairkit verify --recompute` adds up; leave save_proof out"
         )
-    if parameters.save_proof and problem.of(FLIP) is not problem:
+    if parameters.save_proof and isinstance(problem, Problem) and problem.of(FLIP) is not problem:
         raise ParameterError(
             "all-inputs: save_proof writes the trees of the file, and this model decides by a threshold for each "
             "group: its log is in the certificate, and `fairkit verify --recompute` checks it; leave save_proof out"
@@ -275,7 +310,7 @@ def _finding(
     if scope.told.near is None and not (kind == FLIP and lower == 1.0):
         log = log_of(problem, got)
         text = packed(log)
-        evidence |= {"proved": got.upper, "problem_sha256": problem.sha256}
+        evidence |= {"proved": max(got.upper, LEAST), "problem_sha256": problem.sha256}
         if text is not None:
             evidence["proof"] = text
         else:

@@ -83,6 +83,11 @@ class GroupAuditor(Auditor):
         )
         top_k: int = parameter(TOP, help="How many places of a ranking are its top.", minimum=1)
 
+    def needs_rows(self, metrics: Sequence[type[Metric]]) -> str | None:
+        """Return None unless a metric keeps rows."""
+        kept = [metric.name for metric in metrics if metric().statistic.keeps_rows]
+        return f"the metric {kept[0]!r} is computed from single rows" if kept else None
+
     def begin(self, context: AuditContext) -> None:
         """Check what was said about wrong values."""
         told(self.parameters.label_error, list(context.dataset.profile.groups), context.dataset.roles.label)

@@ -59,6 +59,12 @@ class SubgroupAuditor(Auditor):
         """Return the names of its findings."""
         return frozenset({DIFFERENCE, GAP, SINGLE, *(f"{name}_{DIFFERENCE}" for name in MEASURES)})
 
+    def needs_rows(self, metrics: Sequence[type[Metric]]) -> str | None:
+        """Return None unless rows are drawn, or cut in halves."""
+        if self.parameters.simultaneous == "exact" and self.parameters.validate == "no":
+            return None
+        return "the auditor 'subgroups' draws rows for simultaneous=bootstrap and validate=half"
+
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Every searched column, and those of the strata."""
         return [*chosen_columns(self.parameters, context)[0], *self.parameters.within]

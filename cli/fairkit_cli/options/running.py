@@ -18,8 +18,15 @@ EngineName = Annotated[
     option(
         "--engine",
         "NAME",
-        "Where the work runs: dask spreads it over processes or machines. Default: this process.",
+        "Where the work runs: dask spreads it over processes or machines; sql has the database of --data count, for "
+        "audits of --predictions. Default: this process.",
         ENGINE,
+    ),
+]
+NoPull = Annotated[
+    bool,
+    option(
+        "--no-pull", None, "With --engine sql: refuse what the database cannot count; no row is read.", ENGINE
     ),
 ]
 SchedulerAddress = Annotated[
@@ -39,9 +46,22 @@ class EngineOptions:
 
     engine: EngineName = None
     scheduler: SchedulerAddress = None
+    no_pull: NoPull = False
 
     def arguments(self) -> dict[str, Any]:
-        """Return keyword arguments for `fairkit.audit`."""
+        """Return keyword arguments for `fairkit.audit`.
+
+        Raises
+        ------
+        ParameterError
+            `no_pull` without the engine that it is about.
+        """
+        if self.no_pull:
+            if self.engine != "sql":
+                raise ParameterError("--no-pull is about --engine sql; add it, or leave --no-pull out")
+            from fairkit_sql.engine import SqlEngine
+
+            return {"engine": SqlEngine(pulls=False), "scheduler": self.scheduler}
         return {"engine": self.engine, "scheduler": self.scheduler}
 
 

@@ -207,6 +207,8 @@ class Audit:
         nearby = getattr(self.scorer, "nearby", None)
         if nearby is not None:
             findings = nearby(findings, context.dataset, context.metrics, context.confidence)
+        remark = getattr(context.engine, "remarked", None)
+        findings = findings if remark is None else remark(findings, context.metrics)
         sense = judged(self.sense, seen, self.scorer, context.dataset)
         if sense.doubt is not None:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]

@@ -11,8 +11,10 @@ from fairkit.auditing.measure import score_once
 from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditing.subject import prepared
 from fairkit.data.loading import as_dataset
+from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
-from fairkit.errors import ParameterError
+from fairkit.errors import ParameterError, RowsNeededError
+from fairkit.models.columns import PredictedColumns
 from fairkit.models.ranking import bound
 from fairkit.progress import Progress, no_progress
 from fairkit.results.about import facts_of
@@ -76,7 +78,8 @@ def audit(
         Told about long work.
     engine
         ``"dask"`` spreads the work over a cluster, with the same findings (see
-        `fairkit.engines.opening.opened`); None: this machine.
+        `fairkit.engines.opening.opened`); ``"sql"`` has the database count, and reads rows only where it must; None:
+        this machine.
     scheduler
         The cluster's address; None starts one on this machine.
     about
@@ -119,7 +122,28 @@ def audit(
         if metrics and not running.here:
             raise ParameterError("functions are metrics of rows in memory; leave out `engine`, or `metrics`")
         running.check(*plugins.needs_of(loaded.used))
-        (subject,) = prepared([model], data, running.total)
-        one = loaded.about(bound(subject, data, chosen.options), data, running, progress, signed=signed)
-        report = one.report(score_once(running, data, [one.scorer], one.readers, progress))
+
+        def audited(running: Engine, data: Dataset) -> Report:
+            (subject,) = prepared([model], data, running.total)
+            one = loaded.about(bound(subject, data, chosen.options), data, running, progress, signed=signed)
+            return one.report(score_once(running, data, [one.scorer], one.readers, progress))
+
+        try:
+            cut = getattr(model, "threshold", None)
+            placed = running.placed(data, _needs_rows(model, loaded), chosen.options, cut)
+            report = audited(running, placed)
+        except RowsNeededError as reason:
+            if not getattr(running, "pulls", False):
+                raise
+            report = audited(LocalEngine(), data)
+            report = dataclasses.replace(
+                report, warnings=(f"The rows were read: {reason}.", *report.warnings)
+            )
     return dataclasses.replace(report, about=facts)
+
+
+def _needs_rows(model: Any, loaded: LoadedAuditors) -> list[str]:
+    """Return why an audit must read rows one by one, if so."""
+    told = [auditor.needs_rows(loaded.metrics) for auditor in loaded.auditors]
+    scored = None if model is None or isinstance(model, PredictedColumns) else "the model scores them here"
+    return [reason for reason in (scored, *told) if reason is not None]

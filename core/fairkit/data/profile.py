@@ -377,6 +377,9 @@ def tally_of(source: Source, start: int, roles: Roles, bins: Bins, noted: Sequen
         noted=noted,
         matches=None if matches is None else matches(),
     )
+    counted = getattr(part, "counted", None)
+    if counted is not None:  # each row stands for equal ones: what is not in them is known already
+        counted(tally)
     for batch in source.batches(source.columns, BATCH_ROWS):
         tally.add(batch)
     return tally

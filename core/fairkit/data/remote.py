@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.data.common import common_types
 from fairkit.data.files import file_parts
 from fairkit.data.lists import with_lists
-from fairkit.data.snapshot import take_snapshot
+from fairkit.data.snapshot import LatePart, take_snapshot
 from fairkit.data.source import Source
 from fairkit.errors import DataError, FairkitError
 from fairkit.sources.address import Address, scheme_of
@@ -60,11 +60,13 @@ def open_with(source_type: type[DataSource], text: str) -> Source:
         raise
     except Exception as error:  # whatever the library of the source raises
         raise DataError(f"{address.text} cannot be read: {said(error)}") from None
-    return _of_files(opened) if isinstance(opened, Files) else _of_records(opened)
+    return _of_files(opened) if isinstance(opened, Files) else records_source(opened)
 
 
-def _of_records(records: Records) -> Source:
-    parts = with_lists([take_snapshot(records)], records.name)
+def records_source(records: Records) -> Source:
+    """Return a table that is read once: to a snapshot, at once or when rows are asked for."""
+    part = take_snapshot(records) if records.counting is None else LatePart(records)
+    parts = with_lists([part], records.name)
     types = {field.name: field.type for field in parts[0].schema()}
     return Source(records.name, types, parts, origin=records.origin, notes=records.notes)
 

@@ -82,6 +82,56 @@ class SnapshotPart:
         yield from self._part.read(columns, rows, types)
 
 
+class LatePart:
+    """Rows that can be counted where they lie: a snapshot is taken when the first of them is asked for."""
+
+    def __init__(self, records: Records) -> None:
+        self.name, self.counting, self.received = records.name, records.counting, records.schema
+        self._records, self._schema = records, _readable(records.schema, records.name)
+        self._taken: SnapshotPart | None = None
+        self._close = weakref.finalize(self, records.close)
+
+    def __reduce__(self) -> Any:
+        return _same, (self.taken,)
+
+    @property
+    def taken(self) -> SnapshotPart:
+        """The rows, once they were read."""
+        if self._taken is None:
+            self._close.detach()
+            self._taken = take_snapshot(self._records)
+        return self._taken
+
+    def schema(self) -> pa.Schema:
+        """Return the rows' schema."""
+        return self._schema
+
+    def rows(self) -> int | None:
+        """Return the number of rows."""
+        return self.taken.rows()
+
+    def split(self, most: int) -> list[SnapshotPart]:
+        """Cut the snapshot."""
+        return self.taken.split(most)
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Read batches of the snapshot."""
+        yield from self.taken.read(columns, rows, types)
+
+
+def _same(part: SnapshotPart) -> SnapshotPart:
+    return part
+
+
+def plain_rows(table: pa.Table, name: str) -> pa.Table:
+    """Return a database's answer with the types that a snapshot would have."""
+    import pyarrow as pa
+
+    schema = _readable(table.schema, name)
+    batches = table.combine_chunks().to_batches()
+    return pa.Table.from_batches([_stored(_numbers(b, name), schema, name) for b in batches], schema)
+
+
 def take_snapshot(records: Records) -> SnapshotPart:
     """Read the rows once, batch by batch, to a temporary file.
 

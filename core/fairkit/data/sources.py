@@ -14,6 +14,7 @@ from fairkit.data.remote import open_address
 from fairkit.data.source import Source, check_names
 from fairkit.errors import DataError
 from fairkit.sources.finders import is_address
+from fairkit.support.faces import imported
 
 __all__ = ["open_source"]
 
@@ -36,6 +37,8 @@ def open_source(data: Any, name: str | None = None) -> Source:
         source = open_address(data)
     elif isinstance(data, str | Path):
         source = open_path(Path(data))
+    elif type(data).__module__.partition(".")[0] == "ibis":
+        source = imported("fairkit_sql.relation:source_of")(data, name or "ibis table")
     else:
         source = _open_memory(data, name or "data frame")
     if not source.types:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from fairkit.data.dataset import Dataset
     from fairkit.data.source import Source
+    from fairkit.settings import ModelOptions
 
 Told = Callable[[int], None]
 """Called with the number of rows that are done."""
@@ -73,6 +75,22 @@ class Engine(Protocol):
             Versions by name.
         extras
             Names of fairkit's extras.
+        """
+        ...
+
+    def placed(
+        self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None
+    ) -> Dataset:
+        """Return a dataset as it is read here.
+
+        Parameters
+        ----------
+        data
+            Before its first pass.
+        reasons
+            Why its rows must be read one by one, if so; a database cannot count them then.
+        options, cut
+            The threshold is where scores decide: by the options, or else `cut`.
         """
         ...
 

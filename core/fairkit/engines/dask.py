@@ -16,7 +16,9 @@ from fairkit.engines.cluster import check_workers
 from fairkit.errors import DataError, EngineError
 
 if TYPE_CHECKING:
+    from fairkit.data.dataset import Dataset
     from fairkit.data.source import Source
+    from fairkit.settings import ModelOptions
 
 PART_ROWS = 1_000_000
 """A Parquet file of more rows is cut at its row groups."""
@@ -45,6 +47,12 @@ class DaskEngine:
     def check(self, distributions: Mapping[str, str], extras: Iterable[str] = ()) -> None:
         """See `Engine.check`."""
         check_workers(self.client, distributions, extras)
+
+    def placed(
+        self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None
+    ) -> Dataset:
+        """See `Engine.placed`: rows are read."""
+        return data
 
     def share(self, thing: Any) -> Any:
         """See `Engine.share`: a task of its own, which goes to each worker once."""

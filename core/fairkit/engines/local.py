@@ -13,6 +13,9 @@ from fairkit.engines.processes import each_in_processes
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fairkit.data.dataset import Dataset
+    from fairkit.settings import ModelOptions
+
 
 class LocalEngine:
     """Runs functions in this process (see `fairkit.engines.base.Engine`).
@@ -30,6 +33,12 @@ class LocalEngine:
 
     def check(self, distributions: Mapping[str, str], extras: Iterable[str] = ()) -> None:
         """See `Engine.check`: what is here is here."""
+
+    def placed(
+        self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None
+    ) -> Dataset:
+        """See `Engine.placed`: rows are read."""
+        return data
 
     def share(self, thing: Any) -> Any:
         """See `Engine.share`: it is shared as it is."""

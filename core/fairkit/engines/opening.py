@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from fairkit.engines.local import LocalEngine
 from fairkit.errors import ParameterError, did_you_mean
+from fairkit.support.faces import imported
 
 if TYPE_CHECKING:
     from fairkit.engines.base import Engine
 
-ENGINES = ("dask",)
+ENGINES = ("dask", "sql")
+SQL = "fairkit_sql.engine:SqlEngine"
+"""What has a database count."""
 
 
 @contextmanager
@@ -22,7 +25,7 @@ def opened(engine: Engine | str | None, scheduler: str | None = None) -> Iterato
     Parameters
     ----------
     engine
-        None for this process, ``"dask"``, or an engine that runs already.
+        None for this process, ``"dask"``, ``"sql"`` (the database counts), or an engine that runs already.
     scheduler
         The address of a Dask scheduler; None starts a cluster on this machine.
 
@@ -40,6 +43,11 @@ def opened(engine: Engine | str | None, scheduler: str | None = None) -> Iterato
             raise ParameterError(
                 f"there is no engine {engine!r}. {did_you_mean(engine, ENGINES, what='engines')}"
             )
+        if engine == "sql":
+            if scheduler is not None:
+                raise ParameterError(f"the scheduler {scheduler} is for `engine=dask`, not for sql")
+            yield imported(SQL)()
+            return
         from fairkit.engines.cluster import connected
         from fairkit.engines.dask import DaskEngine
 

@@ -49,6 +49,25 @@ class Files:
     constants: Sequence[Mapping[str, Any]] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """Where the rows of a query can be counted, so that totals travel and rows do not (engine ``sql``).
+
+    Attributes
+    ----------
+    dialect
+        The SQL of the engine, by the name that ibis gives it, such as ``postgres``.
+    query
+        The SELECT whose rows are the table.
+    run
+        Runs one SELECT, in the transaction in which the rows would be read, and returns its rows.
+    """
+
+    dialect: str
+    query: str
+    run: Callable[[str], pa.Table]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
     """A table that may look otherwise when it is read again: it is read once, to a snapshot in a temporary file.
@@ -67,6 +86,8 @@ class Records:
         Sentences that a report keeps beside the data.
     close
         Called when the rows were read, or when that failed.
+    counting
+        Where its rows can be counted instead; `batches` are then asked for late, or never. None: nowhere.
     """
 
     name: str
@@ -75,6 +96,7 @@ class Records:
     origin: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     close: Callable[[], None] = field(default=_nothing)
+    counting: Any = None
 
 
 class DataSource(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -58,7 +58,15 @@ class Rows:
 
 
 class Statistic(ABC):
-    """A way to turn rows into totals that add up. Two metrics with one statistic share its totals."""
+    """A way to turn rows into totals that add up. Two metrics with one statistic share its totals.
+
+    Attributes
+    ----------
+    keeps_rows
+        Whether the totals are the rows themselves, so that a database cannot count them (engine ``sql``).
+    """
+
+    keeps_rows: ClassVar[bool] = False
 
     @property
     @abstractmethod

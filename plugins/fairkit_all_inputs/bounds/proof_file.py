@@ -46,7 +46,7 @@ def proof_file(
         "trees": list(model.outputs),
         "inputs": [[feed.input.name, feed.input.kind, list(feed.columns)] for feed in model.scorer.feeds],
         "changing": problem.changing,
-        "domain": [_domain(block) for block in problem.blocks],
+        "domain": [domain_record(block) for block in problem.blocks],
         "features": _features(problem, model, features),
         "direction": 1 if same else -1,
         "base": float(problem.base).hex(),
@@ -56,7 +56,8 @@ def proof_file(
     }
 
 
-def _domain(block: Block) -> dict[str, Any]:
+def domain_record(block: Block) -> dict[str, Any]:
+    """Return a block's cells as plain JSON values: the ends of numbers, or the listed values with their cells."""
     record: dict[str, Any] = {"name": block.name, "columns": list(block.columns)}
     if block.ends is not None:
         ends = [float(end).hex() for end in block.ends]

@@ -62,7 +62,10 @@ def recompute(
     FairkitError
         The audit cannot be repeated here.
     """
-    again = _settings(certificate).run(model, dataset, progress=progress, signed=certificate.report.findings)
+    engine = "sql" if "counts" in certificate.report.data.source else None
+    again = _settings(certificate).run(
+        model, dataset, progress=progress, engine=engine, signed=certificate.report.findings
+    )
     then, now = (report.model.endpoint.get("metadata_sha256") for report in (certificate.report, again))
     if then != now:
         raise VerificationError(

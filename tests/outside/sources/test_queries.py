@@ -87,7 +87,7 @@ def test_types_become_plain_ones(database):
 )
 def test_what_duckdb_cannot_give_is_one_message(database, query, said, snapshots):
     with pytest.raises(fairkit.DataError, match=said) as caught:
-        fairkit.load_data(f"duckdb:{database}?query={query}")
+        fairkit.load_data(f"duckdb:{database}?query={query}").learn()
     assert "\n" not in str(caught.value)
     assert list(snapshots.iterdir()) == []
 
@@ -228,7 +228,7 @@ def test_numeric_and_other_types_of_postgresql(postgres):
 )
 def test_what_postgresql_cannot_give_is_one_message(postgres, query, said, snapshots):
     with pytest.raises(fairkit.DataError, match=said) as caught:
-        fairkit.load_data(postgres.address(query))
+        fairkit.load_data(postgres.address(query)).learn()
     assert "\n" not in str(caught.value)
     no_secret_in(caught.value)
     assert list(snapshots.iterdir()) == []
@@ -242,7 +242,7 @@ def test_a_connection_that_breaks_in_the_middle(postgres, snapshots):
         "FROM generate_series(1, 1000000) AS g"
     )
     with pytest.raises(fairkit.DataError, match="the rows of query on loans stopped coming") as caught:
-        fairkit.load_data(postgres.address(query))
+        fairkit.load_data(postgres.address(query)).learn()
     assert "\n" not in str(caught.value)
     no_secret_in(caught.value)
     assert list(snapshots.iterdir()) == []
@@ -298,11 +298,12 @@ def test_the_password_in_no_output_of_a_real_command(postgres, loans_model, tmp_
 def test_no_room_for_a_snapshot(database, monkeypatch, tmp_path):
     monkeypatch.setenv("FAIRKIT_SNAPSHOTS", str(tmp_path / "nobody"))
     with pytest.raises(fairkit.DataError, match="no snapshot can be written"):
-        fairkit.load_data(f"duckdb:{database}?query=SELECT * FROM loans")
+        fairkit.load_data(f"duckdb:{database}?query=SELECT * FROM loans").learn()
 
 
 def test_a_snapshot_that_another_machine_does_not_have(database, snapshots):
     source = fairkit.load_data(f"duckdb:{database}?query=SELECT * FROM loans").source
+    list(source.batches(["sex"], 100))  # the rows are read when they are asked for
     (file,) = snapshots.iterdir()
     moved = file.rename(file.with_suffix(".moved"))
     with pytest.raises(fairkit.DataError, match="set FAIRKIT_SNAPSHOTS to a folder that all workers see"):

@@ -1,0 +1,218 @@
+"""A table whose rows are counted where they lie: what is asked of it, and the pieces that stand for its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.arrow import as_numpy
+from fairkit.data.profile import BATCH_ROWS
+from fairkit.data.snapshot import plain_rows
+from fairkit.errors import DataError, RowsNeededError
+from fairkit_sql.cells import Bins, Cells, Coding, counted
+from fairkit_sql.clusters import bucket_of, standing_for
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from fairkit.data.parts import Types
+    from fairkit.data.roles import Roles, Sensitive
+    from fairkit.settings import ModelOptions
+    from fairkit_sql.relation import Relation
+
+MANY = 4_096
+"""With more distinct scores among the first rows than this, and than half of them, scores are put into bins."""
+
+
+class CountedPart:
+    """The rows of a relation as a part of a table: of single rows only the first ones are read."""
+
+    def __init__(self, relation: Relation, name: str, schema: pa.Schema) -> None:
+        self.relation, self.name, self._schema = relation, name, schema
+
+    def schema(self) -> pa.Schema:
+        """Return the rows' schema."""
+        return self._schema
+
+    def rows(self) -> int | None:
+        """Return None: they are not counted yet."""
+        return None
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Read the first rows: that is enough to choose bins and to tell what a column of scores holds."""
+        names = {f"k{place}": self.relation.table[name] for place, name in enumerate(columns)}
+        found = self.relation.fetch(self.relation.table.select(**names).limit(min(rows, BATCH_ROWS)))
+        arrays = [found.column(name).combine_chunks() for name in names]
+        yield from plain_rows(pa_table(arrays, columns), self.name).to_batches()
+
+
+def pa_table(arrays: Sequence[Any], names: Sequence[str]) -> pa.Table:
+    """Return a table of columns."""
+    import pyarrow as pa
+
+    return pa.Table.from_arrays(list(arrays), names=list(names))
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was counted of a table.
+
+    Attributes
+    ----------
+    part
+        The table.
+    cells
+        Distinct rows with their counts, by their columns.
+    coding
+        How the columns with a role are read.
+    cluster
+        The column of clusters, where there is one, and how many ids it has.
+    sha256
+        The digest of the rows in the columns that the audit reads, but the clusters' ids.
+    """
+
+    part: CountedPart
+    cells: dict[tuple[str, ...], Cells] = field(default_factory=dict)
+    coding: Coding = field(default_factory=lambda: Coding({}, {}, {}))
+    cluster: tuple[str, int] | None = None
+    sha256: str = ""
+
+    @property
+    def total(self) -> int:
+        """How many rows there are."""
+        return next(iter(self.cells.values())).total
+
+    def learn(
+        self, roles: Roles, splits: Iterable[Sensitive], columns: Sequence[str], scores: Mapping[str, Bins]
+    ) -> None:
+        """Count the columns that have a role.
+
+        Parameters
+        ----------
+        roles
+            What the columns are for.
+        splits
+            Each way to split people, with its bins.
+        columns
+            The columns that the audit reads, in the table's order.
+        scores
+            The bins of scores.
+        """
+        others = {
+            roles.label,
+            roles.weights,
+            roles.cluster,
+            *(roles.predictions.columns if roles.predictions else ()),
+        }
+        edges = {column: known for column, known in _edges(splits).items() if column not in others}
+        self.coding = Coding(edges, scores, {})
+        first = tuple(name for name in columns if name != roles.cluster)
+        cells = self.count(first, self.coding)
+        self.sha256 = cells.digest()
+        if roles.cluster is not None:
+            self._count_clusters(roles.cluster, tuple(columns))
+
+    def count(self, columns: tuple[str, ...], coding: Coding) -> Cells:
+        """Count equal rows, and remember them."""
+        cells = self.cells[columns] = self._counted(columns, coding)
+        return cells
+
+    def having(self, columns: Sequence[str], raw: Sequence[str]) -> Cells:
+        """Return cells with some columns; `raw` are read as they are, others as their role asks."""
+        if set(raw) & {*self.coding.edges, *self.coding.bins}:
+            coding = Coding(
+                {name: edges for name, edges in self.coding.edges.items() if name not in raw},
+                {name: bins for name, bins in self.coding.bins.items() if name not in raw},
+                self.coding.expressions,
+            )
+            return self._counted(tuple(columns), coding)
+        for known, cells in self.cells.items():
+            if set(columns) <= set(known):
+                return cells
+        return self.count(tuple(columns), self.coding)
+
+    def _counted(self, columns: tuple[str, ...], coding: Coding) -> Cells:
+        cells = counted(self.part.relation, columns, coding, self.part.name)
+        if self.cells and cells.total != self.total:
+            raise DataError(
+                f"{self.part.name} changed while it was counted: {self.total:,} rows, and then {cells.total:,}; "
+                "count it when nobody writes it, or where one transaction sees one state of it"
+            )
+        return cells
+
+    def _count_clusters(self, column: str, columns: tuple[str, ...]) -> None:
+        """Count again with the buckets of clusters, whose hash is keyed with what was counted."""
+        table = self.part.relation.table
+        if column not in table.columns:
+            raise RowsNeededError(f"the column {column!r} has a type that is not counted by SQL")
+        ids = table[column]
+        found = self.part.relation.fetch(table.agg(ids=ids.nunique(), missing=ids.isnull().sum()))
+        ids_count, missing = (int(found.column(name)[0].as_py() or 0) for name in ("ids", "missing"))
+        if missing:
+            raise RowsNeededError(
+                f"{missing:,} rows have no value in the column of clusters {column!r}: each is a cluster by itself"
+            )
+        self.cluster = column, ids_count
+        key = int(self.sha256[:16], 16)
+        cells = self._counted(
+            columns,
+            replace(self.coding, expressions={column: bucket_of(ids, key, self.part.relation.dialect)}),
+        )
+        place = cells.rows.column_names.index(column)
+        standing = standing_for(cells.rows.column(place), key)
+        self.cells[columns] = Cells(cells.rows.set_column(place, column, standing), cells.counts)
+
+
+def critical(options: ModelOptions, cut: float | None, unit: bool) -> tuple[float, ...]:
+    """Return the thresholds that decisions may be made by, in either direction of the scores."""
+    chosen = options.threshold if options.threshold is not None else cut
+    cuts = {0.5} if unit else set()
+    if chosen is not None:
+        cuts |= {chosen, 1 - chosen} if unit else {chosen}
+    return tuple(sorted(cuts))
+
+
+def score_bins(
+    counts: CountedPart, roles: Roles, options: ModelOptions, cut: float | None
+) -> dict[str, Bins]:
+    """Return the bins of the scores that have many values among the first rows.
+
+    Raises
+    ------
+    RowsNeededError
+        Decisions are made of such scores, which are in a form that their threshold is not.
+    """
+    predicted = roles.predictions
+    score = None if predicted is None else predicted.score
+    if predicted is None or score is None or score not in counts.relation.table.columns:
+        return {}
+    batch = next(counts.read([score], BATCH_ROWS, {}), None)
+    numbers = np.empty(0) if batch is None else as_numpy(batch.column(0))
+    if numbers.dtype.kind not in "if":
+        return {}
+    numbers = numbers[np.isfinite(numbers)]
+    if len(np.unique(numbers)) <= max(MANY, len(numbers) // 2):
+        return {}
+    decided = predicted.decision or predicted.probability or predicted.predicted_class
+    if not decided and options.score_kind in ("percent", "logit"):
+        raise RowsNeededError(
+            f"decisions are made of the many scores of {score!r}, which are no probabilities"
+        )
+    low, high = float(numbers.min()), float(numbers.max())
+    unit = low >= 0 and high <= 1 and options.score_kind != "value"
+    low, high = (0.0, 1.0) if unit else (low, high)
+    return {score: Bins(low, high, critical(options, cut, unit))}
+
+
+def _edges(splits: Iterable[Sensitive]) -> dict[str, tuple[float, ...]]:
+    """Return the edges of the columns that are binned wherever they are split by."""
+    found: dict[str, set[float]] = {}
+    plain: set[str] = set()
+    for split in splits:
+        for column, edges in zip(split.columns, split.edges, strict=True):
+            plain |= {column} if edges is None else set()
+            found.setdefault(column, set()).update(edges or ())
+    return {column: tuple(sorted(edges)) for column, edges in found.items() if column not in plain}
