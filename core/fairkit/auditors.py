@@ -219,6 +219,11 @@ class Auditor(ABC):
         """
         yield from ()
 
+    @classmethod
+    def advice(cls, finding: Finding, limit: float) -> str | None:
+        """Return what would decide an inconclusive rule with such a limit, as a sentence; None: more rows."""
+        return None
+
 
 @runtime_checkable
 class ComparesTables(Protocol):

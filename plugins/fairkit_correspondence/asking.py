@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 TRIES, MOST_ERRORS, SENTINELS, PROBES = 8, 20, 20, 4
 _SENTINEL_SHIFT = 0.02
+_BUSY = (429, 503)
 _OURS = "fp_ollama"
 """A fingerprint that is the same for every model (Ollama)."""
 
@@ -202,7 +203,7 @@ class Asker:
         return self._parameters or parameters_of(self.plan.asking)
 
     def probe(self) -> None:
-        """Find out once what the server can do; at most four calls.
+        """Find out once what the server can do; at most four calls besides those that it puts off.
 
         Raises
         ------
@@ -218,13 +219,17 @@ class Asker:
         parameters, outcome = parameters_of(self.plan.asking), None
         for turn in range(PROBES):
             request = self.requests[turn * len(self.requests) // PROBES]
-            reply = self.paid(request.messages(self.plan), parameters)
+            for attempt in range(TRIES):  # a busy server says nothing about what it can do
+                reply = self.paid(request.messages(self.plan), parameters)
+                if reply.status not in _BUSY or attempt == TRIES - 1:
+                    break
+                self._pause(reply.pause, attempt)
             if reply.record:
                 bare = read_reply(reply.record, self.plan.question, len(request.entries), logprobs=False)
                 outcome = bare.outcome
                 if outcome == "answered":
                     break
-            elif reply.again and turn < PROBES - 1:
+            elif reply.again and reply.status not in _BUSY and turn < PROBES - 1:
                 self._pause(reply.pause, turn)
             elif not self._adapted(parameters, reply):
                 raise refuse(self.client, reply)

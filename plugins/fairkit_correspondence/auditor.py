@@ -48,6 +48,25 @@ class CorrespondenceAuditor(Auditor):
 
         return frozenset(MEASURES)
 
+    @classmethod
+    def advice(cls, finding: Finding, limit: float) -> str | None:
+        """Say how many documents and names would decide a limit: rows are neither."""
+        from fairkit_correspondence.planning import Size, Spread, advice
+
+        variances, counts = finding.evidence.get("variances"), finding.evidence.get("counts")
+        if variances is None or counts is None or finding.value is None:
+            return "More documents and more names would narrow the interval"
+        names = [count for key, count in counts.items() if key.startswith("names of ")]
+        size = Size(
+            names=min(names),
+            each=max(round(counts["answers"] / counts["documents"] / len(names)), 1),
+            limit=limit,
+            truth=finding.value,
+            confidence=finding.confidence,
+            fixed=finding.parameters.get("names") == "fixed",
+        )
+        return advice(Spread(**variances), size)
+
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The columns of documents, names, contexts and outcomes; all of them where the table is of `fairkit ask`."""
         from fairkit_correspondence.answers import RECORDED, columns_of

@@ -10,7 +10,7 @@ are drawn and judged, and the formula only says how their power changes with T.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ import numpy as np
 
 from fairkit.errors import ParameterError
 from fairkit.intervals import two_sided
+from fairkit.planning.results import two_digits
 from fairkit_correspondence.interval import Cells, limits, parts
 
 if TYPE_CHECKING:
@@ -239,6 +240,20 @@ def documents_needed(spread: Spread, size: Size, power: float = 0.8) -> int | No
         worth = math.exp(np.average(worths[-2:], weights=drawn[-2:]))
         documents = math.ceil(target / worth)
     return None if documents > MOST_DOCUMENTS else max(documents, ENOUGH_DOCUMENTS)
+
+
+def advice(spread: Spread, size: Size, power: float = 0.8) -> str:
+    """Return which size would decide a limit with chance `power`, by normal quantiles: nothing is drawn."""
+    distance = abs(size.limit - abs(size.truth))
+    names = size.names if size.fixed or not distance else max(size.names, names_needed(spread, distance))
+    documents = _smallest(spread, replace(size, names=names), power) if distance else None
+    if documents is None or names > MOST_DOCUMENTS:
+        return f"Even {MOST_DOCUMENTS:,} documents would hardly decide it: {size.truth:.4g} is too near the limit"
+    documents = max(documents, ENOUGH_DOCUMENTS)
+    return (
+        f"About {two_digits(documents):,} documents in all with {names} names a group would decide it (with "
+        f"{power:.0%} chance, if the true value is {size.truth:.4g}); `fairkit ask plan` says it exactly"
+    )
 
 
 def names_needed(spread: Spread, limit: float) -> int:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError, ParameterError
+from fairkit.models.scorer import Predictions
 from fairkit_onnx.read.scorer import OnnxScorer
+from fairkit_onnx.structure.class_scores import read_class_score
 from fairkit_onnx.structure.linear import read_linear
 from fairkit_onnx.structure.trees import read_trees
 
@@ -16,8 +18,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.models.scorer import Predictions, Scorer
+    from fairkit.data.task import Task
+    from fairkit.models.scorer import Scorer
     from fairkit_onnx.structure.encoded import Encoded
+    from fairkit_onnx.structure.linear import LinearModel
+    from fairkit_onnx.structure.trees import TreeModel
 
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -28,6 +33,52 @@ def sources_of(model: Encoded, columns: Columns) -> list[str | None]:
     """Return the raw column behind each feature of a model; None: a constant of these rows."""
     finite = all(np.isfinite(values).all() for values in columns.values() if values.dtype.kind == "f")
     return model.sources({name: values[:3] for name, values in columns.items()}, finite=finite).source
+
+
+class OneClass:
+    """A model of several classes as one of two: a class, and all others.
+
+    Parameters
+    ----------
+    scorer
+        The model.
+    index
+        The place of the class among its classes.
+    """
+
+    task: Task = "binary"
+    classes: tuple[Any, ...] = ()
+
+    def __init__(self, scorer: Scorer, index: int) -> None:
+        self.scorer, self.index = scorer, index
+        self.info, self.columns = scorer.info, scorer.columns
+        self.recorded = bool(getattr(scorer, "recorded", False))
+
+    def predict(self, columns: Columns) -> Predictions:
+        """Return the class's probabilities, and whether it is the one that is predicted."""
+        return self.of(self.scorer.predict(columns))
+
+    def of(self, predictions: Predictions) -> Predictions:
+        """Return what predictions of all classes say about this one."""
+        chances, code = predictions.probabilities, predictions.predicted
+        return Predictions(
+            score=None if chances is None else chances[:, self.index],
+            decision=None if code is None else (code == self.index).astype(np.float64),
+        )
+
+
+def structure_of(scorer: Scorer, rows: Columns) -> TreeModel | LinearModel | None:
+    """Return the trees or the linear sum behind a score; None where the model is no file, or has neither.
+
+    Raises
+    ------
+    ModelError, ParameterError
+        Something is in the file that is not understood, or decisions are drawn.
+    """
+    if isinstance(scorer, OneClass):
+        inner = scorer.scorer
+        return read_class_score(inner, scorer.index, rows) if isinstance(inner, OnnxScorer) else None
+    return (read_trees(scorer) or read_linear(scorer)) if isinstance(scorer, OnnxScorer) else None
 
 
 def values_of(predictions: Predictions, of: str) -> Array:
@@ -75,6 +126,7 @@ class FeatureAsks(RowAsks):
 
     def __init__(self, model: Encoded, *rest: Any) -> None:
         super().__init__(*rest)
+        self._of_class = self._scorer.of if isinstance(self._scorer, OneClass) else None
         encode = model.encoding(doubles=True)
         first = next(iter(self._columns.values()))
         parts = [
@@ -92,7 +144,7 @@ class FeatureAsks(RowAsks):
         """See `fairkit_why.walks.Asks.mixed`."""
         rows = np.where(from_x[:, self._feature_owner], self._features[x], self._features[z])
         said = self._reading.read(self._file.run({self._matrix: rows}, self._reading.wanted))
-        return values_of(said, self._of)
+        return values_of(said if self._of_class is None else self._of_class(said), self._of)
 
 
 def asks_of(
@@ -108,18 +160,17 @@ def asks_of(
         The predictions of the rows: features are used only where they give the same on rows of the table.
     """
     arguments = (scorer, of, columns, players)
-    if isinstance(scorer, OnnxScorer) and scorer.shares is None:
-        try:
-            model: Encoded | None = read_trees(scorer) or read_linear(scorer)
-            if model is not None and not any(feed.input.name == model.matrix for feed in scorer.feeds):
-                asks = FeatureAsks(model, *arguments)
-                few = np.arange(min(len(predictions), 1_000))
-                if np.array_equal(
-                    asks.mixed(few, few, np.ones((len(few), len(players)), dtype=bool)), predictions[few]
-                ):
-                    return asks
-        except (ModelError, ParameterError):
-            pass  # encoders that are not understood, or decisions that are drawn: the model itself is asked
+    try:
+        model = structure_of(scorer, columns)
+        if model is not None and not any(feed.input.name == model.matrix for feed in model.scorer.feeds):
+            asks = FeatureAsks(model, *arguments)
+            few = np.arange(min(len(predictions), 1_000))
+            if np.array_equal(
+                asks.mixed(few, few, np.ones((len(few), len(players)), dtype=bool)), predictions[few]
+            ):
+                return asks
+    except (ModelError, ParameterError):
+        pass  # encoders that are not understood, or decisions that are drawn: the model itself is asked
     rows = RowAsks(*arguments)
     few = np.arange(0, len(predictions), max(len(predictions) // 500, 1))
     again = rows.mixed(few, few, np.ones((len(few), len(players)), dtype=bool))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from fairkit.auditors import AuditContext, Auditor
+from fairkit.data.roles import value_text
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.metrics import Headline
 from fairkit_why.parameters import Parameters, allowed_columns, conditions_of, metrics_of, players_of
@@ -40,7 +42,7 @@ class WhyAuditor(Auditor):
         "Shapley (1953); Kitagawa (1955), J. Am. Stat. Assoc. 50; Robins, Rotnitzky & Zhao (1994), J. Am. Stat. Assoc. "
         "89; Chernozhukov et al. (2018), Econometrics J. 21; Li, Morgan & Zaslavsky (2018), J. Am. Stat. Assoc. 113"
     )
-    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "regression"})
+    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
     headlines: ClassVar[Mapping[str, Headline]] = {
         name: Headline(disparity=False)
         for name in (
@@ -68,6 +70,7 @@ class WhyAuditor(Auditor):
     def begin(self, context: AuditContext) -> None:
         """Refuse what means nothing before any row is scored."""
         chosen = self.parameters
+        context = of_class(context)
         metrics_of(chosen, context)
         if not context.dataset.roles.sensitive and not chosen.people:
             raise ParameterError("why: a gap is between groups; name a column with `sensitive`")
@@ -93,7 +96,7 @@ class WhyAuditor(Auditor):
         """Divide every gap."""
         from fairkit_why.findings import findings
 
-        return findings(self.parameters, total, context)
+        return findings(self.parameters, total, of_class(context))
 
     def changes(
         self, totals: tuple[Collected, Collected], contexts: tuple[AuditContext, AuditContext]
@@ -104,7 +107,7 @@ class WhyAuditor(Auditor):
         from fairkit_why.people import People
 
         first, second = (
-            Why(self.parameters, context, People(total))
+            Why(self.parameters, of_class(context), People(total))
             for total, context in zip(totals, contexts, strict=True)
         )
         return list(changes(first, second))
@@ -115,7 +118,8 @@ class WhyAuditor(Auditor):
         """Divide the change of a gap (see `fairkit.auditors.ComparesTables`)."""
         from fairkit_why.windows import Windows
 
-        return list(Windows(self.parameters, totals, contexts).changes())
+        each = [[of_class(context) for context in row] for row in contexts]
+        return list(Windows(self.parameters, totals, each).changes())
 
     @classmethod
     def contradictions(cls, finding: Finding) -> Iterator[str]:
@@ -123,3 +127,24 @@ class WhyAuditor(Auditor):
         from fairkit_why.checking import contradictions
 
         return contradictions(finding)
+
+
+def of_class(context: AuditContext) -> AuditContext:
+    """Return the context with the favorable class against all others, where there are several classes.
+
+    Raises
+    ------
+    ParameterError
+        No class is favorable, or it is none that the model predicts.
+    """
+    if context.scorer.task != "multiclass":
+        return context
+    from fairkit_why.asks import OneClass
+
+    names = [value_text(value) for value in context.scorer.classes]
+    favorable = context.dataset.roles.favorable
+    if favorable is None or value_text(favorable) not in names:
+        raise ParameterError(
+            f"why: of several classes the gap of one is divided; name it with `favorable` ({', '.join(names)})"
+        )
+    return replace(context, scorer=OneClass(context.scorer, names.index(value_text(favorable))))

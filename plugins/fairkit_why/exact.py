@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fairkit.errors import ModelError, ParameterError
-from fairkit_onnx.read.scorer import OnnxScorer
-from fairkit_onnx.structure.linear import read_linear
-from fairkit_onnx.structure.trees import TreeModel, read_trees
+from fairkit_onnx.structure.trees import TreeModel
 from fairkit_why import kernels
-from fairkit_why.asks import sources_of
+from fairkit_why.asks import sources_of, structure_of
 from fairkit_why.fringes import MOST_COLUMNS, MOST_STEPS, cut_trees
 
 if TYPE_CHECKING:
@@ -81,12 +79,10 @@ def read_exact(scorer: Scorer, rows: Columns, players: Sequence[Sequence[str]]) 
     players
         The columns of every player.
     """
-    if not isinstance(scorer, OnnxScorer):
-        return f"{scorer.info.name} is no ONNX file, so what is inside is not known."
     try:
-        model: TreeModel | LinearModel | None = read_trees(scorer) or read_linear(scorer)
+        model = structure_of(scorer, rows)
         if model is None:
-            return f"{scorer.info.name} is no sum of trees and no linear model."
+            return f"{scorer.info.name} is no ONNX file that holds a sum of trees or a linear model."
         source = sources_of(model, rows)
     except (ModelError, ParameterError) as error:
         return f"{error}."
@@ -103,7 +99,9 @@ def _mean(values: Array, weights: Array | None) -> Array:
 
 
 def _direction(model: Encoded, low: float, high: float) -> float:
-    """Return 1 where larger sums are more favorable, else -1."""
+    """Return 1 where larger sums are more favorable, else -1; a class's own sum favors it."""
+    if model.scorer.task == "multiclass":
+        return 1.0
     said = model.tail(np.array([low, high]))
     values = [v for v in (said.score, said.decision) if v is not None and v[0] != v[1]]
     return -1.0 if values and values[0][1] < values[0][0] else 1.0

@@ -128,7 +128,8 @@ class Why:
 
 
 def parameters_of(pair: Pair, **more: Any) -> dict[str, Any]:
-    """Return the finding's parameters: of several groups, the one that is compared."""
+    """Return the finding's parameters: of several groups, the one that is compared; and of several classes."""
+    more |= {} if pair.people.label is None else {"class": pair.people.label}
     return more if pair.alone and pair.sensitive != PEOPLE else {**more, "group": pair.group}
 
 

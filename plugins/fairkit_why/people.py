@@ -44,17 +44,21 @@ class Collected:
         By sensitive column the group's number of each row, in pieces; -1 where there is none.
     numbers
         Outcome, decision, score, weights, clusters: NaN where the task, the model or the table has none.
+    label
+        Of several classes, the one that all others stand against; else None.
     """
 
     columns: Mapping[str, tuple[pa.Array, ...]]
     groups: Mapping[str, tuple[Ints, ...]]
     numbers: Mapping[str, tuple[Array, ...]]
+    label: str | None = None
 
     def __add__(self, other: Collected) -> Collected:
         return Collected(
             {name: pieces + other.columns[name] for name, pieces in self.columns.items()},
             {name: pieces + other.groups[name] for name, pieces in self.groups.items()},
             {name: pieces + other.numbers[name] for name, pieces in self.numbers.items()},
+            self.label,
         )
 
     @classmethod
@@ -67,7 +71,7 @@ class Collected:
         people: Sequence[Mapping[str, Any]] = (),
     ) -> Collected:
         """Take a batch's rows; those who fulfil the conditions `people` are group 0 of `PEOPLE`."""
-        rows = next(iter(views(batch, predictions, context.scorer, context.dataset)))[1]
+        *_, (label, rows) = views(batch, predictions, context.scorer, context.dataset)
         measured = {
             "outcome": rows.outcome if batch.label is not None else None,
             "decision": rows.decision,
@@ -86,7 +90,7 @@ class Collected:
                 [_fulfils(one, as_numpy(batch.arrow(one["column"]))) for one in people]
             )
             groups[PEOPLE] = (np.where(inside, 0, 1),)
-        return cls({name: (batch.arrow(name),) for name in columns}, groups, numbers)
+        return cls({name: (batch.arrow(name),) for name in columns}, groups, numbers, label)
 
 
 def _fulfils(condition: Mapping[str, Any], values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -123,7 +127,7 @@ class People:
         told = (numbers["outcome"], numbers["weights"], numbers["clusters"], *groups.values())
         for values in told:  # not what the model says, which rounding may change on another machine
             hashes = mixed(hashes ^ np.asarray(values + 0.0, dtype=np.float64).view(np.uint64))
-        self.order = _shuffled(hashes)
+        self.order, self.label = _shuffled(hashes), collected.label
         self._columns = columns
         self.hashes = hashes[self.order]
         self.groups = {name: codes[self.order] for name, codes in groups.items()}

@@ -186,3 +186,12 @@ def test_a_former_name_with_a_value_that_is_no_number_is_refused_under_the_name_
 
 def test_todays_names_are_silent():
     parse_parameters(Renamed, {"sensitive": "sex", "tolerance": 0.1, "constraint": "other"}, owner="method")
+
+
+def test_a_text_with_a_comma_stands_in_quotes():
+    from fairkit.parameters.values import convert
+
+    assert convert(tuple[str, ...], "a, b") == ("a", "b")
+    assert convert(tuple[str, ...], 'job="x"') == ('job="x"',)
+    assert convert(tuple[str, ...], '"job=clerk, senior",age=25:60') == ("job=clerk, senior", "age=25:60")
+    assert convert(tuple[str, ...], "") == ()

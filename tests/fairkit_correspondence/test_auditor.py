@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import numpy as np
@@ -297,3 +298,29 @@ def test_rows_without_a_group_are_in_no_comparison():
     plain, adjusted = audit(more), audit(more, adjust=["place"])
     assert difference(plain).interval == pytest.approx(difference(audit(table)).interval)
     assert difference(adjusted).value == pytest.approx(difference(plain).value, abs=0.01)
+
+
+def test_an_undecided_rule_says_documents_and_names_and_not_rows():
+    """The advice is about enough: in audits of that size the rule passes about as often as is said."""
+    report = audit(answers_table(documents=60, names=40, each=2, gap=0.03, noise=0.2), [LIMIT])
+    result = report.policy[0]
+    assert result.verdict == "inconclusive"
+    assert "rows" not in result.reason
+    words = re.search(r"About ([\d,]+) documents in all with (\d+) names a group", result.reason)
+    documents, names = int(words[1].replace(",", "")), int(words[2])
+    assert documents > 60
+    assert names >= 40
+    numbers = [
+        audit(
+            answers_table(seed, documents=documents, names=names, each=2, gap=0.03, noise=0.2), [LIMIT]
+        ).verdict
+        for seed in range(12)
+    ]
+    assert numbers.count("pass") >= 5  # .8 if the first audit's value and variances were the truth
+
+
+def test_other_findings_ask_for_documents_and_names():
+    rule = Rule("refusal_rate_difference:race", max=0.01)
+    result = audit(answers_table(refused=0.01), [rule]).policy[0]
+    assert result.verdict == "inconclusive"
+    assert result.reason.endswith("More documents and more names would narrow the interval")

@@ -122,6 +122,16 @@ def test_the_group_that_was_found_is_explained(folder):
 
 
 @pytest.mark.long
+def test_a_value_with_a_comma_is_one_condition(folder, frame):
+    commas = frame.assign(employment=frame["employment"].replace("permanent", "permanent, full"))
+    commas.to_csv(folder / "commas.csv", index=False)
+    told = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex", "--metric", "score"]
+    people = ("--people", "employment=permanent, full")
+    text = run("why", folder / "loans.onnx", "--data", folder / "commas.csv", *told, *people)
+    assert "employment = permanent, full" in text
+
+
+@pytest.mark.long
 def test_two_months_are_compared(folder, frame):
     frame.sample(frac=0.6, random_state=1).to_csv(folder / "later.csv", index=False)
     told = ("--against", folder / "later.csv", "--auditor", "why", "--set", "why.calls=12000")

@@ -88,7 +88,8 @@ def why(
         searched = replace(typed, auditors=["subgroups"])  # type: ignore[type-var]
         first = run_audit(model, columns, searched, config, where, predictions, served, conditions)
         people = [*(people or ()), *_conditions(first)]
-    told = {"allowed": allow, "people": people, "metric": metric, "together": together, "without": without,
+    quoted = [text if "," not in text else '"{}"'.format(text.replace('"', '""')) for text in people or ()]
+    told = {"allowed": allow, "people": quoted, "metric": metric, "together": together, "without": without,
             "calls": calls, "refit": refit, "refits": refits}  # fmt: skip
     given = [
         f"why.{key}={','.join(value) if isinstance(value, list) else value}"

@@ -54,7 +54,8 @@ def changes(report: Report, answers: list[Answer]) -> list[str]:
         if answer.rule.more_rows is not None:
             said.append(f"{name}: {_lower(answer.rule.more_rows.sentence)}.")
         elif answer.verdict == "inconclusive":
-            said.append(f"{name}: {answer.finding.inconclusive or 'more rows would narrow the interval'}.")
+            advice = _lower(answer.rule.reason.partition(". ")[2]) or "more rows would narrow the interval"
+            said.append(f"{name}: {answer.finding.inconclusive or advice}.")
         elif answer.verdict == "pass" and (size := _seen(answer)) is not None:
             seen.append(f"{name[:1].upper()}{name[1:]}: it passes. {size}")
     if any(one.verdict == "fail" for one in answers):

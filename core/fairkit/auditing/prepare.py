@@ -228,8 +228,9 @@ class Audit:
             wrong, alone = 1 - settings.confidence, settings.adjustment in (None, "holm")
             level = settings.confidence if alone else 1 - wrong / len(settings.policy)
             results, findings = advised(
-                settings.policy, results, findings, self.loaded.metrics, confidence=level, seed=settings.seed
-            )
+                settings.policy, results, findings, self.loaded.metrics, confidence=level, seed=settings.seed,
+                auditors=[reader.auditor for reader in self.watching],
+            )  # fmt: skip
         return Report(
             model=dataclasses.replace(
                 context.scorer.info,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import csv
 import math
 import types
 import typing
@@ -69,7 +70,9 @@ def _convert_union(hint: Any, value: Any) -> Any:
 def _convert_sequence(hint: Any, value: Any) -> Any:
     inner = [argument for argument in get_args(hint) if argument is not Ellipsis]
     if isinstance(value, str):
-        items: list[Any] = [part.strip() for part in value.split(",") if part.strip()]
+        # a text with a comma in it stands in double quotes
+        cells = next(csv.reader([value], skipinitialspace=True), [])
+        items: list[Any] = [part.strip() for part in cells if part.strip()]
     elif isinstance(value, (list, tuple)):
         items = list(value)
     else:

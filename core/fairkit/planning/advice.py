@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from fairkit.results.rules import MoreRows
 from fairkit.settings import DEFAULT_AUDITORS
 
 if TYPE_CHECKING:
+    from fairkit.auditors import Auditor
     from fairkit.metrics import Metric
     from fairkit.planning.draws import Limit
     from fairkit.planning.targets import Target
@@ -45,6 +46,7 @@ def advised(
     *,
     confidence: float,
     seed: int = 0,
+    auditors: Sequence[Auditor] = (),
 ) -> tuple[tuple[RuleResult, ...], list[Finding]]:
     """Add advice to inconclusive rules, and to every finding with a rule what the audit could have seen.
 
@@ -60,7 +62,10 @@ def advised(
         The level of the rules' intervals.
     seed
         For the draws.
+    auditors
+        Those of the findings: what would decide a rule may be something else than rows.
     """
+    say = {auditor.name: auditor.advice for auditor in auditors}
     shown = list(findings)
     advice = []
     for rule, result in zip(rules, results, strict=True):
@@ -74,7 +79,7 @@ def advised(
         if not found:  # what would decide a comparison inside strata is not known
             advice.append(result)
             continue
-        advice.append(_advise(rule, result, found, findings, metrics, confidence, seed))
+        advice.append(_advise(rule, result, found, findings, metrics, confidence, seed, say))
     return tuple(advice), shown
 
 
@@ -117,6 +122,7 @@ def _advise(
     metrics: Sequence[type[Metric]],
     confidence: float,
     seed: int,
+    say: Mapping[str, Callable[[Finding, float], str | None]],
 ) -> RuleResult:
     if result.verdict != "inconclusive":
         return result
@@ -134,6 +140,9 @@ def _advise(
         limit = limit_of(rule)
         if not interval[0] <= limit.at <= interval[1]:
             return result  # more rows do not help against values that are missing or wrong
+        sentence = say[finding.auditor](finding, limit.at) if finding.auditor in say else None
+        if sentence is not None:
+            return replace(result, reason=f"{result.reason}. {sentence}")
         more = _more(finding, limit, findings, metrics, confidence, np.random.default_rng([seed, 1]))
         if most is None or more.rows is None or (most.rows is not None and more.rows > most.rows):
             most = more
