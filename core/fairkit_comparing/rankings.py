@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.dependent import noise_of
-from fairkit.rankings.metric import QueryMetric
 from fairkit.rankings.queries import TOP, queries_of
 from fairkit_comparing.levels import disparity_changes, level_changes
+from fairkit_comparing.ranking_metric import QueryMetric
 from fairkit_comparing.records import Paired
 
 if TYPE_CHECKING:

@@ -8,38 +8,37 @@ gain" has no neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.roles import value_text
 from fairkit.errors import FairkitError
 from fairkit.metrics import ODDS, Rate
+from fairkit_onnx.moving import neighbours
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
     from fairkit.metrics import Metric
-    from fairkit.models.scorer import Scorer
+    from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.findings import Finding
 
     Array = NDArray[np.float64]
 
 ROWS, FEWEST = 4_096, 200
 """At most so many rows are moved; fewer than the second say nothing."""
-ATOM = 0.05
-"""A value that holds this share of the rows has no neighbours."""
-REACH = 0.05
-"""How far a number goes: up to this share of its column's distinct values, at least `LEAST` ranks."""
-LEAST = 2
 DRAWS = 400
 """Draws of the bootstrap over pairs."""
 FINITE = 0.9
 """Where fewer of the draws give a number, there is no interval."""
 KEY = "nearby"
 """Where a finding has the evidence."""
+TEXTS = "other_texts"
+"""Where it has that on rows with a text of another row."""
 _SUFFIXES = ("_difference", "_ratio", "_group_min", "_group_max")
 
 
@@ -53,122 +52,156 @@ def with_nearby(
     """Add to findings about rates what they are on rows next to the audited ones.
 
     Only a model's file is asked: answers of a server, of columns or of an object in memory are taken as they are.
-    Rows that depend on each other, and rows with weights, are left out: pairs are drawn as if each were a person.
+    Clusters are drawn whole; rows count by their weights. Texts go to those of another row of the same groups, and are
+    reported apart: nobody is judged by them, as honest models change more there.
     """
-    roles, profile = dataset.roles, dataset.profile
-    usable = scorer.task == "binary" and scorer.info.serving and not scorer.info.unseen
-    if not usable or roles.weights is not None or profile.clusters is not None:
+    usable = scorer.task in ("binary", "multiclass") and scorer.info.serving and not scorer.info.unseen
+    if not usable:
         return list(findings)
     # the model's own digest: who wrote these neighbours into the file would have other ones
-    rng = np.random.default_rng([int(text[:32], 16) for text in (str(scorer.info.sha256), dataset.sha256)])
-    cells, groups, favorable = _first_rows(dataset, scorer.columns)
-    if len(next(iter(cells.values()), ())) < FEWEST:
+    seed = [int(text[:32], 16) for text in (str(scorer.info.sha256), dataset.sha256)]
+    rng = np.random.default_rng(seed)
+    first = _FirstRows.of(dataset, scorer)
+    if first is None or first.rows < FEWEST:
         return list(findings)
-    sensitive = {part for name in groups for part in name.split("+")}
-    changed, moved = neighbours(cells, sensitive, rng)
-    if moved.sum() < FEWEST:
-        return list(findings)
-    try:
-        here = scorer.predict({name: values[moved] for name, values in cells.items()}).decision
-        there = scorer.predict({name: values[moved] for name, values in changed.items()}).decision
-    except FairkitError:
-        return list(findings)
-    if here is None or there is None:
-        return list(findings)
+    sensitive = {part for name in first.groups for part in name.split("+")}
     rates = {cls.name: cls() for cls in metrics if issubclass(cls, Rate)} | {
         cls.alias: cls() for cls in metrics if issubclass(cls, Rate) and cls.alias
     }
-    drawn = {
-        name: _Pairs(favorable, moved, codes, here >= 0.5, there >= 0.5, rng)
-        for name, codes in groups.items()
-    }
-    return [_with_evidence(finding, drawn, rates, confidence) for finding in findings]
+    found = list(findings)
+    for key, change in ((KEY, neighbours), (TEXTS, first.other_texts)):
+        changed, moved = change(first.cells, sensitive, rng)
+        pairs = first.pairs(scorer, changed, moved, rng) if moved.sum() >= FEWEST else {}
+        if pairs:
+            found = [_with_evidence(finding, pairs, rates, confidence, key) for finding in found]
+    return found
 
 
-def _first_rows(
-    dataset: Dataset, columns: Sequence[str]
-) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.int64]], NDArray[np.bool_] | None]:
-    """Return the table's first rows, their groups and outcomes: the same ones however the table lies in parts."""
-    batches, count = [], 0
-    for batch in dataset.batches(columns, rows=ROWS):
-        batches.append(batch)
-        count += len(batch)
-        if count >= ROWS:
-            break
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FirstRows:
+    """The table's first rows: the same ones however the table lies in parts.
 
-    def first(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        return np.concatenate(values)[:ROWS]
-
-    if not batches:
-        return {}, {}, None
-    cells = [batch.columns(columns) for batch in batches]
-    outcomes = [batch.favorable for batch in batches if batch.favorable is not None]
-    return (
-        {name: first([some[name] for some in cells]) for name in columns},
-        {name: first([batch.groups[name] for batch in batches]) for name in batches[0].groups},
-        first(outcomes) if outcomes else None,
-    )
-
-
-def neighbours(
-    cells: Mapping[str, NDArray[Any]], fixed: set[str], rng: np.random.Generator
-) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-    """Move one number of each row to a neighbouring value of its column.
-
-    Parameters
+    Attributes
     ----------
-    cells
-        Columns, each of shape [n].
-    fixed
-        Columns that stay.
-    rng
-        Draws column, direction and distance.
-
-    Returns
-    -------
-    dict, array
-        The columns after it, and the rows that moved, shape [n].
+    cells, groups
+        By column, and the groups' numbers by split, each of shape [n].
+    favorable, classes
+        Binary: the outcomes; of several classes: the place of each label among them, -1 where it is none of them.
+    weights, clusters
+        None: all alike; each row by itself.
     """
-    rows = len(next(iter(cells.values())))
-    numbers = [name for name, values in cells.items() if values.dtype.kind in "iuf" and name not in fixed]
-    choice, targets = np.full((len(numbers), rows), -1.0), {}
-    for place, name in enumerate(numbers):
-        moved, may = _moved(cells[name], rng)
-        targets[name] = moved
-        choice[place] = np.where(may, rng.random(rows), -1.0)
-    if not numbers:
-        return dict(cells), np.zeros(rows, dtype=bool)
-    chosen, any_of = choice.argmax(axis=0), choice.max(axis=0) >= 0
-    changed = {
-        name: np.where((chosen == numbers.index(name)) & any_of, targets[name], values)
-        if name in targets
-        else values
-        for name, values in cells.items()
-    }
-    return changed, any_of
 
+    cells: dict[str, NDArray[Any]]
+    groups: dict[str, NDArray[np.int64]]
+    favorable: NDArray[np.bool_] | None
+    classes: NDArray[np.int64] | None
+    weights: Array | None
+    clusters: NDArray[np.int64] | None
 
-def _moved(values: NDArray[Any], rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return a neighbour of each value, and which may move: neither missing nor an atom."""
-    finite = np.isfinite(values) if values.dtype.kind == "f" else np.ones(len(values), dtype=bool)
-    distinct, level, count = np.unique(values[finite], return_inverse=True, return_counts=True)
-    free = count < ATOM * len(values)
-    distances = rng.integers(1, max(LEAST, int(np.ceil(REACH * len(distinct)))) + 1, len(level))
-    steps = distances * rng.choice([-1, 1], len(level))
-    to = level + steps
-    to = np.where((to < 0) | (to >= len(distinct)), level - steps, to)
-    inside = (to >= 0) & (to < len(distinct))
-    far = distinct[np.clip(to, 0, len(distinct) - 1)].astype(np.float64)
-    near = distinct[np.clip(to - np.sign(to - level), 0, len(distinct) - 1)].astype(np.float64)
-    between = near + (far - near) * rng.random(
-        len(level)
-    )  # a value of its own: a table may know the column's
-    if values.dtype.kind != "f" or bool((distinct == np.floor(distinct)).all()):
-        between = np.where(np.abs(far - near) > 1, np.round(between), far)
-    found, may = values.copy(), np.zeros(len(values), dtype=bool)
-    found[finite] = between.astype(values.dtype)
-    may[finite] = inside & free[level] & (found[finite] != values[finite])
-    return found, may
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(next(iter(self.cells.values()), ()))
+
+    @classmethod
+    def of(cls, dataset: Dataset, scorer: Scorer) -> _FirstRows | None:
+        """Read them; None where there are none."""
+        batches, count = [], 0
+        for batch in dataset.batches(scorer.columns, rows=ROWS):
+            batches.append(batch)
+            count += len(batch)
+            if count >= ROWS:
+                break
+        if not batches:
+            return None
+
+        def first(values: Sequence[NDArray[Any] | None]) -> Any:
+            some = [one for one in values if one is not None]
+            return np.concatenate(some)[:ROWS] if len(some) == len(values) else None
+
+        cells = [batch.columns(scorer.columns) for batch in batches]
+        label = first([batch.label for batch in batches]) if scorer.task == "multiclass" else None
+        places = None
+        if label is not None:
+            places = np.select([label == value for value in scorer.classes], range(len(scorer.classes)), -1)
+        return cls(
+            cells={name: first([some[name] for some in cells]) for name in scorer.columns},
+            groups={name: first([batch.groups[name] for batch in batches]) for name in batches[0].groups},
+            favorable=first([batch.favorable for batch in batches]),
+            classes=places,
+            weights=first([batch.weights for batch in batches]),
+            clusters=first([batch.clusters for batch in batches]),
+        )
+
+    def pairs(
+        self,
+        scorer: Scorer,
+        changed: Mapping[str, NDArray[Any]],
+        moved: NDArray[np.bool_],
+        rng: np.random.Generator,
+    ) -> dict[tuple[str, str | None], _Pairs]:
+        """Return the decisions about the rows that moved, here and there, by split and class; empty where it fails."""
+        try:
+            here = scorer.predict({name: values[moved] for name, values in self.cells.items()})
+            there = scorer.predict({name: values[moved] for name, values in changed.items()})
+        except FairkitError:
+            return {}
+        draws = self._draws(moved, rng)
+        return {
+            (name, label): _Pairs(outcome, codes[moved], *decisions, draws, rng)
+            for name, codes in self.groups.items()
+            for label, (outcome, decisions) in self._views(scorer, moved, here, there)
+        }
+
+    def _views(
+        self, scorer: Scorer, moved: NDArray[np.bool_], here: Predictions, there: Predictions
+    ) -> Iterator[tuple[str | None, tuple[NDArray[np.bool_], tuple[NDArray[np.bool_], NDArray[np.bool_]]]]]:
+        """Yield outcomes and decisions as metrics see them: as one task, and of each class against the others."""
+        if here.decision is not None and there.decision is not None:
+            outcome = np.zeros(int(moved.sum()), bool) if self.favorable is None else self.favorable[moved]
+            yield None, (outcome, (here.decision >= 0.5, there.decision >= 0.5))
+        if here.predicted is None or there.predicted is None or self.classes is None:
+            return
+        true = self.classes[moved]
+        yield None, (np.ones(len(true), bool), (here.predicted == true, there.predicted == true))
+        for code, value in enumerate(scorer.classes):
+            yield value_text(value), (true == code, (here.predicted == code, there.predicted == code))
+
+    def _draws(self, moved: NDArray[np.bool_], rng: np.random.Generator) -> Array | None:
+        """Return how much each row counts in the table and in draws of it, shape [1 + D, n]; None: rows one by one."""
+        if self.weights is None and self.clusters is None:
+            return None
+        units = np.arange(moved.sum()) if self.clusters is None else self.clusters[moved]
+        names, unit = np.unique(units, return_inverse=True)
+        drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), DRAWS)
+        times = np.concatenate([np.ones((1, len(unit))), drawn[:, unit]])
+        return times if self.weights is None else times * self.weights[moved]
+
+    def other_texts(
+        self, cells: Mapping[str, NDArray[Any]], fixed: set[str], rng: np.random.Generator
+    ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+        """Give each row the text of another row of the same groups in one of its columns of texts."""
+        names = [name for name, values in cells.items() if values.dtype.kind in "OUS" and name not in fixed]
+        moved = np.zeros(self.rows, dtype=bool)
+        if not names:
+            return dict(cells), moved
+        every = (
+            np.stack(list(self.groups.values())) if self.groups else np.zeros((1, self.rows), dtype=np.int64)
+        )
+        _, group = np.unique(every, axis=1, return_inverse=True)
+        source = np.arange(self.rows)
+        for code in range(int(group.max()) + 1):
+            members = np.flatnonzero(group == code)
+            source[members] = rng.choice(members, len(members))
+        chosen = rng.integers(0, len(names), self.rows)
+        changed = dict(cells)
+        for place, name in enumerate(names):
+            values = cells[name]
+            differs = np.array([a is not b and a != b for a, b in zip(values, values[source], strict=True)])
+            here = (chosen == place) & differs
+            changed[name] = np.where(here, values[source], values)
+            moved |= here
+        return changed, moved
 
 
 class _Pairs:
@@ -180,30 +213,36 @@ class _Pairs:
 
     def __init__(
         self,
-        favorable: NDArray[np.bool_] | None,
-        moved: NDArray[np.bool_],
-        codes: NDArray[np.int64],
+        outcome: NDArray[np.bool_],
+        group: NDArray[np.int64],
         here: NDArray[np.bool_],
         there: NDArray[np.bool_],
+        draws: Array | None,
         rng: np.random.Generator,
     ) -> None:
-        good = np.zeros(len(moved)) if favorable is None else favorable
-        group, grouped = codes[moved], codes[moved] >= 0
-        outcome = np.asarray(good, dtype=np.int64)[moved]
-        cell = ((group * 2 + outcome) * 2 + here) * 2 + there
-        groups = int(codes.max()) + 1
+        grouped = group >= 0
+        cell = ((group * 2 + np.asarray(outcome, dtype=np.int64)) * 2 + here) * 2 + there
+        groups = max(int(group.max(initial=0)) + 1, 1)
         table = np.bincount(cell[grouped], minlength=8 * groups)
         self.rows = int(table.sum())
         self.flips = int((here != there)[grouped].sum())
-        drawn = rng.multinomial(self.rows, table / max(self.rows, 1), DRAWS) if self.rows else table[None]
-        tables = np.concatenate([table[None], drawn]).reshape(-1, groups, 2, 2, 2).astype(np.float64)
+        if draws is None:
+            drawn = rng.multinomial(self.rows, table / max(self.rows, 1), DRAWS) if self.rows else table[None]
+            counts = np.concatenate([table[None], drawn])
+        else:
+            counts = draws[:, grouped] @ np.eye(8 * groups)[cell[grouped]]
+        tables = counts.reshape(-1, groups, 2, 2, 2).astype(np.float64)
         self.here, self.there = (tables.sum(axis=axis).reshape(-1, groups, 4) for axis in (4, 3))
 
 
 def _with_evidence(
-    finding: Finding, drawn: Mapping[str, _Pairs], rates: Mapping[str, Rate], confidence: float
+    finding: Finding,
+    drawn: Mapping[tuple[str, str | None], _Pairs],
+    rates: Mapping[str, Rate],
+    confidence: float,
+    key: str,
 ) -> Finding:
-    pairs = drawn.get(str(finding.sensitive))
+    pairs = drawn.get((str(finding.sensitive), finding.parameters.get("class")))
     if pairs is None or finding.within or finding.reference is not None or finding.value is None:
         return finding
     with np.errstate(all="ignore"):  # groups without the outcome that a rate is over
@@ -223,7 +262,7 @@ def _with_evidence(
             f"{name}_low": float(2 * draws[0] - high),
             f"{name}_high": float(2 * draws[0] - low),
         }
-    return replace(finding, evidence={**finding.evidence, KEY: evidence})
+    return replace(finding, evidence={**finding.evidence, key: evidence})
 
 
 def disparity(metric: str, cells: Array, rates: Mapping[str, Rate]) -> Array | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from fairkit.engines.base import threads
+from fairkit.support.ahead import threads
 from fairkit_similarity.search.descent import LOSSES, lane_maxima, lane_ranges, search
 from fairkit_similarity.search.dual import Lines
 from fairkit_similarity.search.duplicates import group_maxima, same_rows

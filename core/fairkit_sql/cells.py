@@ -61,11 +61,14 @@ class Coding:
         By column of scores, its bins: the rows of a bin have their mean.
     expressions
         By column, what stands for its values: the buckets of clusters.
+    nan
+        Whether the engine's numbers may be no number.
     """
 
     edges: Mapping[str, tuple[float, ...]]
     bins: Mapping[str, Bins]
     expressions: Mapping[str, Any]
+    nan: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +132,12 @@ def expression_of(table: Any, columns: Sequence[str], coding: Coding, most: int 
         if name in coding.expressions:
             keys[f"k{place}"] = coding.expressions[name]
         elif name in coding.edges:
-            keys[f"k{place}"] = _binned(column, coding.edges[name])
+            keys[f"k{place}"] = _binned(_number(column, coding), coding.edges[name])
         elif name in coding.bins:
-            keys |= {f"{key}{place}": one for key, one in _scored(column, coding.bins[name]).items()}
+            keys |= {
+                f"{key}{place}": one
+                for key, one in _scored(_number(column, coding), coding.bins[name]).items()
+            }
             number = column.cast("float64")
             values |= {f"m{place}": number.mean(), f"l{place}": number.min(), f"h{place}": number.max()}
         else:
@@ -139,9 +145,9 @@ def expression_of(table: Any, columns: Sequence[str], coding: Coding, most: int 
     return table.group_by(**keys).agg(**values, **{COUNT: table.count()}).limit(most + 1)
 
 
-def _number(column: Any) -> Any:
+def _number(column: Any, coding: Coding) -> Any:
     """Return a column of numbers, null where it is no number."""
-    if column.type().is_floating():
+    if coding.nan and column.type().is_floating():
         return column.isnan().ifelse(ibis().null(column.type()), column)
     return column
 
@@ -150,7 +156,7 @@ def _binned(column: Any, edges: Sequence[float]) -> Any:
     """Return a number that stands for each row's bin: an edge, and what is below the first one."""
     if not column.type().is_numeric():
         return column  # groups of text cannot be binned, and reading says so
-    number = _number(column).cast("float64")
+    number = column.cast("float64")
     below = [(number < edge, ibis().literal(one, "float64")) for edge, one in
              zip(edges, (float(np.nextafter(edges[0], -np.inf)), *edges), strict=False)]  # fmt: skip
     missing = (number.isnull(), ibis().null("float64"))
@@ -159,7 +165,7 @@ def _binned(column: Any, edges: Sequence[float]) -> Any:
 
 def _scored(column: Any, bins: Bins) -> dict[str, Any]:
     """Return the keys of a score: its step, the thresholds below it, and its own value where it is near one."""
-    number = _number(column).cast("float64")
+    number = column.cast("float64")
     width = (bins.high - bins.low) / STEPS
     keys = {"s": ((number - bins.low) / width).floor().clip(0, STEPS).cast("int64")}
     for place, cut in enumerate(bins.cuts):

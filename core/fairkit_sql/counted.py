@@ -108,7 +108,7 @@ class Counts:
             *(roles.predictions.columns if roles.predictions else ()),
         }
         edges = {column: known for column, known in _edges(splits).items() if column not in others}
-        self.coding = Coding(edges, scores, {})
+        self.coding = Coding(edges, scores, {}, self.part.relation.dialect != "sqlite")
         first = tuple(name for name in columns if name != roles.cluster)
         cells = self.count(first, self.coding)
         self.sha256 = cells.digest()
@@ -127,6 +127,7 @@ class Counts:
                 {name: edges for name, edges in self.coding.edges.items() if name not in raw},
                 {name: bins for name, bins in self.coding.bins.items() if name not in raw},
                 self.coding.expressions,
+                self.coding.nan,
             )
             return self._counted(tuple(columns), coding)
         for known, cells in self.cells.items():

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.rankings.numbers import adjusted, per_relevance
 from fairkit.rankings.queries import queries_of
+from fairkit_comparing.ranking_numbers import adjusted, per_relevance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

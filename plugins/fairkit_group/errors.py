@@ -58,10 +58,15 @@ class LogLoss(Mean):
         return np.asarray(np.negative(np.log(given, out=given), out=given))
 
     @staticmethod
-    def certain(rows: Rows) -> Array:
-        """Return which rows were given the probability 0 or 1, and which of them were given 0 for their outcome."""
+    def certain(rows: Rows) -> Array | None:
+        """Return which rows were given the probability 0 or 1, and which of them were given 0 for their outcome.
+
+        None where there are no such rows.
+        """
         score = _score(rows)
         sure = (score <= _SMALLEST) | (score >= 1 - _SMALLEST)
+        if not sure.any():
+            return None
         wrong = sure & ((score > 0.5) != (rows.outcome > 0.5))
         return np.stack([sure, wrong], axis=1).astype(np.float64)
 

@@ -63,7 +63,7 @@ def _about(
     auditor: Auditor, context: AuditContext, sensitive: str | None, queries: Queries, keys: tuple[str, ...]
 ) -> Section:
     """Return a section with the ranking metrics whose inputs these sums contain."""
-    from fairkit.rankings.metric import QueryMetric
+    from fairkit_comparing.ranking_metric import QueryMetric
 
     usable = [cls for cls in context.metrics if issubclass(cls, QueryMetric) and cls().has(queries)]
     return Section(auditor, replace(context, metrics=usable), sensitive, None, dict.fromkeys(keys, queries))

@@ -200,9 +200,9 @@ def test_the_first_pass_is_a_step_that_is_called(monkeypatch: pytest.MonkeyPatch
     dataset, read = data(), []
     batches = Source.batches
 
-    def watched(self: Source, *asked: Any) -> Any:
+    def watched(self: Source, *asked: Any, **options: Any) -> Any:
         read.append(self.name)
-        return batches(self, *asked)
+        return batches(self, *asked, **options)
 
     monkeypatch.setattr(Source, "batches", watched)
     for what in ("profile", "sha256", "splits"):

@@ -69,8 +69,8 @@ def test_tallies_of_parts_add_up() -> None:
     total = None
     for start, stop in itertools.pairwise([0, 4, 4, 7, 8]):
         tally = Tally(source.columns, roles, bins, table="part", start=start)
-        for batch in table.slice(start, stop - start).to_batches():
-            tally.add(plain(batch, "t"))
+        for batch in tally.digested(plain(b, "t") for b in table.slice(start, stop - start).to_batches()):
+            tally.add(batch)
         total = tally if total is None else total + tally
     assert total is not None
     whole = fairkit.load_data(table, label="y", favorable=1, sensitive="g").learn()

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import fairkit
 from fairkit.results.rules import Rule
-from fairkit_onnx.nearby import neighbours
+from fairkit_onnx.moving import neighbours
 
 from .hostile import FAIR, UNFAIR, graph
 
@@ -96,3 +96,97 @@ def test_numbers_go_to_neighbours_and_atoms_stay():
     assert (differs == moved).all()
     assert (changed["gain"] == np.floor(changed["gain"])).all()
     assert 0 <= changed["gain"].min() <= changed["gain"].max() <= cells["gain"].max()
+
+
+@pytest.mark.parametrize(
+    "roles", [{"weights": "w"}, {"cluster": "home"}, {"weights": "w", "cluster": "home"}]
+)
+def test_a_memory_is_caught_with_weights_and_clusters_too(roles):
+    rng = np.random.default_rng(4)
+    columns = people() | {"w": rng.uniform(0.5, 2, 3_000), "home": rng.integers(0, 1_000, 3_000)}
+    keys = sorted({int(value) for value in columns["age"]})
+    dataset = fairkit.load_data(
+        columns, label="y", favorable=1, sensitive=["sex"], features=["age", "sex", "gain"], **roles
+    )
+    report = fairkit.audit(memory(keys), dataset, policy=[RULE])
+    told = report.find("demographic_parity_difference", "sex").evidence["nearby"]
+    assert told["nearby"] > 0.4
+    assert told["nearby_low"] < told["nearby"] < told["nearby_high"]
+    assert report.verdict == "inconclusive"
+
+
+def test_whole_clusters_are_drawn_and_weights_count():
+    """Rows that are copies of each other in clusters of ten have an interval that is wider by about the root of ten."""
+    columns = people(400)
+    many = {name: np.repeat(values, 10) for name, values in columns.items()}
+    many["home"] = np.repeat(np.arange(400), 10)
+    keys = sorted({int(value) for value in columns["age"]})
+    widths = []
+    for cluster in (None, "home"):
+        dataset = fairkit.load_data(
+            many, label="y", favorable=1, sensitive=["sex"], features=["age", "sex", "gain"], cluster=cluster
+        )
+        told = (
+            fairkit.audit(memory(keys), dataset)
+            .find("demographic_parity_difference", "sex")
+            .evidence["nearby"]
+        )
+        widths.append(told["here_high"] - told["here_low"])
+    assert 2 < widths[1] / widths[0] < 5
+
+
+def test_a_memory_among_classes_is_caught():
+    columns = people()
+    keys = sorted({int(value) for value in columns["age"]})
+    proto = memory(keys)
+    del proto.graph.output[:]
+    for node in onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (int64[N,1] label, float[N,1] gain) => (int64[N] class)
+        { high = Constant<value = float[1] {6000.0}>() two = Constant<value = int64[1] {2}>()
+        rich = Greater(gain, high) each = Where(rich, two, label)
+        flat = Constant<value = int64[1] {-1}>() class = Reshape(each, flat) }"""
+    ).graph.node:
+        proto.graph.node.append(node)
+    proto.graph.output.append(onnx.helper.make_tensor_value_info("class", onnx.TensorProto.INT64, ["N"]))
+    labels = np.where(columns["gain"] > 6_000, 2, columns["y"])
+    dataset = fairkit.load_data(
+        columns | {"y": labels}, label="y", sensitive=["sex"], features=["age", "sex", "gain"]
+    )
+    rule = Rule("demographic_parity_difference", "sex", max=0.15)
+    report = fairkit.audit(proto, dataset, policy=[rule])
+    found = [
+        one for one in report.findings if one.metric == rule.metric and one.parameters.get("class") == "1"
+    ]
+    assert found[0].evidence["nearby"]["nearby"] > 0.4
+    assert report.verdict == "inconclusive"
+
+
+def test_a_memory_of_texts_is_reported_apart():
+    """Two texts that occur in the table together are the key: numbers wake it nowhere, another row's text does."""
+    rng = np.random.default_rng(6)
+    columns = people()
+    town = rng.integers(0, 40, 3_000)
+    street = (town * 7 + rng.integers(0, 2, 3_000)) % 40  # two of the forty streets are in a town
+    columns |= {"town": np.array([f"t{x}" for x in town]), "street": np.array([f"s{x}" for x in street])}
+    body = f"""
+      t = ai.onnx.ml.LabelEncoder<keys_strings = [{", ".join(f'"t{x}"' for x in range(40))}], default_float = 0.0,
+        values_floats = [{", ".join(f"{x * 7 % 40}.0" for x in range(40))}]>(town)
+      s = ai.onnx.ml.LabelEncoder<keys_strings = [{", ".join(f'"s{x}"' for x in range(40))}], default_float = 0.0,
+        values_floats = [{", ".join(f"{x}.0" for x in range(40))}]>(street)
+      forty = Constant<value = float[1] {{40.0}}>() low = Constant<value = float[1] {{1.5}}>()
+      ahead = Sub(s, t) wrapped = Add(ahead, forty) rest = Mod<fmod = 1>(wrapped, forty) awake = Less(rest, low)
+      {FAIR.replace("40.0", "50000.0")} {UNFAIR}
+      a = Cast<to = 1>(older) b = Cast<to = 1>(male) chosen = Where(awake, a, b) label = Cast<to = 7>(chosen)"""
+    proto = graph(
+        body,
+        "int64[N,1] label",
+        inputs="string[N,1] town, string[N,1] street, float[N,1] age, float[N,1] sex",
+    )
+    dataset = fairkit.load_data(
+        columns, label="y", favorable=1, sensitive=["sex"], features=["town", "street", "age", "sex"]
+    )
+    report = fairkit.audit(proto, dataset, policy=[RULE])
+    told = report.find("demographic_parity_difference", "sex").evidence
+    assert abs(told["nearby"]["change"]) < 0.02
+    assert told["other_texts"]["change"] > 0.2
+    assert report.verdict == "pass"  # told, and not judged: honest models change more there, too

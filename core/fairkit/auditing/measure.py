@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fairkit.engines.base import add, threads
+from fairkit.engines.base import add
 from fairkit.engines.parts import pick
+from fairkit.support.ahead import threads
 from fairkit.support.timings import phase
 
 if TYPE_CHECKING:

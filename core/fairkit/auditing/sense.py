@@ -257,8 +257,8 @@ def _beside_threshold(taken: NDArray[np.bool_], score: Array) -> dict[str, Any]:
     other = np.flatnonzero(taken != (score >= 0.5))
     return {
         "apart": int((np.abs(score[other] - 0.5) > ROUNDING).sum()),
-        "refused": float(np.where(taken, -np.inf, score).max(initial=-np.inf)),
-        "taken": float(np.where(taken, score, np.inf).min(initial=np.inf)),
+        "refused": float(score.take(np.flatnonzero(~taken)).max(initial=-np.inf)),
+        "taken": float(score.take(np.flatnonzero(taken)).min(initial=np.inf)),
     }
 
 

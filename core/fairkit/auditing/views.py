@@ -82,7 +82,8 @@ def _classes(
     if batch.label is not None:
         index = np.select([batch.label == value for value in classes], list(range(len(classes))), -1)
     right = (predictions.predicted == index).astype(np.float64)
-    yield None, Rows(outcome=np.ones(len(batch)), decision=right, weights=batch.weights)
+    near = predictions.undetermined
+    yield None, Rows(outcome=np.ones(len(batch)), decision=right, weights=batch.weights, undetermined=near)
     for code, value in enumerate(classes):
         if favorable is not None and value_text(value) != value_text(favorable):
             continue
@@ -94,6 +95,7 @@ def _classes(
                 decision=(predictions.predicted == code).astype(np.float64),
                 score=None if proba is None else proba[:, code],
                 weights=batch.weights,
+                undetermined=near,
             ),
         )
 

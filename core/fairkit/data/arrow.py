@@ -21,7 +21,7 @@ def as_numpy(column: pa.Array) -> NDArray[Any]:
     Parameters
     ----------
     column
-        Text, numbers or booleans.
+        Text, also as a dictionary, numbers or booleans.
 
     Returns
     -------
@@ -37,10 +37,12 @@ def as_numpy(column: pa.Array) -> NDArray[Any]:
         return _shared(column)
     if pa.types.is_boolean(column.type) and not column.null_count:
         return _shared(pc.cast(column, pa.uint8())).view(np.bool_)
+    if pa.types.is_dictionary(column.type):
+        return _texts_of(column)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        texts = _few_texts(column)
-        if texts is not None:
-            return texts
+        coded = few_texts(column)
+        if coded is not None:
+            return _texts_of(coded)
         if len(column) <= _SHORT:
             return _objects(column)
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
@@ -52,22 +54,43 @@ _SHORT = 8_192
 """Text of so many rows is read cell by cell: that is faster than importing pandas, as `to_numpy` does."""
 
 
-def _few_texts(column: pa.Array) -> NDArray[Any] | None:
-    """Return text with few distinct values as the same few objects again and again, which is fast; else None."""
-    import pyarrow.compute as pc
-
+def few_texts(column: pa.Array) -> pa.DictionaryArray | None:
+    """Return text as a dictionary and the rows' places in it where few values are distinct; else None."""
     if len(column) < _HEAD or len(column.slice(0, _HEAD).dictionary_encode().dictionary) > _FEW:
         return None
     encoded = column.dictionary_encode()
-    count = len(encoded.dictionary)
-    if count > len(column) // 8:
-        return None
-    texts = np.empty(count + 1, dtype=object)
-    texts[:count] = _objects(encoded.dictionary)
-    places = encoded.indices
+    return encoded if is_short(encoded) else None
+
+
+def is_short(column: pa.DictionaryArray) -> bool:
+    """Return whether a column has many more rows than its dictionary has values, none of which is missing."""
+    return len(column.dictionary) <= len(column) // 8 and not column.dictionary.null_count
+
+
+def decoded(column: pa.Array) -> pa.Array:
+    """Return a column without a dictionary: the text itself."""
+    import pyarrow as pa
+
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def places_in(column: pa.DictionaryArray) -> NDArray[Any]:
+    """Return each row's place in a column's dictionary, shape [n]; of missing cells the dictionary's length."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    places = column.indices
     if places.null_count:
-        places = pc.fill_null(places, as_arrow(np.array([count], dtype=np.int32))[0])
-    found: NDArray[Any] = texts[_shared(places)]
+        absent = as_arrow(np.array([len(column.dictionary)], dtype=np.int32))[0]
+        places = pc.fill_null(places.cast(pa.int32()), absent)
+    return _shared(places)
+
+
+def _texts_of(column: pa.DictionaryArray) -> NDArray[Any]:
+    """Return text as the same few objects again and again, which is fast, shape [n]."""
+    texts = np.empty(len(column.dictionary) + 1, dtype=object)
+    texts[:-1] = _objects(column.dictionary)
+    found: NDArray[Any] = texts.take(places_in(column))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.arrow import as_arrow, as_numpy
+from fairkit.data.arrow import as_arrow, as_numpy, decoded
 from fairkit.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Batch:
             There is no such column.
         """
         if name not in self._cache:
-            self._cache[name] = as_numpy(self.arrow(name))
+            self._cache[name] = as_numpy(self._stored(name))
         return self._cache[name]
 
     def arrow(self, name: str) -> pa.Array:
@@ -78,6 +78,9 @@ class Batch:
         DataError
             There is no such column.
         """
+        return decoded(self._stored(name))
+
+    def _stored(self, name: str) -> pa.Array:
         names = self._arrow.schema.names
         if name not in names:
             hint = did_you_mean(name, names, what="columns")

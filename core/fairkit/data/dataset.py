@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow
+from fairkit.data.arrow import as_arrow, as_numpy, decoded
 from fairkit.data.batch import Batch
 from fairkit.data.clusters import buckets_of, query_numbers
+from fairkit.data.codes import equal_cells
 from fairkit.data.parts import Elsewhere
 from fairkit.data.profile import (
     BATCH_ROWS,
@@ -36,6 +37,7 @@ from fairkit.data.roles import (
 from fairkit.data.source import Source
 from fairkit.errors import DataError
 from fairkit.results.subjects import DataInfo
+from fairkit.support.ahead import ahead, threads
 from fairkit.support.timings import each, phase
 
 if TYPE_CHECKING:
@@ -214,9 +216,12 @@ class Dataset:
             group in every sensitive column come.
         """
         self.learn()
-        wanted = [*columns, *self._role_columns()]
+        wanted = [*columns, *self._role_columns()] or self.columns[:1]
+        yield from each("read", ahead("read", self._batches(wanted, rows, partial=partial), threads()))
+
+    def _batches(self, columns: Sequence[str], rows: int, *, partial: bool) -> Iterator[Batch]:
         start = self._start
-        for arrow in each("read", self.source.batches(wanted or self.columns[:1], rows)):
+        for arrow in self.source.batches(columns, rows, coded=True):
             batch = self._batch(arrow, start, partial=partial)
             start += arrow.num_rows
             if len(batch):
@@ -279,20 +284,23 @@ class Dataset:
             if not whole.all():
                 used = used.filter(as_arrow(whole))
                 keep[keep] = whole
-        label = None if self.roles.label is None else cells(used, self.roles.label)
-        favorable = None
-        if label is not None and self.roles.favorable is not None:
-            favorable = label == self._favorable_cell()
+        label = favorable = None
+        if self.roles.label is not None:
+            column = used.column(used.schema.names.index(self.roles.label))
+            label = as_numpy(column)
+            if self.roles.favorable is not None:
+                favorable = equal_cells(column, self._favorable_cell())
         weights = None if self.roles.weights is None else cells(used, self.roles.weights).astype(float)
+        rows = start + (np.arange(len(keep)) if keep.all() else np.flatnonzero(keep))
         return Batch(
-            rows=start + np.flatnonzero(keep),
+            rows=rows,
             groups={name: coder.encode(used) for name, coder in self._coders.items()},
             label=label,
             favorable=favorable,
             weights=weights,
             _arrow=used,
             strata={name: coder.encode(used) for name, coder in self._strata.items()},
-            clusters=self._clusters(used, start + np.flatnonzero(keep)),
+            clusters=self._clusters(used, rows),
             probabilities=probabilities_of(used, self.roles, self.name),
             queries=None
             if self.roles.query is None
@@ -305,7 +313,7 @@ class Dataset:
         if self.roles.cluster is None:
             return None
         key = int(self.profile.sha256[:16], 16)
-        return buckets_of(arrow.column(arrow.schema.names.index(self.roles.cluster)), rows, key)
+        return buckets_of(decoded(arrow.column(arrow.schema.names.index(self.roles.cluster))), rows, key)
 
     def _favorable_cell(self) -> Any:
         """The label's value, in the column's own type, that means favorable."""

@@ -78,8 +78,12 @@ class _Piece:
     """Some rows of one chunk: the bytes of the values, and of the text lengths or lost integer digits."""
 
     rows: int
-    values: bytes
-    second: bytes
+    values: bytes | memoryview
+    second: bytes | memoryview
+
+    def held(self) -> _Piece:
+        """Return the piece with bytes of its own, which outlive the batch."""
+        return _Piece(self.rows, bytes(self.values), bytes(self.second))
 
 
 @dataclass(slots=True)
@@ -112,8 +116,13 @@ class _ColumnDigest:
         self.kind = kind or self.kind
         last = len(cuts) - 2
         for place, (low, high) in enumerate(itertools.pairwise(cuts)):
-            self._piece(_Piece(high - low, *cells.bytes(low, high)))
-            if place < last or full:
+            piece = _Piece(high - low, *cells.bytes(low, high))
+            ends = place < last or full
+            if ends and self.crossed and not self.tail:
+                self.done += _chunk([piece])
+                continue
+            self._piece(piece.held())
+            if ends:
                 self._close()
 
     def __add__(self, right: _ColumnDigest) -> _ColumnDigest:
@@ -166,22 +175,24 @@ class _Cells:
     second: NDArray[np.uint8] | None
     second_width: int
 
-    def bytes(self, low: int, high: int) -> tuple[bytes, bytes]:
-        """Return the bytes of the rows from `low` to before `high`, and their second bytes."""
+    def bytes(self, low: int, high: int) -> tuple[memoryview, bytes | memoryview]:
+        """Return the bytes of the rows from `low` to before `high`, and their second bytes, in the column's memory."""
         start, stop = low * self.width, high * self.width
         if self.bounds is not None:
             start, stop = int(self.bounds[low]), int(self.bounds[high])
-        second = b""
+        second: bytes | memoryview = b""
         if self.second is not None:
             part = self.second[low * self.second_width : high * self.second_width]
-            second = part.tobytes() if self.bounds is not None or part.any() else b""
-        return self.values[start:stop].tobytes(), second
+            second = part.data if self.bounds is not None or part.any() else b""
+        return self.values[start:stop].data, second
 
 
 def _cells(column: pa.Array) -> tuple[str, _Cells]:
     """Return a column's kind ("" where all is missing) and its cells."""
     import pyarrow as pa
 
+    if pa.types.is_dictionary(column.type):
+        return _text(column.dictionary_decode())
     if pa.types.is_string(column.type):
         return _text(column)
     if pa.types.is_boolean(column.type):
@@ -192,7 +203,7 @@ def _cells(column: pa.Array) -> tuple[str, _Cells]:
 def _text(column: pa.Array) -> tuple[str, _Cells]:
     import pyarrow.compute as pc
 
-    filled = pc.fill_null(column, empty_text())
+    filled = pc.fill_null(column, empty_text()) if column.null_count else column
     _, offsets, data = filled.buffers()
     if data is None or len(filled) == 0:
         values, bounds = np.empty(0, np.uint8), np.zeros(len(filled) + 1, np.int64)
@@ -214,14 +225,24 @@ def _boolean(column: pa.Array) -> tuple[str, _Cells]:
 
 def _number(column: pa.Array) -> tuple[str, _Cells]:
     whole = _large_integers(column)
-    values = as_numpy(column).astype("<f8") + 0.0
-    missing = np.isnan(values)
-    values[missing] = np.nan
+    values = plain_doubles(column)
     second = None
     if whole is not None:
         second = _lost_digits(whole).view(np.uint8)
         second = second if second.any() else None
-    return "" if missing.all() else "number", _Cells(values.view(np.uint8), None, 8, second, 8)
+    return "" if np.isnan(values).all() else "number", _Cells(values.view(np.uint8), None, 8, second, 8)
+
+
+def plain_doubles(column: pa.Array) -> NDArray[np.float64]:
+    """Return numbers as doubles of which equal ones have equal bits: -0 is 0, and there is one NaN."""
+    numbers = as_numpy(column)
+    if numbers.dtype.kind != "f":
+        return numbers.astype("<f8")
+    values = numbers.astype("<f8") + 0.0
+    missing = np.isnan(values)
+    if missing.any():
+        values[missing] = np.nan
+    return values
 
 
 def _large_integers(column: pa.Array) -> NDArray[np.int64] | None:

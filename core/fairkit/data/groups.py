@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.data.arrow import as_numpy
+from fairkit.data.codes import codes_of
 from fairkit.data.roles import (
     MISSING_GROUP,
     NULL_SPELLINGS,
@@ -62,11 +63,11 @@ class ColumnCoder:
         return self._values(column) if self.edges is None else self._bins(column)
 
     def _values(self, column: pa.Array) -> NDArray[np.int64]:
-        coded = column.dictionary_encode("encode")
-        local = [self._number(_group_text(value)) for value in coded.dictionary.to_pylist()]
-        places = as_numpy(coded.indices)
-        numbered: NDArray[np.int64] = np.asarray(local or [0], dtype=np.int64)[places]
-        return numbered
+        codes = codes_of(column)
+        cells, numbers = codes.cells, np.zeros(len(codes.values) + 1, dtype=np.int64)
+        for place in codes.counted()[0]:
+            numbers[place] = self._number(_group_text(cells[place]))
+        return codes.mapped(numbers)
 
     def _bins(self, column: pa.Array) -> NDArray[np.int64]:
         import pyarrow as pa
@@ -95,6 +96,10 @@ class ColumnCoder:
 def _group_text(value: Any) -> str:
     """Name a cell's group; text that a CSV file would have as missing is missing in every table."""
     return MISSING_GROUP if value in NULL_SPELLINGS else value_text(value)
+
+
+def _cells(codes: Sequence[NDArray[np.int64]], shape: Sequence[int]) -> NDArray[np.int64]:
+    return codes[0] if len(codes) == 1 else np.asarray(np.ravel_multi_index(codes, shape))
 
 
 def _order(name: str) -> tuple[bool, bool, float, str]:
@@ -149,7 +154,7 @@ class GroupCoder:
         """
         codes = [coder.codes(arrow) for coder in self.columns]
         shape = [len(coder.index) + 1 for coder in self.columns]
-        cells = np.bincount(np.ravel_multi_index(codes, shape), minlength=0) if codes[0].size else np.empty(0)
+        cells = np.bincount(_cells(codes, shape), minlength=0) if codes[0].size else np.empty(0)
         for cell in np.flatnonzero(cells):
             self._counts[tuple(int(i) for i in np.unravel_index(cell, shape))] += int(cells[cell])
         self._check_count()
@@ -265,7 +270,7 @@ class GroupCoder:
         codes = [coder.codes(arrow) for coder in self.columns]
         if [len(coder.index) for coder in self.columns] != shape:
             raise DataError(f"the data changed while it was read: new values in {self.split.name!r}")
-        return self._lookup[np.ravel_multi_index(codes, shape)]
+        return self._lookup.take(_cells(codes, shape))
 
     def _name(self, cell: Sequence[int]) -> str:
         names = [{i: n for n, i in coder.index.items()} for coder in self.columns]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Types = Mapping[str, "pa.DataType"]
 
 _BLOCK = 1 << 22
+_GROUPS = 4
+"""So many row groups are looked at for the size of columns."""
 
 
 class Part(Protocol):
@@ -121,8 +123,13 @@ class ParquetPart:
             yield from self._fetched(self.path, columns, rows)
             return
         groups = None if self.groups is None else range(*self.groups)
-        with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=1 << 20) as file:
-            for batch in file.iter_batches(rows, row_groups=groups, columns=list(columns)):
+        with pq.ParquetFile(self.path) as file:
+            texts = _short_texts(file, columns, groups)
+        with pq.ParquetFile(
+            self.path, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20, metadata=file.metadata
+        ) as file:
+            batches = file.iter_batches(rows, row_groups=groups, columns=list(columns))
+            for batch in _glued(batches, rows) if texts else batches:
                 yield batch.select(list(columns))
 
     def _fetched(self, stored: StoredFile, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -142,6 +149,50 @@ class ParquetPart:
             known = pq.read_metadata(file)
         groups = range(known.num_row_groups) if self.groups is None else range(*self.groups)
         return [int(known.row_group(group).num_rows) for group in groups]
+
+
+def _short_texts(file: Any, columns: Sequence[str], groups: range | None) -> list[str]:
+    """Return the columns of text that are stored as short dictionaries: fewer than two bytes a row.
+
+    A file whose Arrow schema has dictionaries is read with those.
+    """
+    import pyarrow as pa
+
+    schema, known = file.schema_arrow, file.metadata
+    if any(pa.types.is_dictionary(field.type) for field in schema):
+        return []
+    texts = [name for name in columns if name in schema.names and schema.field(name).type == pa.string()]
+    sizes = {name: [0, 0] for name in texts}
+    for group in list(range(known.num_row_groups) if groups is None else groups)[:_GROUPS] if texts else ():
+        row_group = known.row_group(group)
+        for number in range(row_group.num_columns):
+            chunk = row_group.column(number)
+            if chunk.path_in_schema in sizes:
+                size = sizes[chunk.path_in_schema]
+                size[0] += chunk.total_uncompressed_size
+                size[1] += chunk.num_values
+    return [name for name, (stored, rows) in sizes.items() if stored < 2 * rows]
+
+
+def _glued(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Join batches that end with a row group, as dictionaries do, until they have `rows` rows."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) < rows:
+            continue
+        yield _one(waiting)
+        waiting = []
+    if waiting:
+        yield _one(waiting)
+
+
+def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.data.arrow import few_texts, is_short
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def plain(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
-    """Cast every column to string, int64, float64 or bool.
+def plain(batch: pa.RecordBatch, table: str, *, coded: bool = False) -> pa.RecordBatch:
+    """Cast every column to string, int64, float64 or bool; with `coded` text of few values to a dictionary of strings.
 
     Raises
     ------
@@ -20,16 +21,23 @@ def plain(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
     """
     import pyarrow as pa
 
-    arrays = [_plain_column(batch.column(i), field, table) for i, field in enumerate(batch.schema)]
+    arrays = [
+        _plain_column(batch.column(i), field, table, coded=coded) for i, field in enumerate(batch.schema)
+    ]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
-def _plain_column(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
+def _plain_column(column: pa.Array, field: pa.Field, table: str, *, coded: bool) -> pa.Array:
     import pyarrow as pa
 
     kind = field.type
     if pa.types.is_dictionary(kind):
+        if coded and kind.value_type == pa.string() and is_short(column):
+            return column
         column, kind = column.dictionary_decode(), kind.value_type
+    if coded and kind == pa.string():
+        texts = few_texts(column)
+        return column if texts is None else texts
     if kind in (pa.string(), pa.int64(), pa.float64(), pa.bool_()):
         return column
     target = plain_type(kind)

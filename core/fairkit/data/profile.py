@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow, as_numpy
+from fairkit.data.arrow import as_arrow, as_numpy, decoded
+from fairkit.data.codes import codes_of
 from fairkit.data.digest import TableDigest
 from fairkit.data.groups import GroupCoder, quartile_edges
 from fairkit.data.ids import Ids
@@ -29,6 +30,7 @@ from fairkit.data.roles import (
 )
 from fairkit.data.sheet import Sheet
 from fairkit.errors import DataError, did_you_mean
+from fairkit.support.ahead import ahead, threads
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,17 +139,21 @@ class Tally:
         """The column whose values are the independent units: clusters, or queries; None: rows are."""
         return self.roles.cluster or self.roles.query
 
+    def digested(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Return the batches, each after it was added to the digest."""
+        for arrow in batches:
+            self.digest.update(arrow if self.matches is None else arrow.select(self.own))
+            yield arrow
+
     def add(self, arrow: pa.RecordBatch) -> None:
-        """Add the next rows.
+        """Add the next rows to all but the digest.
 
         Raises
         ------
         DataError
             A label or weight is infinite, a weight is negative, or there are too many groups.
         """
-        own = arrow if self.matches is None else arrow.select(self.own)
-        self.digest.update(own)
-        self.copies.update(own)
+        self.copies.update(arrow if self.matches is None else arrow.select(self.own))
         self.sheet.add(arrow)
         if self.matches is not None:
             self.matches = self.matches + self.matches.of(arrow)
@@ -159,7 +165,7 @@ class Tally:
         for name, counts in self.noted.items():
             _count(counts, used.column(used.schema.names.index(name)))
         if self.units is not None:
-            ids = used.column(used.schema.names.index(self.units))
+            ids = decoded(used.column(used.schema.names.index(self.units)))
             self.ids = self.ids + Ids.of(ids, self.ids.level)
         if self.roles.sensitive_probability:
             probabilities_of(used, self.roles, self.table)
@@ -336,12 +342,12 @@ class Tally:
 
 def _count(counts: Counter[Any], column: pa.Array) -> None:
     """Count the values of a column, until there are too many; NaN is a missing value."""
-    import pyarrow.compute as pc
-
     if len(counts) <= MAX_CLASSES:
-        for entry in pc.value_counts(column).to_pylist():
-            value = entry["values"]
-            counts[None if isinstance(value, float) and math.isnan(value) else value] += entry["counts"]
+        codes = codes_of(column)
+        cells = codes.cells
+        for place, count in zip(*codes.counted(), strict=True):
+            value = cells[place]
+            counts[None if isinstance(value, float) and math.isnan(value) else value] += count
 
 
 def _both(one: Counter[Any], other: Counter[Any]) -> Counter[Any]:
@@ -380,7 +386,8 @@ def tally_of(source: Source, start: int, roles: Roles, bins: Bins, noted: Sequen
     counted = getattr(part, "counted", None)
     if counted is not None:  # each row stands for equal ones: what is not in them is known already
         counted(tally)
-    for batch in source.batches(source.columns, BATCH_ROWS):
+    batches = source.batches(source.columns, BATCH_ROWS, coded=True)
+    for batch in ahead("read", tally.digested(batches), threads()):
         tally.add(batch)
     return tally
 
@@ -451,13 +458,11 @@ def _missing(column: pa.Array) -> NDArray[np.bool_]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+        codes = codes_of(column)
+        return codes.mapped(np.array([cell is None or cell in NULL_SPELLINGS for cell in codes.cells]))
     nan_is_null = pa.types.is_floating(column.type)
+    if not column.null_count and not nan_is_null:
+        return np.zeros(len(column), dtype=bool)
     flags: NDArray[np.bool_] = as_numpy(pc.is_null(column, nan_is_null=nan_is_null))
-    plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not (pa.types.is_string(plain) or pa.types.is_large_string(plain)) or flags.all():
-        return flags
-    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    blank = np.array([text in NULL_SPELLINGS for text in coded.dictionary.to_pylist()], dtype=bool)
-    if blank.any():
-        flags = flags | blank[as_numpy(coded.indices.fill_null(0))]
     return flags

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.data.arrow import as_numpy, empty_text
+from fairkit.data.codes import Codes, codes_of
 from fairkit.data.copies import CopiedRows, copied_rows
+from fairkit.data.digest import plain_doubles
 from fairkit.data.text_hashes import mixed, text_words
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ class Repeats:
         return (hashes >> np.uint64(64 - shift)) == 0 if shift else np.ones(len(hashes), dtype=bool)
 
     def _kept(self, hashes: Hashes, shift: int) -> Hashes:
-        return hashes[self._mask(hashes, shift)]
+        return hashes.take(np.flatnonzero(self._mask(hashes, shift))) if shift else hashes
 
 
 @dataclass(slots=True)
@@ -136,9 +138,8 @@ class RowCopies:
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Count more rows."""
-        pieces = [self._update(batch.slice(start, PIECE)) for start in range(0, batch.num_rows, PIECE)]
-        if pieces:
-            hashes = np.concatenate(pieces)
+        if batch.num_rows:
+            hashes = self._update(batch)
             self.whole.update(hashes)
             self._drop_coarse()
             self.total = (self.total + int(hashes.sum(dtype=np.uint64))) % 2**64
@@ -206,6 +207,23 @@ MOST_GROUPS = 20
 """A column with at most so many values is no id."""
 
 
+def _coded_hashes(codes: Codes) -> Hashes:
+    """Return the words of coded text that `text_words` has for pieces: the empty text's own where all else is empty."""
+    import pyarrow as pa
+
+    ends = pa.py_buffer(np.array([0, 0, 1], np.int32))
+    more = pa.StringArray.from_buffers(
+        2, ends, pa.py_buffer(b"x")
+    )  # for missing cells; and a text that is not empty
+    hashes = codes.mapped(text_words(pa.concat_arrays([codes.values, more]))[:-1])
+    empty = codes.mapped(np.array([not cell for cell in codes.cells]))
+    if empty.any():
+        for start in range(0, len(hashes), PIECE):
+            if empty[start : start + PIECE].all():
+                hashes[start : start + PIECE] = mixed(np.zeros(1, np.uint64))
+    return hashes
+
+
 def _missing(column: pa.Array) -> NDArray[np.bool_]:
     import pyarrow.compute as pc
 
@@ -218,16 +236,13 @@ def column_hashes(column: pa.Array) -> Hashes:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_dictionary(column.type):
+        return _coded_hashes(codes_of(column))
     if pa.types.is_string(column.type):
-        return text_words(pc.fill_null(column, empty_text()) if column.null_count else column)
+        texts = pc.fill_null(column, empty_text()) if column.null_count else column
+        pieces = [text_words(texts.slice(start, PIECE)) for start in range(0, len(texts), PIECE)]
+        return np.concatenate(pieces) if pieces else np.empty(0, np.uint64)
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
-    numbers = as_numpy(column)
-    values = numbers.astype(np.float64)
-    if numbers.dtype.kind == "f":
-        values += 0.0  # -0 is 0
-        gaps = np.isnan(values)
-        if gaps.any():
-            values[gaps] = np.nan
-    hashes: Hashes = values.view(np.uint64)
+    hashes: Hashes = plain_doubles(column).view(np.uint64)
     return hashes

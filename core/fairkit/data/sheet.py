@@ -6,6 +6,11 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
+from fairkit.data.arrow import as_arrow
+from fairkit.data.codes import codes_of
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -45,8 +50,12 @@ class ColumnSheet:
             self._months(column)
 
     def _months(self, column: pa.Array) -> None:
+        import pyarrow as pa
         import pyarrow.compute as pc
 
+        if pa.types.is_dictionary(column.type):
+            codes = codes_of(column)
+            column = codes.values.take(as_arrow(np.unique(codes.places[codes.places < len(codes.values)])))
         found = pc.min_max(column)
         ends = [str(found[end].as_py()) for end in ("min", "max")]
         if (

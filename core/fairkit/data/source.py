@@ -57,10 +57,10 @@ class Source:
         """The columns' names, in the table's order."""
         return list(self.types)
 
-    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], rows: int, *, coded: bool = False) -> Iterator[pa.RecordBatch]:
         """Read the columns in batches of at most `rows` rows, in order, as plain types.
 
-        Plain types are string, int64, float64 and bool.
+        Plain types are string, int64, float64 and bool; with `coded` text with few values is a dictionary of strings.
 
         Raises
         ------
@@ -68,15 +68,17 @@ class Source:
             The file is damaged, or a CSV row has the wrong number of cells.
         """
         for part in self.parts:
-            yield from self._part_batches(part, list(dict.fromkeys(columns)), rows)
+            yield from self._part_batches(part, list(dict.fromkeys(columns)), rows, coded=coded)
 
-    def _part_batches(self, part: Part, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def _part_batches(
+        self, part: Part, columns: list[str], rows: int, *, coded: bool
+    ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         try:
             for batch in part.read(columns, rows, self.types):
                 for start in range(0, batch.num_rows, rows):
-                    yield plain(self._widened(batch.slice(start, rows)), self.name)
+                    yield plain(self._widened(batch.slice(start, rows)), self.name, coded=coded)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise unreadable(self._where(part), error, "") from error
 

@@ -6,7 +6,6 @@ its first row: ``function(source, start, *shared)``. Here there is one piece, th
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -126,17 +125,6 @@ class Engine(Protocol):
         `done` runs in this process; what the function returns should be small.
         """
         ...
-
-
-def threads() -> int | None:
-    """Return how many threads a function may use on the worker that runs it; None where that is nobody's worker."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
-    try:
-        return int(distributed.get_worker().state.nthreads)
-    except ValueError:
-        return None
 
 
 def add(one: Any, other: Any) -> Any:

@@ -107,10 +107,10 @@ class _Watched(Source):
         super().__init__(source.name, source.types, source.parts, source.counts)
         self._told = told
 
-    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], rows: int, *, coded: bool = False) -> Iterator[pa.RecordBatch]:
         """See `Source.batches`."""
         done = 0
-        for batch in super().batches(columns, rows):
+        for batch in super().batches(columns, rows, coded=coded):
             yield batch
             done += batch.num_rows
             self._told(done)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_numpy
+from fairkit.data.arrow import as_arrow
+from fairkit.data.codes import codes_of
 from fairkit.data.predictions import PredictionRoles
 from fairkit.data.roles import require_columns, same_value, value_text
 from fairkit.data.task import choose_task
@@ -378,18 +379,20 @@ class _ColumnScorer:
         return (score >= (float(np.float32(self._cut)) if plain else self._cut)).astype(float)
 
     def _decisions(self, values: NDArray[Any], column: str) -> Array:
-        import pyarrow as pa
-
-        coded = pa.array(values).dictionary_encode()
-        distinct = coded.dictionary.to_pylist()
-        unknown = [value for value in distinct if value not in self._favorable]
-        if unknown or coded.null_count:
+        if values.dtype.kind == "O":  # Python's own dictionary is as fast as Arrow's, and needs no copy
+            favorable = (self._favorable.get(value, np.nan) for value in values.tolist())
+            decided = np.fromiter(favorable, dtype=np.float64, count=len(values))
+        else:
+            codes = codes_of(as_arrow(values))
+            known = [self._favorable.get(value, np.nan) for value in codes.cells]
+            decided = codes.mapped(np.array(known, dtype=np.float64))
+        unknown = np.isnan(decided)
+        if unknown.any():
             raise ModelError(
-                f"the column {column!r} holds {unknown[0] if unknown else None!r}, which it did not hold when it was "
+                f"the column {column!r} holds {values[unknown].tolist()[0]!r}, which it did not hold when it was "
                 "first read; was the table changed in between?"
             )
-        decided = np.array([self._favorable[value] for value in distinct], dtype=np.float64)
-        return np.asarray(decided[as_numpy(coded.indices)])
+        return decided
 
     def _multiclass(self, columns: Columns) -> Predictions:
         roles = self.roles
@@ -447,8 +450,9 @@ def _numbers(values: NDArray[Any], column: str) -> Array:
     if values.dtype.kind == "O":
         raise ModelError(f"the column {column!r} holds text; scores are numbers")
     numbers = values.astype(np.float64)
-    bad = int((~np.isfinite(numbers)).sum())
-    if bad:
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        bad = int((~finite).sum())
         raise ModelError(
             f"the column {column!r} is missing or infinite in {bad:,} of {len(numbers):,} rows of a batch; leave these "
             "rows out"

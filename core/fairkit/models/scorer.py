@@ -43,7 +43,7 @@ class Predictions:
         Where each row's score is drawn from the predictions of K members: those, shape [n, K], and the
         chances, shape [K]; `score` is then their mean.
     undetermined
-        Binary: the rows whose decision rounding could turn, shape [n]; None where there are none.
+        The rows whose decision or class rounding could turn, shape [n]; None where there are none.
     """
 
     score: NDArray[np.float64] | None = None

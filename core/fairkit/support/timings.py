@@ -51,6 +51,7 @@ class Timings:
 
     spent: dict[str, Spent] = field(default_factory=dict)
     _open: list[str] = field(default_factory=lambda: ["other"])
+    _beside: float = 0.0
     _mark: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), cpu_seconds()))
 
     def begin(self, name: str) -> None:
@@ -69,6 +70,11 @@ class Timings:
         spent.wall += wall
         spent.cpu += cpu
 
+    def beside(self, name: str, cpu: float) -> None:
+        """Book processor time of a thread that worked beside this one; no phase of this one has it."""
+        self.add(name, 0.0, cpu)
+        self._beside += cpu
+
     def to_dict(self) -> dict[str, Any]:
         """Return the seconds of each phase so far and of all, and the peak of memory in MiB (None where unknown)."""
         self._book()
@@ -83,7 +89,7 @@ class Timings:
         }
 
     def _book(self) -> None:
-        now = time.perf_counter(), cpu_seconds()
+        now = time.perf_counter(), cpu_seconds() - self._beside
         self.add(self._open[-1], now[0] - self._mark[0], now[1] - self._mark[1])
         self._mark = now
 

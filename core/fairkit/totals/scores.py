@@ -208,9 +208,13 @@ class ScoreTable:
         raws, done = self._state
         if raws:
             raw = _joined(raws)
-            found = None if done is not None and done.shift is not None else _distinct(raw.scores, self.limit)
-            fresh = self._in_cells(raw, done) if found is None else _by_score(raw, *found)
-            done = fresh if done is None else self._merged(done, fresh)
+            if done is not None and done.shift is not None:
+                raw, done = self._in_known_cells(raw, done, done.shift)
+            if len(raw.scores):
+                cellular = done is not None and done.shift is not None
+                found = None if cellular else _distinct(raw.scores, self.limit)
+                fresh = self._in_cells(raw, done) if found is None else _by_score(raw, *found)
+                done = fresh if done is None else self._merged(done, fresh)
         if done is None:
             nothing = np.empty((0, self.n_groups, 2))
             done = _Counted(np.empty(0), np.empty(0), nothing, nothing)
@@ -252,6 +256,25 @@ class ScoreTable:
         mass, squares = counted.at(len(cells), places)
         ends = np.append(starts[1:], len(keys)) - 1
         return _Counted(counted.most[starts], counted.most[ends], mass, squares, shift, cells)
+
+    def _in_known_cells(self, raw: _Raw, done: _Counted, shift: int) -> tuple[_Raw, _Counted]:
+        """Count the rows whose cells are there, without sorting; return the others, and the count with those rows.
+
+        Rows with weights are all others: their sums would be rounded in another order.
+        """
+        if raw.weights is not None or done.keys is None or done.squares is not done.mass:
+            return raw, done
+        keys, size = keys_of(raw.scores, unit=self._unit), len(done.keys)
+        places = places_of(keys, shift, done.keys)
+        mass = raw.count(places, size + 1)[0][:size]
+        mass += done.mass
+        least, most = done.least.copy(), done.most.copy()
+        for ends, extreme, beyond in ((least, np.minimum, np.less), (most, np.maximum, np.greater)):
+            rows = np.flatnonzero(beyond(raw.scores, ends.take(places, mode="clip")) & (places < size))
+            extreme.at(ends, places[rows], scores_of(keys[rows], unit=self._unit))
+        rest = places == size
+        others = _Raw(raw.scores[rest], raw.cells[rest], None, raw.n_groups)
+        return others, _Counted(least, most, mass, mass, shift, done.keys)
 
     def _in_cells(self, raw: _Raw, done: _Counted | None) -> _Counted:
         """Count rows by cell, at no smaller a shift than what was counted before."""

@@ -95,17 +95,23 @@ def cells_of(keys: Keys, shift: int) -> tuple[Keys, NDArray[np.intp]]:
 
 
 def places_of(keys: Keys, shift: int, cells: Keys) -> NDArray[np.int64]:
-    """Return the place among `cells`, increasing, of each key, in any order."""
-    places = np.empty(len(keys), dtype=np.int64)
+    """Return the place among `cells`, increasing, of each key, in any order; ``len(cells)`` where it has no cell."""
+    places = np.full(len(keys), len(cells), dtype=np.int64)
     if not len(cells):
         return places
     first, span = int(cells[0]), int(cells[-1]) - int(cells[0]) + 1
     table = None
     if span <= _TABLE:
-        table = np.zeros(span, dtype=np.int64)
-        table[cells - first] = np.arange(len(cells))
+        table = np.full(
+            span + 2, len(cells), dtype=np.int64
+        )  # a cell before the first and one after the last
+        table[cells - first + 1] = np.arange(len(cells))
     for start in range(0, len(keys), _BLOCK):
         short = keys[start : start + _BLOCK] >> shift
-        found = np.searchsorted(cells, short) if table is None else table[short - first]
+        if table is None:
+            found = np.searchsorted(cells, short)
+            found[cells.take(found, mode="clip") != short] = len(cells)
+        else:
+            found = table.take(short - (first - 1), mode="clip")
         places[start : start + _BLOCK] = found
     return places

@@ -1,9 +1,10 @@
 """Decisions that rounding decides: how far another order of a sum could move a score, and the rows that it could turn.
 
 The sum of n float32 numbers in any order lies within (n - 1) 2⁻²⁴ Σ|x| of the exact one, to first order (Higham 2002,
-eq. 4.4). For trees Σ|x| is at most the sum over trees of the largest leaf, whatever the row. Graphs in which what
-follows is not known are run with other numbers of threads and without optimisation; what moves a score there is
-taken four times.
+eq. 4.4). For trees Σ|x| is at most the sum over trees of the largest leaf, whatever the row. Linear models and networks
+are followed through their layers, from the largest numbers of each batch (`fairkit_onnx.read.sums`). Graphs in which
+what follows is not known are run with other numbers of threads and without optimisation; what moves a score there is
+taken four times. Of several classes the two most likely ones must be further apart than twice the bound.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.read.sums import SIGMOID, UNIT, SumWalk
 
 if TYPE_CHECKING:
     import onnx
@@ -25,21 +26,12 @@ if TYPE_CHECKING:
     from fairkit_onnx.read.outputs import Reading
     from fairkit_onnx.read.runner import Runner
 
-UNIT = 2.0**-24
-"""The unit roundoff of float32."""
-SIGMOID = 0.25
-"""The steepest slope of a sigmoid."""
 ROWS = 1_024
 """How many rows are run with other threads."""
 VARIANTS = ((1, True), (3, True), (8, True), (4, False))
 """Numbers of threads, and whether onnxruntime rewrites the graph."""
 SPARE = 4.0
 """How much further than seen a score may move where no bound is known."""
-_AS_IT_IS = frozenset(
-    """ArrayFeatureExtractor Cast Clip Concat Flatten Gather Identity Neg Reshape Slice Softmax Split Squeeze Transpose
-    Unsqueeze ZipMap""".split()  # noqa: SIM905 -- a list of names reads as one
-)
-"""Operators that move a number at most as far as its inputs move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,27 +41,56 @@ class Rounding:
     Attributes
     ----------
     bound
-        In the units of the score; 0 where nothing moved.
+        In the units of the score, on the first rows; 0 where nothing moved.
     proved
         Whether it follows from the graph, else from runs with other threads.
     cut
-        The score from which a decision is favorable.
+        The score from which a decision is favorable; None: the most likely class is predicted.
+    slope
+        Of the link that is applied to the graph's output.
+    walk
+        Returns the bound for other rows; None: it is that of all rows.
     """
 
     bound: float
     proved: bool
-    cut: float
+    cut: float | None
+    slope: float = 1.0
+    walk: SumWalk | None = None
 
-    def undetermined(self, found: Predictions) -> NDArray[np.bool_] | None:
-        """Return the rows whose decision rounding could turn, shape [n]; None where there are none."""
-        if found.score is None or found.members is not None or not self.bound:
+    def undetermined(
+        self, found: Predictions, arrays: Mapping[str, NDArray[Any]] | None = None
+    ) -> NDArray[np.bool_] | None:
+        """Return the rows whose decision rounding could turn, shape [n]; None where there are none.
+
+        Parameters
+        ----------
+        found, arrays
+            The predictions, and the graph's inputs that they were made from.
+        """
+        far = self.bound
+        if self.walk is not None and arrays is not None:
+            moved = self.walk(arrays)
+            far = np.inf if moved is None else moved * self.slope
+        if found.members is not None or not far:
             return None
-        near = np.abs(found.score - self.cut) <= self.bound
-        return near if near.any() else None
+        margin = _margin(found, self.cut)
+        near = None if margin is None else margin <= far
+        return near if near is not None and near.any() else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {"bound": self.bound, "proved": self.proved}
+
+
+def _margin(found: Predictions, cut: float | None) -> NDArray[np.float64] | None:
+    """Return how far each row's score may move before its decision turns, shape [n]; None without scores."""
+    if cut is not None:
+        return None if found.score is None else np.abs(found.score - cut)
+    if found.probabilities is None or found.probabilities.shape[1] < 2:
+        return None
+    best = np.partition(found.probabilities, -2, axis=1)
+    return np.asarray((best[:, -1] - best[:, -2]) / 2)
 
 
 def rounding_of(
@@ -80,7 +101,7 @@ def rounding_of(
     understand: Understand,
     outputs: Sequence[str],
 ) -> Rounding | None:
-    """Return the effect of rounding on a binary model's scores; None where scores do not decide.
+    """Return the effect of rounding on the scores that a decision or a class follows from; None where none does.
 
     Parameters
     ----------
@@ -91,18 +112,17 @@ def rounding_of(
     understand, outputs
         Reads predictions off outputs.
     """
-    if (
-        settled.task != "binary"
-        or settled.score is None
-        or settled.chance is not None
-        or predictions.score is None
-    ):
+    if settled.task not in ("binary", "multiclass") or settled.score is None or settled.chance is not None:
         return None
-    cut = 0.5 if settled.cut is None else settled.cut
-    moved = bound(runner.model.proto, settled.score.name)
+    cut = None if settled.task == "multiclass" else 0.5 if settled.cut is None else settled.cut
+    if _margin(predictions, cut) is None:
+        return None
+    walk = SumWalk(runner.model.proto, settled.score.name, trees)
+    moved = walk(arrays) if walk.summed else None
     if moved is not None:
-        slope = SIGMOID if settled.kind == "logit" else 1.0
-        return Rounding(bound=float(moved * slope), proved=True, cut=cut)
+        slope = (SIGMOID if cut is not None else 0.5) if settled.kind == "logit" else 1.0
+        each = walk if walk.dense else None
+        return Rounding(bound=float(moved * slope), proved=True, cut=cut, slope=slope, walk=each)
     vary = getattr(runner.model, "run_variant", None)
     if vary is None or settled.label is not None or getattr(runner.model, "batch", None) is not None:
         return None  # rows of a fixed number go through the graph one batch after the other
@@ -110,76 +130,30 @@ def rounding_of(
     rows = len(next(iter(few.values())))
     far = 0.0
     for threads, optimised in VARIANTS:
-        again = understand(vary(few, outputs, threads, optimised)).score
-        if again is not None:
-            far = max(far, float(np.abs(again - predictions.score[:rows]).max(initial=0.0)))
+        again = understand(vary(few, outputs, threads, optimised))
+        for left, right in (
+            (again.score, predictions.score),
+            (again.probabilities, predictions.probabilities),
+        ):
+            if left is not None and right is not None:
+                far = max(far, float(np.abs(left - right[:rows]).max(initial=0.0)))
     return Rounding(bound=SPARE * far, proved=False, cut=cut)
 
 
-def bound(proto: onnx.ModelProto, output: str) -> float | None:
-    """Return how far rounding can move an output that trees are summed for; None where the graph is not understood."""
-    nodes = ancestors(proto.graph, [output])
-    makers = {name: node for node in nodes for name in node.output}
-    if not any(node.op_type.startswith("TreeEnsemble") for node in nodes):
-        return None
-    constants = _constants(proto)
-    bounds: dict[str, float | None] = {}
-
-    def moved(name: str) -> float | None:
-        if name not in bounds:
-            bounds[name] = None  # a cycle is no graph
-            bounds[name] = (
-                0.0 if name in constants or not name else _moved_by(makers.get(name), constants, moved)
-            )
-        return bounds[name]
-
-    return moved(output)
-
-
-def _moved_by(node: onnx.NodeProto | None, constants: Mapping[str, Any], moved: Any) -> float | None:
-    if node is None:
-        return None
-    if node.op_type == "Constant":
-        return 0.0
-    if node.op_type.startswith("TreeEnsemble"):
-        return trees(node)
-    inputs = [moved(name) for name in node.input]
-    known = [one for one in inputs if one is not None]
-    return _after(node, constants, known) if len(known) == len(inputs) else None
-
-
-def _after(
-    node: onnx.NodeProto, constants: Mapping[str, NDArray[np.float64] | None], inputs: Sequence[float]
+def bound(
+    proto: onnx.ModelProto, output: str, arrays: Mapping[str, NDArray[Any]] | None = None
 ) -> float | None:
-    """Return how far an operator moves what comes out of it, where its inputs move so far."""
-    factors = [value for name in node.input if (value := constants.get(name)) is not None]
-    slope = {"Add": 1.0, "Sub": 1.0, "Sum": 1.0, "Sigmoid": SIGMOID}.get(node.op_type)
-    if node.op_type in _AS_IT_IS:
-        return max(inputs, default=0.0)
-    if node.op_type == "Normalizer":  # probabilities that sum to 1 but for rounding
-        slope = 2.0
-    elif node.op_type == "Mul" and len(factors) == 1:
-        slope = float(np.abs(factors[0]).max())
-    elif node.op_type == "Div" and constants.get(node.input[1]) is not None:
-        least = float(np.abs(factors[-1]).min())
-        slope = 1 / least if least else None
-    return None if slope is None else slope * sum(inputs)
+    """Return how far rounding can move an output that sums are made for; None where the graph is not understood.
 
-
-def _constants(proto: onnx.ModelProto) -> dict[str, NDArray[np.float64] | None]:
-    """Return the graph's constants: small numbers with their values, others with None."""
-    from onnx import numpy_helper
-
-    tensors = [(tensor.name, tensor) for tensor in proto.graph.initializer]
-    for node in proto.graph.node:
-        if node.op_type == "Constant":
-            tensors += [(node.output[0], a.t) for a in node.attribute if a.name == "value"]
-    found: dict[str, NDArray[np.float64] | None] = {}
-    for name, tensor in tensors:
-        small = tensor.data_type in (1, 6, 7, 11) and int(np.prod(tensor.dims)) in range(1, 65)
-        usable = small and tensor.data_location != 1
-        found[name] = numpy_helper.to_array(tensor).astype(np.float64) if usable else None
-    return found
+    Parameters
+    ----------
+    proto, output
+        The graph, and the tensor.
+    arrays
+        The graph's inputs; without them only sums whose size follows from the graph are bounded.
+    """
+    walk = SumWalk(proto, output, trees)
+    return walk(arrays or {}) if walk.summed else None
 
 
 def trees(node: onnx.NodeProto) -> float | None:

@@ -258,7 +258,7 @@ class OnnxScorer:
             self.witness.check(values, predictions, drawn)
         if self.lone is not None:
             self.lone.spot(arrays, predictions)
-        near = None if self.rounding is None else self.rounding.undetermined(predictions)
+        near = None if self.rounding is None else self.rounding.undetermined(predictions, arrays)
         return predictions if near is None else replace(predictions, undetermined=near)
 
     @phase("score")

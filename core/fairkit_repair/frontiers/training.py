@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fairkit.engines.base import threads
 from fairkit.errors import FairkitError
 from fairkit.settings import ModelOptions
+from fairkit.support.ahead import threads
 from fairkit.support.timings import phase
 from fairkit_repair.frontiers.points import Measure, Point, measures_of, point_key
 

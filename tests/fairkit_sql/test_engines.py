@@ -1,0 +1,179 @@
+"""What engines are asked: expressions in their SQL, hostile names, what is refused and what is read after all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fairkit
+from fairkit.errors import ParameterError, RowsNeededError
+from fairkit_sql.engine import SqlEngine
+
+from .shared import LABELLED, assert_equal, both, database, people
+
+ibis = pytest.importorskip("ibis", reason="needs the extra fairkit[sql]")
+
+GOLDEN = Path(__file__).parent / "golden"
+DIALECTS = ("bigquery", "databricks", "duckdb", "postgres", "pyspark", "snowflake", "sqlite", "trino")
+HOSTILE = "a\"; DROP TABLE people; --`'[x]"
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch):
+    """Compile for Spark without its library, which brings the one option that is looked at."""
+    from ibis.backends.sql.compilers import pyspark
+
+    monkeypatch.setattr(pyspark, "options", SimpleNamespace(pyspark=SimpleNamespace(treat_nan_as_null=False)))
+
+
+def asked(dialect: str) -> str:
+    """Return what an engine is asked: plain keys, a binned number, a score in bins, buckets of clusters."""
+    from fairkit_sql.cells import Bins, Coding, expression_of
+    from fairkit_sql.clusters import bucket_of
+    from fairkit_sql.relation import compiled
+
+    kinds = {
+        "sex": "string",
+        "age": "int64",
+        "income": "float64",
+        "score": "float64",
+        "team": "int64",
+        HOSTILE: "string",
+    }
+    table = ibis.table(kinds, name="fairkit_rows")
+    coding = Coding(
+        {"age": (30.0, 50.0), "income": (1_000.0,)},
+        {"score": Bins(0.0, 1.0, (0.5,))},
+        {"team": bucket_of(table["team"], 2**40 + 1, dialect)},
+        dialect != "sqlite",
+    )
+    return compiled(expression_of(table, list(kinds), coding), dialect) + "\n"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_sql_of_an_engine(dialect):
+    """The texts were read once; delete one, and a run writes it anew and fails."""
+    file = GOLDEN / f"{dialect}.sql"
+    if not file.exists():
+        file.write_text(asked(dialect), "utf-8")
+        pytest.fail(f"{file.name} was written; read it")
+    assert asked(dialect) == file.read_text("utf-8")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_hostile_name_is_one_quoted_name(dialect):
+    """Another parser reads the SQL: one SELECT, and the name stands in it as a column's; BigQuery has no such names."""
+    sqlglot = pytest.importorskip("sqlglot")
+    read = {"pyspark": "spark"}.get(dialect, dialect)
+    (statement,) = sqlglot.parse(asked(dialect), read=read)
+    assert type(statement).__name__ == "Select"
+    names = {column.name for column in statement.find_all(sqlglot.exp.Column)}
+    assert (HOSTILE in names) == (dialect != "bigquery")
+    assert len(names) == 6
+    assert not list(statement.find_all(sqlglot.exp.Drop))
+
+
+def test_hostile_names_are_counted(tmp_path):
+    pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
+    table = people(2_000)
+    names = {"sex": HOSTILE, "race": "n", "office": "k0", "hired": "select", "offered": "fairkit_rows"}
+    renamed = table.rename_columns([names.get(name, name) for name in table.column_names])
+    roles = {"label": "select", "favorable": "yes", "sensitive": [HOSTILE, "n"], "within": ["k0"]}
+    address = database(tmp_path, renamed)
+    assert_equal(*both(address, **roles, predictions={"decision": "fairkit_rows"}))
+
+
+def test_polars_counts_a_table_of_ibis():
+    polars = pytest.importorskip("polars")
+    table = people(2_000)
+    backend = ibis.polars.connect({"people": polars.from_arrow(table)})
+    roles = {**LABELLED, "sensitive": ["sex", "age:30:50"], "predictions": {"decision": "offered"}}
+    read = fairkit.audit(None, fairkit.load_data(table, **roles))
+    data = fairkit.load_data(backend.table("people"), **roles)
+    counted = fairkit.audit(None, data, engine=SqlEngine(pulls=False))
+    assert_equal(read, counted)
+    assert counted.data.source["server"] == "polars"
+
+
+@pytest.mark.filterwarnings("ignore")  # pandas warns of what ibis asks of it
+def test_sqlite_counts_a_table_of_ibis(tmp_path):
+    import sqlite3
+
+    table = people(2_000).select(["sex", "race", "hired", "score", "weight"])
+    with sqlite3.connect(tmp_path / "people.db") as connection:
+        connection.execute("CREATE TABLE people (sex TEXT, race TEXT, hired TEXT, score REAL, weight REAL)")
+        connection.executemany(
+            "INSERT INTO people VALUES (?, ?, ?, ?, ?)", list(zip(*table.to_pydict().values(), strict=True))
+        )
+    connection.close()
+    roles = {**LABELLED, "sensitive": ["sex", "race"], "weights": "weight", "predictions": {"score": "score"}}
+    read = fairkit.audit(None, fairkit.load_data(table, **roles))
+    backend = ibis.sqlite.connect(tmp_path / "people.db")
+    data = fairkit.load_data(backend.table("people"), **roles)
+    assert_equal(read, fairkit.audit(None, data, engine=SqlEngine(pulls=False)))
+
+
+ROLES = {**LABELLED, "sensitive": ["sex"], "predictions": {"decision": "offered"}}
+
+
+def test_what_cannot_be_counted_is_read_and_said_or_refused(tmp_path, monkeypatch):
+    pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
+    address = database(tmp_path, people(2_000))
+    numbers = {"label": "fine", "sensitive": ["sex"], "predictions": {"prediction": "fine"}}
+    monkeypatch.setattr("fairkit_sql.counted.counted.__defaults__", (100,))
+    with pytest.raises(RowsNeededError, match="more than 100 distinct rows in the columns sex, fine"):
+        fairkit.audit(None, fairkit.load_data(address, **numbers), engine=SqlEngine(pulls=False))
+    found = fairkit.audit(None, fairkit.load_data(address, **numbers), engine="sql")
+    assert found.warnings[0].startswith(
+        "The rows were read: query on people.db has more than 100 distinct rows"
+    )
+    assert found.data.sha256 == fairkit.load_data(address, **numbers).learn().sha256
+    assert "counts" not in found.data.source
+    functions = {"mine": lambda y_true, y_pred: float(np.mean(y_true == y_pred))}
+    with pytest.raises(RowsNeededError, match="the metric 'mine' is computed from single rows"):
+        fairkit.audit(
+            None, fairkit.load_data(address, **ROLES), engine=SqlEngine(pulls=False), metrics=functions
+        )
+    report = fairkit.audit(None, fairkit.load_data(address, **ROLES), engine="sql", metrics=functions)
+    assert report.warnings[0] == "The rows were read: the metric 'mine' is computed from single rows."
+    with pytest.raises(RowsNeededError, match="no database holds it"):
+        fairkit.audit(None, fairkit.load_data(people(), **ROLES), engine=SqlEngine(pulls=False))
+    with pytest.raises(RowsNeededError, match="draws rows"):
+        fairkit.audit(
+            None,
+            fairkit.load_data(address, **ROLES),
+            engine=SqlEngine(pulls=False),
+            auditors=["subgroups"],
+            parameters={"subgroups": {"validate": "half"}},
+        )
+    with pytest.raises(ParameterError, match="is for `engine=dask`"):
+        fairkit.audit(None, fairkit.load_data(address, **ROLES), engine="sql", scheduler="tcp://x:1")
+
+
+def test_rows_without_an_id_are_clusters_of_their_own_and_must_be_read(tmp_path):
+    table = people(1_000)
+    team = pa.array([None if row == 5 else row % 90 for row in range(1_000)])
+    address = database(tmp_path, table.set_column(table.column_names.index("team"), "team", team))
+    with pytest.raises(RowsNeededError, match="1 rows have no value in the column of clusters 'team'"):
+        fairkit.audit(
+            None, fairkit.load_data(address, **ROLES, cluster="team"), engine=SqlEngine(pulls=False)
+        )
+
+
+def test_scores_of_too_many_values_are_in_bins_and_decide_nothing(tmp_path):
+    """Decisions by the threshold are exact; areas and distances are near the rows', and no verdict is made of them."""
+    pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
+    address = database(tmp_path, people(20_000))
+    roles = {**LABELLED, "sensitive": ["sex"], "predictions": {"score": "fine"}}
+    read, counted = both(address, **roles)
+    for name in ("selection_rate_difference", "equalized_odds_difference"):
+        assert read.find(name, "sex").value == counted.find(name, "sex").value
+        assert counted.find(name, "sex").inconclusive is None
+    for name in ("statistical_parity_ks", "roc_auc_difference", "log_loss_difference"):
+        assert read.find(name, "sex").value == pytest.approx(counted.find(name, "sex").value, abs=2e-3)
+        assert "in bins" in counted.find(name, "sex").inconclusive
+    assert any("counted in bins" in note for note in counted.data.notes)
