@@ -17,9 +17,10 @@ from dataclasses import replace
 
 from all_inputs import asked, table, trained
 
-from fairkit_all_inputs.bounds import searching
+from fairkit_all_inputs.bounds import questions
 from fairkit_all_inputs.bounds.problem import SCORE
-from fairkit_all_inputs.bounds.searching import Effort, answer
+from fairkit_all_inputs.bounds.questions import answer
+from fairkit_all_inputs.bounds.searching import Effort
 
 
 def ensemble(trees):
@@ -95,7 +96,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=30, help="processor seconds for each question")
     parser.add_argument("--two-sums", action="store_true")
     told = parser.parse_args()
-    searching.time.monotonic = time.process_time
+    questions.time.monotonic = time.process_time
     forms = {"fairkit": None, "Veritas, differences": _differences}
     forms |= {"Veritas, two sums": _two_sums} if told.two_sums else {}
     for name in told.tables.split(","):

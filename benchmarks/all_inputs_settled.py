@@ -19,11 +19,11 @@ import all_inputs
 import numpy as np
 from all_inputs import SIZES, asked, table
 
-from fairkit_all_inputs.bounds import searching
+from fairkit_all_inputs.bounds import questions
 from fairkit_all_inputs.bounds.problem import FLIP
 from fairkit_all_inputs.bounds.proof import packed, proved
-from fairkit_all_inputs.bounds.questions import log_of
-from fairkit_all_inputs.bounds.searching import Effort, answer
+from fairkit_all_inputs.bounds.questions import answer, log_of
+from fairkit_all_inputs.bounds.searching import Effort
 
 
 def settled(margin, column, features):
@@ -68,7 +68,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=60)
     told = parser.parse_args()
-    searching.time.monotonic = time.process_time
+    questions.time.monotonic = time.process_time
     for name in told.tables.split(","):
         frame, label, favorable, (column, *_) = table(name)
         numbers = [c for c in frame if c != label and frame[c].dtype.kind in "biuf"]

@@ -10,6 +10,7 @@ import numpy as np
 from fairkit.errors import MissingExtraError, ModelError
 from fairkit_individual.operators import FLOATS, operators
 from fairkit_onnx.session import open_session
+from fairkit_onnx.structure.operators import TREES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 Tensor = Any
 
-TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble")
 PARITY = 1e-3
 """The largest difference between the graph and the function in torch, relative to the largest output."""
 

@@ -7,8 +7,9 @@ import onnx
 import pytest
 
 import fairkit
-from fairkit_all_inputs import replaying
-from fairkit_all_inputs.bounds import searching
+from fairkit_all_inputs import findings, replaying
+from fairkit_all_inputs.bounds import problem as kinds
+from fairkit_all_inputs.bounds import questions
 from fairkit_all_inputs.collect import People
 
 from .test_all_inputs import FLIP, SCORE, again, trusted
@@ -145,7 +146,7 @@ def test_a_bound_of_the_score_that_a_row_exceeds_is_an_error(tmp_path, monkeypat
     table = pd.DataFrame(
         {"x": np.linspace(-2, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2}
     )
-    true = searching.answer
+    true = questions.answer
 
     def halved(problem, kind, **settings):
         from dataclasses import replace
@@ -153,11 +154,11 @@ def test_a_bound_of_the_score_that_a_row_exceeds_is_an_error(tmp_path, monkeypat
         got = true(problem, kind, **settings)
         return (
             replace(got, upper=got.upper / 2, lower=0.0, pair=None, point=None)
-            if kind == searching.SCORE
+            if kind == kinds.SCORE
             else got
         )
 
-    monkeypatch.setattr(searching, "answer", halved)
+    monkeypatch.setattr(findings, "answer", halved)
     with pytest.raises(replaying.ContradictionError, match=SCORE):
         report(path, table)
 
@@ -169,14 +170,14 @@ def test_a_row_that_flips_is_a_witness_where_the_search_found_none(tmp_path, mon
     table = pd.DataFrame(
         {"x": np.linspace(-2, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2}
     )
-    true = searching.answer
+    true = questions.answer
 
     def blind(problem, kind, **settings):
         from dataclasses import replace
 
         return replace(true(problem, kind, **settings), lower=-np.inf, upper=9.0, pair=None, point=None)
 
-    monkeypatch.setattr(searching, "answer", blind)
+    monkeypatch.setattr(findings, "answer", blind)
     found = report(path, table)
     assert found[FLIP].interval == (1.0, 1.0)
     assert isinstance(found[FLIP].evidence["witness"], list)  # it is somebody's row

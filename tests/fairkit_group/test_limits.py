@@ -151,7 +151,7 @@ def test_a_bounded_mean_is_within_the_limits_of_a_share():
 
 
 @pytest.mark.parametrize(
-    ("groups", "apart", "evenness"), [(3, 1.0, 1.0), (5, 2.0, 1.0), (10, 0.5, 0.5), (4, 0.0, 0.25)]
+    ("groups", "apart", "evenness"), [(3, 1.0, 1.0), (5, 2.0, 1.0), (6, 3.0, 0.5), (20, 2.5, 0.5)]
 )
 def test_the_factor_of_the_largest_difference_is_that_of_the_integral(groups, apart, evenness):
     """P(range <= θ - c se) by adaptive quadrature, and c by root finding; `apart` is in tenths, as it is rounded."""

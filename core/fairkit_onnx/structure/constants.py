@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit_onnx.structure.ensemble import attributes_of
+from fairkit_onnx.structure.operators import ARRANGES
 
 if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-_ARRANGED = frozenset({"Gather", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Cast", "Expand"})
+_ARRANGED = ARRANGES | {"Gather", "Cast", "Expand"}
 
 
 def constant_of(graph: onnx.GraphProto, name: str) -> NDArray[Any] | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit_onnx.structure.operators import TREES
 from fairkit_onnx.structure.opset5 import written
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble")
 NEWER = TREES[2]
 LINKS = ("NONE", "LOGISTIC")
 

@@ -13,6 +13,7 @@ import numpy as np
 from fairkit.errors import ModelError
 from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.ensemble import attributes_of
+from fairkit_onnx.structure.operators import ARRANGES
 from fairkit_onnx.structure.orders import Condition
 from fairkit_onnx.structure.tail import GroupPart, tail_nodes
 
@@ -29,7 +30,6 @@ MOST_CELLS = 20_000
 """Combinations of cells of the columns that a rule reads."""
 MOST_RULES = 256
 """Groups whose thresholds are looked up."""
-_ARRANGED = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 _COMPARED = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"})
 _FLOATS = (1, 10, 11, 16)
 
@@ -108,7 +108,7 @@ def _followed(
         if not moving and not settled & set(named):
             continue  # constants
         alone = len(moving) == 1 and not settled & set(named)
-        if alone and (node.op_type in _ARRANGED or _is_float_cast(node)):
+        if alone and (node.op_type in ARRANGES or _is_float_cast(node)):
             raw[node.output[0]] = raw[moving[0]]
             continue
         settled |= set(node.output)

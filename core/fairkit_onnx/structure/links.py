@@ -10,21 +10,19 @@ import numpy as np
 from fairkit.errors import ModelError
 from fairkit_onnx.structure.constants import constant_of, values_of
 from fairkit_onnx.structure.ensemble import attributes_of
+from fairkit_onnx.structure.operators import ARRANGES, COMPARES, POSITIVE, RISES
 
 if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-SAME = frozenset({"Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Sigmoid", "Tanh", "Clip", "Relu",
-                  "Exp", "ZipMap"})  # fmt: skip
+SAME = ARRANGES | RISES | {"ZipMap"}
 """Operators that keep the order of each column."""
 _TURNED = frozenset({"Neg", "Not"})
 _JOINED = frozenset({"Add", "Sum", "Max", "Min", "And", "Or", "Mean"})
 _AGAINST = {"Sub": -1, "Greater": -1, "GreaterOrEqual": -1, "Less": 1, "LessOrEqual": 1}
 """Operators of two inputs, and which way the second counts; the first the other way."""
-_STEPS = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 _TWO = ((-1, 1), (1, -1))
-_POSITIVE = frozenset({"Sigmoid", "Exp", "Relu", "Softmax"})
 
 
 class Way(NamedTuple):
@@ -105,9 +103,9 @@ def _ways(node: onnx.NodeProto, inputs: Sequence[Way | None], graph: onnx.GraphP
         return None
     wide = _wide(node, inputs, graph)
     single = columns is not None and len(columns) == 1 and not wide
-    if single and label is None and node.op_type in {*_STEPS, "ArgMax"}:
+    if single and label is None and node.op_type in {*COMPARES, "ArgMax"}:
         label = node.output[0]
-    positive = node.op_type in _POSITIVE or (node.op_type in SAME and moving[0].positive)
+    positive = node.op_type in POSITIVE or (node.op_type in SAME and moving[0].positive)
     return [Way(columns, label, wide, positive)] * len(node.output)
 
 

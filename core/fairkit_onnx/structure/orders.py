@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit_onnx.structure.ensemble import attributes_of
+from fairkit_onnx.structure.operators import ARRANGES, CHOOSES, COMPARES
 
 if TYPE_CHECKING:
     import onnx
@@ -16,15 +17,8 @@ if TYPE_CHECKING:
 
     Constant = Callable[[str], NDArray[Any] | None]
 
-CHOOSING = frozenset({
-    "Identity", "Concat", "FeatureVectorizer", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Gather",
-    "ArrayFeatureExtractor", "Slice", "Split",
-})  # fmt: skip
-"""Operators that only arrange numbers."""
 _STEPS = frozenset({"Neg", "Floor", "Ceil", "Round", "Relu", "Not", "Binarizer", "IsNaN"})
-_WITH_CONSTANTS = frozenset({
-    "Clip", "Min", "Max", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or",
-})  # fmt: skip
+_WITH_CONSTANTS = COMPARES | {"Clip", "Min", "Max", "And", "Or"}
 _ARITHMETIC = frozenset({"Scaler", "Add", "Sub", "Mul", "Div"})
 _AROUND_ZERO = frozenset({"Abs", "Sqrt"})
 _OF_TRUTHS = {"Where": 1, "And": 2, "Or": 2}
@@ -76,7 +70,7 @@ def conditions_of(node: onnx.NodeProto, moving: Sequence[str], constant: Constan
         Returns a constant tensor by name; None for what is none.
     """
     kind, named = node.op_type, f"{node.op_type} {node.name or node.output[0]!r}"
-    if kind in CHOOSING | _STEPS:
+    if kind in ARRANGES | CHOOSES | _STEPS:
         return []
     if kind in _OF_TRUTHS:
         truths = [name for name in node.input[: _OF_TRUTHS[kind]] if name in moving]

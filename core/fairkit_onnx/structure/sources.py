@@ -10,6 +10,7 @@ from fairkit.errors import ModelError
 from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.ensemble import attributes_of
+from fairkit_onnx.structure.operators import ARRANGES, EACH, PAIRS
 from fairkit_onnx.structure.orders import Condition, conditions_of
 
 if TYPE_CHECKING:
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
 
 CONSTANT = -1
 
-_EACH = frozenset({
-    "Identity", "Cast", "Scaler", "Imputer", "Binarizer", "IsNaN", "Not", "Clip", "LabelEncoder", "Neg", "Abs", "Log",
-    "Exp", "Sqrt", "Floor", "Ceil", "Round", "Sigmoid", "Tanh", "Relu", "CategoryMapper", "StringNormalizer",
-})  # fmt: skip
-_TOGETHER = frozenset({
-    "Add", "Sub", "Mul", "Div", "Pow", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Where", "Min",
-    "Max", "And", "Or",
-})  # fmt: skip
 _JOINED = frozenset({"ReduceSum", "ReduceMax", "ReduceMin", "ArgMax"})
 
 
@@ -120,14 +113,14 @@ class Sources:
     ) -> list[Places] | None:
         kind = node.op_type
         width = _width(values[node.output[0]])
-        if kind in _EACH and len(traced[0]) == width:
+        if kind in EACH and len(traced[0]) == width:
             return [traced[0]]
         if kind in ("Concat", "FeatureVectorizer"):
             parts = [self._of(name, values) for name in node.input]
             return [np.concatenate(parts)] if sum(map(len, parts)) == width else None
         if kind == "OneHotEncoder":
             return [np.repeat(traced[0], width // len(traced[0]))]
-        if kind in ("Reshape", "Squeeze", "Unsqueeze", "Flatten") and len(traced[0]) == width:
+        if kind in ARRANGES and len(traced[0]) == width:
             return [traced[0]]
         if kind in ("Gather", "ArrayFeatureExtractor"):
             at = constant_of(self._graph, node.input[1])
@@ -141,7 +134,7 @@ class Sources:
             return self._sliced(node, traced[0], width)
         if kind == "Mul" and self._finite and any(self._is_zero(name) for name in node.input):
             return [np.full(width, CONSTANT, dtype=np.int64)]
-        if kind in _TOGETHER:
+        if kind in PAIRS:
             return _together(traced, width)
         if kind in _JOINED:
             return self._joined(node, traced[0], width)

@@ -12,9 +12,10 @@ from fairkit.errors import ModelError
 from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.encoded import Encoded, refuse_draws
-from fairkit_onnx.structure.ensemble import NEWER, TREES, classes_of, floats_of, read_ensemble, told_of
+from fairkit_onnx.structure.ensemble import NEWER, classes_of, floats_of, read_ensemble, told_of
 from fairkit_onnx.structure.group_rules import group_part
 from fairkit_onnx.structure.links import check_monotone
+from fairkit_onnx.structure.operators import ARRANGES, TREES
 from fairkit_onnx.structure.tail import Tail, tail_nodes
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 UNIT = 2.0**-24
 """Half a unit in the last place of float32, relative."""
 _ADDS = frozenset({"Add", "Sum"})
-_KEEPS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +156,10 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto], grouped: bool) 
     for node in ancestors(graph, wanted):
         inputs = [name for name in node.input if name]
         summed = [name for name in inputs if name in owners]
-        if not summed or (node.op_type not in _ADDS | _KEEPS):
+        if not summed or (node.op_type not in _ADDS | ARRANGES):
             continue
         constants = [constant_of(graph, name) for name in inputs if name not in owners]
-        if node.op_type in _KEEPS:
+        if node.op_type in ARRANGES:
             owners[node.output[0]], offset[node.output[0]] = owners[summed[0]], offset[summed[0]]
         elif all(one is not None and one.size == 1 for one in constants):
             owners[node.output[0]] = [owner for name in summed for owner in owners[name]]

@@ -7,22 +7,27 @@ from typing import Any
 import numba
 import numpy as np
 
-from fairkit_all_inputs.bounds.kernels import DEEP, _sides, bound
-from fairkit_all_inputs.bounds.objectives import SCORE, combined, objective
+from fairkit_all_inputs.bounds.arrays import DEEP
+from fairkit_all_inputs.bounds.kernels import _sides, part
+from fairkit_all_inputs.bounds.objectives import combined, value_at
+from fairkit_all_inputs.bounds.problem import CHANCE, FIRST, FLIP, GAP, LEAST, LESS, MORE, SCORE
 from fairkit_all_inputs.bounds.reaching import settle
 
 
 @numba.njit(cache=True, nogil=True)
 def profile(  # noqa: PLR0912 -- one pass over the trees, in one compiled loop
-    forest: Any, b: Any, box: Any, slots: Any, widths: Any, stack: Any, sums: Any, count: Any
+    forest: Any, b: Any, box: Any, grid: Any, stack: Any, sums: Any, count: Any
 ) -> None:
     """Write the sum of the trees at each cell of block `b`, of which a box of one point elsewhere holds all."""
-    roots, block, cut, yes, no, _, value, _, masks = forest
+    block, cut, yes, no, value, masks = (
+        forest.block, forest.cut, forest.yes, forest.no, forest.value, forest.masks,
+    )  # fmt: skip
+    slots, widths = grid.slots, grid.widths
     at = slots[b]
     flat = widths[b] == 0
     sums[: count + 1] = 0.0
     left, right = np.empty(DEEP, np.int64), np.empty(DEEP, np.int64)
-    for root in roots:
+    for root in forest.roots:
         # `left`, `right`: which cells of block b come here, an interval or the place of a mask
         stack[0], left[0], right[0] = root, -1 if not flat else box[at], box[at + 1] if flat else 0
         top = 1
@@ -65,36 +70,18 @@ def profile(  # noqa: PLR0912 -- one pass over the trees, in one compiled loop
 
 
 @numba.njit(cache=True, nogil=True)
-def value_at(kind: Any, whole: Any, bases: Any, box: Any, layout: Any, stack: Any, threshold: Any) -> Any:
-    """Return the objective at a box of one point."""
-    if kind == SCORE:
-        return bases[2] + bound(whole[2], box, layout[0], layout[1], stack)
-    return objective(kind, whole[0], whole[1], box, layout, stack, threshold, bases)
-
-
-@numba.njit(cache=True, nogil=True)
 def improve(  # noqa: PLR0912 -- one compiled loop
-    kind: Any,
-    whole: Any,
-    bases: Any,
-    box: Any,
-    layout: Any,
-    stack: Any,
-    threshold: Any,
-    cost: Any,
-    near: Any,
-    value: Any,
-    rounds: Any,
+    objective: Any, whole: Any, box: Any, grid: Any, scratch: Any, distance: Any, value: Any, rounds: Any
 ) -> Any:
     """Move one block of a point at a time to the cell with the best objective, until nothing is gained.
 
-    `whole` has the trees of the first sum, of the second negated, and of the difference, over the whole domain.
+    `whole` has the trees of the objective's sums, over the whole domain.
     """
-    slots, widths, sizes, offset = layout
-    most_cells = 1
-    for b in range(len(widths)):
-        most_cells = max(most_cells, sizes[b])
-    first_sums, second_sums = np.empty(most_cells + 1), np.empty(most_cells + 1)
+    slots, widths, sizes, kind, ends = grid.slots, grid.widths, grid.sizes, objective.kind, scratch.ends
+    begin = GAP if kind == SCORE else 0
+    end = GAP + 1 if kind == SCORE else (LESS + 1 if kind != LEAST else len(ends))
+    profiles = np.empty((len(ends), sizes.max() + 1))
+    worth = np.empty(sizes.max())
     for _ in range(rounds):
         before = value
         for b in range(len(widths)):
@@ -105,30 +92,29 @@ def improve(  # noqa: PLR0912 -- one compiled loop
             saved = box[at : at + size].copy()
             if widths[b] == 0:
                 box[at], box[at + 1] = 0, count - 1
-            profile(whole[2 if kind == SCORE else 0], b, box, slots, widths, stack, first_sums, count)
-            if kind != SCORE:
-                profile(whole[1], b, box, slots, widths, stack, second_sums, count)
+            for g in range(begin, end):
+                profile(part(whole, g), b, box, grid, scratch.stack, profiles[g], count)
             for c in range(count):
-                if kind == SCORE:
-                    first_sums[c] += bases[2]
-                else:
-                    # both sums of the point with block b at cell c; `whole[1]` holds -g
-                    f, g = bases[0] + first_sums[c], -(bases[1] + second_sums[c])
-                    first_sums[c] = combined(kind, f, g, g, f - g, threshold)
+                for g in range(begin, end):
+                    ends[g] = whole.bases[g] + profiles[g, c]
+                if kind in (FLIP, CHANCE):
+                    # both sums of the point with block b at cell c
+                    ends[MORE], ends[GAP] = -ends[LESS], ends[FIRST] + ends[LESS]
+                worth[c] = combined(objective, ends)
             for _ in range(count):
                 # the profile is exact up to rounding: cells by falling value, until one is near
-                chosen = int(np.argmax(first_sums[:count]))
-                if first_sums[chosen] <= value:
+                chosen = int(np.argmax(worth[:count]))
+                if worth[chosen] <= value:
                     break
-                first_sums[chosen] = -np.inf
+                worth[chosen] = -np.inf
                 if widths[b] == 0:
                     box[at], box[at + 1] = chosen, chosen
                 else:
                     box[at : at + size] = 0
                     box[at + chosen // 63] = np.int64(1) << (chosen % 63)
-                if near < np.inf and not settle(box, slots, widths, sizes, offset, cost, near):
+                if distance.near < np.inf and not settle(box, grid, distance):
                     continue
-                exact = value_at(kind, whole, bases, box, layout, stack, threshold)
+                exact = value_at(objective, whole, box, grid, scratch)
                 if exact > value:
                     value = exact
                     saved[:] = box[at : at + size]

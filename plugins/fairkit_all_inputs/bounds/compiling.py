@@ -10,14 +10,15 @@ import numpy as np
 
 from fairkit_all_inputs.bounds.classes.problem import ClassProblem
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
-from fairkit_all_inputs.bounds.searching import Effort, answer
+from fairkit_all_inputs.bounds.questions import answer
+from fairkit_all_inputs.bounds.searching import Effort
 from fairkit_onnx.structure.cells import listed_block
 from fairkit_onnx.structure.domain import Listed, Numbers, numbers_block
 
 if TYPE_CHECKING:
     from fairkit_all_inputs.bounds.questions import AnyProblem
 
-COMMAND = "from fairkit_all_inputs.bounds.compiling import compile_loops; compile_loops(classes={})"
+COMMAND = "from fairkit_all_inputs.bounds.compiling import compile_loops; compile_loops()"
 
 
 class Compilation:
@@ -25,12 +26,9 @@ class Compilation:
 
     def __init__(self, problem: AnyProblem) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        classes = isinstance(problem, ClassProblem)
-        if isinstance(problem, Problem | ClassProblem) and sys.executable and not _compiled(classes=classes):
+        if isinstance(problem, Problem | ClassProblem) and sys.executable and not _compiled():
             self._process = subprocess.Popen(
-                [sys.executable, "-c", COMMAND.format(classes)],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                [sys.executable, "-c", COMMAND], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
 
     def ready(self, seconds: float) -> bool:
@@ -51,23 +49,21 @@ class Compilation:
             self._process.wait()
 
 
-def _compiled(*, classes: bool) -> bool:
-    """Tell whether numba's cache has the loops that take long, those of several classes among them where asked."""
+def _compiled() -> bool:
+    """Tell whether numba's cache has the loops that take long."""
     try:
         from fairkit_all_inputs.bounds import climbing, loops, merging
-        from fairkit_all_inputs.bounds.classes import loops as class_loops
     except ImportError:
         return True  # without numba, which is said elsewhere
     kernels: list[Any] = [loops.search, climbing.improve, merging.join, merging.gains]
-    kernels += [class_loops.search_classes, class_loops.climb] if classes else []
     try:
         return all(one.signatures or one._cache._cache_file._load_index() for one in kernels)
     except AttributeError:  # another numba keeps its cache in another way
         return False
 
 
-def compile_loops(*, classes: bool) -> None:
-    """Ask every question of a small model, so that numba compiles the loops and keeps them; of `classes`, too."""
+def compile_loops() -> None:
+    """Ask every question of a small model, so that numba compiles the loops and keeps them."""
     blocks = [
         listed_block(Listed(columns=("a",), values=((0,), (1,), (2,)))),
         numbers_block(Numbers(name="b", low=0.0, high=3.0), np.arange(4.0), np.float32),
@@ -91,14 +87,4 @@ def compile_loops(*, classes: bool) -> None:
         answer(problem, kind, effort=effort, starts=[(0, 0, 0)])
     from fairkit_all_inputs.bounds.merging import Merged
 
-    Merged.of(problem.gap(0, 1)).inside(problem.layout.pack(problem.layout.full), problem.layout)
-    if not classes:
-        return
-    from fairkit_all_inputs.bounds.classes.searching import answer_classes
-
-    values = np.stack([value, np.roll(value, 1), np.zeros(len(value))])
-    several = ClassProblem(
-        plain=problem, values=values, roots=tuple(roots), bases=(0.0, 5.0, 0.0), roundings=(1e-6,) * 3, band=0.0,
-        names=("a", "b", "c"),
-    )  # fmt: skip
-    answer_classes(several, effort=effort, starts=[(0, 0, 0)])
+    Merged.of(problem.gap(0, 1)).inside(problem.layout.pack(problem.layout.full), problem.layout.grid)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit_all_inputs.bounds.arrays import ForestArrays, Grid
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -220,6 +222,12 @@ class Layout:
         )
 
     @property
+    def grid(self) -> Grid:
+        """What the loops take."""
+        offset = np.concatenate([[0], np.cumsum(self.sizes + 1)]).astype(np.int64)
+        return Grid(self.place, self.words, self.sizes, offset)
+
+    @property
     def width(self) -> int:
         """The entries of a box."""
         return int(self.place[-1])
@@ -337,9 +345,9 @@ class Forest:
         )  # fmt: skip
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
+    def arrays(self) -> ForestArrays:
         """What the loops take."""
-        return (
+        return ForestArrays(
             self.roots,
             self.block,
             self.cut,

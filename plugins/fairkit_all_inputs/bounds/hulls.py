@@ -1,7 +1,7 @@
 """The loops of a distance that weighs columns together: ‖Σ_b (p + t m_b)‖² for one choice of each block.
 
-`cost` is what `fairkit_all_inputs.bounds.nearness` makes: by block its choices, each a cell, a vector p and an
-interval of the number t. `on` tells which choices a box has, `low` and `high` how far their numbers go.
+A `Distance` has by block its choices, each a cell, a vector p and an interval of the number t. `on` tells which choices
+a box has, `low` and `high` how far their numbers go.
 """
 
 from __future__ import annotations
@@ -18,29 +18,35 @@ PARTS = 400
 
 
 @numba.njit(cache=True, nogil=True)
-def inside(box: Any, block: Any, cell: Any, slots: Any, widths: Any) -> Any:
+def inside(box: Any, block: Any, cell: Any, grid: Any) -> Any:
     """Tell whether a cell of a block is in a box."""
-    at = slots[block]
-    if widths[block] == 0:
+    at = grid.slots[block]
+    if grid.widths[block] == 0:
         return box[at] <= cell <= box[at + 1]
     return (box[at + cell // 63] >> (cell % 63)) & 1 != 0
 
 
 @numba.njit(cache=True, nogil=True)
-def opened(box: Any, slots: Any, widths: Any, cost: Any) -> Any:
+def opened(box: Any, grid: Any, distance: Any) -> Any:
     """Tell which choices a box has, shape [choices]."""
-    start, cell = cost[2], cost[3]
+    start, cell = distance.start, distance.cell
     on = np.zeros(len(cell), np.bool_)
-    for b in range(len(widths)):
+    for b in range(len(grid.widths)):
         for q in range(start[b], start[b + 1]):
-            on[q] = inside(box, b, cell[q], slots, widths)
+            on[q] = inside(box, b, cell[q], grid)
     return on
 
 
 @numba.njit(cache=True, nogil=True)
-def _begin(on: Any, low: Any, high: Any, cost: Any, at: Any, sum_: Any, taken: Any, moved: Any) -> Any:
+def _begin(on: Any, low: Any, high: Any, distance: Any, at: Any, sum_: Any, taken: Any, moved: Any) -> Any:
     """Take each block's choice that is nearest on its own; tell whether every block has one."""
-    start, vector, best, points, axes = cost[2], cost[4], cost[7], cost[9], cost[10]
+    start, vector, best, points, axes = (
+        distance.start,
+        distance.vector,
+        distance.best,
+        distance.points,
+        distance.axes,
+    )
     for b in range(len(taken)):
         taken[b], moved[b], least = -1, 0.0, np.inf
         for q in range(start[b], start[b + 1]):
@@ -60,19 +66,25 @@ def _begin(on: Any, low: Any, high: Any, cost: Any, at: Any, sum_: Any, taken: A
 
 @numba.njit(cache=True, nogil=True)
 def hull_far(  # noqa: PLR0912 -- one compiled loop
-    on: Any, low: Any, high: Any, cost: Any, near: Any
+    on: Any, low: Any, high: Any, distance: Any
 ) -> Any:
     """Look for a half-space that parts the hull from the ball: ‖r‖ >= u·r for every u of the length 1.
 
     Frank-Wolfe steps, block by block, towards the hull's point nearest to zero; each round tries the direction of where
     it is.
     """
-    start, vector, points, axes, limits = cost[2], cost[4], cost[9], cost[10], cost[11]
-    allowance, blocks, width = limits[0], len(start) - 1, points.shape[0]
+    start, vector, points, axes, limits = (
+        distance.start,
+        distance.vector,
+        distance.points,
+        distance.axes,
+        distance.limits,
+    )
+    near, allowance, blocks, width = distance.near, limits[0], len(start) - 1, points.shape[0]
     at, sum_ = np.zeros((blocks, width)), np.zeros(width)
     along, turned = np.empty(points.shape[1]), np.empty(blocks)
     towards, moves = np.empty(blocks, np.int64), np.empty(blocks)
-    if not _begin(on, low, high, cost, at, sum_, towards, moves):
+    if not _begin(on, low, high, distance, at, sum_, towards, moves):
         return True
     before = np.inf
     for _ in range(SWEEPS):
@@ -127,7 +139,7 @@ def hull_far(  # noqa: PLR0912 -- one compiled loop
 
 @numba.njit(cache=True, nogil=True)
 def nearest(  # noqa: PLR0912 -- one compiled loop
-    on: Any, low: Any, high: Any, cost: Any, near: Any, taken: Any, moved: Any
+    on: Any, low: Any, high: Any, distance: Any, taken: Any, moved: Any
 ) -> Any:
     """Search a point that is near, one block after the other; return its squared distance.
 
@@ -135,11 +147,11 @@ def nearest(  # noqa: PLR0912 -- one compiled loop
     intervals, then by whole steps where they are whole.
     """
     start, vector, best, steps, points, axes, square = (
-        cost[2], cost[4], cost[7], cost[8], cost[9], cost[10], cost[12],
+        distance.start, distance.vector, distance.best, distance.steps, distance.points, distance.axes, distance.square,
     )  # fmt: skip
-    blocks, width = len(start) - 1, points.shape[0]
+    near, blocks, width = distance.limits[1], len(start) - 1, points.shape[0]
     at, sum_ = np.zeros((blocks, width)), np.zeros(width)
-    if not _begin(on, low, high, cost, at, sum_, taken, moved):
+    if not _begin(on, low, high, distance, at, sum_, taken, moved):
         return np.inf
     size = 0.0
     for whole in range(2):
@@ -188,7 +200,7 @@ def nearest(  # noqa: PLR0912 -- one compiled loop
 
 @numba.njit(cache=True, nogil=True)
 def holds(  # noqa: PLR0912 -- one compiled loop
-    on: Any, low: Any, high: Any, cost: Any, near: Any, taken: Any, moved: Any
+    on: Any, low: Any, high: Any, distance: Any, taken: Any, moved: Any
 ) -> Any:
     """Split whole numbers and values until it is known whether something is near.
 
@@ -197,7 +209,7 @@ def holds(  # noqa: PLR0912 -- one compiled loop
     int
         1: it is, as `taken` and `moved` say; -1: it is proved that nothing is; 0: not known.
     """
-    start, steps, limits = cost[2], cost[8], cost[11]
+    start, steps, within = distance.start, distance.steps, distance.limits[1]
     ons, ends = [on.copy()], [np.stack((low, high))]
     unknown = 0
     for _ in range(PARTS):
@@ -205,9 +217,9 @@ def holds(  # noqa: PLR0912 -- one compiled loop
             return 0 if unknown else -1
         here, end = ons.pop(), ends.pop()
         # branch and bound: drop a part that is proved far, stop at a point that is near
-        if hull_far(here, end[0], end[1], cost, near):
+        if hull_far(here, end[0], end[1], distance):
             continue
-        if nearest(here, end[0], end[1], cost, limits[1], taken, moved) <= limits[1]:
+        if nearest(here, end[0], end[1], distance, taken, moved) <= within:
             return 1
         widest, block, choice = 0.0, -1, -1
         for b in range(len(start) - 1):

@@ -1,10 +1,4 @@
-"""The loops: what trees can reach in a box, and where to split it.
-
-A box is one row of int64. An ordered block takes two entries, its first and last cell; any other block one bit for each
-of its cells, in words of 63 bits. A forest is a tuple of arrays over its nodes: the roots; `block` (-1: a leaf); `cut`
-(ordered: a cell below it goes to `yes`; else where the mask of the cells that come here and go to `yes` begins in the
-masks, followed by that of `no`); `yes`, `no`, the parent, the value, the largest value below; and the masks.
-"""
+"""The loops: what trees can reach in a box, and where to split it (see `fairkit_all_inputs.bounds.arrays`)."""
 
 from __future__ import annotations
 
@@ -13,13 +7,15 @@ from typing import Any
 import numba
 import numpy as np
 
-BITS = 63
-DEEP = 512
+from fairkit_all_inputs.bounds.arrays import ForestArrays
 
 
 @numba.njit(cache=True, nogil=True)
 def _sides(node: Any, box: Any, block: Any, cut: Any, masks: Any, slots: Any, widths: Any) -> Any:
-    """Return 1 where the box reaches the side `yes` of a node, 2 where it reaches `no`, 3 where both."""
+    """Return 1 where the box reaches the side `yes` of a node, 2 where it reaches `no`, 3 where both.
+
+    It takes arrays: an array that is taken out of a tuple in an inner loop is counted as referred to, each time.
+    """
     b = block[node]
     at = slots[b]
     count = widths[b]
@@ -44,9 +40,16 @@ def _sides(node: Any, box: Any, block: Any, cut: Any, masks: Any, slots: Any, wi
 
 
 @numba.njit(cache=True, nogil=True)
-def most(forest: Any, root: Any, box: Any, slots: Any, widths: Any, stack: Any) -> Any:
+def _walked(forest: Any) -> Any:
+    """Return what a way down a tree reads: the arrays of tests, children, values, and masks."""
+    return forest.block, forest.cut, forest.yes, forest.no, forest.value, forest.high, forest.masks
+
+
+@numba.njit(cache=True, nogil=True)
+def most(forest: Any, root: Any, box: Any, grid: Any, stack: Any) -> Any:
     """Return the largest value that a tree reaches in a box, and its leaf."""
-    _, block, cut, yes, no, _, value, high, masks = forest
+    block, cut, yes, no, value, high, masks = _walked(forest)
+    slots, widths = grid.slots, grid.widths
     best, leaf = -np.inf, -1
     stack[0] = root
     top = 1
@@ -78,9 +81,10 @@ def most(forest: Any, root: Any, box: Any, slots: Any, widths: Any, stack: Any) 
 
 
 @numba.njit(cache=True, nogil=True)
-def narrow(forest: Any, leaf: Any, box: Any, slots: Any, widths: Any) -> None:
+def narrow(forest: Any, leaf: Any, box: Any, grid: Any) -> None:
     """Cut a box down to a leaf's part of it."""
-    _, block, cut, yes, _, parent, _, _, masks = forest
+    block, cut, yes, parent, masks = forest.block, forest.cut, forest.yes, forest.parent, forest.masks
+    slots, widths = grid.slots, grid.widths
     node = leaf
     while parent[node] >= 0:
         above = parent[node]
@@ -100,23 +104,33 @@ def narrow(forest: Any, leaf: Any, box: Any, slots: Any, widths: Any) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def bound(forest: Any, box: Any, slots: Any, widths: Any, stack: Any) -> Any:
-    """Return the sum over the trees of the largest value that each reaches in a box."""
-    total = 0.0
-    # max over x of Σ_t f_t(x) <= Σ_t max over x of f_t(x)
-    for root in forest[0]:
-        best, _ = most(forest, root, box, slots, widths, stack)
-        total += best
-    return total
+def part(sums: Any, g: Any) -> Any:
+    """Return the trees of one sum."""
+    trees = sums.trees
+    return ForestArrays(
+        trees.roots[sums.group[g] : sums.group[g + 1]], trees.block, trees.cut, trees.yes, trees.no, trees.parent,
+        trees.value, trees.high, trees.masks,
+    )  # fmt: skip
 
 
 @numba.njit(cache=True, nogil=True)
-def dive(forest: Any, order: Any, box: Any, slots: Any, widths: Any, stack: Any) -> None:
+def bound(sums: Any, g: Any, box: Any, grid: Any, stack: Any) -> Any:
+    """Return at least the largest value of one sum in a box: each tree's largest value, and what is added."""
+    total, trees, roots = 0.0, sums.trees, sums.trees.roots
+    # max over x of Σ_t f_t(x) <= Σ_t max over x of f_t(x)
+    for t in range(sums.group[g], sums.group[g + 1]):
+        best, _ = most(trees, roots[t], box, grid, stack)
+        total += best
+    return sums.bases[g] + total
+
+
+@numba.njit(cache=True, nogil=True)
+def dive(forest: Any, order: Any, box: Any, grid: Any, stack: Any) -> None:
     """Take the best leaf of one tree after another, each in what the former ones leave of the box."""
     # every tree has one leaf in the last box: its sum is reached, a lower bound of the maximum
     for t in order:
-        _, leaf = most(forest, forest[0][t], box, slots, widths, stack)
-        narrow(forest, leaf, box, slots, widths)
+        _, leaf = most(forest, forest.roots[t], box, grid, stack)
+        narrow(forest, leaf, box, grid)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -157,44 +171,41 @@ def pop(heap: Any, size: Any, bounds: Any) -> Any:
 def choose_split(  # noqa: PLR0912, PLR0915 -- one pass over the trees, in one compiled loop
     forest: Any,
     box: Any,
-    slots: Any,
-    widths: Any,
-    offset: Any,
-    stack: Any,
-    drops: Any,
-    order: Any,
-    candidates: Any,
+    grid: Any,
+    scratch: Any,
 ) -> Any:
     """Choose the split of a box that lowers the bound most, by what each tree loses when its best leaf is cut off.
 
     Returns
     -------
     tuple
-        The block (-1: no cut lowers the bound), and the cut or the row of the mask in `candidates`.
+        The block (-1: no cut lowers the bound), and the cut or the row of the mask in `scratch.masks`.
     """
-    roots, blocks = forest[0], len(widths)
+    slots, widths, offset = grid.slots, grid.widths, grid.offset
+    stack, drops, order = scratch.stack, scratch.drops, scratch.order
+    roots, blocks = forest.roots, len(widths)
     drops[:] = 0.0
     trial = box.copy()
     part = box.copy()
-    rows, row_block, row_drop, row_mask = 0, candidates[0], candidates[1], candidates[2]
+    rows, row_block, row_drop, row_mask = 0, scratch.block, scratch.drop, scratch.masks
     for t in range(len(roots)):
-        best, leaf = most(forest, roots[t], box, slots, widths, stack)
+        best, leaf = most(forest, roots[t], box, grid, stack)
         order[t] = -best
         part[:] = box
         # best - second: what the bound loses on the side of a cut that leaves the best leaf out
-        narrow(forest, leaf, part, slots, widths)
+        narrow(forest, leaf, part, grid)
         for b in range(blocks):
             at = slots[b]
             if widths[b] == 0:
                 if part[at] > box[at]:
                     trial[at + 1] = part[at] - 1
-                    second, _ = most(forest, roots[t], trial, slots, widths, stack)
+                    second, _ = most(forest, roots[t], trial, grid, stack)
                     trial[at + 1] = box[at + 1]
                     # a cut at c <= part.low leaves this leaf out of the side below c
                     drops[0, offset[b] + part[at]] += best - second
                 if part[at + 1] < box[at + 1]:
                     trial[at] = part[at + 1] + 1
-                    second, _ = most(forest, roots[t], trial, slots, widths, stack)
+                    second, _ = most(forest, roots[t], trial, grid, stack)
                     trial[at] = box[at]
                     drops[1, offset[b] + part[at + 1] + 1] += best - second
             else:
@@ -203,7 +214,7 @@ def choose_split(  # noqa: PLR0912, PLR0915 -- one pass over the trees, in one c
                     trial[at + w] = box[at + w] & ~part[at + w]
                     differs = differs or trial[at + w] != 0
                 if differs and rows < len(row_block):
-                    second, _ = most(forest, roots[t], trial, slots, widths, stack)
+                    second, _ = most(forest, roots[t], trial, grid, stack)
                     row_block[rows], row_drop[rows] = b, best - second
                     for w in range(widths[b]):
                         row_mask[rows, w] = part[at + w]
@@ -252,47 +263,48 @@ def choose_split(  # noqa: PLR0912, PLR0915 -- one pass over the trees, in one c
 
 
 @numba.njit(cache=True, nogil=True)
-def cut_down(child: Any, side: Any, block: Any, key: Any, mask: Any, slots: Any, widths: Any) -> None:
+def cut_down(child: Any, side: Any, block: Any, key: Any, mask: Any, grid: Any) -> None:
     """Cut a box down to one side of a split: 0 is below the cut, or the cells of the mask."""
-    at = slots[block]
-    if widths[block] == 0:
+    at, width = grid.slots[block], grid.widths[block]
+    if width == 0:
         if side == 0:
             child[at + 1] = key - 1
         else:
             child[at] = key
     else:
-        for w in range(widths[block]):
+        for w in range(width):
             child[at + w] &= mask[w] if side == 0 else ~mask[w]
 
 
 @numba.njit(cache=True, nogil=True)
-def any_split(forest: Any, box: Any, slots: Any, widths: Any, stack: Any, masks_found: Any) -> Any:
+def any_split(forest: Any, box: Any, grid: Any, scratch: Any) -> Any:
     """Return a split between two leaves that a box reaches of one tree: the block (-1: there is none), and its key."""
-    for root in forest[0]:
-        b, key = _first_test(forest, root, box, slots, widths, masks_found)
+    for root in forest.roots:
+        b, key = _first_test(forest, root, box, grid, scratch.masks)
         if b >= 0:
             return b, key
     return -1, 0
 
 
 @numba.njit(cache=True, nogil=True)
-def _first_test(forest: Any, root: Any, box: Any, slots: Any, widths: Any, masks_found: Any) -> Any:
+def _first_test(forest: Any, root: Any, box: Any, grid: Any, masks_found: Any) -> Any:
     """Return a tree's first test of which a box reaches both sides: the block (-1: there is none), and its key."""
-    _, block, cut, yes, no, _, _, _, masks = forest
+    block, cut, yes, no, _, _, masks = _walked(forest)
+    slots, widths = grid.slots, grid.widths
     node = root
     while block[node] >= 0:
         sides = _sides(node, box, block, cut, masks, slots, widths)
         if sides == 3:
             b = block[node]
-            for w in range(widths[b]):
-                masks_found[0, w] = masks[cut[node] + w]
-            return b, (cut[node] if widths[b] == 0 else 0)
+            for w in range(grid.widths[b]):
+                masks_found[0, w] = forest.masks[cut[node] + w]
+            return b, (cut[node] if grid.widths[b] == 0 else 0)
         node = yes[node] if sides == 1 else no[node]
     return -1, 0
 
 
 @numba.njit(cache=True, nogil=True)
-def loudest(forest: Any, least: Any, box: Any, slots: Any, widths: Any, stack: Any, masks_found: Any) -> Any:
+def loudest(forest: Any, least: Any, box: Any, grid: Any, scratch: Any) -> Any:
     """Return the first test of the tree whose leaves lie farthest apart in a box, where that is more than `least`.
 
     Such a tree decides on which side of a threshold the sum is; its test lowers no bound by itself, since leaves of
@@ -303,9 +315,10 @@ def loudest(forest: Any, least: Any, box: Any, slots: Any, widths: Any, stack: A
     tuple
         The block (-1: there is no such tree), and the test's key as in `any_split`.
     """
-    _, block, cut, yes, no, _, value, _, masks = forest
-    widest, chosen = least, -1
-    for root in forest[0]:
+    block, cut, yes, no, value, _, masks = _walked(forest)
+    slots, widths, stack = grid.slots, grid.widths, scratch.stack
+    widest, chosen = least, np.int64(-1)
+    for root in forest.roots:
         low, high = np.inf, -np.inf
         stack[0] = root
         top = 1
@@ -326,4 +339,4 @@ def loudest(forest: Any, least: Any, box: Any, slots: Any, widths: Any, stack: A
             widest, chosen = high - low, root
     if chosen < 0:
         return -1, 0
-    return _first_test(forest, chosen, box, slots, widths, masks_found)
+    return _first_test(forest, chosen, box, grid, scratch.masks)

@@ -1,4 +1,4 @@
-"""The search over boxes: for the largest difference of two sums, of their probabilities, and for a flip."""
+"""The search over boxes: for the largest difference of two sums or of their probabilities, and for flips."""
 
 from __future__ import annotations
 
@@ -7,47 +7,90 @@ from typing import Any
 import numba
 import numpy as np
 
-from fairkit_all_inputs.bounds.climbing import improve, value_at
+from fairkit_all_inputs.bounds.climbing import improve
 from fairkit_all_inputs.bounds.kernels import (
-    DEEP,
     any_split,
     choose_split,
     cut_down,
     dive,
     loudest,
+    part,
     pop,
     push,
 )
-from fairkit_all_inputs.bounds.objectives import CHANCE, FLIP, SCORE, box_bound
+from fairkit_all_inputs.bounds.objectives import box_bound, value_at
+from fairkit_all_inputs.bounds.problem import CHANCE, FIRST, FLIP, GAP, LEAST, LESS, SCORE
 from fairkit_all_inputs.bounds.reaching import far, point_near, separate, settle
 
+TURNS = np.int64(3)
+"""Rounds over the blocks of a climb; typed, as all integers that the loops pass on: a literal is compiled anew."""
 LOUD = 4.0
 """A tree whose leaves lie apart by so many times the largest difference of the two sums is decided first."""
 
 
 @numba.njit(cache=True, nogil=True)
+def first_split(objective: Any, sums: Any, box: Any, root: Any, grid: Any, scratch: Any) -> Any:
+    """Return the split that lowers a sum's bound most, as `choose_split`, and the sum: the difference, mostly.
+
+    Of the least of several sums the one is split that is nearest to closing the box: of whose bound in the first box
+    the smallest part is left in this one.
+    """
+    last = len(scratch.ends) - 1
+    if objective.kind != LEAST:
+        chosen, key = choose_split(part(sums, last), box, grid, scratch)
+        return chosen, key, last
+    ratio = np.empty(last + 1)
+    for g in range(last + 1):
+        ratio[g] = scratch.ends[g] / max(root[g], 1e-300)
+    for g in np.argsort(ratio):
+        if sums.group[g] == sums.group[g + 1]:
+            continue
+        chosen, key = choose_split(part(sums, g), box, grid, scratch)
+        if chosen >= 0:
+            return chosen, key, g
+    return -1, 0, -1
+
+
+@numba.njit(cache=True, nogil=True)
+def next_split(
+    objective: Any, sums: Any, box: Any, root: Any, chosen: Any, key: Any, step: Any, grid: Any, scratch: Any
+) -> Any:
+    """Return where to split in place of a split of the difference, where one of the two sums is nearer to a bound."""
+    kind, threshold, ends = objective.kind, objective.threshold, scratch.ends
+    gap = len(ends) - 1
+    # the part of the root's margin that is left: the sum with less of it is nearer to closing the box
+    nearer = (ends[FIRST] - threshold) / max(root[FIRST] - threshold, 1e-300)
+    farther = (threshold + ends[LESS]) / max(threshold + root[LESS], 1e-300)
+    own = ends[GAP] / max(root[GAP], 1e-300)
+    if chosen < 0 or (kind == FLIP and min(nearer, farther) < own) or (kind == CHANCE and step % 2):
+        alternative, its = -1, 0
+        for turn in range(2):
+            g = turn if nearer <= farther else 1 - turn  # `FIRST` or `LESS`
+            alternative, its = choose_split(part(sums, g), box, grid, scratch)
+            if alternative >= 0:
+                break
+        if alternative >= 0:
+            chosen, key = alternative, its
+        elif chosen >= 0:
+            chosen, key = choose_split(part(sums, gap), box, grid, scratch)
+    if kind == FLIP:
+        alternative, its = loudest(part(sums, gap - GAP), LOUD * ends[GAP], box, grid, scratch)
+        if alternative >= 0:
+            chosen, key = alternative, its
+    return chosen, key
+
+
+@numba.njit(cache=True, nogil=True)
 def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
-    kind: Any,
-    first: Any,
-    less: Any,
-    more: Any,
-    gap: Any,
-    bases: Any,
+    objective: Any,
+    sums: Any,
     whole: Any,
-    whole_bases: Any,
-    layout: Any,
-    threshold: Any,
-    cost: Any,
-    near: Any,
+    grid: Any,
+    scratch: Any,
+    distance: Any,
     boxes: Any,
-    bounds: Any,
-    split: Any,
-    masks: Any,
-    heap: Any,
-    state: Any,
-    closed: Any,
+    waiting: Any,
     best: Any,
-    best_box: Any,
     steps: Any,
     slack: Any,
     enough: Any,
@@ -56,144 +99,92 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
 
     Parameters
     ----------
-    kind
-        `SCORE`, `FLIP` or `CHANCE`.
-    first, less, more, gap, bases
-        Trees of the first sum; of the second negated; of the second; of the difference (see `Forest.arrays`), merged or
-        not, in a box that holds all that is open; and what is added to the first, the second, the third (negated
-        second), the difference.
-    whole, whole_bases
-        The same over everything: of the first sum, the negated second, the difference, the second, and the difference
-        negated.
-    layout
-        Place, words and cells of each block, and where its cells begin among all (one more than its cells apart).
-    threshold
-        For a flip.
-    cost, near
-        How distances add up (see `fairkit_all_inputs.bounds.reaching`), and how much is allowed; infinite: no limit.
-    boxes, bounds, split, masks
-        By number of a box: itself; its bound; the block, cut and first child of its split (-1: none); a split's mask.
-    heap, state
-        Open boxes; state: how many boxes there are, how many are open.
-    closed
-        The largest bound of a box that was closed.
-    best, best_box
-        The best objective so far, with the largest bound of a box that is neither near nor far; its point.
+    objective
+        An `Objective`.
+    sums
+        The sums, merged or not, in a box that holds all that is open.
+    whole
+        The same over everything, and the difference negated; the last base is 0 unless what changes alone moves them.
+    grid, scratch, distance, boxes, waiting, best
+        See `fairkit_all_inputs.bounds.arrays`.
     steps, slack, enough
-        How many boxes to split; boxes whose bound is at most `best + slack` are closed; a larger best ends it.
+        How many boxes to split; boxes whose bound is at most the best and `slack` are closed; a larger best ends it.
     """
-    slots, widths, sizes, offset = layout
-    stack = np.empty(DEEP, np.int64)
-    drops = np.zeros((2, offset[-1] + 1))
-    size = max(len(first[0]), len(gap[0]), len(less[0]))
-    order = np.empty(size)
-    widest = 1
-    for b in range(len(widths)):
-        widest = max(widest, widths[b])
-    candidates = (
-        np.empty(4 * size + 64, np.int64),
-        np.empty(4 * size + 64),
-        np.empty((4 * size + 64, widest), np.int64),
-    )
-    point = np.empty(boxes.shape[1], np.int64)
-    ends, root = np.zeros(4), np.zeros(4)
-    box_bound(kind, first, less, more, gap, bases, whole, boxes[heap[0]], layout, stack, threshold, root)
-    count, open_ = state[0], state[1]
+    kind, ends, bounds, split, heap = objective.kind, scratch.ends, boxes.bounds, boxes.split, waiting.heap
+    box_bound(objective, sums, whole, boxes.cells[heap[0]], grid, scratch)
+    root, point = ends.copy(), np.empty(boxes.cells.shape[1], np.int64)
+    count, open_ = waiting.state[0], waiting.state[1]
     for step in range(steps):
-        if open_ == 0 or count + 2 > len(boxes) or best[0] > enough:
+        if open_ == 0 or count + 2 > len(bounds) or best.value[0] > enough:
             break
         item, open_ = pop(heap, open_, bounds)
         # best first: no open box can hold more than the best value and the slack
-        if bounds[item] <= best[0] + slack:
+        if bounds[item] <= best.value[0] + slack:
             open_ = push(heap, open_, bounds, item)
             break
-        box = boxes[item]
-        chosen, key = choose_split(gap, box, slots, widths, offset, stack, drops, order, candidates)
+        box = boxes.cells[item]
+        if kind != SCORE:
+            box_bound(objective, sums, whole, box, grid, scratch)
+        chosen, key, g = first_split(objective, sums, box, root, grid, scratch)
         point[:] = box
         # a lower bound: the best leaves one after the other, then a climb from there
-        dive(gap, np.argsort(order[: len(gap[0])]), point, slots, widths, stack)
-        met = settle(point, slots, widths, sizes, offset, cost, near)
+        if g >= 0:
+            trees = part(sums, g)
+            dive(trees, np.argsort(scratch.order[: len(trees.roots)]), point, grid, scratch.stack)
+        met = settle(point, grid, distance)
+        if not met and kind == LEAST:
+            point[:] = box
+            met = settle(point, grid, distance)
+        if kind in (FLIP, CHANCE):
+            chosen, key = next_split(objective, sums, box, root, chosen, key, step, grid, scratch)
         if met:
-            got = value_at(kind, whole, whole_bases, point, layout, stack, threshold)
-            if step < 8 or got > best[0]:
-                got = improve(kind, whole, whole_bases, point, layout, stack, threshold, cost, near, got, 3)
-            if got > best[0]:
-                best[0] = got
-                best_box[:] = point
-        if kind != SCORE:
-            box_bound(kind, first, less, more, gap, bases, whole, box, layout, stack, threshold, ends)
-            alternative, its = -1, 0
-            # the part of the root's margin that is left: the sum with less of it is nearer to closing the box
-            nearer = (ends[0] - threshold) / max(root[0] - threshold, 1e-300)
-            farther = (threshold - ends[1]) / max(threshold - root[1], 1e-300)
-            own = ends[2] / max(root[2], 1e-300)
-            if chosen < 0 or (kind == FLIP and min(nearer, farther) < own) or (kind == CHANCE and step % 2):
-                forest = first if nearer <= farther else less
-                alternative, its = choose_split(
-                    forest, box, slots, widths, offset, stack, drops, order, candidates
-                )
-                if alternative < 0:
-                    forest = less if nearer <= farther else first
-                    alternative, its = choose_split(
-                        forest, box, slots, widths, offset, stack, drops, order, candidates
-                    )
-                if alternative >= 0:
-                    chosen, key = alternative, its
-                elif chosen >= 0:
-                    chosen, key = choose_split(
-                        gap, box, slots, widths, offset, stack, drops, order, candidates
-                    )
-            if kind == FLIP:
-                alternative, its = loudest(first, LOUD * ends[2], box, slots, widths, stack, candidates[2])
-                if alternative >= 0:
-                    chosen, key = alternative, its
-        if chosen < 0:  # no cut lowers the bound: values that are equal are reached in several ways
-            chosen, key = any_split(gap, box, slots, widths, stack, candidates[2])
-            if chosen < 0 and kind != SCORE:
-                chosen, key = any_split(first, box, slots, widths, stack, candidates[2])
-            if chosen < 0 and kind != SCORE:
-                chosen, key = any_split(less, box, slots, widths, stack, candidates[2])
+            got = value_at(objective, whole, point, grid, scratch)
+            if step < 8 or got > best.value[0]:
+                got = improve(objective, whole, point, grid, scratch, distance, got, TURNS)
+            if got > best.value[0]:
+                best.value[0] = got
+                best.box[:] = point
+        if chosen < 0 and kind != LEAST:  # no cut lowers the bound: equal values are reached in several ways
+            chosen, key = any_split(part(sums, len(ends) - 1), box, grid, scratch)
+        if chosen < 0 and kind != SCORE:
+            chosen, key = any_split(sums.trees, box, grid, scratch)
         if chosen < 0:
             # every tree has one leaf here: the point that was taken is as good as any
-            bounds[item] = box_bound(
-                kind, first, less, more, gap, bases, whole, box, layout, stack, threshold, ends
-            )
+            bounds[item] = box_bound(objective, sums, whole, box, grid, scratch)
             if met:
-                closed[0] = max(closed[0], bounds[item])
+                waiting.closed[0] = max(waiting.closed[0], bounds[item])
                 continue
             point[:] = box  # every point is as good: a near one, in whichever of leaves with one value
-            nearness = 1 if settle(point, slots, widths, sizes, offset, cost, near) else 0
+            nearness = 1 if settle(point, grid, distance) else 0
             if nearness == 0:
-                chosen, key = separate(box, slots, widths, cost, candidates[2])
+                chosen, key = separate(box, grid, distance, scratch.masks)
             if nearness == 0 and chosen < 0:
                 point[:] = box
-                nearness = point_near(box, slots, widths, cost, near)
-            if nearness > 0 and bounds[item] > best[0]:
-                best[0] = bounds[item]
-                best_box[:] = point
+                nearness = point_near(box, grid, distance)
+            if nearness > 0 and bounds[item] > best.value[0]:
+                best.value[0] = bounds[item]
+                best.box[:] = point
             if chosen < 0 and nearness == 0:
-                best[1] = max(best[1], bounds[item])
+                best.value[1] = max(best.value[1], bounds[item])
             if chosen < 0:
                 continue
         split[item, 0], split[item, 1], split[item, 2] = chosen, key, count
-        for w in range(widths[chosen]):
-            masks[item, w] = candidates[2][key, w]
+        for w in range(grid.widths[chosen]):
+            boxes.masks[item, w] = scratch.masks[key, w]
         for side in range(2):
-            child = boxes[count]
+            child = boxes.cells[count]
             child[:] = box
-            cut_down(child, side, chosen, key, masks[item], slots, widths)
-            above = box_bound(
-                kind, first, less, more, gap, bases, whole, child, layout, stack, threshold, ends
-            )
+            cut_down(child, side, chosen, key, boxes.masks[item], grid)
+            above = box_bound(objective, sums, whole, child, grid, scratch)
             # a box without a point within the distance holds no input in question
-            if above > best[0] + slack and far(child, slots, widths, sizes, offset, cost, near):
+            if above > best.value[0] + slack and far(child, grid, distance):
                 above = -np.inf
             # a child holds no more than its parent
             bounds[count] = min(above, bounds[item])
             split[count, 0] = -1
-            if above > best[0] + slack:
+            if above > best.value[0] + slack:
                 open_ = push(heap, open_, bounds, count)
             else:
-                closed[0] = max(closed[0], bounds[count])
+                waiting.closed[0] = max(waiting.closed[0], bounds[count])
             count += 1
-    state[0], state[1] = count, open_
+    waiting.state[0], waiting.state[1] = count, open_

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from fairkit_all_inputs.bounds.kernels import DEEP, _sides, most, narrow
+from fairkit_all_inputs.bounds.arrays import DEEP, ForestArrays
+from fairkit_all_inputs.bounds.kernels import _sides, _walked, most, narrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.bounds.forest import Forest, Layout
+    from fairkit_all_inputs.bounds.arrays import Grid
+    from fairkit_all_inputs.bounds.forest import Forest
 
 LEAVES = 256
 """A merged tree has at most so many leaves."""
@@ -28,8 +30,9 @@ LEAST = 1e-9
 
 
 @numba.njit(cache=True, nogil=True)
-def meet(left: Any, right: Any, widths: Any, slots: Any) -> Any:
+def meet(left: Any, right: Any, grid: Any) -> Any:
     """Tell whether two boxes have a point in common."""
+    slots, widths = grid.slots, grid.widths
     for b in range(len(widths)):
         at = slots[b]
         if widths[b] == 0:
@@ -50,16 +53,16 @@ def most_of_two(
     first: Any,
     second: Any,
     box: Any,
-    slots: Any,
-    widths: Any,
+    grid: Any,
     enough: Any,
     stack: Any,
     under: Any,
     part: Any,
 ) -> Any:
     """Return the largest value of the sum of two trees in a box, or one that is at least `enough`."""
-    _, block, cut, yes, no, _, value, high, masks = forest
-    second_most, _ = most(forest, second, box, slots, widths, under)
+    block, cut, yes, no, value, high, masks = _walked(forest)
+    slots, widths = grid.slots, grid.widths
+    second_most, _ = most(forest, second, box, grid, under)
     best = -np.inf
     stack[0] = first
     top = 1
@@ -71,8 +74,8 @@ def most_of_two(
             continue
         if block[node] < 0:
             part[:] = box
-            narrow(forest, node, part, slots, widths)
-            other, _ = most(forest, second, part, slots, widths, under)
+            narrow(forest, node, part, grid)
+            other, _ = most(forest, second, part, grid, under)
             best = max(best, value[node] + other)
             if best >= enough:
                 return best
@@ -90,35 +93,36 @@ def most_of_two(
 
 
 @numba.njit(cache=True, nogil=True)
-def gains(forest: Any, box: Any, slots: Any, widths: Any, most_leaves: Any, leaves: Any) -> Any:
+def gains(forest: Any, box: Any, grid: Any, most_leaves: Any, leaves: Any) -> Any:
     """Return by how much the largest value of each two trees is smaller than the sum of their largest, [T, T]."""
-    roots = forest[0]
+    roots = forest.roots
     trees = len(roots)
     stack, under = np.empty(DEEP, np.int64), np.empty(DEEP, np.int64)
     best = np.empty(trees)
     parts = np.empty((trees, len(box)), np.int64)
     part = box.copy()
     for t in range(trees):
-        best[t], leaf = most(forest, roots[t], box, slots, widths, stack)
+        best[t], leaf = most(forest, roots[t], box, grid, stack)
         parts[t] = box
-        narrow(forest, leaf, parts[t], slots, widths)
+        narrow(forest, leaf, parts[t], grid)
     lowered = np.zeros((trees, trees))
     for t in range(trees):
         for u in range(t + 1, trees):
             # best leaves that meet are reached together: then the sum's maximum is that of both
-            if leaves[t] * leaves[u] > most_leaves or meet(parts[t], parts[u], widths, slots):
+            if leaves[t] * leaves[u] > most_leaves or meet(parts[t], parts[u], grid):
                 continue
             both = best[t] + best[u]
             lowered[t, u] = both - most_of_two(
-                forest, roots[t], roots[u], box, slots, widths, both, stack, under, part
+                forest, roots[t], roots[u], box, grid, both, stack, under, part
             )
     return lowered
 
 
 @numba.njit(cache=True, nogil=True)
-def _settled(node: Any, box: Any, forest: Any, slots: Any, widths: Any) -> Any:
+def _settled(node: Any, box: Any, forest: Any, grid: Any) -> Any:
     """Go down a tree while a box reaches one side alone."""
-    block, cut, yes, no, masks = forest[1], forest[2], forest[3], forest[4], forest[8]
+    block, cut, yes, no, _, _, masks = _walked(forest)
+    slots, widths = grid.slots, grid.widths
     while block[node] >= 0:
         sides = _sides(node, box, block, cut, masks, slots, widths)
         if sides == 3:
@@ -129,10 +133,12 @@ def _settled(node: Any, box: Any, forest: Any, slots: Any, widths: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _grow(  # noqa: PLR0912 -- one compiled loop
-    forest: Any, tree: Any, two: Any, root: Any, slots: Any, widths: Any, out: Any, start: Any, limit: Any
+    forest: Any, tree: Any, two: Any, root: Any, grid: Any, out: Any, start: Any, limit: Any
 ) -> Any:
     """Write a tree's part in a box, or the sum of two (`two` >= 0), from `start` on; return its end (-1: too large)."""
-    _, block, cut, yes, no, _, value, _, masks = forest
+    block, cut, yes, no, value, masks = (
+        forest.block, forest.cut, forest.yes, forest.no, forest.value, forest.masks,
+    )  # fmt: skip
     boxes, stack = np.empty((DEEP, len(root)), np.int64), np.empty((DEEP, 4), np.int64)
     box = root.copy()
     boxes[0] = root
@@ -142,9 +148,9 @@ def _grow(  # noqa: PLR0912 -- one compiled loop
         top -= 1
         a, b, above, side = stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3]
         box[:] = boxes[top]
-        a = _settled(a, box, forest, slots, widths)
+        a = _settled(a, box, forest, grid)
         if b >= 0:
-            b = _settled(b, box, forest, slots, widths)
+            b = _settled(b, box, forest, grid)
         if free - start >= limit or free >= len(out[0]):
             return -1
         here = free
@@ -162,7 +168,7 @@ def _grow(  # noqa: PLR0912 -- one compiled loop
             out[5][here] = value[a] + (value[b] if b >= 0 else 0.0)
             continue
         out[0][here], out[1][here], out[5][here] = block[node], cut[node], 0.0
-        at, count = slots[block[node]], widths[block[node]]
+        at, count = grid.slots[block[node]], grid.widths[block[node]]
         if count:  # the cells that come here are those that all tests above leave
             out[1][here] = out[7][0]
             for branch in range(2):
@@ -188,14 +194,14 @@ def _grow(  # noqa: PLR0912 -- one compiled loop
 
 
 @numba.njit(cache=True, nogil=True)
-def join(forest: Any, ones: Any, twos: Any, box: Any, slots: Any, widths: Any, limit: Any, size: Any) -> Any:
+def join(forest: Any, ones: Any, twos: Any, box: Any, grid: Any, limit: Any, size: Any) -> Any:
     """Return the parts of trees in a box, some of them added up two by two.
 
     Parameters
     ----------
     forest, ones, twos
         The trees, and by number those that are to be one; `twos` is -1 for a tree that stays alone.
-    box, slots, widths
+    box, grid
         The box.
     limit, size
         How many nodes a merged tree may have, and the room for all of them.
@@ -205,29 +211,24 @@ def join(forest: Any, ones: Any, twos: Any, box: Any, slots: Any, widths: Any, l
     tuple
         The arrays of the forest; for each of its trees its two numbers; what trees of one leaf add up to.
     """
-    roots = forest[0]
-    widest = 1
-    for b in range(len(widths)):
-        widest = max(widest, widths[b])
+    roots = forest.roots
+    widest = max(1, grid.widths.max())
     out = (
         np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64),
         np.empty(size, np.int64), np.empty(size), np.empty(2 * widest * size + 1, np.int64), np.zeros(1, np.int64),
     )  # fmt: skip
     starts, members = np.empty(2 * len(ones), np.int64), np.empty((2 * len(ones), 2), np.int64)
-    count, end, base = 0, 0, 0.0
+    count, end, base, none = 0, np.int64(0), 0.0, np.int64(-1)
     for k in range(len(ones)):
         first, second = ones[k], twos[k]
-        below, cells = roots[second] if second >= 0 else -1, out[7][0]
-        got = _grow(forest, roots[first], below, box, slots, widths, out, end, limit if second >= 0 else size)
+        below, cells = roots[second] if second >= 0 else none, out[7][0]
+        got = _grow(forest, roots[first], below, box, grid, out, end, limit if second >= 0 else size)
         for turn in range(1 if got >= 0 else 2):  # too large: each alone
             mine = first if turn == 0 else second
             stop, partner = got, second
             if got < 0:
                 out[7][0] = cells if turn == 0 else out[7][0]
-                stop, partner = (
-                    _grow(forest, roots[mine], -1, box, slots, widths, out, end, size),
-                    np.int64(-1),
-                )
+                stop, partner = _grow(forest, roots[mine], none, box, grid, out, end, size), none
             if stop == end + 1:
                 base += out[5][end]
                 continue
@@ -239,7 +240,7 @@ def join(forest: Any, ones: Any, twos: Any, box: Any, slots: Any, widths: Any, l
         if out[0][node] >= 0:
             # the largest value below a node, from its children up
             high[node] = max(high[out[2][node]], high[out[3][node]])
-    arrays = (
+    arrays = ForestArrays(
         starts[:count].copy(), out[0][:end].copy(), out[1][:end].copy(), out[2][:end].copy(), out[3][:end].copy(),
         out[4][:end].copy(), out[5][:end].copy(), high, out[6][: out[7][0] + 1].copy(),
     )  # fmt: skip
@@ -260,7 +261,7 @@ class Merged:
     """
 
     def __init__(
-        self, arrays: tuple[Any, ...], base: float, groups: Sequence[tuple[int, ...]], *, apart: bool = False
+        self, arrays: ForestArrays, base: float, groups: Sequence[tuple[int, ...]], *, apart: bool = False
     ) -> None:
         self.arrays, self.base, self.groups, self.apart = arrays, base, list(groups), apart
 
@@ -279,30 +280,30 @@ class Merged:
         """The places of roots whose trees are added up."""
         return [sorted(group) for group in self.groups if len(group) > 1]
 
-    def inside(self, box: NDArray[np.int64], layout: Layout) -> Merged:
+    def inside(self, box: NDArray[np.int64], grid: Grid) -> Merged:
         """Restrict the trees to a box, and merge pairs while that lowers the sum of their largest values."""
-        merged = self._joined(np.arange(len(self.groups)), np.full(len(self.groups), -1), box, layout)
+        merged = self._joined(np.arange(len(self.groups)), np.full(len(self.groups), -1), box, grid)
         refused: set[frozenset[tuple[int, ...]]] = set()
         while not self.apart:
-            pairs = merged._matched(box, layout, refused)
+            pairs = merged._matched(box, grid, refused)
             if not pairs:
                 break
             taken = {t for pair in pairs for t in pair}
             alone = [(t, -1) for t in range(len(merged.groups)) if t not in taken]
-            ones, twos = np.array([*pairs, *alone], dtype=np.int64).T
+            ones, twos = np.ascontiguousarray(np.array([*pairs, *alone], dtype=np.int64).T)
             refused |= {
                 frozenset({merged.groups[t], merged.groups[u]}) for t, u in pairs
             }  # where it is too large
-            merged = merged._joined(ones, twos, box, layout)
+            merged = merged._joined(ones, twos, box, grid)
         return merged
 
     def _matched(
-        self, box: NDArray[np.int64], layout: Layout, refused: set[frozenset[tuple[int, ...]]]
+        self, box: NDArray[np.int64], grid: Grid, refused: set[frozenset[tuple[int, ...]]]
     ) -> list[tuple[int, int]]:
         """Choose which trees are to be one: those that gain most, each once."""
-        roots = self.arrays[0]
-        leaves = (np.diff(np.append(roots, len(self.arrays[1]))) + 1) // 2
-        gain = gains(self.arrays, box, layout.place, layout.words, 4 * LEAVES, leaves)
+        roots = self.arrays.roots
+        leaves = (np.diff(np.append(roots, len(self.arrays.block))) + 1) // 2
+        gain = gains(self.arrays, box, grid, 4 * LEAVES, leaves)
         one, two = np.nonzero(gain > LEAST)
         order = np.argsort(-gain[one, two], kind="stable")
         taken: set[int] = set()
@@ -315,11 +316,9 @@ class Merged:
         return pairs
 
     def _joined(
-        self, ones: NDArray[np.int64], twos: NDArray[np.int64], box: NDArray[np.int64], layout: Layout
+        self, ones: NDArray[np.int64], twos: NDArray[np.int64], box: NDArray[np.int64], grid: Grid
     ) -> Merged:
-        size = len(self.arrays[1]) + 2 * LEAVES * int((twos >= 0).sum()) + 1
-        arrays, members, base = join(
-            self.arrays, ones, twos, box, layout.place, layout.words, 2 * LEAVES, size
-        )
+        size = len(self.arrays.block) + 2 * LEAVES * int((twos >= 0).sum()) + 1
+        arrays, members, base = join(self.arrays, ones, twos, box, grid, 2 * LEAVES, size)
         groups = [self.groups[a] + (self.groups[b] if b >= 0 else ()) for a, b in members.tolist()]
         return Merged(arrays, self.base + base, groups, apart=self.apart)

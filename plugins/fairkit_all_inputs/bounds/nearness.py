@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit_all_inputs.bounds.arrays import Distance
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -70,12 +72,12 @@ class Joint:
         from fairkit_all_inputs.bounds import reaching
 
         if near not in self._allowed:
-            offset, cost = loop_costs(layout, self, near)
+            grid, distance = layout.grid, loop_costs(layout, self, near)
             box = list(layout.full)
 
             def out(block: int, cell: int) -> bool:
                 trial = layout.pack((*box[:block], 1 << cell, *box[block + 1 :]))
-                return bool(reaching.far(trial, layout.place, layout.words, layout.sizes, offset, cost, near))
+                return bool(reaching.far(trial, grid, distance))
 
             for _ in range(2):
                 for block, move in self.moves.items():
@@ -94,17 +96,18 @@ class Joint:
         """Return by block the choice and its number at a point of one cell each, as near as is found."""
         from fairkit_all_inputs.bounds import hulls
 
-        _, cost = loop_costs(layout, self, near)
+        distance = loop_costs(layout, self, near)
         packed = layout.pack(tuple(1 << cell for cell in cells))
         taken, moved = np.empty(len(cells), dtype=np.int64), np.empty(len(cells))
-        on, within = hulls.opened(packed, layout.place, layout.words, cost), cost[11][1]
-        if hulls.nearest(on, cost[5], cost[6], cost, within, taken, moved) > within:
-            hulls.holds(on, cost[5], cost[6], cost, near, taken, moved)
-        start = cost[2]
-        return {block: (int(taken[block] - start[block]), float(moved[block])) for block in self.moves}
+        on = hulls.opened(packed, layout.grid, distance)
+        if hulls.nearest(on, distance.low, distance.high, distance, taken, moved) > distance.limits[1]:
+            hulls.holds(on, distance.low, distance.high, distance, taken, moved)
+        return {
+            block: (int(taken[block] - distance.start[block]), float(moved[block])) for block in self.moves
+        }
 
-    def arrays(self, blocks: int, near: float) -> tuple[Any, ...]:
-        """Return the arrays of the tuple `cost` of the distance loops, without the first one."""
+    def distance(self, added: Floats, blocks: int, near: float) -> Distance:
+        """Return what the loops take."""
         start, cell, vector, low, high = [0], [], [], [], []
         unique: dict[bytes, int] = {}
         points: list[Floats] = []
@@ -133,20 +136,10 @@ class Joint:
         norms = ((own + at * axes[:, owner]) ** 2).sum(axis=0)
         slack = math.sqrt(self.width) * ROUNDED + 1e-12
         limits = np.array([2.0 * math.sqrt(near) * slack + slack**2 + 1e-12 * near, near * (1.0 - INNER)])
-        return (
-            1,
-            np.array(start, dtype=np.int64),
-            np.array(cell, dtype=np.int64),
-            vectors,
-            lows,
-            highs,
-            np.ascontiguousarray(np.stack([norms, at], axis=1)),
-            steps,
-            matrix,
-            axes,
-            limits,
-            square,
-        )
+        return Distance(
+            near, added, 1, np.array(start, dtype=np.int64), np.array(cell, dtype=np.int64), vectors, lows, highs,
+            np.ascontiguousarray(np.stack([norms, at], axis=1)), steps, matrix, axes, limits, square,
+        )  # fmt: skip
 
 
 def _start(move: Moves) -> int:
@@ -174,16 +167,16 @@ def _range(cells: list[int], start: int, out: Any) -> list[int]:
     return list(range(ends[0], ends[1] + 1))
 
 
-def loop_costs(
-    layout: Layout, costs: Mapping[int, Floats] | Joint | None, near: float
-) -> tuple[Ints, tuple[Any, ...]]:
-    """Return where the cells of each block begin, and distances as the loops take them (see `reaching`, `hulls`)."""
-    offset = np.concatenate([[0], np.cumsum(layout.sizes + 1)]).astype(np.int64)
+def loop_costs(layout: Layout, costs: Mapping[int, Floats] | Joint | None, near: float) -> Distance:
+    """Return distances as the loops take them."""
+    offset = layout.grid.offset
     added = np.zeros(int(offset[-1]))
     if isinstance(costs, Joint):
-        return offset, (added, *costs.arrays(len(layout.sizes), near))
+        return costs.distance(added, len(layout.sizes), near)
     for block, values in (costs or {}).items():
         added[offset[block] : offset[block] + len(values)] = values
-    none, nothing = np.zeros(0, dtype=np.int64), np.zeros(0)
-    flat = np.zeros((0, 2)), nothing, np.zeros((0, 0)), np.zeros((0, 0))
-    return offset, (added, 0, none, none, none, nothing, nothing, *flat, np.zeros(2), nothing)
+    none, nothing, flat = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((0, 0))
+    pairs = np.zeros((0, 2))
+    return Distance(
+        near, added, 0, none, none, none, nothing, nothing, pairs, nothing, flat, flat, np.zeros(2), nothing
+    )

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ParameterError
-from fairkit_all_inputs.bounds import proof, searching
+from fairkit_all_inputs.bounds import proof
 from fairkit_all_inputs.bounds.classes.problem import ClassProblem
-from fairkit_all_inputs.bounds.classes.searching import answer_classes, proved_classes
+from fairkit_all_inputs.bounds.classes.proof import proved_classes
 from fairkit_all_inputs.bounds.nearness import Joint
 from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
-from fairkit_all_inputs.bounds.networks.proof import log_of_network, proved_network
-from fairkit_all_inputs.bounds.networks.searching import answer_network
-from fairkit_all_inputs.bounds.problem import Problem
+from fairkit_all_inputs.bounds.networks.proof import proved_network
+from fairkit_all_inputs.bounds.networks.searching import NetworkSearch
+from fairkit_all_inputs.bounds.problem import FLIP, Problem
+from fairkit_all_inputs.bounds.searching import Answer, Effort, SumSearch
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from fairkit_all_inputs.bounds.searching import Answer, Effort
 
 AnyProblem = Problem | NetworkProblem | ClassProblem
 
@@ -37,30 +37,53 @@ def answer(
     values: Mapping[str, NDArray[Any]] | None = None,
     says: Callable[[float, float], None] | None = None,
 ) -> Answer:
-    """Bound the largest value of an objective (see `fairkit_all_inputs.bounds.searching.answer`).
+    """Bound the largest value of an objective over all inputs and all pairs of values, by branch and bound.
 
-    `values` has by column the raw value of each cell that a witness near somebody would have; `says` is told the bounds
-    so far.
+    Parameters
+    ----------
+    problem, kind
+        The question: `SCORE`, `FLIP` or `CHANCE`.
+    effort
+        How much work it may be.
+    starts
+        Points to climb from, by a cell of each block.
+    costs, near
+        By block, the distance that each of its cells adds, or a distance of all blocks; and how much is allowed.
+    floor
+        Values up to this are of no interest: boxes below it are closed.
+    values
+        By column, the raw value of each cell that a witness of a network would have; default: the cells' ends.
+    says
+        Is told the bounds so far.
+
+    Returns
+    -------
+    Answer
+        For `FLIP` the search ends at the first input that flips in spite of rounding, or once there can be none.
     """
-    if isinstance(problem, NetworkProblem):
-        if isinstance(costs, Joint):
-            raise ParameterError("the distance of a network's inputs adds up over columns")
-        return answer_network(
-            problem,
-            kind,
-            effort=effort,
-            starts=starts,
-            costs=costs,
-            near=near,
-            floor=floor,
-            values=values,
-            says=says,
-        )
-    if isinstance(problem, ClassProblem):
-        return answer_classes(problem, effort=effort, starts=starts, costs=costs, near=near, floor=floor)
-    return searching.answer(
-        problem, kind, effort=effort, starts=starts, costs=costs, near=near, floor=floor, says=says
-    )
+    effort = effort or Effort()
+    started = time.monotonic()
+
+    def late() -> bool:
+        return effort.seconds is not None and time.monotonic() - started > effort.seconds
+
+    if not problem.pairs:
+        none = 0.0 if kind != FLIP else -math.inf
+        return Answer(kind=kind, lower=none, upper=none, pair=None, point=None)
+    search: SumSearch | NetworkSearch
+    if not isinstance(problem, NetworkProblem):
+        search = SumSearch(problem, kind, costs, near, floor, late)
+    elif isinstance(costs, Joint):
+        raise ParameterError("the distance of a network's inputs adds up over columns")
+    else:
+        search = NetworkSearch(problem, kind, costs, near, floor, values)
+    search.climb(starts, late)
+    done = 0.0
+    while done < effort.boxes and search.best <= search.enough and search.open and not late():
+        done += search.step(effort.boxes - done)
+        if says is not None:
+            says(search.best, search.upper)
+    return search.answered(int(done))
 
 
 def proved(problem: AnyProblem, kind: int, log: proof.Log, claim: float = -math.inf) -> float:
@@ -82,6 +105,4 @@ def proved(problem: AnyProblem, kind: int, log: proof.Log, claim: float = -math.
 
 def log_of(problem: AnyProblem, answered: Answer) -> proof.Log:
     """Return the splits that prove the upper bound of an answer."""
-    if isinstance(problem, NetworkProblem):
-        return log_of_network(problem, answered)
     return proof.log_of(problem.layout, answered, whole=problem.points)

@@ -1,7 +1,6 @@
 """The loops of distance: whether a box holds anything within a squared distance of somebody, and its nearest point.
 
-`cost` is a tuple. With 0 in its second place the first array has the distance that each cell adds; the rest is empty.
-With 1 a distance weighs columns together (see `fairkit_all_inputs.bounds.hulls`).
+See `fairkit_all_inputs.bounds.arrays.Distance`; joint ones are in `fairkit_all_inputs.bounds.hulls`.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ from fairkit_all_inputs.bounds.hulls import holds, hull_far, inside, nearest, op
 
 
 @numba.njit(cache=True, nogil=True)
-def cheapest(box: Any, slots: Any, widths: Any, sizes: Any, offset: Any, added: Any) -> Any:
+def cheapest(box: Any, grid: Any, added: Any) -> Any:
     """Return the least distance of a box's points where it is a sum over blocks."""
+    slots, widths, sizes, offset = grid.slots, grid.widths, grid.sizes, grid.offset
     total = 0.0
     for b in range(len(widths)):
         at, first = slots[b], offset[b]
@@ -33,47 +33,46 @@ def cheapest(box: Any, slots: Any, widths: Any, sizes: Any, offset: Any, added: 
 
 
 @numba.njit(cache=True, nogil=True)
-def far(box: Any, slots: Any, widths: Any, sizes: Any, offset: Any, cost: Any, near: Any) -> Any:
+def far(box: Any, grid: Any, distance: Any) -> Any:
     """Tell whether it is proved that no point of a box is within the distance."""
-    if near == np.inf:
+    if distance.near == np.inf:
         return False
-    if cost[1] == 0:
-        return cheapest(box, slots, widths, sizes, offset, cost[0]) > near
-    return hull_far(opened(box, slots, widths, cost), cost[5], cost[6], cost, near)
+    if distance.joint == 0:
+        return cheapest(box, grid, distance.added) > distance.near
+    return hull_far(opened(box, grid, distance), distance.low, distance.high, distance)
 
 
 @numba.njit(cache=True, nogil=True)
-def settle(  # noqa: PLR0912 -- one compiled loop
-    box: Any, slots: Any, widths: Any, sizes: Any, offset: Any, cost: Any, near: Any
-) -> Any:
+def settle(box: Any, grid: Any, distance: Any) -> Any:  # noqa: PLR0912 -- one compiled loop
     """Reduce a box to one of its points, the nearest that is found; tell whether it is within the distance.
 
     Where distance does not matter, a point in the middle.
     """
-    joint = cost[1] == 1
+    slots, widths, sizes, offset = grid.slots, grid.widths, grid.sizes, grid.offset
+    joint = distance.joint == 1
     taken, moved = np.empty(len(widths), np.int64), np.empty(len(widths))
     if joint:
-        on, within = opened(box, slots, widths, cost), cost[11][1]
-        if nearest(on, cost[5], cost[6], cost, within, taken, moved) > within:
+        on, within = opened(box, grid, distance), distance.limits[1]
+        if nearest(on, distance.low, distance.high, distance, taken, moved) > within:
             return False
-    if not joint and near < np.inf and cheapest(box, slots, widths, sizes, offset, cost[0]) > near:
+    if not joint and distance.near < np.inf and cheapest(box, grid, distance.added) > distance.near:
         return False
     for b in range(len(widths)):
         at, first = slots[b], offset[b]
         chosen, least = -1, np.inf
         if joint and taken[b] >= 0:
-            chosen = cost[3][taken[b]]
+            chosen = distance.cell[taken[b]]
         elif widths[b] == 0:
-            if near == np.inf or joint:
+            if distance.near == np.inf or joint:
                 chosen = (box[at] + box[at + 1]) // 2
             else:
                 for c in range(box[at], box[at + 1] + 1):
-                    if cost[0][first + c] < least:
-                        chosen, least = c, cost[0][first + c]
+                    if distance.added[first + c] < least:
+                        chosen, least = c, distance.added[first + c]
         else:
             for c in range(sizes[b]):
-                if box[at + c // 63] >> (c % 63) & 1 and (chosen < 0 or cost[0][first + c] < least):
-                    chosen, least = c, cost[0][first + c]
+                if box[at + c // 63] >> (c % 63) & 1 and (chosen < 0 or distance.added[first + c] < least):
+                    chosen, least = c, distance.added[first + c]
         if widths[b] == 0:
             box[at], box[at + 1] = chosen, chosen
         else:
@@ -84,7 +83,7 @@ def settle(  # noqa: PLR0912 -- one compiled loop
 
 
 @numba.njit(cache=True, nogil=True)
-def separate(box: Any, slots: Any, widths: Any, cost: Any, masks: Any) -> Any:
+def separate(box: Any, grid: Any, distance: Any, masks: Any) -> Any:
     """Choose a split of a box in which no tree changes, but distance does: the block whose cells are furthest apart.
 
     Returns
@@ -92,23 +91,23 @@ def separate(box: Any, slots: Any, widths: Any, cost: Any, masks: Any) -> Any:
     tuple
         The block (-1: one cell of each is left), and the cut or the row of `masks` that holds the mask.
     """
-    joint, start, cell, best = cost[1], cost[2], cost[3], cost[7]
+    joint, start, cell, best = distance.joint, distance.start, distance.cell, distance.best
     chosen, widest, key = -1, -1.0, 0
     if joint == 0:
         return chosen, key
-    for b in range(len(widths)):
+    for b in range(len(grid.widths)):
         first = last = -1
         least, most = np.inf, -np.inf
         for q in range(start[b], start[b + 1]):
-            if inside(box, b, cell[q], slots, widths):
+            if inside(box, b, cell[q], grid):
                 first = cell[q] if first < 0 else min(first, cell[q])
                 last = max(last, cell[q])
                 least, most = min(least, best[q, 0]), max(most, best[q, 0])
         if first >= 0 and last > first and most - least > widest:
             chosen, widest, key = b, most - least, (first + last + 1) // 2
-    if chosen >= 0 and widths[chosen] > 0:
-        at, middle = slots[chosen], key
-        for w in range(widths[chosen]):
+    if chosen >= 0 and grid.widths[chosen] > 0:
+        at, middle = grid.slots[chosen], key
+        for w in range(grid.widths[chosen]):
             masks[0, w] = 0
         for c in range(middle):
             masks[0, c // 63] |= box[at + c // 63] & (np.int64(1) << (c % 63))
@@ -117,9 +116,10 @@ def separate(box: Any, slots: Any, widths: Any, cost: Any, masks: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def point_near(box: Any, slots: Any, widths: Any, cost: Any, near: Any) -> Any:
+def point_near(box: Any, grid: Any, distance: Any) -> Any:
     """Tell whether a box of one point is near: 1, or -1 where it is proved not to be, or 0."""
-    if cost[1] == 0:
+    if distance.joint == 0:
         return 0
-    taken, moved = np.empty(len(widths), np.int64), np.empty(len(widths))
-    return holds(opened(box, slots, widths, cost), cost[5], cost[6], cost, near, taken, moved)
+    blocks = len(grid.widths)
+    taken, moved = np.empty(blocks, np.int64), np.empty(blocks)
+    return holds(opened(box, grid, distance), distance.low, distance.high, distance, taken, moved)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import MissingExtraError
+from fairkit_all_inputs.bounds.arrays import Best
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem, point_of
-from fairkit_all_inputs.bounds.regions import Pairwise, Splits
+from fairkit_all_inputs.bounds.regions import Question, Splits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,139 +78,115 @@ class Answer:
     values: Mapping[str, Any] | None = None
 
 
-def _late(started: float, effort: Effort) -> bool:
-    return effort.seconds is not None and time.monotonic() - started > effort.seconds
-
-
-def _slack(problem: Problem, kind: int, questions: Sequence[Pairwise]) -> float:
-    if kind == FLIP:
+def _slack(problem: Problem | ClassProblem, kind: int, questions: Sequence[Question]) -> float:
+    if kind == FLIP or not isinstance(problem, Problem):
         return 0.0
     if kind == CHANCE:
         return CLOSE
-    size = sum(abs(question.bounds[0]) for question in questions if math.isfinite(question.bounds[0]))
+    size = sum(abs(question.root) for question in questions if math.isfinite(question.root))
     return float(SLACK * max(1.0, abs(problem.base) + size / len(questions)))
 
 
-def answer(
-    problem: Problem,
-    kind: int,
-    *,
-    effort: Effort | None = None,
-    starts: Sequence[Sequence[int]] = (),
-    costs: Mapping[int, NDArray[np.float64]] | Joint | None = None,
-    near: float = math.inf,
-    floor: float = -math.inf,
-    says: Callable[[float, float], None] | None = None,
-) -> Answer:
-    """Bound the largest value of an objective over all inputs and all pairs of values.
+class SumSearch:
+    """The search of sums of trees, or of the least of several: the question with the largest bound first.
 
     Parameters
     ----------
-    problem, kind
-        The question: `SCORE`, `FLIP` or `CHANCE`.
-    effort
-        How much work it may be.
-    starts
-        Points to climb from, by a cell of each block.
-    costs, near
-        By block, the distance that each of its cells adds, or a distance of all blocks; and how much is allowed.
-    floor
-        Values up to this are of no interest: boxes below it are closed.
-    says
-        Is told the bounds so far.
-
-    Returns
-    -------
-    Answer
-        For `FLIP` the search ends at the first input that flips in spite of rounding, or once there can be none.
+    problem, kind, costs, near, floor
+        As of `fairkit_all_inputs.bounds.questions.answer`.
+    late
+        Whether time is over: then only the first of the questions is begun.
     """
-    effort = effort or Effort()
-    started = time.monotonic()
-    if not problem.pairs:
-        none = 0.0 if kind != FLIP else -math.inf
-        return Answer(kind=kind, lower=none, upper=none, pair=None, point=None)
-    questions = _begun(problem, kind, costs, near, lambda: _late(started, effort))
-    enough = 4.0 * problem.rounding if kind == FLIP else math.inf
-    floor = max(floor, -2.0 * problem.rounding - 1e-12 if kind == FLIP else -math.inf)
-    best = np.array([floor, -math.inf])
-    boxes = [np.zeros(problem.layout.width, dtype=np.int64) for _ in questions]
-    best_found: tuple[float, int] = (-math.inf, -1)
-    total = 0
 
-    def keep(index: int) -> None:
-        nonlocal best_found
-        if best[0] > max(best_found[0], floor):
-            best_found = (float(best[0]), index)
-
-    for point in starts:
-        for index, question in enumerate(questions):
-            if best_found[0] > enough or _late(started, effort):
+    def __init__(
+        self,
+        problem: Problem | ClassProblem,
+        kind: int,
+        costs: Mapping[int, NDArray[np.float64]] | Joint | None,
+        near: float,
+        floor: float,
+        late: Callable[[], bool],
+    ) -> None:
+        try:
+            import numba  # noqa: F401 -- the loops need it
+        except ImportError as error:
+            raise MissingExtraError("numba", "all-inputs") from error
+        self.problem, self.kind = problem, kind
+        self.questions: list[Question] = []
+        for key in problem.questions:
+            if self.questions and late():
                 break
-            question.try_point(point, best, boxes[index])
-            keep(index)
-    slack = _slack(problem, kind, questions)
-    while total < effort.boxes and best_found[0] <= enough:
-        tops = [question.top for question in questions]
-        index = int(np.argmax(tops))
-        if tops[index] <= best[0] + slack:
-            break
-        if _late(started, effort):
-            break
-        before = boxes[index].copy(), best[0]
-        steps = min(AT_ONCE, effort.boxes - total)
-        total += max(questions[index].work(best, boxes[index], steps, slack, enough), 1)
-        if best[0] == before[1]:
-            boxes[index] = before[0]
-        keep(index)
-        if says is not None:
-            says(max(best_found[0], floor), max(question.upper for question in questions))
-    upper = max([best_found[0], float(best[1]), *(question.upper for question in questions)])
-    if problem.points and kind != SCORE:
-        upper = max([best_found[0], *(float(question.bounds[0]) for question in questions)])
-    splits: dict[tuple[int, ...], Splits] = {question.pair: question.splits for question in questions}
-    others = problem.pairs[len(questions) :]
-    upper = max(upper, unsearched_upper(problem, kind)) if others else upper
-    splits |= {both: closed_root(problem.layout, upper) for both in others}
-    pair = point_found = None
-    if best_found[1] >= 0:
-        pair = questions[best_found[1]].pair
-        point_found = point_of(problem.layout, boxes[best_found[1]], problem.changing, pair[0])
-    return Answer(
-        kind=kind,
-        lower=best_found[0],
-        upper=upper if upper > -math.inf else floor,
-        pair=pair,
-        point=point_found,
-        splits=splits,
-        boxes=total,
-    )
+            self.questions.append(Question(problem, kind, key, costs, near))
+        self.enough = 4.0 * problem.rounding if kind == FLIP else math.inf
+        self._floor = max(floor, -2.0 * problem.rounding - 1e-12 if kind == FLIP else -math.inf)
+        self._best = Best(np.array([self._floor, -math.inf]), np.zeros(problem.layout.width, dtype=np.int64))
+        self._owner: Question | None = None
+        self._slack = _slack(problem, kind, self.questions)
 
+    @property
+    def best(self) -> float:
+        """The best value so far, or the largest that is of no interest."""
+        return float(self._best.value[0])
 
-def _begun(
-    problem: Problem,
-    kind: int,
-    costs: Mapping[int, NDArray[np.float64]] | Joint | None,
-    near: float,
-    late: Callable[[], bool],
-) -> list[Pairwise]:
-    """Return the open boxes of each pair, as far as there is time; of the first one always."""
-    try:
-        import numba  # noqa: F401 -- the loops need it
-    except ImportError as error:
-        raise MissingExtraError("numba", "all-inputs") from error
-    found: list[Pairwise] = []
-    for pair in problem.pairs:
-        if found and late():
-            break
-        found.append(Pairwise(problem, kind, pair, costs, near))
-    return found
+    @property
+    def upper(self) -> float:
+        """The largest bound of a box of a question that was begun."""
+        return max(question.upper for question in self.questions)
+
+    @property
+    def open(self) -> bool:
+        """Whether a box is left that may hold more."""
+        return max(question.top for question in self.questions) > self.best + self._slack
+
+    def climb(self, starts: Sequence[Sequence[int]], late: Callable[[], bool]) -> None:
+        """Climb from points."""
+        for point in starts:
+            for question in self.questions:
+                if self.best > self.enough or late():
+                    return
+                before = self.best
+                question.try_point(point, self._best)
+                self._owner = question if self.best > before else self._owner
+
+    def step(self, boxes: float) -> float:
+        """Split some boxes, at most so many; return how many."""
+        question = max(self.questions, key=lambda one: one.top)
+        before = self.best
+        done = question.work(self._best, min(AT_ONCE, int(boxes)), self._slack, self.enough)
+        self._owner = question if self.best > before else self._owner
+        return max(done, 1)
+
+    def answered(self, boxes: int) -> Answer:
+        """Return the answer: the best value, its point, and what was proved."""
+        problem, owner = self.problem, self._owner
+        lower = self.best if owner is not None else -math.inf
+        upper = max(lower, float(self._best.value[1]), self.upper)
+        if problem.points and self.kind != SCORE:
+            upper = max([lower, *(question.root for question in self.questions)])
+        splits: dict[tuple[int, ...], Splits] = {
+            tuple(question.key): question.splits for question in self.questions
+        }
+        others = problem.questions[len(self.questions) :]
+        upper = max(upper, unsearched_upper(problem, self.kind)) if others else upper
+        splits |= {tuple(key): closed_root(problem.layout, upper) for key in others}
+        pair = (owner.key[0], owner.key[1]) if owner is not None else None
+        return Answer(
+            kind=self.kind,
+            lower=lower,
+            upper=upper if upper > -math.inf else self._floor,
+            pair=pair,
+            point=None
+            if pair is None
+            else point_of(problem.layout, self._best.box, problem.changing, pair[0]),
+            splits=splits,
+            boxes=boxes,
+        )
 
 
 def unsearched(problem: Problem | ClassProblem, kind: int) -> Answer:
     """Return the bound without a search: the trees that split on the changing block, each by itself."""
     upper = unsearched_upper(problem, kind)
-    keys = problem.pairs if isinstance(problem, Problem) else problem.questions
-    splits = {tuple(key): closed_root(problem.layout, upper) for key in keys}
+    splits = {tuple(key): closed_root(problem.layout, upper) for key in problem.questions}
     return Answer(kind=kind, lower=-math.inf, upper=upper, pair=None, point=None, splits=splits)
 
 

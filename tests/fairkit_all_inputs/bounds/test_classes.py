@@ -9,8 +9,10 @@ import pytest
 
 from fairkit.errors import DataError
 from fairkit_all_inputs.bounds.classes.problem import ClassProblem
-from fairkit_all_inputs.bounds.classes.searching import answer_classes, proved_classes
+from fairkit_all_inputs.bounds.classes.proof import proved_classes
+from fairkit_all_inputs.bounds.problem import FLIP
 from fairkit_all_inputs.bounds.proof import log_of
+from fairkit_all_inputs.bounds.questions import answer
 from fairkit_all_inputs.bounds.searching import Effort
 
 from .random_trees import CHANGING, SIZES, problem
@@ -58,7 +60,7 @@ def test_a_change_of_the_class_is_found_or_refuted_as_by_enumeration(seed, above
     said = predicted(asked)
     there = bool((said != said[0]).any())
     assert there or above > -1.0
-    found = answer_classes(asked)
+    found = answer(asked, FLIP)
     log = json.loads(json.dumps(log_of(asked.layout, found)))
     if there:
         assert found.lower > 4 * asked.rounding
@@ -84,13 +86,13 @@ def test_only_changes_near_somebody_count(near):
         asked, metric = classes(seed, 4.0), joint(0)
         said, far = predicted(asked), distances(metric, points())
         there = bool((said != said[0])[:, far <= near].any())
-        found = answer_classes(asked, costs=metric, near=near)
+        found = answer(asked, FLIP, costs=metric, near=near)
         assert (found.lower > 0) == there
         assert there or found.upper <= -asked.rounding
 
 
 def test_fewer_boxes_never_prove_more():
     asked = classes(6, 7.0, trees=12, depth=4)
-    whole, cut = answer_classes(asked), answer_classes(asked, effort=Effort(boxes=2))
+    whole, cut = answer(asked, FLIP), answer(asked, FLIP, effort=Effort(boxes=2))
     assert cut.upper >= whole.upper - 1e-12
     assert cut.lower <= whole.lower + 1e-12 or whole.lower > 4 * asked.rounding

@@ -10,7 +10,7 @@ import pytest
 from fairkit_all_inputs.bounds import reaching
 from fairkit_all_inputs.bounds.nearness import Joint, Moves, loop_costs
 from fairkit_all_inputs.bounds.problem import FLIP, SCORE
-from fairkit_all_inputs.bounds.searching import answer
+from fairkit_all_inputs.bounds.questions import answer
 
 from .random_trees import CHANGING, ORDERED, SIZES, enumerated, problem
 
@@ -95,10 +95,7 @@ def test_no_box_that_holds_a_near_point_is_called_far():
         cells = [[c for c in range(size) if bits >> c & 1] for size, bits in zip(SIZES, box, strict=True)]
         least = distances(metric, np.array(list(itertools.product(*cells)))).min()
         near = float(rng.uniform(0.3, 1.5)) * least
-        offset, cost = loop_costs(layout, metric, near)
-        out = reaching.far(
-            layout.pack(tuple(box)), layout.place, layout.words, layout.sizes, offset, cost, near
-        )
+        out = reaching.far(layout.pack(tuple(box)), layout.grid, loop_costs(layout, metric, near))
         proved += out
         assert not out or least > near
     assert proved > 60, "most boxes that are far are found to be"

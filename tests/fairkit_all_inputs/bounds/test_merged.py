@@ -14,8 +14,7 @@ from fairkit.errors import DataError
 from fairkit_all_inputs.bounds import proof_bounds, regions
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
 from fairkit_all_inputs.bounds.proof import packed, proved, unpacked
-from fairkit_all_inputs.bounds.questions import log_of
-from fairkit_all_inputs.bounds.searching import answer
+from fairkit_all_inputs.bounds.questions import answer, log_of
 
 from .random_trees import CHANGING, blocks, enumerated, problem, values
 

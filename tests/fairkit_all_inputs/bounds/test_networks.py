@@ -19,9 +19,8 @@ from fairkit_all_inputs.bounds.networks.boxes import CellFeatures
 from fairkit_all_inputs.bounds.networks.climbing import Climber
 from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
 from fairkit_all_inputs.bounds.networks.proof import proved_network
-from fairkit_all_inputs.bounds.networks.searching import answer_network
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
-from fairkit_all_inputs.bounds.questions import log_of
+from fairkit_all_inputs.bounds.questions import answer, log_of
 from fairkit_all_inputs.bounds.searching import Effort
 from fairkit_onnx.structure.domain import Block
 from fairkit_onnx.structure.networks.layers import RELU, SIGMOID, TANH, Layer, gradient, output
@@ -141,7 +140,7 @@ def test_no_input_with_the_signs_of_split_units_is_beyond_the_bound_of_a_linear_
 
 def test_a_log_with_split_units_is_recomputed_and_a_hostile_one_refused():
     problem = made(2, widths=(4, 3), sizes=(128, 128, 3, 2), wide=1.0)
-    got = answer_network(problem, SCORE, effort=Effort(boxes=400))
+    got = answer(problem, SCORE, effort=Effort(boxes=400))
     log = json.loads(json.dumps(log_of(problem, got)))
     pair = max(log, key=lambda one: sum(entry != 0 and entry[0] == "u" for entry in log[one]))
     place = next(i for i, entry in enumerate(log[pair]) if entry != 0 and entry[0] == "u")
@@ -181,7 +180,7 @@ def corners(problem):
 def test_the_interval_holds_every_input_and_closes_on_the_best(kind):
     for seed in range(4):
         problem = made(seed, wide=0.0)  # a cell is one number: the corners are all there is
-        got = answer_network(problem, kind, effort=Effort(boxes=20_000))
+        got = answer(problem, kind, effort=Effort(boxes=20_000))
         every = corners(problem)
         best = max(
             objective(
@@ -202,7 +201,7 @@ def test_the_interval_holds_every_input_and_closes_on_the_best(kind):
 def test_the_bound_is_that_of_a_mixed_integer_programme():
     for seed in range(3):
         problem = made(seed, widths=(4, 3), sizes=(64, 64, 3, 2), wide=1.0)
-        got = answer_network(problem, SCORE, effort=Effort(boxes=6_000))
+        got = answer(problem, SCORE, effort=Effort(boxes=6_000))
         best = max(programme(problem, pair) for pair in problem.pairs)
         assert got.lower <= best + 1e-6
         assert best - 1e-6 <= got.upper
@@ -264,7 +263,7 @@ def programme(problem, pair):
 
 def test_a_log_that_leaves_something_out_or_claims_too_much_is_refused():
     problem = made(1, wide=0.0)
-    got = answer_network(problem, SCORE, effort=Effort(boxes=3_000))
+    got = answer(problem, SCORE, effort=Effort(boxes=3_000))
     log = json.loads(json.dumps(log_of(problem, got)))
     with pytest.raises(DataError, match="1 pairs of values, and there are 2"):
         proved_network(problem, SCORE, {"0,1": log["0,1"]})

@@ -11,8 +11,8 @@ import pytest
 from fairkit.errors import DataError
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
 from fairkit_all_inputs.bounds.proof import packed, proved, unpacked
-from fairkit_all_inputs.bounds.questions import log_of
-from fairkit_all_inputs.bounds.searching import Effort, answer
+from fairkit_all_inputs.bounds.questions import answer, log_of
+from fairkit_all_inputs.bounds.searching import Effort
 
 from .random_trees import CHANGING, SIZES, blocks, enumerated, problem, values
 
@@ -216,3 +216,26 @@ def test_a_tree_that_settles_the_side_is_decided_first():
     found = answer(asked, FLIP, effort=Effort(boxes=600))
     assert found.upper <= -asked.rounding
     assert proved(asked, FLIP, log_of(asked, found)) <= -asked.rounding
+
+
+def test_every_loop_is_compiled_for_one_kind_of_arguments():
+    """Sums and classes share the loops, and no literal makes numba compile one anew: compilation is what takes long."""
+    from fairkit_all_inputs.bounds import climbing, kernels, loops, merging, objectives
+
+    from .test_classes import classes
+
+    for kind in (SCORE, FLIP, CHANCE):
+        answer(problem(0, trees=8, depth=4), kind, effort=Effort(boxes=200), starts=[(0, 0, 0, 0, 0)])
+    answer(classes(0, 4.0), FLIP, effort=Effort(boxes=20), starts=[(0, 0, 0, 0, 0)])
+    compiled = [
+        loops.search,
+        climbing.improve,
+        climbing.profile,
+        kernels.bound,
+        kernels.part,
+        kernels.choose_split,
+    ]
+    compiled += [merging.join, merging._grow, objectives.box_bound]
+    assert {
+        kernel.__name__: len(kernel.signatures) for kernel in compiled if len(kernel.signatures) > 1
+    } == {}

@@ -11,6 +11,7 @@ from fairkit.errors import ModelError
 from fairkit_onnx.structure.ensemble import attributes_of
 from fairkit_onnx.structure.networks.affine import Affine, joined
 from fairkit_onnx.structure.networks.layers import RELU, SAME, SIGMOID, TANH, Layer
+from fairkit_onnx.structure.operators import ARRANGES
 
 if TYPE_CHECKING:
     import onnx
@@ -23,7 +24,7 @@ DENSE = frozenset({"MatMul", "Gemm", "BatchNormalization"})
 UNITS = frozenset(
     {"Relu", "LeakyRelu", "PRelu", "Clip", "Sigmoid", "Tanh", "HardSigmoid", "Abs", "Max", "Min"}
 )
-_KEEPS = frozenset({"Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Dropout"})
+_KEEPS = ARRANGES | {"Cast", "Dropout"}
 _SUMS = frozenset({"Add", "Sub", "Mul", "Div", "Neg", "Sum"})
 _MOVES = frozenset({"Concat", "Gather", "Slice", "Split"})
 STRAIGHT = _KEEPS | _SUMS

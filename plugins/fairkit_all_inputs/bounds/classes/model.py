@@ -14,7 +14,8 @@ from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.cells import make_blocks
 from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.encoded import Encoded, refuse_draws
-from fairkit_onnx.structure.ensemble import TREES, attributes_of, read_class_ensembles
+from fairkit_onnx.structure.ensemble import attributes_of, read_class_ensembles
+from fairkit_onnx.structure.operators import ARRANGES, TREES
 from fairkit_onnx.structure.tail import PROBE, Tail, one_tree, tail_nodes, with_tree
 from fairkit_onnx.structure.trees import UNIT
 
@@ -29,8 +30,16 @@ if TYPE_CHECKING:
     from fairkit_onnx.structure.encoded import Features
     from fairkit_onnx.structure.ensemble import Ensemble
 
-KEEPS = frozenset({"Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "ZipMap", "Softmax", "ArgMax",
-                   "LabelEncoder", "Mul", "ArrayFeatureExtractor", "Gather"})  # fmt: skip
+KEEPS = ARRANGES | {
+    "Cast",
+    "ZipMap",
+    "Softmax",
+    "ArgMax",
+    "LabelEncoder",
+    "Mul",
+    "ArrayFeatureExtractor",
+    "Gather",
+}
 """Operators after a classifier that leave the largest class the largest."""
 _BAND = 2e-6
 """By how much sums differ whose probabilities a Softmax in float32 may round to one."""
@@ -109,11 +118,7 @@ def read_classes(scorer: OnnxScorer) -> ClassModel:
     refuse_draws(scorer)
     graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
     nodes = ancestors(graph, wanted)
-    matches = [
-        node
-        for node in nodes
-        if node.op_type in (*TREES, "TreeEnsemble", "LinearClassifier", "Gemm", "MatMul")
-    ]
+    matches = [node for node in nodes if node.op_type in (*TREES, "LinearClassifier", "Gemm", "MatMul")]
     if len(matches) != 1 or matches[0].op_type not in TREES[:2]:
         shown = ", ".join(dict.fromkeys(node.op_type for node in matches or nodes))
         raise ModelError(

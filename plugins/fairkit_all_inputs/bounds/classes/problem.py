@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.bounds.forest import Layout
+    from fairkit_all_inputs.bounds.forest import Forest, Layout
     from fairkit_all_inputs.bounds.problem import Problem
     from fairkit_onnx.structure.domain import Block
 
@@ -94,6 +94,27 @@ class ClassProblem:
         """Every two cells and two classes."""
         classes = range(len(self.names))
         return [(s, t, k, m) for s, t in self.pairs for k in classes for m in classes if k != m]
+
+    def margins(self, question: Sequence[int]) -> list[tuple[int, Problem]]:
+        """Return the margins that must be positive, each with the cell at which it must."""
+        s, t, k, m = question
+        others = range(len(self.names))
+        return [
+            (cell, self.margin(own, other))
+            for cell, own in ((s, k), (t, m))
+            for other in others
+            if other != own
+        ]
+
+    def forests(self, kind: int, question: Sequence[int]) -> list[Forest]:
+        """Return the sums of which the least must be positive: the margins, and half of the margin's change."""
+        del kind
+        s, t, k, m = question
+        gap = self.margin(k, m).gap(s, t)
+        half = replace(
+            gap, value=gap.value / 2.0, high=gap.high / 2.0, low=gap.low / 2.0, base=gap.base / 2.0
+        )
+        return [*(margin.at(cell) for cell, margin in self.margins(question)), half]
 
     @cached_property
     def widest(self) -> float:

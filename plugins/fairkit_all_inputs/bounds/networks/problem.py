@@ -251,13 +251,5 @@ class NetworkProblem:
 
 def starts_of(block: Block) -> Floats:
     """Return the smallest number of each cell of a block of numbers; NaN for the missing one."""
-    assert block.ends is not None  # noqa: S101 -- a block of numbers
-    ends = block.ends[~np.isnan(block.ends)]
-    if block.whole:
-        above = ends[:-1] + 1
-    elif block.single:
-        above = np.nextafter(ends[:-1].astype(np.float32), np.float32(np.inf)).astype(np.float64)
-    else:
-        above = np.nextafter(ends[:-1], np.inf)
-    missing = [np.nan] * (len(block.ends) - len(ends))
-    return np.array([block.low, *above, *missing])
+    first, last = block.intervals
+    return np.concatenate([first, np.full(block.size - len(last), np.nan)])

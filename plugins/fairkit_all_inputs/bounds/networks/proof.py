@@ -15,43 +15,8 @@ if TYPE_CHECKING:
 
     from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
     from fairkit_all_inputs.bounds.proof import Log
-    from fairkit_all_inputs.bounds.regions import Splits
-    from fairkit_all_inputs.bounds.searching import Answer
 
 AT_ONCE = 256
-
-
-def log_of_network(problem: NetworkProblem, answer: Answer) -> Log:
-    """Return the splits that prove the upper bound of an answer: those of `fairkit_all_inputs.bounds.proof`, and units.
-
-    ``["u", number]`` is a unit's: first its sum is at most zero, then at least zero. Numbers are those of
-    `fairkit_all_inputs.bounds.networks.bounds.Bounds.units`.
-    """
-    return {
-        f"{first},{second}": _preorder(problem, splits, answer.upper)
-        for (first, second), splits in answer.splits.items()
-    }
-
-
-def _preorder(problem: NetworkProblem, splits: Splits, upper: float) -> list[Any]:
-    widths, blocks = problem.layout.words, len(problem.layout.sizes)
-    entries: list[Any] = []
-    waiting = [0]
-    while waiting:
-        item = waiting.pop()
-        block, key, child = splits.split[item].tolist()
-        if block < 0 or splits.bounds[item] <= upper:
-            entries.append(0)
-            continue
-        if block >= blocks:
-            entries.append(["u", block - blocks])
-        elif widths[block]:
-            bits = sum(int(splits.masks[item, w]) << (BITS * w) for w in range(int(widths[block])))
-            entries.append([block, f"{bits:x}"])
-        else:
-            entries.append([block, key])
-        waiting += [child + 1, child]
-    return entries
 
 
 def boxes_of(problem: NetworkProblem, entries: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int8]]:

@@ -1,21 +1,21 @@
-"""Branch and bound over a network's boxes: a witness, an upper bound, and the tree of splits that proves it."""
+"""The search of a network: the open boxes of all pairs, in batches."""
 
 from __future__ import annotations
 
 import heapq
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit_all_inputs.bounds.networks.climbing import Climber
 from fairkit_all_inputs.bounds.networks.programme import small
 from fairkit_all_inputs.bounds.networks.tree import Tree
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP
 from fairkit_all_inputs.bounds.regions import Splits
-from fairkit_all_inputs.bounds.searching import CLOSE, Answer, Effort
+from fairkit_all_inputs.bounds.searching import CLOSE, Answer
 from fairkit_onnx.structure.cells import encode_rows
 
 if TYPE_CHECKING:
@@ -45,69 +45,6 @@ def work_of(problem: NetworkProblem) -> float:
     return total + (PROGRAMME[0] + PROGRAMME[1] * problem.units**2 if small(problem.layers) else 0.0)
 
 
-def answer_network(
-    problem: NetworkProblem,
-    kind: int,
-    *,
-    effort: Effort | None = None,
-    starts: Sequence[Sequence[int]] = (),
-    costs: Mapping[int, Floats] | None = None,
-    near: float = math.inf,
-    floor: float = -math.inf,
-    values: Mapping[str, NDArray[np.generic]] | None = None,
-    says: Callable[[float, float], None] | None = None,
-) -> Answer:
-    """Bound the largest value of an objective over all inputs and all pairs of values.
-
-    Parameters
-    ----------
-    problem, kind, effort, starts, costs, near, floor, says
-        As of `fairkit_all_inputs.bounds.searching.answer`. A box counts by its multiplications, as one for each
-        `PRICE`.
-    values
-        By column, the raw value of each cell that a witness would have; default: the cells' ends.
-
-    Returns
-    -------
-    Answer
-        Its upper bound contains the runtime's rounding.
-    """
-    effort = effort or Effort()
-    started = time.monotonic()
-    if not problem.pairs:
-        none = -math.inf if kind == FLIP else 0.0
-        return Answer(kind=kind, lower=none, upper=none, pair=None, point=None)
-    floor = max(floor, 0.0) if kind == FLIP else floor
-    shown = None if values is None else _shown(problem, values)
-    trees = [Tree(problem, kind, pair, costs, near, shown, floor) for pair in problem.pairs]
-    enough = problem.rounding + problem.band if kind == FLIP else math.inf
-
-    def undecided() -> bool:
-        return max(one.best for one in trees) <= enough and not _late(started, effort)
-
-    some = np.array(starts[: max(1, MOST_STARTS // len(trees))], dtype=np.int64)
-    for tree in trees:
-        if len(some) and undecided():
-            tree.climber.climb(some, enough=enough)
-    for tree in trees:
-        if near == math.inf and undecided():
-            tree.climber.scatter(enough)
-    search = _Search(trees, kind)
-    work, done = work_of(problem), 0.0
-    price = max(1.0, work / PRICE)
-    while done < effort.boxes and search.best <= enough and not _late(started, effort):
-        done += price * search.step(max(1, int(min(AT_ONCE / work, (effort.boxes - done) / price))))
-        if not search.open:
-            break
-        if says is not None:
-            says(search.best, search.upper)
-    return search.answered(int(done))
-
-
-def _late(started: float, effort: Effort) -> bool:
-    return effort.seconds is not None and time.monotonic() - started > effort.seconds
-
-
 def _shown(problem: NetworkProblem, values: Mapping[str, NDArray[np.generic]]) -> list[Floats]:
     """Return the features of each block's cells at some raw values."""
     blocks = [
@@ -123,14 +60,45 @@ def _shown(problem: NetworkProblem, values: Mapping[str, NDArray[np.generic]]) -
     ]
 
 
-class _Search:
-    """The open boxes of all pairs, the largest bound first."""
+class NetworkSearch:
+    """The open boxes of all pairs, the largest bound first.
 
-    def __init__(self, trees: Sequence[Tree], kind: int) -> None:
-        self.trees, self.kind = trees, kind
+    Parameters
+    ----------
+    problem, kind, costs, near, floor, values
+        As of `fairkit_all_inputs.bounds.questions.answer`; a box counts as one for each `PRICE` of its multiplications.
+    """
+
+    def __init__(
+        self,
+        problem: NetworkProblem,
+        kind: int,
+        costs: Mapping[int, Floats] | None,
+        near: float,
+        floor: float,
+        values: Mapping[str, NDArray[np.generic]] | None,
+    ) -> None:
+        floor = max(floor, 0.0) if kind == FLIP else floor
+        shown = None if values is None else _shown(problem, values)
+        self.trees = [
+            Tree(Climber(problem, kind, pair, costs or {}, near, shown, floor)) for pair in problem.pairs
+        ]
+        self.kind, self._far = kind, near < math.inf
+        self.enough = problem.rounding + problem.band if kind == FLIP else math.inf
+        self._work = work_of(problem)
         self.open: list[tuple[float, int, int]] = []
         self._ended = [-math.inf]
-        for place, tree in enumerate(trees):
+
+    def climb(self, starts: Sequence[Sequence[int]], late: Callable[[], bool]) -> None:
+        """Climb from points, and from drawn ones where every distance is allowed; then open the first boxes."""
+        some = np.array(starts[: max(1, MOST_STARTS // len(self.trees))], dtype=np.int64)
+        for tree in self.trees if len(some) else ():
+            if self.best <= self.enough and not late():
+                tree.climber.climb(some, enough=self.enough)
+        for tree in self.trees if not self._far else ():
+            if self.best <= self.enough and not late():
+                tree.climber.scatter(self.enough)
+        for place, tree in enumerate(self.trees):
             self._push(place, range(tree.count))
 
     @property
@@ -166,11 +134,12 @@ class _Search:
             return 0.0  # bounds of flips contain the rounding
         return self.best + self._slack
 
-    def step(self, boxes: int) -> int:
-        """Split some boxes; return how many."""
-        limit, taken = self._limit, 0
+    def step(self, boxes: float) -> float:
+        """Split some boxes, at most so many; return how many."""
+        price = max(1.0, self._work / PRICE)
+        limit, taken, most = self._limit, 0, max(1, int(min(AT_ONCE / self._work, boxes / price)))
         chosen: dict[int, list[int]] = {}
-        while self.open and taken < boxes:
+        while self.open and taken < most:
             minus, index, number = heapq.heappop(self.open)
             if -minus <= limit:
                 self.open.clear()
@@ -179,7 +148,7 @@ class _Search:
             taken += 1
         for index, numbers in chosen.items():
             self._push(index, self.trees[index].halves(np.array(numbers)))
-        return taken
+        return price * taken
 
     def answered(self, boxes: int) -> Answer:
         """Return the answer: the best value, the proved upper bound, and the witness."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairkit_all_inputs.bounds.forest import BITS
-from fairkit_all_inputs.bounds.networks.climbing import Climber
 from fairkit_all_inputs.bounds.problem import FLIP, SCORE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit_all_inputs.bounds.networks.bounds import Bounds
-    from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
+    from fairkit_all_inputs.bounds.networks.climbing import Climber
 
     Floats = NDArray[np.float64]
 
@@ -26,33 +24,12 @@ POLISH = 10
 
 
 class Tree:
-    """The boxes of one pair, by number, with their bounds and splits.
+    """The boxes of one pair, by number, with their bounds and splits; `climber` looks for inputs in them."""
 
-    Parameters
-    ----------
-    problem, kind, pair
-        The question.
-    costs, near
-        By block, the distance that each of its cells adds, and how much is allowed.
-    shown
-        By block, the features of each cell at the values that a witness would have; None: at the cells' ends.
-    best
-        Inputs up to this are of no interest.
-    """
-
-    def __init__(
-        self,
-        problem: NetworkProblem,
-        kind: int,
-        pair: tuple[int, int],
-        costs: Mapping[int, Floats] | None,
-        near: float,
-        shown: Sequence[Floats] | None,
-        best: float,
-    ) -> None:
-        self.problem, self.kind, self.pair, self.near = problem, kind, pair, near
-        self.costs = costs or {}
-        self.climber = Climber(problem, kind, pair, self.costs, near, shown, best)
+    def __init__(self, climber: Climber) -> None:
+        self.climber, self.problem, self.kind = climber, climber.problem, climber.kind
+        self.pair, self.costs, self.near = climber.pair, climber.costs, climber.near
+        problem = self.problem
         width = problem.layout.width
         words = max(1, int(problem.layout.words.max(initial=0)))
         self.boxes = np.zeros((0, width), dtype=np.int64)
