@@ -54,8 +54,8 @@ def cost(rows: int, points: int, trees: int) -> None:
 
 
 def page() -> None:
-    from fairkit_cli.html.report import report_page
-    from fairkit_cli.html.svg import warm
+    from fairkit_cli.formats import html as report_page
+    from fairkit_cli.render.svg import warm
 
     data = fairkit.load_data(
         folder() / "adult.parquet", **(ROLES["adult"] | {"sensitive": ["sex", "race", "sex+race"]})

@@ -39,7 +39,7 @@ from fairkit.results.policy import judge
 from fairkit.results.report import Report
 from fairkit.results.rules import Rule
 from fairkit.results.schema import validate_report
-from fairkit_cli.commands.audit import text_of
+from fairkit_cli.formats import text_of
 from fairkit_onnx.model import OnnxModel
 from fairkit_testing.samples import NUMBERS, sample_data, sample_model
 

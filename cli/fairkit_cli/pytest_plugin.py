@@ -43,7 +43,7 @@ class Audited:
             A rule is broken or not decided, or there is no rule at all; the message is the report.
         """
         __tracebackhide__ = True
-        from fairkit_cli.text.render import table
+        from fairkit_cli.formats import screen
 
         if self.report.verdict is None:
             raise AssertionError(
@@ -51,7 +51,7 @@ class Audited:
             )
         passing = ("pass", "inconclusive") if undecided else ("pass",)
         if self.report.verdict not in passing:
-            raise AssertionError(f"\n{table(self.report, terminal=False)}")
+            raise AssertionError(f"\n{screen(self.report, terminal=False)}")
 
 
 @pytest.fixture

@@ -114,17 +114,15 @@ def in_memory(model: Any) -> Any:
 
 def write_artifacts(report: Report, certificate: bytes | None, data: Dataset, folder: Path) -> Path:
     """Write the report as JSON, as Markdown and, where it can be drawn, as a page; and the certificate."""
-    from fairkit_cli.html.svg import MissingRendererError
-    from fairkit_cli.text.markdown import report_markdown
+    from fairkit_cli.formats import html, markdown
+    from fairkit_cli.render.svg import MissingRendererError
 
     folder.mkdir()
     text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False, default=str)
     (folder / "report.json").write_text(text, encoding="utf-8")
-    (folder / "report.md").write_text(report_markdown(report), encoding="utf-8")
+    (folder / "report.md").write_text(markdown(report), encoding="utf-8")
     try:
-        from fairkit_cli.html.report import report_page
-
-        (folder / "report.html").write_text(report_page(report), encoding="utf-8")
+        (folder / "report.html").write_text(html(report), encoding="utf-8")
     except MissingRendererError as error:
         data.note([str(error)])
     if certificate is not None:

@@ -195,7 +195,7 @@ def test_an_inconclusive_rule_says_how_many_more_rows_would_decide_it():
     assert result.more_rows.rows is not None
     assert f"{result.more_rows.rows:,} more rows" in result.reason
     assert fairkit.Report.from_dict(json.loads(json.dumps(report.to_dict()))).policy == report.policy
-    from fairkit_cli.commands.audit import text_of
+    from fairkit_cli.formats import text_of
 
     for name in ("table", "json", "junit", "html"):
         flat = " ".join(text_of(report, name, False).split())

@@ -93,7 +93,7 @@ def test_the_report_begins_with_them() -> None:
     assert report.warnings[0].startswith("9 of 909 rows are exact copies")
     assert "'person_id' has" in report.warnings[1]
     assert report.data.weights == "w"
-    from fairkit_cli.text.render import table
+    from fairkit_cli.formats import screen as table
 
     first = table(report, terminal=False).split("Largest disparities")[0]
     assert "9 of 909 rows are exact copies" in first

@@ -207,7 +207,7 @@ def test_the_metric_is_stored_beside_the_model_and_named_by_digest(tmp_path):
     assert after.parameters["metric"] == "fair-metric.json"
     assert after.parameters["epsilon"] == 0.1
     assert after.interval is not None
-    from fairkit_cli.text.comparison import comparison
+    from fairkit_cli.formats import screen as comparison
 
     assert "performance_gap (epsilon 0.1)" in comparison(result, terminal=False)
     again = fairkit.mitigate("budro", dataset(), threads=1, **SMALL)

@@ -19,10 +19,10 @@ import fairkit
 from fairkit.models.columns import PredictedColumns
 from fairkit.results.rules import Rule
 from fairkit_cli.fields import OPTIONS, as_options
-from fairkit_cli.html.report import report_page
+from fairkit_cli.formats import html as report_page
+from fairkit_cli.formats import screen as table
 from fairkit_cli.junit import junit
 from fairkit_cli.main import app
-from fairkit_cli.text.render import table
 
 ROOT = Path(__file__).parent.parent.parent
 OTHERS = re.compile(r"pip install --\w+|fairkit [a-z-]+ [^`]*`")

@@ -151,7 +151,7 @@ def test_a_terminal_gets_colours_and_nothing_else(files):
     import re
 
     import fairkit
-    from fairkit_cli.text.render import table
+    from fairkit_cli.formats import screen as table
 
     _, model, data = files
     dataset = fairkit.load_data(

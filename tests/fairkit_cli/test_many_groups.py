@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit_cli.html.groups import group_sections
-from fairkit_cli.text.markdown import report_markdown
-from fairkit_cli.text.render import table
+from fairkit_cli.formats import markdown as report_markdown
+from fairkit_cli.formats import screen as table
+from fairkit_cli.pages.groups import group_sections
+from fairkit_cli.render.html import html_parts
 from fairkit_cli.text.view import MOST_GROUPS
 
 
@@ -42,7 +43,7 @@ def test_twenty_groups_and_a_line(many):
     assert "have fewer than 30 rows" in flat
     shown = report_markdown(many)
     assert len(re.findall(r"^\| g\d{3} ", shown, re.MULTILINE)) == MOST_GROUPS
-    page = "".join(map(str, group_sections(many)))
+    page = "".join(html_parts(group_sections(many)))
     assert len(set(re.findall(r">(g\d{3})<", page))) == groups  # a page has them all
 
 
@@ -76,6 +77,6 @@ def test_several_classes_show_the_rates_of_the_favorable_one():
     assert f"{rate:.3f}" in line
     assert f"{right:.3f}" in line  # over all classes
     assert "(rates of good)" in report_markdown(report)
-    assert "of the class good" in "".join(map(str, group_sections(report)))
+    assert "of the class good" in "".join(html_parts(group_sections(report)))
     plain = fairkit.audit(model, fairkit.load_data(columns, label="y", sensitive="sex"))
     assert "rates of" not in table(plain, terminal=False)

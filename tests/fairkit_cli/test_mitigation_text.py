@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit_cli.text.comparison import comparison
+from fairkit_cli.formats import screen as comparison
 from fairkit_cli.text.numbers import interval, measured
 
 

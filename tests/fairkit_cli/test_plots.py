@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit_cli.plots.style import COLOURS, GREY, OUTCOME, STATUS
+from fairkit_cli.plots.style import COLOURS, GREY, STATUS
 from fairkit_repair.frontiers.points import Measure, Point
 from fairkit_repair.frontiers.record import Frontier
 
@@ -84,19 +84,20 @@ def test_disparities_are_the_findings_with_their_intervals_limits_and_verdicts(r
 
     chart = report.plot.disparities()
     assert isinstance(chart, alt.LayerChart)
-    lines = {(one["metric"], one["groups of"]): one for one in _values(chart)}
+    lines = {one["name"]: one for one in _values(chart)}
     finding = report.find("demographic_parity_difference", "sex")
-    line = lines["demographic parity difference", "sex"]
+    line = lines["difference in favorable decisions · sex"]
     assert (line["value"], line["low"], line["high"]) == (finding.value, *finding.interval)
-    assert (line["limit"], line["policy"]) == (0.05, "fail")
-    assert (line["lowest"], line["highest"]) == ("female", "male")
-    assert lines["equal opportunity difference", "region"]["policy"] == "pass"
+    assert (line["limit"], line["status"]) == (0.05, "fail")
+    assert "at most 0.05: fail" in line["tip"]
+    (region,) = [line for line in lines.values() if line["limit"] == 0.9]
+    assert region["status"] == "pass"
     marks = {layer["mark"]["type"] for layer in chart.to_dict()["layer"]}
-    assert marks == {"rule", "point", "tick"}
+    assert marks == {"rule", "point", "tick", "text"}
     only = _values(report.plot.disparities("region", kind="ratio"))
-    assert {one["groups of"] for one in only} == {"region"}
-    assert all(one["metric"].endswith("ratio") and one["low"] <= one["value"] <= one["high"] for one in only)
-    assert _values(report.plot.disparities(kind="ratio"))[0]["policy"] in ("fail", "inconclusive", "pass")
+    assert all("ratio" in one["tip"] and one["tip"].count("· region") for one in only)
+    assert all(one["low"] <= one["value"] <= one["high"] for one in only)
+    assert _values(report.plot.disparities(kind="ratio"))[0]["status"] in ("fail", "inconclusive", "pass")
 
 
 def test_groups_have_a_panel_for_each_metric_and_a_line_for_all_rows(report, people):
@@ -211,7 +212,7 @@ def test_a_comparison_and_a_mitigation_draw_paired_differences(people):
 
     result = fairkit.compare([Scores(), Lower()], X, y, sensitive_features=groups)
     change = result.find("demographic_parity_difference", "sex")
-    line = next(one for one in _values(result.plot()) if one["name"] == "demographic parity difference · sex")
+    line = next(one for one in _values(result.plot()) if one["name"] == "demographic_parity_difference · sex")
     assert (line["value"], line["low"], line["high"]) == (change.difference, *change.interval)
     with pytest.raises(fairkit.ParameterError, match="`model` is 1 to 1"):
         result.plot(2)
@@ -219,7 +220,7 @@ def test_a_comparison_and_a_mitigation_draw_paired_differences(people):
 
 def test_charts_are_readable_on_light_and_dark_grounds(report, frontier):
     """No ground and no colour of text is set; every mark's colour stands out from every ground."""
-    for colour in {*COLOURS, GREY, *STATUS.values(), *OUTCOME.values()}:
+    for colour in {*COLOURS, GREY, *STATUS.values()}:
         for ground in GROUNDS:
             assert _contrast(colour, ground) >= 3, (colour, ground)
     charts = [report.plot.disparities(), report.plot.groups("sex"), report.plot.roc("sex"), frontier.plot()]

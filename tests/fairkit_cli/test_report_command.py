@@ -17,8 +17,9 @@ from typer.testing import CliRunner, Result
 
 from fairkit.results.rules import Rule
 from fairkit_cli.evidence import read_evidence, stated_report
-from fairkit_cli.html.certificates import evidence_page, repair_that_passes
 from fairkit_cli.main import app
+from fairkit_cli.pages.certificates import evidence_page, repair_that_passes
+from fairkit_cli.render.html import html_page
 
 pytest.importorskip("vl_convert", reason="pages need vl-convert-python: pip install 'fairkit[html]'")
 
@@ -133,7 +134,7 @@ def test_a_repair_is_another_model_by_the_same_rules_on_the_same_table(folder: P
     report = replace(good.certificate.report, data=same)
     fixed = replace(good, certificate=replace(good.certificate, report=report, model_sha256="a" * 64))
     assert repair_that_passes([bad, fixed]) is fixed
-    assert "The repair that passes" in evidence_page([bad, fixed])
+    assert "The repair that passes" in html_page(evidence_page([bad, fixed]))
     assert repair_that_passes([bad, replace(fixed, failed="no")]) is None
     weaker = replace(
         report,
@@ -201,9 +202,9 @@ def test_a_revoked_certificate_is_red(folder: Path, tmp_path: Path):
 def test_an_old_certificate_says_its_age(folder: Path):
     (one,) = read_evidence([folder / "bad.json"], [folder / "key.pub"])
     day = one.certificate.audited_at.date()
-    assert "more than a year" not in evidence_page([one], today=day.isoformat())
+    assert "more than a year" not in html_page(evidence_page([one], today=day.isoformat()))
     later = (day + timedelta(days=400)).isoformat()
-    assert "400 days: more than a year" in evidence_page([one], today=later)
+    assert "400 days: more than a year" in html_page(evidence_page([one], today=later))
 
 
 def test_a_watch_adds_what_came_since(folder: Path, tmp_path: Path):
@@ -259,12 +260,12 @@ def test_an_older_certificate_has_its_outcome_from_its_settings(folder: Path):
 @pytest.mark.long
 def test_how_the_model_was_made_is_shown(folder: Path):
     (one,) = read_evidence([folder / "bad.json"], [folder / "key.pub"])
-    assert "How the model was made" not in evidence_page([one])
+    assert "How the model was made" not in html_page(evidence_page([one]))
     made = {
         "plugin": "reweigh", "parameters": {"strength": 0.5, "<b>": 1}, "base": {"sha256": "b" * 64},
         "search": {"considered": 12, "searched": 9, "chance": 0.97, "sure": 0.95},
     }  # fmt: skip
-    page = evidence_page([replace(one, certificate=replace(one.certificate, mitigation=made))])
+    page = html_page(evidence_page([replace(one, certificate=replace(one.certificate, mitigation=made))]))
     for told in (
         "Parameter strength",
         "Parameter &lt;b&gt;",

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fairkit.errors import FairkitError
-from fairkit_cli.html import svg
 from fairkit_cli.main import app
+from fairkit_cli.render import svg
 from fairkit_registry.evidence.signers import new_key_pair
 
 

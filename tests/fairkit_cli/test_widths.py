@@ -124,10 +124,11 @@ def quick(folder):
 
 def trained(folder):
     """Yield what renders the screens of models: of other auditors, of a repair, of a frontier."""
-    from fairkit_cli.text.comparison import comparison
-    from fairkit_cli.text.frontier import frontier_text
-    from fairkit_cli.text.mitigation import mitigation_text
-    from fairkit_cli.text.render import table
+    from fairkit_cli.formats import screen as comparison
+    from fairkit_cli.formats import screen as frontier_text
+    from fairkit_cli.formats import screen as table
+    from fairkit_cli.pages.mitigation import brief_page
+    from fairkit_cli.render.text import text_page
     from fairkit_repair.frontiers.sweeps import Sweep
 
     data = fairkit.load_data(str(folder / "loans.parquet"), label="paid", favorable=1, sensitive="sex")
@@ -145,9 +146,9 @@ def trained(folder):
     )  # fmt: skip
     report = fairkit.audit(fairkit.PredictedColumns(decision="first", score="p"), strata)
     yield "conditions", partial(table, report, terminal=False)
-    yield "mitigate", partial(mitigation_text, searched, terminal=False)
+    yield "mitigate", partial(text_page, brief_page(searched), terminal=False)
     yield "mitigate --all", partial(comparison, searched, terminal=False)
-    yield "mitigate --plugin", partial(mitigation_text, plain, terminal=False)
+    yield "mitigate --plugin", partial(text_page, brief_page(plain), terminal=False)
     yield "frontier", partial(frontier_text, fronts, terminal=False)
 
 
@@ -196,7 +197,7 @@ def test_terminals_and_pipes(files, monkeypatch):
         str(folder / "d.parquet"), label="repaid", favorable=1, sensitive=["sex", "race", "sex+race"]
     )
     report = fairkit.audit(fairkit.PredictedColumns(decision="first", score="p"), data)
-    from fairkit_cli.text.render import table
+    from fairkit_cli.formats import screen as table
 
     monkeypatch.delenv("COLUMNS", raising=False)
     pipe = table(report, terminal=False)

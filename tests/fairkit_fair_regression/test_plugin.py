@@ -11,7 +11,7 @@ import pytest
 import fairkit
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Groups, Run, Table
-from fairkit_cli.html.comparison import mitigation_page
+from fairkit_cli.formats import html as mitigation_page
 from fairkit_fair_regression.plugin import FairRegression
 from fairkit_onnx.session import open_session
 from fairkit_onnx.write.runtime import run_columns

@@ -13,7 +13,7 @@ from fairkit.results.findings import Finding
 from fairkit.results.policy import judge
 from fairkit.results.rules import Rule
 from fairkit.statistics import Rows
-from fairkit_cli.commands.audit import text_of
+from fairkit_cli.formats import text_of
 from fairkit_cli.main import app
 from fairkit_group.rates import RATES
 from fairkit_group.simultaneous import Family, joint_confidence, marked

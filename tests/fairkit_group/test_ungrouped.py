@@ -12,8 +12,8 @@ import fairkit
 from fairkit import PredictedColumns
 from fairkit.intervals import share_limits, two_sided
 from fairkit.results.schema import validate_report
-from fairkit_cli.html.report import report_page
-from fairkit_cli.text.render import table
+from fairkit_cli.formats import html as report_page
+from fairkit_cli.formats import screen as table
 from fairkit_registry.evidence.consistency.recount import check_groups, check_pooled
 
 

@@ -404,10 +404,9 @@ def test_adult(public_data, kind, tmp_path):
     gap = run(file, data, epsilon=0.1).findings[0]
     assert 0.0 < gap.interval[0] < gap.value < gap.interval[1]
     assert len(gap.evidence["pairs"]) >= 2
-    from fairkit_cli.text.pairs import pairs
-    from fairkit_cli.text.plain import to_text
+    from fairkit_cli.formats import screen
 
-    text = to_text(pairs(Report.from_dict(run(file, data, epsilon=0.1).to_dict())), terminal=False)
-    assert "pair 1" in text
-    assert f"row {gap.evidence['pairs'][0]['from']}" in text
+    text = screen(Report.from_dict(run(file, data, epsilon=0.1).to_dict()), terminal=False)
+    assert "Pair 1" in text
+    assert f"row {gap.evidence['pairs'][0]['from']:,}" in text
     assert "the model's score" in text

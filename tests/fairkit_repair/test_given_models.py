@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit_cli.text.search import path_told
+from fairkit_cli.pages.search import path_told
 from fairkit_repair.repairing.preparing import optimism_of
 
 ROWS = 3_000

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 import fairkit
 from fairkit.models.columns import PredictedColumns
 from fairkit.results.report import Report
+from fairkit_cli.formats import screen as text_of
 from fairkit_cli.main import app
-from fairkit_cli.text.render import table as text_of
 from fairkit_comparing.run import compare
 from fairkit_repair.frontiers.choice import Choice
 from fairkit_repair.frontiers.run import frontier
@@ -138,7 +138,7 @@ def test_what_somebody_elses_report_holds_is_shown_as_text_or_left_out():
         {"conditions": [3], "rank": "x", "share_curve": ["a", "b"], "covers": [1, 2, 3], "within": [{}]},
         {"conditions": "all", "share_curve": [0.1], "groups_searched": "a lot"},
     ]
-    from fairkit_cli.html.report import report_page
+    from fairkit_cli.formats import html as report_page
 
     pytest.importorskip("vl_convert")
     for change in hostile:

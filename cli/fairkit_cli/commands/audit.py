@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit_cli import options as opt
+from fairkit_cli.formats import text_of
 from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
-from fairkit_cli.terminal.output import exit_code, record_text, write
+from fairkit_cli.terminal.output import exit_code, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -158,27 +159,6 @@ def drawing(output_format: str) -> AbstractContextManager[None]:
     """Open the time during which a page's renderer starts, or refuse at once where it is not installed."""
     if output_format != "html":
         return nullcontext()
-    from fairkit_cli.html.svg import warm
+    from fairkit_cli.render.svg import warm
 
     return warm()
-
-
-def text_of(report: Report, output_format: str, terminal: bool) -> str:
-    """Return a report in a format."""
-    if output_format == "json":
-        return record_text(report.to_dict())
-    if output_format == "junit":
-        from fairkit_cli.junit import junit
-
-        return junit(report)
-    if output_format == "html":
-        from fairkit_cli.html.report import report_page
-
-        return report_page(report)
-    if output_format == "markdown":
-        from fairkit_cli.text.markdown import report_markdown
-
-        return report_markdown(report)
-    from fairkit_cli.text.render import table
-
-    return table(report, terminal=terminal)

@@ -199,9 +199,9 @@ def certify(
     if output_format == "json":
         print_json(report.to_dict())
     else:
-        from fairkit_cli.text.render import table
+        from fairkit_cli.formats import screen
 
-        write(lambda terminal: table(report, terminal=terminal))
+        write(lambda terminal: screen(report, terminal=terminal))
     say(f"wrote the certificate {output}, verdict {report.verdict or 'none: no policy'}")
     raise typer.Exit(exit_code(report.verdict))
 

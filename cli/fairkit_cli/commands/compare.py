@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
 from fairkit_cli.commands.compared import is_report, of_reports, of_tables, own_features, told_apart
-from fairkit_cli.terminal.output import exit_code, record_text, write
-
-if TYPE_CHECKING:
-    from fairkit.results.comparisons import Comparison
+from fairkit_cli.formats import text_of
+from fairkit_cli.terminal.output import exit_code, write
 
 
 @opt.expanded
@@ -132,16 +130,3 @@ def compare(
     result = told_apart(result, [*(models or ()), *(predictions or ())])
     write(lambda terminal: text_of(result, output_format, terminal), output)
     raise typer.Exit(exit_code(result.verdict))
-
-
-def text_of(result: Comparison, output_format: str, terminal: bool) -> str:
-    """Return a comparison in a format."""
-    if output_format == "json":
-        return record_text(result.to_dict())
-    if output_format == "html":
-        from fairkit_cli.html.comparison import comparison_page
-
-        return comparison_page(result)
-    from fairkit_cli.text.comparison import comparison_text
-
-    return comparison_text(result, terminal=terminal)

@@ -10,11 +10,11 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import INCONCLUSIVE, INTERRUPTED, PASSED, exit_code, record_text, say, write
+from fairkit_cli.formats import text_of
+from fairkit_cli.terminal.output import INCONCLUSIVE, INTERRUPTED, PASSED, exit_code, say, write
 
 if TYPE_CHECKING:
     from fairkit_cli.config import Config
-    from fairkit_repair.frontiers.record import Frontier
     from fairkit_repair.frontiers.sweeps import Sweep
 
 Plugins = Annotated[
@@ -290,16 +290,3 @@ def read_sweeps(
         )
         for name, part in parts.items()
     ]
-
-
-def text_of(result: Frontier, output_format: str, terminal: bool) -> str:
-    """Return a frontier in a format."""
-    if output_format == "json":
-        return record_text(result.to_dict())
-    if output_format == "html":
-        from fairkit_cli.html.frontier import frontier_page
-
-        return frontier_page(result)
-    from fairkit_cli.text.frontier import frontier_text
-
-    return frontier_text(result, terminal=terminal)

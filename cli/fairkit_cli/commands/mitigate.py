@@ -307,15 +307,15 @@ def _show(
         print_json(record)
         return
     if output_format == "html":
-        from fairkit_cli.html.comparison import mitigation_page
+        from fairkit_cli.formats import html
 
-        put(mitigation_page(result))
+        put(html(result))
     else:
-        from fairkit_cli.text.comparison import comparison
-        from fairkit_cli.text.mitigation import mitigation_text
+        from fairkit_cli.pages.mitigation import brief_page, mitigation_page
+        from fairkit_cli.render.text import text_page
 
-        shown = comparison if everything else mitigation_text
-        write(lambda terminal: shown(result, terminal=terminal))
+        page = (mitigation_page if everything else brief_page)(result)
+        write(lambda terminal: text_page(page, terminal=terminal))
     say(f"wrote {target}")
     for reference in registered:
         say(f"registered {reference}")

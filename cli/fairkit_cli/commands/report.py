@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fairkit.packs import Rendering
     from fairkit_cli.evidence import Shown
-    from fairkit_cli.html.monitoring import Monitoring
+    from fairkit_cli.pages.watch import Monitoring
     from fairkit_registry.evidence.revoked import Revocations
     from fairkit_watch.watch import Watch
 
@@ -116,11 +116,12 @@ def report(
     known = _known(keys, revocations, revoker)
     shown = read_evidence(certificates, keys or (), revocations=known, roots=timestamp_root or ())
     if chosen is None:
-        from fairkit_cli.html.certificates import evidence_page
         from fairkit_cli.options.about import today
+        from fairkit_cli.pages.certificates import evidence_page
+        from fairkit_cli.render.html import html_page
 
         monitoring = None if watched is None else monitored(watched, shown[-1])
-        text, complete = evidence_page(shown, monitoring, today=today()), True
+        text, complete = html_page(evidence_page(shown, monitoring, today=today())), True
     else:
         from fairkit_cli.text.packs import complete as all_answered
 
@@ -132,7 +133,7 @@ def report(
         text, complete = _written(made, shown[0], output_format), all_answered(made)
     if output_format == "pdf" and output is not None:
         from fairkit.support.files import write_atomic
-        from fairkit_cli.html.pdf import as_pdf
+        from fairkit_cli.render.pdf import as_pdf
 
         write_atomic(output, as_pdf(text))
         say(f"wrote {output}")
@@ -181,7 +182,7 @@ def monitored(folder: Path, newest: Shown) -> Monitoring:
     ParameterError
         The watch is about something else.
     """
-    from fairkit_cli.html.monitoring import monitoring
+    from fairkit_cli.pages.watch import monitoring
     from fairkit_watch.snapshot import courses
 
     with _watch_of(folder, newest) as watch:
@@ -225,21 +226,24 @@ def _accepted(states: str | None, unread_by: str | None, *, strict: bool) -> dic
 
 def _written(made: Rendering, shown: Shown, output_format: str) -> str:
     """Return a rendering in a format, after a word about each gap and each clause that cannot be rested on."""
-    from fairkit_cli.text.packs import flags_of, pack_csv, pack_markdown, pack_record
+    from fairkit_cli.pages.certificates import checked_banner
+    from fairkit_cli.pages.packs import pack_page
+    from fairkit_cli.render.markdown import markdown_page
+    from fairkit_cli.text.packs import flags_of, pack_csv, pack_record
 
+    page = pack_page(made, [checked_banner(shown)])
     for gap in made.gaps:
         say(f"not answered: {gap}")
     for flag in flags_of(made):
         if not flag.accepted:
             say(f"{flag.severity}: {flag.clause}: {flag.text}")
     if output_format in ("html", "pdf"):
-        from fairkit_cli.html.certificates import checked_banner
-        from fairkit_cli.html.packs import pack_page
+        from fairkit_cli.render.html import html_page
 
-        return pack_page(made, [checked_banner(shown)])
+        return html_page(page)
     if output_format == "json":
         return record_text(pack_record(made, shown.state))
-    return pack_csv(made) if output_format == "csv" else pack_markdown(made, [shown.state])
+    return pack_csv(made) if output_format == "csv" else markdown_page(page)
 
 
 def told(shown: Sequence[Shown]) -> int:

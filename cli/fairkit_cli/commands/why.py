@@ -10,7 +10,8 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.commands.audit import run_audit, text_of
+from fairkit_cli.commands.audit import run_audit
+from fairkit_cli.formats import text_of
 from fairkit_cli.options.declare import option
 from fairkit_cli.terminal.output import exit_code, write
 
@@ -116,8 +117,10 @@ def _text(report: Report, output_format: str, terminal: bool) -> str:
     """Return the lines alone; other formats have the whole report."""
     if output_format != "table":
         return text_of(report, output_format, terminal)
-    from fairkit_cli.text.plain import to_text
-    from fairkit_cli.text.render import verdict_lines
-    from fairkit_cli.text.why import why as lines
+    from fairkit_cli.pages.head import verdict
+    from fairkit_cli.pages.parts import Page, Section
+    from fairkit_cli.pages.why import why_parts
+    from fairkit_cli.render.text import text_page
 
-    return to_text([*verdict_lines(report), *lines(report)], terminal=terminal)
+    judged = [] if report.verdict is None else [Section(None, verdict(report))]
+    return text_page(Page("Why", [*judged, *why_parts(report)]), terminal=terminal)

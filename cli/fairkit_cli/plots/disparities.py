@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit_cli.plots.style import BLUE, GREY, LONGEST, OUTCOME, STATUS, altair, data_of, ended, named
+from fairkit_cli.pages.charts import forest
+from fairkit_cli.pages.comparison import change_row
+from fairkit_cli.pages.findings import forest_row
+from fairkit_cli.plots.style import BLUE, GREY, LONGEST, altair, chart_of, data_of, ended
 from fairkit_cli.text.numbers import number
 from fairkit_cli.text.ranking import MOST_DISPARITIES, kind_of, parity_distance
 from fairkit_cli.text.ranking import disparities as ranked
-from fairkit_cli.text.view import MEANING, change_name, group_table, headline_changes, metric_name, rule_for
+from fairkit_cli.text.view import group_table, headline_changes, rule_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from altair import FacetChart, LayerChart
 
@@ -26,10 +29,7 @@ _TITLES = {
     "difference": "difference between groups (0: parity)",
     "ratio": "ratio between groups (1: parity)",
 }
-_TIPS = {
-    "disparities": ["metric", "groups of", "interval", "lowest", "highest", "limit", "policy"],
-    "changes": ["metric", "groups of", "before", "after", "difference", "meaning"],
-}
+_WIDTH = 420
 
 
 def disparities(report: Report, sensitive: str | None = None, *, kind: str = "difference") -> LayerChart:
@@ -41,16 +41,11 @@ def disparities(report: Report, sensitive: str | None = None, *, kind: str = "di
     found = [f for f in _farthest(report, kind) if sensitive in (None, f.sensitive)][:MOST_DISPARITIES]
     if not found:
         raise DataError(f"the report has no {kind} between groups to draw")
-    several = len({f.sensitive for f in found}) > 1
-    records = [_disparity(report, finding, several=several) for finding in found]
-    return _forest(
-        records,
-        _TITLES[kind],
-        "policy",
-        STATUS,
-        legend=any(one["policy"] != "no rule" for one in records),
-        parity=_PARITY[kind],
-    )
+    rows = [forest_row(report, finding) for finding in found]
+    ratio = kind == "ratio"
+    drawn = forest(rows, _TITLES[kind], narrow=False, zero=not ratio, parity=_PARITY[kind])
+    chart: LayerChart = chart_of(drawn, width=_WIDTH)
+    return chart
 
 
 def changes(result: Comparison, model: int = 1) -> LayerChart:
@@ -71,9 +66,10 @@ def _changed(found: Sequence[Change]) -> LayerChart:
     first = [one for part in headline_changes(found) for one in part if one.difference is not None]
     if not first:
         raise DataError("no metric is defined for both models: there is nothing to draw")
-    records = [_change(one) for one in first]
-    title = "difference from the first model"
-    return _forest(records, title, "meaning", OUTCOME, legend=True, parity=0, tips="changes")
+    rows = [change_row(change) for change in first]
+    drawn = forest(rows, "difference from the first model", narrow=False, zero=False)
+    chart: LayerChart = chart_of(drawn, width=_WIDTH)
+    return chart
 
 
 def groups(report: Report, sensitive: str, metric: str | Sequence[str] | None = None) -> FacetChart:
@@ -163,76 +159,3 @@ def _group_records(report: Report, sensitive: str, metric: str) -> list[dict[str
 
 def _told(metric: str) -> str:
     return metric.replace("_", " ")
-
-
-def _disparity(report: Report, finding: Finding, *, several: bool) -> dict[str, Any]:
-    rule = rule_for(report, finding)
-    limit = None if rule is None else rule.limit
-    status = rule.verdict if rule is not None else "inconclusive" if finding.inconclusive else "no rule"
-    name = _told(metric_name(finding))
-    return {
-        "name": f"{name} · {finding.place}" if several or not finding.plain else name,
-        "metric": name,
-        "groups of": finding.place,
-        **ended(finding.value, finding.interval),
-        "lowest": str(finding.evidence.get("lowest_group", "")),
-        "highest": str(finding.evidence.get("highest_group", "")),
-        "limit": limit,
-        "policy": status,
-    }
-
-
-def _change(change: Change) -> dict[str, Any]:
-    name = _told(change_name(change))
-    value = ended(change.difference, change.interval)
-    return {
-        "name": f"{name} · {change.place}" if change.place else name,
-        "metric": name,
-        "groups of": change.place or "all rows",
-        **value,
-        "before": number(change.before),
-        "after": number(change.after),
-        "difference": value["interval"],
-        "meaning": MEANING[change.outcome],
-    }
-
-
-def _forest(
-    records: Sequence[Mapping[str, Any]],
-    title: str,
-    status: str,
-    kinds: Mapping[str, str],
-    *,
-    legend: bool,
-    parity: float | None,
-    tips: str = "disparities",
-) -> LayerChart:
-    """Draw numbers with intervals, names beside them, the limits as ticks, a line at parity."""
-    alt = altair()
-    colours, shapes = named(kinds, [str(record[status]) for record in records], alt)
-    told = {"title": status} if legend else {"legend": None}
-    colour = alt.Color(f"{status}:N", scale=colours, **told)
-    shape = alt.Shape(f"{status}:N", scale=shapes, **told)
-    x: dict[str, Any] = {
-        "title": title,
-        "scale": alt.Scale(zero=parity == 0),
-        "axis": alt.Axis(labelFlush=False),
-    }
-    y = alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=LONGEST))
-    base = alt.Chart()
-    bars = base.mark_rule(strokeWidth=3, opacity=0.7)
-    bars = bars.transform_filter("isValid(datum.low) && isValid(datum.high)")
-    tooltip = [alt.Tooltip(f"{name}:N") for name in _TIPS[tips]]
-    layers = [
-        bars.encode(x=alt.X("low:Q", **x), x2="high:Q", y=y, color=colour),
-        base.mark_point(filled=True, size=80, opacity=1).encode(
-            x=alt.X("value:Q", **x), y=y, color=colour, shape=shape, tooltip=tooltip
-        ),
-    ]
-    if any(record.get("limit") is not None for record in records):
-        ticks = base.mark_tick(thickness=2, size=18, color=GREY).transform_filter("isValid(datum.limit)")
-        layers.append(ticks.encode(x=alt.X("limit:Q", **x), y=y))
-    if parity is not None:
-        layers.insert(0, base.mark_rule(strokeDash=[4, 3], color=GREY).encode(x=alt.datum(parity)))
-    chart: LayerChart = alt.layer(*layers, data=data_of(records)).properties(width=420, height=alt.Step(24))
-    return chart

@@ -6,16 +6,14 @@ The charts set no ground and no colour of text: Altair's own themes do, and peop
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import MissingExtraError
 from fairkit.support.escaping import visible
-from fairkit_cli.html.charts import DASHES, SHAPES
 from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import altair as alt
 
 COLOURS = (
@@ -31,14 +29,7 @@ COLOURS = (
 """Contrast above 3 with white, and with the grounds of dark themes (#333, #1f1f1f, #111)."""
 GREY = "#868e96"
 BLUE = COLOURS[0]
-STATUS = {"no rule": BLUE, "fail": "#e0604f", "inconclusive": "#b07d1a", "pass": "#2f9e44"}
-OUTCOME = {
-    "not significant": BLUE,
-    "worse": "#e0604f",
-    "changed": "#b07d1a",
-    "better": "#2f9e44",
-    "undecided": GREY,
-}
+STATUS = {"fail": "#e0604f", "inconclusive": "#b07d1a", "pass": "#2f9e44"}
 LONGEST = 360
 """Pixels of the longest name beside a chart."""
 
@@ -78,31 +69,37 @@ def ended(value: float | None, pair: tuple[float, float] | None) -> dict[str, An
     return {"value": value, "low": low, "high": high, "interval": f"{number(value)} {interval(pair)}"}
 
 
-def named(kinds: Mapping[str, str], present: Sequence[str], alt: Any) -> tuple[Any, Any]:
-    """Return the colours and shapes of those that are present, in the order of all."""
-    shown = [name for name in kinds if name in present]
-    shapes = dict(zip(kinds, SHAPES, strict=False))
-    colours = alt.Scale(domain=shown, range=[kinds[name] for name in shown])
-    return colours, alt.Scale(domain=shown, range=[shapes[name] for name in shown])
+_THEME = {
+    **{f"var(--c{place})": colour for place, colour in enumerate(COLOURS, 1)},
+    **dict.fromkeys(("var(--ink)", "var(--line)", "var(--grid)", "var(--muted)"), GREY),
+    "var(--accent)": BLUE,
+    "var(--pass)": STATUS["pass"],
+    "var(--fail)": STATUS["fail"],
+    "var(--unsure)": STATUS["inconclusive"],
+}
+"""The colours of a page, whose style sheet knows whether it is dark, as those that stand out from every ground."""
+_LINES = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3, "symbolSize": 400}
 
 
-def by_group(names: Sequence[str], alt: Any) -> tuple[Any, Any]:
-    """Return colour and dashes of groups, both told by one legend."""
-    names = [visible(name) for name in names]
-    places = [place % len(COLOURS) for place in range(len(names))]
-    legend = alt.Legend(
-        title="group", symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3, symbolSize=400
-    )
-    colour = alt.Color(
-        "group:N",
-        legend=legend,
-        sort=names,
-        scale=alt.Scale(domain=names, range=[COLOURS[place] for place in places]),
-    )
-    dash = alt.StrokeDash(
-        "group:N",
-        legend=legend,
-        sort=names,
-        scale=alt.Scale(domain=names, range=[list(DASHES[place]) for place in places]),
-    )
-    return colour, dash
+def chart_of(spec: Mapping[str, Any], **size: int) -> Any:
+    """Return a page's chart as Altair's: with a legend of its own, tooltips, and colours for every ground."""
+    alt = altair()
+    themed = _themed(
+        {key: value for key, value in spec.items() if key != "padding"}
+    )  # charts beside it have none
+    chart = alt.Chart.from_dict({**themed, **size})
+    for part, own in zip((chart, *chart.layer), (themed, *themed["layer"]), strict=True):
+        if "data" in own:  # as it stands in the chart, where people change it
+            part.data = alt.Data(values=own["data"]["values"])
+    return chart
+
+
+def _themed(spec: Any) -> Any:
+    if isinstance(spec, Mapping):
+        themed = {("tooltip" if key == "description" else key): _themed(value) for key, value in spec.items()}
+        if themed.get("legend", "") is None:
+            themed["legend"] = _LINES if themed["field"] == "group" else {"symbolOpacity": 1}
+        return themed
+    if isinstance(spec, list | tuple):
+        return [_themed(part) for part in spec]
+    return _plain(_THEME.get(spec, spec) if isinstance(spec, str) else spec)

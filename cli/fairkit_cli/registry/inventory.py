@@ -126,8 +126,8 @@ def _text(entries: Sequence[Entry], output_format: str, day: datetime.date) -> s
 
 
 def _page(entries: Sequence[Entry], day: datetime.date) -> str:
-    from fairkit_cli.html.markup import Content, name_of, tag
-    from fairkit_cli.html.page import facts, page, section
+    from fairkit_cli.render.document import facts, page, section
+    from fairkit_cli.render.markup import Content, name_of, tag
 
     title = f"Model inventory, {day}"
     missing = sum(bool(one.missing) for one in entries)

@@ -159,9 +159,10 @@ def show(
         states = {one.alias: state for one in pointers if (state := store.probation(one)) is not None}
         file = store.blobs.path(version.model)
     if output_format == "html":
-        from fairkit_cli.html.certificates import certificate_page
+        from fairkit_cli.pages.certificates import certificate_page
+        from fairkit_cli.render.html import html_page
 
-        put(certificate_page(version.reference, certificates))
+        put(html_page(certificate_page(version.reference, certificates)))
         return
     if output_format == "json":
         record = {"aliases": aliases, "path": str(file), "evidence": [one.to_dict() for one in certificates]}

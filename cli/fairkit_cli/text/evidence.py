@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit_cli.text.numbers import number
-from fairkit_cli.text.plain import plain, shown
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from fairkit.charts import Cell, ChartTable, EvidenceChart
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
@@ -54,23 +51,3 @@ def cell(value: Cell) -> str:
     if isinstance(value, float) or value is None:
         return number(value)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def evidence(report: Report) -> list[RenderableType]:
-    """Render what the charts of plugins show as tables."""
-    from rich.table import Table
-
-    from fairkit_cli.text.why import AUDITOR as WHY
-
-    found, notes = plugin_evidence(report)
-    parts: list[RenderableType] = []
-    for chart in found:
-        if chart.finding.auditor == WHY:  # has lines of its own
-            continue
-        grid = Table(box=None, pad_edge=False)
-        for column in chart.table.columns:
-            grid.add_column(shown(column))
-        for row in chart.table.rows:
-            grid.add_row(*(shown(cell(value)) for value in row))
-        parts += [plain(chart.title, "bold"), grid, ""]
-    return [*parts, *(plain(note, "yellow") for note in notes)]

@@ -1,11 +1,10 @@
-"""A pack filled with an audit as Markdown, and its tables as CSV."""
+"""A pack filled with an audit: its words, as JSON values, and its tables as CSV."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from fairkit.support.escaping import markdown as escaped
 from fairkit.support.escaping import visible
 from fairkit_cli.text.numbers import number
 from fairkit_cli.text.spreadsheet import csv_text
@@ -100,38 +99,6 @@ def origin(table: PackTable) -> str:
     return words.get(table.origin, "signed")
 
 
-def pack_markdown(made: Rendering, states: list[str]) -> str:
-    """Return a rendering as Markdown.
-
-    Parameters
-    ----------
-    made
-        The rendering.
-    states
-        What the checks of the evidence said.
-    """
-    pack = made.pack
-    lines = [f"# {escaped(pack.title)}", "", escaped(pack.law), ""]
-    lines += [text for state in states for text in (f"**{escaped(state)}**", "")]
-    lines += [f"Source: {escaped(pack.source)}, checked {pack.checked}.", ""]
-    lines += [f"Pack: {escaped(identity(made))}. Rendered {made.today}.", ""]
-    lines += [f"> {escaped(pack.notice)}", ""]
-    for severity, head, texts in flag_lines(made):
-        lines += [
-            f"**{severity.upper()}, {escaped(head)}:**",
-            "",
-            *(f"- {escaped(text)}" for text in texts),
-            "",
-        ]
-    lines += [f"- {escaped(note)}" for note in made.notes]
-    if made.gaps:
-        lines += ["", f"**{not_answered(made)}:**", ""]
-        lines += [f"- {GAP} {escaped(gap)}" for gap in made.gaps]
-    for one in made.items:
-        lines += _item(one)
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def pack_record(made: Rendering, state: str) -> dict[str, Any]:
     """Return a rendering as JSON values: every item with its clause's legal life, flags, facts, gaps and tables."""
     return {
@@ -160,39 +127,6 @@ def _record(answered: Answered) -> dict[str, Any]:
         "gaps": list(answered.gaps),
         "tables": [asdict(table) for table in answered.tables],
     }
-
-
-def _item(answered: Answered) -> list[str]:
-    lines = ["", f"## {escaped(headline(answered))}", ""]
-    states, sources = answered.law["states"], answered.law["sources"]
-    lines += [f"*{escaped(' '.join(states))}*", ""] if states else []
-    if answered.item.says:
-        lines += [escaped(answered.item.says), ""]
-    lines += [
-        f"- {escaped(fact.title)}: {escaped(shown_fact(value, fact))}" for fact, value in answered.facts
-    ]
-    lines += [f"- **{GAP}**: {escaped(gap)}" for gap in answered.gaps if not gap.startswith(NOT_STATED)]
-    for table in answered.tables:
-        lines += ["", f"### {escaped(table.title)} ({origin(table)})", "", *_table(table), ""]
-        lines += [f"- {escaped(note)}" for note in table.notes]
-    lines += ["", escaped(" ".join(sources))] if sources else []
-    return lines
-
-
-def _table(table: PackTable) -> list[str]:
-    head = "| " + " | ".join(escaped(column.name) for column in table.columns) + " |"
-    rule = "| " + " | ".join("---" if column.kind == "text" else "---:" for column in table.columns) + " |"
-    rows = [
-        "| "
-        + " | ".join(_cell(value, column) for value, column in zip(row, table.columns, strict=True))
-        + " |"
-        for row in table.rows
-    ]
-    return [head, rule, *rows]
-
-
-def _cell(value: Cell, column: Column) -> str:
-    return escaped(shown_cell(value, column))
 
 
 def pack_csv(made: Rendering) -> str:

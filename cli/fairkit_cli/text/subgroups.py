@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING
 
 from fairkit.results.conditions import in_words, is_conditions
 from fairkit.results.evidence import Conditions, Covers, GroupsSearched, ShareCurve, evidence_of
-from fairkit_cli.text.numbers import interval, measured, number
-from fairkit_cli.text.plain import plain
-from fairkit_cli.text.view import MEANING
+from fairkit_cli.text.numbers import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.console import RenderableType
 
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
@@ -119,35 +115,6 @@ def bound_sentence(one: Searched, confidence: float) -> str:
     )
 
 
-def subgroups(report: Report) -> list[RenderableType]:
-    """Render the searches of a report: a table of the groups that differ, and the bound for all others."""
-    from rich.table import Table
-
-    parts: list[RenderableType] = []
-    for searched in searches(report):
-        parts.append(plain(f"Groups that nobody named: {searched.name}", "bold"))
-        if searched.listed:
-            grid = Table(box=None, pad_edge=False)
-            grid.add_column("group", ratio=1)
-            for name in ("rows", "share", *searched.columns, "difference", "interval"):
-                grid.add_column(name, justify="right", no_wrap=True)
-            for finding in searched.listed:
-                grid.add_row(
-                    described(finding),
-                    f"{finding.evidence.get('rows', 0):,}",
-                    share_of(finding),
-                    told(finding, "rate"),
-                    told(finding, "rest"),
-                    number(finding.value),
-                    interval(finding.interval),
-                )
-            parts.append(grid)
-        else:
-            parts.append(plain("No group was found whose disadvantage is certain."))
-        parts += [plain(bound_sentence(searched, report.confidence), "dim"), ""]
-    return parts
-
-
 def found_groups(changes: Sequence[Change]) -> list[Change]:
     """Return the changes of groups that a search found."""
     return [one for one in changes if is_conditions(one.parameters.get("conditions"))]
@@ -157,36 +124,6 @@ def found_in(one: Change) -> str:
     """Say in which model a group is on the list."""
     named = {"first": "the first", "second": "the second: new", "both": "both"}
     return named.get(str(one.parameters.get("named_in")), "-")
-
-
-def group_changes(changes: Sequence[Change], names: tuple[str, str]) -> list[RenderableType]:
-    """Render what became of each group that was found in either model."""
-    from rich.table import Table
-
-    listed = found_groups(changes)
-    if not listed:
-        return []
-    title = "Groups that nobody named: the difference from all others (intervals hold for all groups at once)"
-    grid = Table(box=None, pad_edge=False, title_justify="left", title=title)
-    grid.title_style = "bold"
-    grid.add_column("group", ratio=1)
-    grid.add_column("metric")
-    for name in names:
-        grid.add_column(name, justify="right", overflow="fold")
-    grid.add_column("change", justify="right", no_wrap=True)
-    grid.add_column("")
-    grid.add_column("listed in")
-    for change in listed:
-        grid.add_row(
-            change.group or "-",
-            str(change.parameters.get("measure", "-")).replace("_", " "),
-            number(change.before),
-            number(change.after),
-            measured(change.difference, change.interval),
-            MEANING[change.outcome],
-            found_in(change),
-        )
-    return [grid, ""]
 
 
 def _percent(share: float) -> str:

@@ -63,15 +63,23 @@ def _text(
     if output_format == "json":
         return record_text({**snapshot.to_dict(), "statements": statements})
     if output_format == "html":
-        from fairkit_cli.html.watch import watch_page
-        from fairkit_watch.snapshot import courses, weekly_shares
+        return _page(watch, snapshot, statements)
+    from fairkit_cli.pages.watch import watch_page
+    from fairkit_cli.render.text import text_page
 
-        data = watch.data
-        shares = {name: weekly_shares(data, split) for name, split in data.splits.items() if name}
-        groups = {name: split.groups for name, split in data.splits.items()}
-        return watch_page(
-            snapshot, courses(watch.judge, data) if data.days else (), shares, groups, statements
-        )
-    from fairkit_cli.text.watch import watch_text
+    return text_page(watch_page(snapshot, statements), terminal=terminal)
 
-    return watch_text(snapshot, statements, terminal=terminal)
+
+def _page(watch: Watch, snapshot: WatchSnapshot, statements: dict[str, Any] | None) -> str:
+    from fairkit_cli.pages.watch import Shares, watch_page
+    from fairkit_cli.render.html import html_page
+    from fairkit_cli.render.svg import warm
+    from fairkit_watch.snapshot import courses, weekly_shares
+
+    data = watch.data
+    shares = {
+        name: Shares(*weekly_shares(data, split), split.groups) for name, split in data.splits.items() if name
+    }
+    with warm():
+        drawn = courses(watch.judge, data) if data.days else ()
+        return html_page(watch_page(snapshot, statements, drawn, shares))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fairkit
-from fairkit_cli.html.report import report_page
+from fairkit_cli.formats import html as report_page
 from fairkit_cli.text.numbers import interval, number
 
 EVIL = "<script>alert(1)</script>"

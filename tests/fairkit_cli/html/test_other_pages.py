@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
-from fairkit_cli.html.comparison import comparison_page
-from fairkit_cli.html.frontier import frontier_page
+from fairkit_cli.formats import html as comparison_page
+from fairkit_cli.formats import html as frontier_page
 from fairkit_cli.main import app
 from fairkit_comparing.run import compare
 from fairkit_repair.frontiers.points import Measure, Point

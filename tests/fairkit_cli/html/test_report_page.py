@@ -25,13 +25,13 @@ from fairkit.results.rules import Rule, RuleResult
 from fairkit.results.subjects import DataInfo, ModelInfo
 from fairkit.results.values import GroupValue
 from fairkit.support.escaping import visible
-from fairkit_cli.html import charts
-from fairkit_cli.html.bands import band, heights
-from fairkit_cli.html.charts import ForestRow, forest
-from fairkit_cli.html.markup import Markup, clean, label, tag
-from fairkit_cli.html.pdf import BROWSERS, as_pdf
-from fairkit_cli.html.report import report_page
-from fairkit_cli.html.svg import draw
+from fairkit_cli.formats import html as report_page
+from fairkit_cli.pages import charts
+from fairkit_cli.pages.bands import band, heights
+from fairkit_cli.pages.charts import ForestRow, TradePoint, forest, label
+from fairkit_cli.render.markup import Markup, clean, tag
+from fairkit_cli.render.pdf import BROWSERS, as_pdf
+from fairkit_cli.render.svg import draw
 from fairkit_cli.text.numbers import number
 
 DARK = ("--blink-settings=preferredColorScheme=0",)
@@ -172,7 +172,7 @@ def test_a_report_read_back_from_json_gives_the_same_page(report: Report):
 def test_every_chart_is_named_and_has_its_table(report: Report):
     page = report_page(report)
     figures = re.findall(r"<figure>.*?</figure>", page, re.DOTALL)
-    assert len(figures) == 5
+    assert len(figures) == 7  # what has another unit has a chart of its own
     for figure in figures:
         assert re.search(r'<svg [^>]*role="img"[^>]*aria-label="[^"]+"', figure)
         assert "<table" in figure
@@ -314,7 +314,7 @@ def test_a_browser_opens_it_without_errors_or_requests(browse: Callable[..., Any
     visit = browse(report_page(report))
     assert visit.console == []
     assert visit.requests == []
-    assert visit.dom.count("<svg ") == 2 + 2 + 3 + 3
+    assert visit.dom.count("<svg ") == 3 * 2 + 2 + 3 + 3
     assert 'class="chart wide"' in visit.dom
 
 
@@ -345,15 +345,13 @@ def test_axe_finds_no_serious_fault(faults: Callable[..., list[str]], report: Re
     ],
 )
 def test_a_hostile_title_is_drawn_and_never_run(evil):
-    point = {"x": 0.1, "x0": 0.0, "x1": 0.2, "y": 0.5, "y0": 0.4, "y1": 0.6, "g": "0", "tip": evil}
-    chart = draw(
-        charts.tradeoff([{**point, "front": True, "picked": True}], evil, evil, narrow=False), title=evil
-    )
+    point = TradePoint(name=evil, kind=evil, x=0.1, y=0.5, front=True, picked=True)
+    chart = draw(charts.tradeoff([point], evil, evil, narrow=False), title=evil)
     root = ElementTree.fromstring(chart)
     assert {element.tag for element in root.iter()} <= {"svg", "g", "path", "line", "text", "rect"}
     drawn = [element.text for element in root.iter("text")]
     assert drawn.count(visible(evil).rstrip()) == 2 or evil.strip() == "\\"
-    assert any(element.get("data-tip") == clean(evil) for element in root.iter())
+    assert any(str(element.get("data-tip")).startswith(clean(evil)) for element in root.iter())
 
 
 SORT_AND_FILTER = """

@@ -10,7 +10,7 @@ import pytest
 
 import fairkit
 from fairkit.results.report import Report  # noqa: TC001 -- pytest reads annotations
-from fairkit_cli.html.report import report_page
+from fairkit_cli.formats import html as report_page
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit_cli.html.report import report_page
+from fairkit_cli.formats import html as report_page
 
 pytest.importorskip("numba", reason="these auditors need numba: pip install 'fairkit[all-inputs,individual]'")
 

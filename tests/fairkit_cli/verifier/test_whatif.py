@@ -11,7 +11,8 @@ import pytest
 import fairkit
 from fairkit.results.evidence import Histogram, evidence_of
 from fairkit.results.rules import Rule
-from fairkit_cli.html.whatif import panel
+from fairkit_cli.pages.whatif import panel
+from fairkit_cli.render.html import html_parts
 
 RULE = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.1)
 
@@ -38,6 +39,7 @@ def told():
     report = _report(score="s")
     finding = next(one for one in report.findings if one.metric == "statistical_parity_ks")
     made = panel(report, finding, evidence_of(finding, Histogram))
+    made = html_parts([made])[0]
     assert "Not signed, not audited: a what-if." in made
     import html
     import re
@@ -95,7 +97,7 @@ def test_weights_and_other_tasks_have_no_panel(told):
 @pytest.mark.long
 def test_the_panel_in_a_browser(browser, axe, tmp_path):
     pytest.importorskip("vl_convert", reason="pages need vl-convert-python")
-    from fairkit_cli.html.report import report_page
+    from fairkit_cli.formats import html as report_page
 
     path = tmp_path / "audit.html"
     path.write_text(report_page(_report(score="s")), "utf-8")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fairkit_cli.html.certificates import one_certificate
-from fairkit_cli.html.page import linked_page, page
+from fairkit_cli.formats import html as one_certificate
 from fairkit_cli.main import app
+from fairkit_cli.render.document import linked_page, page
 from fairkit_cli.verifier import bundle
 from fairkit_registry.evidence import certificate
 from fairkit_registry.evidence.keys import load_public

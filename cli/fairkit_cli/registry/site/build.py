@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
 from fairkit.support.files import explain, write_atomic
-from fairkit_cli.html.page import VERIFIER
 from fairkit_cli.registry.site.feed import feed
 from fairkit_cli.registry.site.gather import gather
 from fairkit_cli.registry.site.pages import (
@@ -26,6 +25,7 @@ from fairkit_cli.registry.site.pages import (
     version_page,
 )
 from fairkit_cli.registry.site.side import compare_page
+from fairkit_cli.render.document import VERIFIER
 from fairkit_cli.verifier.bundle import page as verifier_page
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _write(
 def _files(
     registry: Registry, seen: Seen, *, title: str, url: str, checkpoint: bytes | None
 ) -> Iterator[tuple[str, str | bytes]]:
-    shared = files("fairkit_cli.html")
+    shared = files("fairkit_cli.render")
     yield MARK, "This folder was written by `fairkit registry site`, which replaces it whole.\n"
     yield VERIFIER, verifier_page()
     yield "site.css", shared.joinpath("page.css").read_text("utf-8")

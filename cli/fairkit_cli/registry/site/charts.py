@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit_cli.html.markup import Content, Markup, tag
-from fairkit_cli.html.page import figure, section, table
-from fairkit_cli.html.trend import Point, trend
+from fairkit_cli.render.document import figure, section, table
+from fairkit_cli.render.markup import Content, Markup, tag
+from fairkit_cli.render.trend import Point, trend
 from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairkit_cli.html.markup import Content, Markup, name_of, tag
-from fairkit_cli.html.page import facts, linked_page, section, table
-from fairkit_cli.html.summary import MARKS, WORDS
 from fairkit_cli.registry.site.charts import charts
+from fairkit_cli.render.document import facts, linked_page, section, table
+from fairkit_cli.render.html import MARKS, WORDS
+from fairkit_cli.render.markup import Content, Markup, name_of, tag
 from fairkit_cli.text.numbers import interval, number, size
 from fairkit_cli.text.registry import policy
 

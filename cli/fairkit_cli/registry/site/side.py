@@ -6,9 +6,9 @@ import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from fairkit_cli.html.markup import Markup, name_of, tag
-from fairkit_cli.html.page import linked_page
 from fairkit_cli.registry.site.pages import FEED, json_text
+from fairkit_cli.render.document import linked_page
+from fairkit_cli.render.markup import Markup, name_of, tag
 
 if TYPE_CHECKING:
     from fairkit_cli.registry.site.gather import SeenModel

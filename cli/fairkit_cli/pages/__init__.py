@@ -1,0 +1,1 @@
+"""What is shown of each result, as data; `fairkit_cli.render` writes it for terminals, browsers and Markdown."""

@@ -1,0 +1,264 @@
+"""What certificates say: of a registry's version, and of one or several files that were checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from fairkit_cli.evidence import Shown, stated_report
+from fairkit_cli.pages.charts import ForestRow
+from fairkit_cli.pages.findings import forest_chart
+from fairkit_cli.pages.head import header
+from fairkit_cli.pages.parts import (
+    Cell,
+    Facts,
+    Inline,
+    Note,
+    Page,
+    Part,
+    Section,
+    Span,
+    Table,
+    badge,
+    name_of,
+    numbers,
+    sized,
+    words,
+)
+from fairkit_cli.pages.report import sections
+from fairkit_cli.pages.terms import metric_cell
+from fairkit_cli.text.numbers import interval, number
+from fairkit_cli.text.ranking import disparities, performance
+
+if TYPE_CHECKING:
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
+    from fairkit_cli.pages.watch import Monitoring
+    from fairkit_registry.evidence.certificate import Certificate
+
+YEAR_DAYS = 365
+MOST_FOLLOWED = 8
+"""So many numbers are followed over several certificates."""
+
+
+def certificate_page(reference: str, certificates: Sequence[Certificate]) -> Page:
+    """Return the audit that a registry version's newest certificate states, verified ones first.
+
+    Raises
+    ------
+    CertificateError
+        The version has no certificate, so there is nothing to show.
+    """
+    from fairkit_registry.errors import CertificateError
+
+    if not certificates:
+        raise CertificateError(
+            f"{reference} has no certificate, so there is no audit to show; make one with `fairkit certify`"
+        )
+    chosen = next((each for each in certificates if each.verified), certificates[0])
+    report = stated_report(chosen)
+    held = "verified with a trusted key" if chosen.verified else "NOT verified: no trusted key"
+    entries = [
+        ("Version", name_of(reference)),
+        *_identity(chosen),
+        ("Signature", f"signature {held}"),
+        ("Certificates of this version", str(len(certificates))),
+    ]
+    parts = [
+        header(report, reference, date=_day(chosen)),
+        Facts(entries),
+        mitigation_section(chosen),
+        *sections(report),
+    ]
+    return Page(f"Fairness audit of {reference}", parts, verifier=True)
+
+
+def evidence_page(
+    shown: Sequence[Shown], monitoring: Monitoring | None = None, *, today: str | None = None
+) -> Page:
+    """Return the page of certificates: what their checks said, how numbers moved, then the newest audit.
+
+    Parameters
+    ----------
+    shown
+        At least one, the oldest first.
+    monitoring
+        What came after the newest audit; it is not signed.
+    today
+        The day of the page, as 2026-01-31: says how old the newest audit is.
+    """
+    newest = shown[-1]
+    report = stated_report(newest.certificate)
+    several = len(shown) > 1
+    name = f"{len(shown)} certificates" if several else newest.certificate.model_name
+    entries = [*_identity(newest.certificate), *_age(newest, today), ("Signature", newest.state)]
+    audit = [
+        header(report, newest.certificate.model_name, date=newest.when),
+        Facts(entries),
+        mitigation_section(newest.certificate),
+        *sections(report),
+    ]
+    parts: list[Part | None] = [
+        *(checked_banner(each, named=several) for each in shown),
+        None if monitoring is None else monitoring.banner,
+        *(overview(shown) if several else ()),
+        Section(None, audit, "signed" if newest.signed else "unsigned"),
+        None if monitoring is None else monitoring.section,
+    ]
+    return Page(f"Fairness audit of {name}", parts, verifier=True)
+
+
+def single_page(certificate: Certificate) -> Page:
+    """Return the page of a certificate that was read, or verified; see `evidence_page`."""
+    name, keyed = certificate.model_name, certificate.verified
+    return evidence_page([Shown(name=name, certificate=certificate, failed=None, keyed=keyed)])
+
+
+_SEARCHED = (
+    ("considered", "alternatives considered"),
+    ("searched", "alternatives measured on rows that training did not see"),
+    ("as_good", "as accurate as the model without mitigation, within noise"),
+    ("sure", "chance of passing that was asked for"),
+    ("chance", "predicted chance that the chosen one passes"),
+    ("looks", "looks at the test rows"),
+)
+
+
+def mitigation_section(certificate: Certificate) -> Section | None:
+    """Return how the model was made, as its file says: method, parameters, the model before, the search."""
+    made = certificate.mitigation
+    if made is None:
+        return None
+    entries: list[tuple[Inline, Inline]] = [("Method", name_of(str(made.get("plugin"))))]
+    parameters, base, search = (made.get(key) for key in ("parameters", "base", "search"))
+    if isinstance(parameters, Mapping):
+        entries += [(f"Parameter {key}", json.dumps(value, default=str)) for key, value in parameters.items()]
+    before = base.get("sha256") if isinstance(base, Mapping) else None
+    entries.append(("Model before", Span(str(before), "code") if before else "none: trained anew"))
+    if isinstance(search, Mapping):
+        entries += [
+            (f"Search: {word}", str(search[key])) for key, word in _SEARCHED if search.get(key) is not None
+        ]
+    return Section("How the model was made, as its file says", [Facts(entries)])
+
+
+def checked_banner(checked: Shown, *, named: bool = True) -> Note:
+    """Return the banner with the result of a certificate's check, in red where the check failed."""
+    status = "pass" if checked.signed else "fail" if checked.failed else "inconclusive"
+    word = {"pass": "Holds", "fail": "DOES NOT HOLD", "inconclusive": "Not checked"}[status]
+    name = f"{word} {checked.name}" if named or checked.failed else word
+    return Note(checked.state, "evidence", status, word=name)
+
+
+def _identity(certificate: Certificate) -> list[tuple[Inline, Inline]]:
+    mitigation = certificate.mitigation
+    return [
+        ("Certificate", [Span(certificate.sha256, "code"), f", audited {_day(certificate)}"]),
+        ("Model made by", "not stated" if mitigation is None else str(mitigation.get("plugin"))),
+        ("Settings that are not the default", "; ".join(certificate.unusual_settings) or "none"),
+    ]
+
+
+def _age(newest: Shown, today: str | None) -> list[tuple[Inline, Inline]]:
+    if today is None:
+        return []
+    days = (date.fromisoformat(today) - newest.certificate.audited_at.date()).days
+    old = Span(f"{days:,} days: more than a year", "gap")
+    return [("Age", old if days > YEAR_DAYS else f"{max(days, 0):,} days")]
+
+
+def _day(certificate: Certificate) -> str:
+    return f"{certificate.audited_at:%Y-%m-%d %H:%M} UTC, as the signer says"
+
+
+def overview(shown: Sequence[Shown]) -> list[Part]:
+    """Return the certificates side by side, the oldest first, and how the numbers of the newest one moved."""
+    rows: list[Sequence[Cell]] = []
+    for checked in shown:
+        stated = checked.certificate
+        verdict, data = stated.report.verdict, stated.report.data
+        holds = badge("pass", "yes") if checked.signed else badge("inconclusive", "not checked")
+        rows.append(
+            (
+                name_of(_short(checked)),
+                f"{stated.audited_at:%Y-%m-%d %H:%M}",
+                name_of(data.name),
+                f"{data.rows:,}",
+                "none" if verdict is None else badge(verdict, verdict.capitalize()),
+                badge("fail", "NO") if checked.failed else holds,
+            )
+        )
+    columns = [
+        *words("model", "audited (UTC)", "table"),
+        *numbers("rows"),
+        *words("verdict", "evidence holds"),
+    ]
+    parts: list[Part] = [
+        Note(f"{len(shown)} certificates", "title"),
+        Table("The certificates", columns, rows),
+    ]
+    passing = repair_that_passes(shown)
+    if passing is not None:
+        repair: list[Inline] = [
+            "The repair that passes: ",
+            name_of(_short(passing)),
+            ", by the same rules on the same table.",
+        ]
+        parts.append(Note(repair))
+    moved = [_moved(shown, finding) for finding in _followed(shown[-1].certificate.report)]
+    return [*parts, Section("How the numbers moved", moved)]
+
+
+def repair_that_passes(shown: Sequence[Shown]) -> Shown | None:
+    """Return the newest certificate of another model that passes what a certificate fails, on the same table.
+
+    Evidence that does not hold repairs nothing.
+    """
+
+    def terms(each: Shown) -> tuple[Any, ...]:
+        report = each.certificate.report
+        return (report.data.sha256, *sorted(str(result.rule) for result in report.policy))
+
+    def holding(verdict: str) -> list[Shown]:
+        return [each for each in shown if each.certificate.report.verdict == verdict and each.failed is None]
+
+    for passing in reversed(holding("pass")):
+        for failing in holding("fail"):
+            own = failing.certificate.model_sha256 == passing.certificate.model_sha256
+            if not own and terms(failing) == terms(passing):
+                return passing
+    return None
+
+
+def _short(checked: Shown) -> str:
+    digest = checked.certificate.model_sha256 or checked.certificate.report.data.sha256
+    return f"{checked.certificate.model_name} {digest[:8]}"
+
+
+def _followed(report: Report) -> list[Finding]:
+    """Return the numbers that are followed: what the policy is about, accuracy, and the largest disparities."""
+    limited = {rule.metric for rule in report.policy}
+    findings = [*performance(report)[:1], *disparities(report)]
+    return sorted(findings, key=lambda finding: finding.metric not in limited)[:MOST_FOLLOWED]
+
+
+def _moved(shown: Sequence[Shown], like: Finding) -> Section:
+    drawn: list[ForestRow] = []
+    rows: list[Sequence[Cell]] = []
+    for checked in shown:
+        report = checked.certificate.report
+        finding = next((f for f in report.findings if f.key == like.key), None)
+        name = f"{_short(checked)} · {checked.certificate.audited_at:%Y-%m-%d}{'' if checked.failed is None else ' ✗'}"
+        value, pair = (None, None) if finding is None else (finding.value, finding.interval)
+        if value is not None:
+            status = "none" if checked.failed is None else "fail"
+            tip = f"{name}: {number(value)}, interval {interval(pair)}"
+            drawn.append(ForestRow(name=name, value=value, tip=tip, interval=pair, status=status))
+        rows.append((name_of(name), *sized(value, pair), report.data.name))
+    place = f" · {like.place}" if like.sensitive else ""
+    title = f"{like.metric}{place}"
+    table = Table(title, [*words("certificate"), *numbers("value", "interval"), *words("table")], rows)
+    chart = forest_chart(drawn, title, f"{title} by certificate", table)
+    return Section([*metric_cell(like), place], [chart], "part")

@@ -1,0 +1,406 @@
+"""The charts of the pages as Vega-Lite specifications: plain data in, plain dictionaries out."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairkit.support.escaping import visible
+from fairkit_cli.pages.bands import band
+from fairkit_cli.pages.parts import Spec
+from fairkit_cli.text.numbers import interval, number
+
+COLOURS = tuple(f"var(--c{i})" for i in range(1, 9))
+DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 4), (1, 3), (10, 4), (3, 1))
+SHAPES = (
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "cross",
+    "triangle-down",
+    "triangle-right",
+    "triangle-left",
+)
+STATUS = {
+    "pass": ("var(--pass)", "circle"),
+    "fail": ("var(--fail)", "square"),
+    "inconclusive": ("var(--unsure)", "diamond"),
+    "none": ("var(--accent)", "circle"),
+    "better": ("var(--pass)", "circle"),
+    "worse": ("var(--fail)", "square"),
+    "changed": ("var(--unsure)", "diamond"),
+    "not significant": ("var(--accent)", "circle"),
+    "undecided": ("var(--muted)", "cross"),
+}
+"""Colour and shape of a verdict, and of the outcome of a comparison."""
+WHOLE, NARROW, SMALL = 850, 300, 268
+LABEL_LENGTH = 34
+"""The longest name in a chart; tables show all of it."""
+_SPACE = re.compile(r"\s+")
+_TIP: Spec = {"field": "tip", "type": "nominal"}
+
+
+def label(text: str, length: int = LABEL_LENGTH) -> str:
+    """Shorten a name for a chart, where a line has no break."""
+    plain = visible(_SPACE.sub(" ", text)).strip()
+    return plain if len(plain) <= length else plain[: length - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForestRow:
+    """One number with its interval in a forest plot."""
+
+    name: str
+    value: float
+    tip: str
+    interval: tuple[float, float] | None = None
+    limit: float | None = None
+    status: str = "none"
+
+
+def forest(
+    rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = True, parity: float | None = None
+) -> Spec:
+    """Draw numbers with intervals on one scale, with their limits; names stand beside or, if narrow, above.
+
+    A line marks `parity`, or 0 where the scale need not begin there.
+    """
+    order = [str(i) for i in range(len(rows))]
+    names = {str(i): label(row.name, 44) for i, row in enumerate(rows)}
+    values = [
+        {
+            "at": str(i),
+            "name": names[str(i)],
+            "value": row.value,
+            "low": row.interval[0] if row.interval else row.value,
+            "high": row.interval[1] if row.interval else row.value,
+            "limit": row.limit,
+            "status": row.status,
+            "tip": row.tip,
+        }
+        for i, row in enumerate(rows)
+    ]
+    y: Spec = {"field": "at", "type": "nominal", "sort": order, "title": None, "axis": None}
+    x: Spec = {
+        "type": "quantitative",
+        "title": title,
+        "scale": {"zero": zero, "nice": True},
+        "axis": {"tickCount": 4 if narrow else 7},
+    }
+    status = {"field": "status", "type": "nominal", "legend": None}
+    present = [name for name in STATUS if any(row.status == name for row in rows)]
+    colour = {**status, "scale": {"domain": present, "range": [STATUS[name][0] for name in present]}}
+    shape = {**status, "scale": {"domain": present, "range": [STATUS[name][1] for name in present]}}
+    label_width = 7 * max(len(name) for name in names.values()) + 20
+    names_at = {"align": "left", "dy": -15} if narrow else {"align": "right", "dx": -8}
+    layers: list[Spec] = [
+        {
+            "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.75},
+            "encoding": {
+                "x": {"field": "low", **x},
+                "x2": {"field": "high"},
+                "y": y,
+                "color": colour,
+                "description": _TIP,
+            },
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1},
+            "encoding": {
+                "x": {"field": "value", **x},
+                "y": y,
+                "color": colour,
+                "shape": shape,
+                "description": _TIP,
+            },
+        },
+        {
+            "mark": {"type": "text", "baseline": "middle", **names_at},
+            "encoding": {"text": {"field": "name"}, "y": y, "x": {"value": 0}},
+        },
+    ]
+    if any(row.limit is not None for row in rows):
+        layers.append(
+            {
+                "transform": [{"filter": "isValid(datum.limit)"}],
+                "mark": {"type": "tick", "thickness": 2, "color": "var(--ink)", "size": 20},
+                "encoding": {"x": {"field": "limit", **x}, "y": y},
+            }
+        )
+    if not zero:
+        line = {
+            "mark": {"type": "rule", "color": "var(--ink)"},
+            "encoding": {"x": {**x, "datum": parity or 0}},
+        }
+        layers.insert(0, line)
+    return {
+        "width": NARROW if narrow else WHOLE - label_width,
+        "height": {"step": 44 if narrow else 26},
+        "padding": {"left": 5, "right": 12, "top": 12 if narrow else 5, "bottom": 5},
+        "data": {"values": values},
+        "layer": layers,
+    }
+
+
+def _by_group(names: Sequence[str]) -> Spec:
+    shown = [visible(name) for name in names]
+    group = {"field": "group", "type": "nominal", "legend": None, "sort": shown}
+    colours = [COLOURS[i % len(COLOURS)] for i in range(len(shown))]
+    dashes = [list(DASHES[i % len(DASHES)]) for i in range(len(shown))]
+    return {
+        "color": {**group, "scale": {"domain": shown, "range": colours}},
+        "strokeDash": {**group, "scale": {"domain": shown, "range": dashes}},
+    }
+
+
+def _axis(field: str, title: str, **more: Any) -> Spec:
+    return {"field": field, "type": "quantitative", "title": title, **more}
+
+
+def _points(x: Spec, y: Spec, names: Sequence[str], **mark: Any) -> Spec:
+    """Points that answer to the pointer; invisible unless they are told to be seen."""
+    look = {"type": "point", "filled": True, "size": 50, "opacity": 0, **mark}
+    colour = _by_group(names)["color"]
+    return {
+        "mark": look,
+        "encoding": {"x": x, "y": y, "color": colour, "description": _TIP},
+    }
+
+
+MOST_MARKED = 3
+"""Charts of more groups have fewer marks: a ROC curve at every second point, a distribution where there are people."""
+LEAST_MARKED = 0.005
+
+
+def _marked(test: str, points: Spec) -> Spec:
+    return {"transform": [{"filter": test}], **points}
+
+
+def densities(edges: Sequence[float], shares: Mapping[str, Sequence[float]], title: str) -> Spec:
+    """Draw each group's share of rows by score, as steps."""
+    names = list(shares)
+    middle = [(a + b) / 2 for a, b in itertools.pairwise(edges)]
+    values = [
+        {
+            "group": visible(name),
+            "x": middle[b],
+            "share": share,
+            "tip": f"{label(name)}: {share:.1%} score {edges[b]:.3g} to {edges[b + 1]:.3g}",
+        }
+        for name in names
+        for b, share in enumerate(shares[name])
+    ]
+    least = 0.0 if len(names) <= MOST_MARKED else LEAST_MARKED
+    x = _axis("x", title, scale={"domain": [edges[0], edges[-1]]}, axis={"tickCount": 3})
+    y = _axis("share", "share of the group's rows", axis={"format": "%", "tickCount": 5})
+    line = {
+        "mark": {"type": "line", "interpolate": "step", "strokeWidth": 2},
+        "encoding": {"x": x, "y": y, **_by_group(names)},
+    }
+    return _small(values, [line, _marked(f"datum.share >= {least}", _points(x, y, names))])
+
+
+def roc(
+    curves: Mapping[str, Sequence[Sequence[float]]], bands: Mapping[str, tuple[float, float]] | None = None
+) -> Spec:
+    """Draw each group's true against its false positive rate, over all thresholds, each in its band."""
+    names = list(curves)
+    values = [
+        {
+            "group": visible(name),
+            "x": x,
+            "y": y,
+            "k": k,
+            "tip": f"{label(name)}: true positive rate {y:.3f} at false positive rate {x:.3f}",
+        }
+        for name in names
+        for k, (x, y) in enumerate(curves[name])
+    ]
+    every = 1 if len(names) <= MOST_MARKED else 2
+    x = _axis("x", "false positive rate", scale={"domain": [0, 1]}, axis={"tickCount": 3})
+    y = _axis("y", "true positive rate", scale={"domain": [0, 1]}, axis={"tickCount": 5})
+    line = {
+        "mark": {"type": "line", "strokeWidth": 2},
+        "encoding": {"x": x, "y": y, "order": {"field": "k", "type": "quantitative"}, **_by_group(names)},
+    }
+    layers = [_diagonal(x, y), line, _marked(f"datum.k % {every} === 0", _points(x, y, names))]
+    shades = [
+        {"group": visible(name), "x": at, "low": low, "high": high}
+        for name in names
+        if curves[name] and name in (bands or {})
+        for at, low, high in band(curves[name], *(bands or {})[name])
+    ]
+    if shades:
+        encoding = {
+            "x": x,
+            "y": {**y, "field": "low", "stack": None},
+            "y2": {"field": "high"},
+            "color": _by_group(names)["color"],
+        }
+        area = {"mark": {"type": "area", "opacity": 0.12}, "encoding": encoding}
+        layers.insert(0, {"data": {"values": shades}, **area})
+    return _small(values, layers)
+
+
+def calibration(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Spec:
+    """Draw each group's observed share of favorable outcomes against its mean score, with intervals."""
+    names = list(curves)
+    values = [_bin(name, point) for name in names for point in curves[name]]
+    x = _axis("x", "mean score", scale={"domain": [0, 1]}, axis={"tickCount": 3})
+    y = _axis("y", "observed share", scale={"domain": [0, 1]}, axis={"tickCount": 5})
+    shade = {
+        "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.45},
+        "encoding": {
+            "x": x,
+            "y": {**y, "field": "low"},
+            "y2": {"field": "high"},
+            "color": _by_group(names)["color"],
+        },
+    }
+    line = {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"x": x, "y": y, **_by_group(names)}}
+    return _small(values, [_diagonal(x, y), shade, line, _points(x, y, names, opacity=1, size=28)])
+
+
+def _bin(name: str, point: Mapping[str, Any]) -> Spec:
+    low, high = point["interval"]
+    observed, rows = f"{point['observed']:.3f} [{low:.3f}, {high:.3f}]", f"{point['weight']:,.0f}"
+    return {
+        "group": visible(name), "x": point["score"], "y": point["observed"], "low": low, "high": high,
+        "observed": observed, "rows": rows,
+        "tip": f"{label(name)}: mean score {point['score']:.3f}, observed {observed}, {rows} rows",
+    }  # fmt: skip
+
+
+def _diagonal(x: Spec, y: Spec) -> Spec:
+    return {
+        "data": {"values": [{"x": 0, "y": 0}, {"x": 1, "y": 1}]},
+        "mark": {"type": "line", "color": "var(--line)", "strokeWidth": 1, "strokeDash": [3, 3]},
+        "encoding": {"x": x, "y": y},
+    }
+
+
+def _small(values: Sequence[Spec], layers: Sequence[Spec]) -> Spec:
+    return {"width": SMALL, "height": 220, "data": {"values": list(values)}, "layer": list(layers)}
+
+
+def gap_curve(points: Sequence[Spec], metric: str, *, narrow: bool) -> Spec:
+    """Draw the performance gap against the budget, with a band where there are intervals."""
+    x = _axis("epsilon", "budget ε: how far people may be moved")
+    y = _axis("gap", metric, scale={"zero": True})
+    band = {
+        "mark": {"type": "area", "opacity": 0.2, "color": "var(--accent)"},
+        "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
+    }
+    line = {"mark": {"type": "line", "color": "var(--accent)"}, "encoding": {"x": x, "y": y}}
+    dots = {
+        "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1, "color": "var(--accent)"},
+        "encoding": {"x": x, "y": y, "description": _TIP},
+    }
+    return {
+        "width": NARROW - 40 if narrow else WHOLE - 70,
+        "height": 220,
+        "data": {"values": list(points)},
+        "layer": [band, line, dots],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TradePoint:
+    """A model in a picture of performance (y) against disparity (x); its `kind` has a shape, `more` is said too."""
+
+    name: str
+    kind: str
+    x: float
+    y: float
+    x_interval: tuple[float, float] | None = None
+    y_interval: tuple[float, float] | None = None
+    front: bool = False
+    picked: bool = False
+    more: str = ""
+
+
+FADED = 0.3
+"""Points that another one beats on both axes, and that were not picked, are drawn so light."""
+
+
+def tradeoff(
+    points: Sequence[TradePoint], x_title: str, y_title: str, *, narrow: bool, limit: float | None = None
+) -> Spec:
+    """Draw points with intervals on both axes, the front as a line, the picked point in a ring, the limit as a line."""
+    kinds = [visible(kind) for kind in dict.fromkeys(point.kind for point in points)]
+    group = {"field": "method", "type": "nominal", "legend": None}
+    places = range(len(kinds))
+    colour = {**group, "scale": {"domain": kinds, "range": [COLOURS[i % len(COLOURS)] for i in places]}}
+    shape = {**group, "scale": {"domain": kinds, "range": [SHAPES[i % len(SHAPES)] for i in places]}}
+    scale = {"zero": False, "nice": True}
+    x = _axis("x", x_title, scale=scale, axis={"tickCount": 4 if narrow else 9})
+    y = _axis("y", y_title, scale=scale, axis={"tickCount": 7})
+    bar = {"type": "rule", "opacity": 0.35, "strokeWidth": 1.5}
+    light = {"condition": {"test": "datum.front || datum.picked", "value": 1}, "value": FADED}
+    dots = {"x": x, "y": y, "color": colour, "shape": shape, "description": _TIP, "opacity": light}
+    layers: list[Spec] = [
+        {
+            "transform": [{"filter": "datum.front"}],
+            "mark": {"type": "line", "color": "var(--line)", "strokeWidth": 2, "strokeDash": [4, 3]},
+            "encoding": {"x": x, "y": y, "order": {"field": "x", "type": "quantitative"}},
+        },
+        {
+            "mark": bar,
+            "encoding": {"x": {**x, "field": "x0"}, "x2": {"field": "x1"}, "y": y, "color": colour},
+        },
+        {
+            "mark": bar,
+            "encoding": {"x": x, "y": {**y, "field": "y0"}, "y2": {"field": "y1"}, "color": colour},
+        },
+        {
+            "transform": [{"filter": "datum.picked"}],
+            "mark": {"type": "point", "size": 420, "stroke": "var(--ink)", "strokeWidth": 2, "opacity": 1},
+            "encoding": {"x": x, "y": y},
+        },
+        {"mark": {"type": "point", "filled": True, "size": 90}, "encoding": dots},
+    ]
+    if limit is not None:
+        layers.insert(
+            0, {"mark": {"type": "rule", "color": "var(--line)"}, "encoding": {"x": {"datum": limit}}}
+        )
+    return {
+        "width": NARROW - 40 if narrow else WHOLE - 80,
+        "height": 300 if narrow else 440,
+        "data": {"values": [_trade_values(point, x_title, y_title) for point in points]},
+        "layer": layers,
+    }
+
+
+def _trade_values(point: TradePoint, x_title: str, y_title: str) -> Spec:
+    xs, ys = point.x_interval or (point.x, point.x), point.y_interval or (point.y, point.y)
+    across = f"{number(point.x)} {interval(point.x_interval)}" if point.x_interval else number(point.x)
+    along = f"{number(point.y)} {interval(point.y_interval)}" if point.y_interval else number(point.y)
+    more = f", {point.more}" if point.more else ""
+    return {
+        "method": visible(point.kind), "x": point.x, "x0": xs[0], "x1": xs[1], "y": point.y, "y0": ys[0], "y1": ys[1],
+        "front": point.front, "picked": point.picked,
+        "tip": f"{point.name}: {y_title} {along}, {x_title} {across}{more}",
+    }  # fmt: skip
+
+
+def step_curve(points: Sequence[Spec], *, narrow: bool) -> Spec:
+    """Draw a bound against a share of rows as steps; what lies above is excluded."""
+    shares = {"values": [point["share"] for point in points], "format": ".2~g"}
+    x = _axis("share", "share of the rows", scale={"type": "log", "nice": False}, axis=shares)
+    y = _axis("bound", "difference at most", scale={"zero": True})
+    line = {"type": "line", "interpolate": "step-before", "color": "var(--accent)", "strokeWidth": 2}
+    dots = {"type": "point", "filled": True, "size": 70, "opacity": 1, "color": "var(--accent)"}
+    layers = [
+        {"mark": line, "encoding": {"x": x, "y": y}},
+        {"mark": dots, "encoding": {"x": x, "y": y, "description": _TIP}},
+    ]
+    return {
+        "width": NARROW - 40 if narrow else WHOLE - 70,
+        "height": 220,
+        "data": {"values": list(points)},
+        "layer": layers,
+    }

@@ -1,0 +1,206 @@
+"""Findings about single people: the gap over the budget, the most influential pairs, counterfactual flips."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fairkit.results.evidence import Bounded, Flips, Kind, Pairs, evidence_of
+from fairkit_cli.pages.charts import gap_curve
+from fairkit_cli.pages.parts import (
+    Cell,
+    Chart,
+    Inline,
+    Note,
+    On,
+    Part,
+    Section,
+    Span,
+    Table,
+    capital,
+    name_of,
+    numbers,
+    sized,
+    words,
+)
+from fairkit_cli.pages.terms import metric_cell
+from fairkit_cli.pages.why import AUDITOR as WHY
+from fairkit_cli.text.numbers import interval, number
+from fairkit_cli.text.ranking import disparities
+from fairkit_cli.text.subgroups import listed_apart
+from fairkit_cli.text.view import metric_name
+
+if TYPE_CHECKING:
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
+
+MOST_PAIRS, MOST_OPEN = 5, 2
+"""So many pairs are on a page, and so many of them open when it is, and on a screen; the others open with a click."""
+MOST_COLUMNS, MOST_NAMED = 40, 4
+"""Columns in which two people are the same: so many are in a page's table, so many are named on a screen."""
+_SUMS = {"scores": "the model's score", "losses": "the metric's loss or output"}
+
+
+def bounded_auditors(report: Report) -> set[str]:
+    """Return the auditors whose findings are bounds for every input."""
+    return {each.auditor for each in report.findings if evidence_of(each, Bounded) is not None}
+
+
+def individual_section(report: Report) -> Section | None:
+    """Return the findings of auditors of single people; None where no such auditor ran."""
+    above = {each.key for each in disparities(report)}
+    findings = [each for each in _findings(report) if not each.strata and each.key not in above]
+    if not findings:
+        return None
+    rows: list[Sequence[Cell]] = [
+        (each.auditor, metric_cell(each), each.sensitive or "all rows", *sized(each.value, each.interval))
+        for each in findings
+        if each.auditor != WHY
+    ]
+    columns = [*words("auditor", "metric", "on"), *numbers("value", "interval")]
+    metrics = dict.fromkeys(each.metric for each in findings)
+    people: list[Part | None] = [
+        *(_gap_chart(metric, [each for each in findings if each.metric == metric]) for metric in metrics),
+        *(_pairs(finding, evidence, anchor) for anchor, finding, evidence in _with(findings, Pairs)),
+        *(_flips(finding, evidence, anchor) for anchor, finding, evidence in _with(findings, Flips)),
+    ]
+    shown = any(part is not None for part in people)
+    title = [
+        Span("Single people" if shown else "Other findings", on=On.PAGE),
+        Span("Other findings", on=On.TEXT),
+    ]
+    return Section(title, [Table("Other findings", columns, rows) if rows else None, *people])
+
+
+def _findings(report: Report) -> list[Finding]:
+    """Return the findings about single people: neither about groups, nor about all inputs."""
+    others = {"group"} | bounded_auditors(report)
+    return [each for each in report.findings if each.auditor not in others and not listed_apart(each)]
+
+
+def rows_about(report: Report, sensitive: str) -> list[tuple[str, str]]:
+    """Return where the page shows rows that a disparity of a column may be looked at by: anchors, and what is there."""
+    findings, columns = _findings(report), set(sensitive.split("+"))
+    anchors = [
+        (anchor, f"people whose score depends most on {finding.sensitive}")
+        for anchor, finding, _ in _with(findings, Flips)
+        if finding.sensitive and columns & set(finding.sensitive.split("+"))
+    ]
+    for anchor, finding, evidence in _with(findings, Pairs):
+        differing = sum(
+            bool(columns & set(pair.get("differs", {}))) for pair in evidence.records[:MOST_PAIRS]
+        )
+        if differing:
+            anchors.append((anchor, f"{differing} like pairs ({metric_name(finding)})"))
+    return anchors
+
+
+def _with(findings: Sequence[Finding], kind: type[Kind]) -> list[tuple[str, Finding, Kind]]:
+    """Return the first finding with such evidence of each auditor and sensitive column, with its anchor."""
+    chosen: dict[tuple[str, str | None], tuple[Finding, Kind]] = {}
+    for finding in findings:
+        if (evidence := evidence_of(finding, kind)) is not None:
+            chosen.setdefault((finding.auditor, finding.sensitive), (finding, evidence))
+    return [(f"{kind.key}-{place}", *pair) for place, pair in enumerate(chosen.values())]
+
+
+def _gap_chart(metric: str, findings: Sequence[Finding]) -> Chart | None:
+    """Return (ε, gap) of one metric at several budgets, by budget; None of one budget."""
+    budgets = {
+        float(epsilon): finding
+        for finding in findings
+        if isinstance(epsilon := finding.parameters.get("epsilon"), int | float) and finding.value is not None
+    }
+    if len(budgets) < 2:
+        return None
+    name = metric.replace("_", " ")
+    title = f"{capital(name)} against the budget ε"
+    points = [_point(epsilon, budgets[epsilon]) for epsilon in sorted(budgets)]
+    rows = [
+        (f"{epsilon:g}", *sized(budgets[epsilon].value, budgets[epsilon].interval))
+        for epsilon in sorted(budgets)
+    ]
+    table = Table(title, numbers("ε", "gap", "interval"), rows)
+    return Chart(title, lambda narrow: gap_curve(points, name, narrow=narrow), table, on=On.PAGE)
+
+
+def _point(epsilon: float, finding: Finding) -> dict[str, Any]:
+    gap = finding.value or 0.0
+    low, high = finding.interval or (gap, gap)
+    tip = f"ε = {epsilon:g}: gap {number(gap)}, interval {interval(finding.interval)}"
+    return {"epsilon": epsilon, "gap": gap, "low": low, "high": high, "tip": tip}
+
+
+def _pairs(finding: Finding, evidence: Pairs, anchor: str) -> Section:
+    """Return people who are alike and are treated differently, side by side; what differs is marked."""
+    intro = Note("Alike under the metric, treated differently by the model. What differs is marked.")
+    pairs = [_pair(rank, pair) for rank, pair in enumerate(evidence.records[:MOST_PAIRS], 1)]
+    return Section(f"The most influential pairs of {metric_name(finding)}", [intro, *pairs], "part", anchor)
+
+
+def _pair(rank: int, pair: Mapping[str, Any]) -> Section:
+    """Return one pair: what differs, then the model's numbers; folded, what is the same."""
+    rows: list[Sequence[Cell]] = [
+        (name_of(column), *(Span(cell_text(cell), "differs") for cell in cells))
+        for column, cells in pair.get("differs", {}).items()
+    ]
+    first = len(rows)
+    rows += [
+        (Span(name, "strong"), *(Span(cell_text(cell), "strong") for cell in pair[key]))
+        for key, name in _SUMS.items()
+        if key in pair
+    ]
+    numbers_of = ", ".join(
+        f"{key.replace('_', ' ')} {number(value)}"
+        for key, value in pair.items()
+        if isinstance(value, float) and key not in ("from", "to")
+    )
+    names = [f"row {who:,}" if isinstance(who := pair.get(end), int) else str(who) for end in ("from", "to")]
+    label = f"Pair {rank}: {names[0]} and {names[1]}"
+    table = Table(label, words("column", *names), rows, strong=range(first, len(rows))) if rows else None
+    return Section(
+        [label, f" ({numbers_of})" if numbers_of else ""],
+        [table, *_same(label, pair.get("same", {}))],
+        "open" if rank <= MOST_OPEN else "fold",
+        on=On.ALL if rank <= MOST_OPEN and "differs" in pair else On.PAGE,
+    )
+
+
+def _same(label: str, columns: Mapping[str, Any]) -> list[Part]:
+    """Return what is the same of two people: a sentence for screens, a folded table for pages."""
+    if not columns:
+        return [Note("Nothing else is the same.", "muted", on=On.TEXT)]
+    # A one-hot 0 tells little: what is the case comes first.
+    named = sorted(columns, key=lambda name: columns[name] in (0, None))[:MOST_NAMED]
+    told = ", ".join(f"{name} {cell_text(columns[name])}" for name in named)
+    more = len(columns) - len(named)
+    sentence = f"The same: {told}" + (f" and {more} more columns." if more else ".")
+    rows = [(name_of(column), name_of(cell_text(cell))) for column, cell in columns.items()]
+    table = Table(f"{label}: what is the same", words("column", "both"), rows[:MOST_COLUMNS])
+    title = f"The same in {len(rows)} {'column' if len(rows) == 1 else 'columns'}"
+    return [Note(sentence, "muted", on=On.TEXT), Section(title, [table], "fold", on=On.PAGE)]
+
+
+def cell_text(value: Any) -> str:
+    """Write a cell of the data."""
+    if value is None:
+        return "missing"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _flips(finding: Finding, evidence: Flips, anchor: str) -> Section:
+    """Return the rows whose score changes most when a column is set to other values."""
+    rows: list[Sequence[Cell]] = []
+    for record in evidence.records[:10]:
+        low, high = record["lowest"], record["highest"]
+        ends = (_values(low["values"]), number(low["score"]), _values(high["values"]), number(high["score"]))
+        rows.append((f"{record['row']:,}", *ends))
+    columns = [*words("row", "lowest with"), *numbers("score"), *words("highest with"), *numbers("score")]
+    title = f"Largest changes when {finding.sensitive} alone is set to other values"
+    return Section(title, [Table(title, columns, rows)], "part", anchor, on=On.PAGE)
+
+
+def _values(values: Any) -> Inline:
+    if isinstance(values, Mapping):
+        return name_of(", ".join(f"{key} = {cell_text(value)}" for key, value in values.items()))
+    return name_of(cell_text(values))

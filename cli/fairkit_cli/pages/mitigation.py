@@ -1,0 +1,234 @@
+"""A mitigation: in ten lines, or whole: before and after, the search under a policy, and the audit of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fairkit_cli.fields import as_options
+from fairkit_cli.pages.comparison import change_parts, notes_parts, warnings
+from fairkit_cli.pages.conditions import condition_sections
+from fairkit_cli.pages.findings import disparity_section
+from fairkit_cli.pages.groups import group_sections
+from fairkit_cli.pages.head import verdict
+from fairkit_cli.pages.parts import (
+    Cell,
+    Item,
+    Listing,
+    Note,
+    On,
+    Page,
+    Part,
+    Section,
+    Span,
+    Table,
+    name_of,
+    numbers,
+    words,
+)
+from fairkit_cli.pages.report import details
+from fairkit_cli.pages.search import choice_parts, search_section
+from fairkit_cli.pages.tradeoffs import tradeoff_section
+from fairkit_cli.text.numbers import interval, measured, number
+from fairkit_cli.text.view import MEANING, change_name, headline_changes, metric_name
+from fairkit_repair.mitigation.caveats import decisions_told, worsened
+
+if TYPE_CHECKING:
+    from fairkit.results.comparisons import Change
+    from fairkit.results.findings import Finding
+    from fairkit_repair.mitigation.repeats import Repeated
+    from fairkit_repair.mitigation.run import MitigationResult
+
+MOST_WORSE, MOST_CHANGES = 4, 2
+_KS = "statistical_parity_ks"
+
+
+def mitigation_page(result: MitigationResult) -> Page:
+    """Return the page of a mitigation: before and after, then the audit of the result."""
+    after = result.after
+    parameters = ", ".join(f"{key} = {value}" for key, value in result.parameters.items())
+    rows = f"{result.train_rows:,} rows to learn from, {result.test_rows:,} rows to measure on"
+    listed = notes_parts([*result.notes, *after.data.notes])
+    names = ("before", "after")
+    return Page(
+        f"Mitigation with {result.plugin}",
+        [
+            Note(["Mitigated with ", name_of(result.plugin)], "title", on=On.PAGE),
+            Note(f"{result.plugin}: {rows}", "strong", on=On.SCREEN),
+            *warnings(after.warnings),
+            *(verdict(after) if after.verdict is not None else ()),
+            Note(decisions_told(result.randomized, result.reads), "alarm" if result.randomized else ""),
+            Note(worse_told(result), "alarm" if worsened(result.changes) else ""),
+            Note(f"{rows}. {parameters}", "subject", on=On.PAGE),
+            Note("", on=On.SCREEN),
+            search_section(result),
+            Section(
+                Span("Before and after", on=On.PAGE), change_parts(result.changes, names, after.confidence)
+            ),
+            _two_audits("Distributions of scores", _distances(result), result),
+            _two_audits("Other findings", other_findings(result), result),
+            _repeats(result),
+            tradeoff_section(result.details),
+            *(
+                _on_page(part)
+                for part in (disparity_section(after), *group_sections(after), *condition_sections(after))
+            ),
+            Section(Span("Notes", on=On.PAGE), listed),
+            _on_page(details(after)),
+        ],
+    )
+
+
+def _on_page(section: Section | None) -> Section | None:
+    """Return a section of the result's audit, which screens leave to `fairkit audit`."""
+    return None if section is None else Section(None, [section], "bare", on=On.PAGE)
+
+
+def brief_page(result: MitigationResult) -> Page:
+    """Return a mitigation in ten lines: the pick, what it costs, its chance, what got worse, and runners-up."""
+    after = result.after
+    name = result.plugin if result.search is None else result.search.choice.name
+    rows = f"learned from {result.train_rows:,} rows, measured on {result.test_rows:,} others"
+    style = "strong" if after.verdict is None else after.verdict
+    status = "" if after.verdict is None else f": {after.verdict.upper()}"
+    rules = [Item(as_options(rule.reason), rule.verdict) for rule in after.policy]
+    notes = len(dict.fromkeys([*result.notes, *after.data.notes])) - len(result.alarms)
+    more = f", and {notes} notes" if notes > 1 else ", and a note" if notes else ""
+    return Page(
+        f"Mitigation with {result.plugin}",
+        [
+            Note(f"{name}{status} ({rows})", style),
+            *warnings(after.warnings),
+            Listing(rules, "rules"),
+            *(Note(f"  {_change_sentence(change)}") for change in _first_changes(result)),
+            *_trade(result),
+            *(choice_parts(result.search) if result.search is not None else ()),
+            Note(decisions_told(result.randomized, result.reads), "alarm" if result.randomized else ""),
+            Note(worse_told(result, MOST_CHANGES), "alarm" if worsened(result.changes) else ""),
+            *(Note(f"! {as_options(text)}", "alarm") for text in result.alarms),
+            Note(f"All numbers{more}: --all, or as a page by --format html."),
+        ],
+    )
+
+
+def worse_told(result: MitigationResult, most: int = MOST_WORSE) -> str:
+    """Say which disparities between groups got significantly worse, `most` of them by name."""
+    worse = worsened(result.changes)
+    if not worse:
+        return f"No disparity got significantly worse (at {result.after.confidence:.0%} confidence)."
+    first = [change for change in headline_changes(result.changes)[1] if change in worse]
+    first.sort(key=lambda change: -abs(change.difference or 0.0))
+    worse = [*first, *(change for change in worse if change not in first)]
+    shown = [
+        f"{change_name(change)} ({change.sensitive}) from {number(change.before)} to {number(change.after)}"
+        for change in worse[:most]
+    ]
+    rest = f"; and {len(worse) - most} more" if len(worse) > most else ""
+    return f"WORSE (significant): {'; '.join(shown)}{rest}."
+
+
+def _distances(result: MitigationResult) -> list[tuple[Finding, Finding]]:
+    """Pair the distances of score distributions; they have intervals of their own, not paired ones."""
+
+    def key(finding: Finding) -> tuple[str, str | None]:
+        return metric_name(finding), finding.sensitive
+
+    before = {key(finding): finding for finding in result.before.findings if finding.metric == _KS}
+    after = [finding for finding in result.after.findings if finding.metric == _KS]
+    return [(before[key(finding)], finding) for finding in after if key(finding) in before]
+
+
+def other_findings(result: MitigationResult) -> list[tuple[Finding, Finding]]:
+    """Pair what other auditors than ``group`` found before and after a mitigation, such as a certificate."""
+
+    def key(finding: Finding) -> tuple[str, str, str | None]:
+        return finding.auditor, metric_name(finding), finding.sensitive
+
+    before = {key(finding): finding for finding in result.before.findings}
+    after = [finding for finding in result.after.findings if finding.auditor != "group"]
+    return [(before[key(finding)], finding) for finding in after if key(finding) in before]
+
+
+def _two_audits(
+    title: str, pairs: Sequence[tuple[Finding, Finding]], result: MitigationResult
+) -> Section | None:
+    """Return findings of the audits before and after, each with its own interval."""
+    if not pairs:
+        return None
+    label = f"{title} ({result.after.confidence:.0%} intervals)"
+    rows: list[Sequence[Cell]] = [
+        (
+            metric_name(after),
+            after.sensitive or "all rows",
+            *(measured(finding.value, finding.interval) for finding in (before, after)),
+        )
+        for before, after in pairs
+    ]
+    return Section(label, [Table(label, [*words("metric", "groups of"), *numbers("before", "after")], rows)])
+
+
+def headline_repeats(result: MitigationResult) -> list[Repeated]:
+    """Return the numbers over several trainings that people look at first."""
+    performance, between = headline_changes(result.changes)
+    wanted = [(change.metric, change.sensitive) for change in (*performance, *between)]
+    known = {(repeat.metric, repeat.sensitive): repeat for repeat in result.repeats}
+    return [known[key] for key in dict.fromkeys(wanted) if key in known]
+
+
+def _repeats(result: MitigationResult) -> Section | None:
+    """Return how far the headline numbers went over several trainings."""
+    if not result.repeats:
+        return None
+    title = f"Trained {len(result.repeats[0].values)} times, on rows drawn anew: no interval covers this"
+    rows: list[Sequence[Cell]] = [
+        (
+            repeat.metric,
+            repeat.sensitive or "all rows",
+            *map(number, (repeat.values[0], min(repeat.values), max(repeat.values), repeat.deviation)),
+        )
+        for repeat in headline_repeats(result)
+    ]
+    columns = [
+        *words("metric", "groups of"),
+        *numbers("this model", "lowest", "highest", "standard deviation"),
+    ]
+    return Section(title, [Table("Retraining", columns, rows)])
+
+
+def _first_changes(result: MitigationResult) -> Sequence[Change]:
+    """Return the change of the performance metric, and without a policy the main disparities' changes."""
+    performance, between = headline_changes(result.changes)
+    if result.after.policy:
+        return performance[:1]
+    moved = [change for change in between if change.outcome in ("better", "worse")]
+    return [*performance[:1], *(moved or between)[:MOST_CHANGES]]
+
+
+def _change_sentence(change: Change) -> str:
+    """Say how one number changed."""
+    place = f" ({change.place})" if change.place else ""
+    sentence = f"{change_name(change)}{place}: {number(change.before)} before, {number(change.after)} after"
+    if change.difference is None:
+        return sentence
+    ends = "" if change.interval is None else f" {interval(change.interval)}"
+    return f"{sentence}; difference {number(change.difference)}{ends}, {MEANING[change.outcome]}"
+
+
+def _trade(result: MitigationResult) -> list[Part]:
+    """Return the trade-off of a method with an individual guarantee: individuals, accuracy, groups."""
+    pairs = other_findings(result)
+    if not pairs:
+        return []
+    performance, between = headline_changes(result.changes)
+    moved = sorted(
+        between,
+        key=lambda change: (change.outcome not in ("better", "worse"), -abs(change.difference or 0.0)),
+    )
+    first, last = pairs[0]
+    parts = [f"{metric_name(last)} {number(first.value)} to {number(last.value)}"]
+    parts += [
+        f"{change_name(change)}{f' ({change.place})' if change.place else ''} {number(change.before)} to "
+        f"{number(change.after)}"
+        for change in [each for each in performance if each.metric == "balanced_accuracy"] + moved[:1]
+    ]
+    return [Note(f"  the trade: {'; '.join(parts)}")]

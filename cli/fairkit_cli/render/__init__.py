@@ -1,0 +1,1 @@
+"""Pages written as text for a terminal, as HTML and as Markdown."""

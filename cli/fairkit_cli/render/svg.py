@@ -1,0 +1,226 @@
+"""Charts as SVG: drawn by Vega-Lite when the page is written, coloured by the page's own style."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from xml.etree import ElementTree
+
+from fairkit.errors import FairkitError
+from fairkit.support.escaping import visible
+from fairkit_cli.render.markup import Markup, clean
+
+VEGA_LITE = "5.20"
+_SVG = "http://www.w3.org/2000/svg"
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+_UNUSED = ("aria-roledescription", "role", "aria-hidden", "pointer-events", "font-family", "class")
+_USUAL = {"opacity": "1", "stroke-width": "1", "font-size": "13px", "font-weight": "normal"}
+_USUAL_OF: Mapping[str, Mapping[str, str]] = {
+    "line": {"stroke": "var(--grid)", "x2": "0", "y2": "0"},
+    "text": {"fill": "var(--ink)"},
+}
+"""What a browser and the page's style take anyway."""
+_LONG = re.compile(r"-?\d+\.\d{2,}(?:e-\d+)?")
+_PLACE = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
+
+_CONFIG: Mapping[str, Any] = {
+    "background": None,
+    "font": "Arial",
+    "view": {"stroke": None},
+    "axis": {
+        "aria": False,
+        "labelColor": "var(--muted)",
+        "titleColor": "var(--ink)",
+        "gridColor": "var(--grid)",
+        "domainColor": "var(--line)",
+        "tickColor": "var(--line)",
+        "labelFontSize": 13,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+        "labelLimit": 260,
+        "labelFlush": False,
+    },
+    "rule": {"stroke": "var(--line)"},
+    "text": {"fill": "var(--ink)", "fontSize": 13},
+}
+
+
+class MissingRendererError(FairkitError, ImportError):
+    """The package that draws charts is not installed."""
+
+
+def _renderer() -> Any:
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise MissingRendererError(
+            "pages with charts need the package vl-convert-python: pip install 'fairkit[html]'"
+        ) from error
+    _check_address_space()
+    return vl_convert
+
+
+_RESERVED = 72 << 30
+"""Bytes of addresses that the renderer's JavaScript engine reserves, whatever it uses; without them it aborts."""
+
+
+def _check_address_space() -> None:
+    """Refuse to start the renderer where the system would abort it."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < _RESERVED:
+        raise FairkitError(
+            f"pages with charts reserve {_RESERVED >> 30} GiB of addresses, of which they use little, and this process "
+            f"may have {limit / 2**30:.3g} GiB (ulimit -v): limit its memory in another way, or leave pages out"
+        )
+
+
+@contextmanager
+def warm() -> Iterator[None]:
+    """Start the renderer beside other work: its first chart takes half a second, each further one a tenth of it.
+
+    Raises
+    ------
+    MissingRendererError
+        Before the work, not after it.
+    """
+    import threading
+
+    renderer = _renderer()
+    empty = {"data": {"values": []}, "mark": "point"}
+    thread = threading.Thread(
+        target=lambda: renderer.vegalite_to_svg(empty, vl_version=VEGA_LITE), daemon=True
+    )
+    thread.start()
+    yield
+    thread.join()
+
+
+def draw(spec: Mapping[str, Any], *, title: str, class_: str = "") -> Markup:
+    """Draw a Vega-Lite specification.
+
+    Marks with a ``description`` carry it as ``data-tip``: what the page shows while one hovers over them or
+    steps through them with the arrow keys. To a screen reader the chart is one image with a name; its numbers
+    are in the table that stands beside it.
+
+    Parameters
+    ----------
+    spec
+        Without configuration; colours may be the page's variables, such as ``var(--c1)``.
+    title
+        What the chart shows, in one sentence.
+    class_
+        ``wide`` shows it on wide screens only, ``narrow`` on narrow ones only.
+
+    Raises
+    ------
+    MissingRendererError
+        See `warm`.
+    """
+    tips: list[str] = []
+    whole = {"$schema": _SCHEMA, **_plain(spec, tips), "config": _CONFIG}
+    text = _renderer().vegalite_to_svg(whole, vl_version=VEGA_LITE)
+    root = ElementTree.fromstring(text)  # noqa: S314 -- the renderer's own output, without a document type
+    width = root.get("width", "100")
+    _tidy(root, tips)
+    for key in set(root.keys()) - {"viewBox"}:
+        del root.attrib[key]
+    root.set("role", "img")
+    root.set("tabindex", "0")
+    root.set("aria-label", clean(title))
+    root.set("style", f"max-width:{width}px")
+    root.set("class", f"chart {class_}".strip())
+    return Markup(_serialise(root))
+
+
+def _plain(spec: Any, tips: list[str]) -> Any:
+    """Show what acts, and put a number in place of every tip.
+
+    The renderer escapes what it draws, but not what it says to screen readers: there it writes titles into
+    expressions and attributes as they are. Axes (see `_CONFIG`) and marks without a tip therefore say nothing.
+    """
+    if isinstance(spec, Mapping):
+        plain: dict[str, Any] = {
+            key: _number(value, tips) if key == "tip" else _plain(value, tips) for key, value in spec.items()
+        }
+        if "mark" in plain and "description" not in plain.get("encoding", {}):
+            mark = plain["mark"]
+            plain["mark"] = {**({"type": mark} if isinstance(mark, str) else mark), "aria": False}
+        return plain
+    if isinstance(spec, list | tuple):
+        return [_plain(value, tips) for value in spec]
+    return visible(spec) if isinstance(spec, str) else spec
+
+
+def _number(tip: str, tips: list[str]) -> str:
+    tips.append(tip)
+    return f"tip {len(tips) - 1}"
+
+
+def _tidy(root: ElementTree.Element, tips: list[str]) -> None:
+    """Turn descriptions back into tips, and drop what only the library's own runtime uses."""
+    for parent in root.iter():
+        for child in list(parent):
+            invisible = child.get("display") == "none" or child.get("d") == ""
+            if invisible or (child.get("class") == "background" and "fill" not in child.attrib):
+                parent.remove(child)
+    for element in root.iter():
+        label = element.attrib.pop("aria-label", "")
+        for key in _UNUSED:
+            element.attrib.pop(key, None)
+        _drop_usual(element)
+        if "stroke" not in element.attrib:
+            element.attrib.pop("stroke-width", None)
+        for key in ("d", "transform", "x2", "y2"):
+            if key in element.attrib:
+                element.set(key, _LONG.sub(_tenth, element.attrib[key]))
+        if label.startswith("tip ") and not element.tag.endswith("}g"):
+            element.set("data-tip", clean(tips[int(label.removeprefix("tip "))]))
+            if element.get("opacity") == "0":  # seen only while it is chosen: its shape need not be a circle
+                _hide(element)
+    _flatten(root)
+
+
+def _drop_usual(element: ElementTree.Element) -> None:
+    own = {**_USUAL, **_USUAL_OF.get(element.tag.removeprefix(f"{{{_SVG}}}"), {})}
+    for key, usual in own.items():
+        if element.get(key) == usual:
+            del element.attrib[key]
+
+
+def _hide(mark: ElementTree.Element) -> None:
+    """Make a mark that the page's style hides, as short as can be: pages have thousands of them."""
+    for key in ("fill", "stroke-width", "opacity"):
+        mark.attrib.pop(key, None)
+    place = _PLACE.fullmatch(mark.attrib.pop("transform", "translate(0,0)"))
+    x, y = (float(place[1]), float(place[2])) if place else (0.0, 0.0)
+    mark.set("d", f"M{x - 4:.4g},{y:.4g}h8")
+
+
+def _flatten(parent: ElementTree.Element) -> None:
+    """Take out groups that say nothing."""
+    children: list[ElementTree.Element] = []
+    for child in parent:
+        _flatten(child)
+        if child.get("transform") == "translate(0,0)":
+            del child.attrib["transform"]
+        empty = child.tag.endswith("}g") and not child.attrib
+        children += list(child) if empty else [child]
+    parent[:] = children
+
+
+def _tenth(found: re.Match[str]) -> str:
+    """Write a coordinate to a tenth of a pixel."""
+    return f"{float(found[0]):.1f}".removesuffix(".0")
+
+
+def _serialise(root: ElementTree.Element) -> str:
+    for element in itertools.chain([root], root.iter()):
+        element.tag = element.tag.removeprefix(f"{{{_SVG}}}")
+    return ElementTree.tostring(root, encoding="unicode", short_empty_elements=True).replace(" />", "/>")
