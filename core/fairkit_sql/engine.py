@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.auditing.measure import measure
+from fairkit.data.copies import copied_rows
 from fairkit.data.profile import tally_of
 from fairkit.data.source import Source
 from fairkit.engines.base import Told, add, nobody
@@ -20,6 +21,7 @@ from fairkit_sql.relation import relation_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fairkit.data.copies import CopiedRows
     from fairkit.data.dataset import Dataset
     from fairkit.data.parts import Types
     from fairkit.data.profile import Tally
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
     from fairkit.results.findings import Finding
     from fairkit.settings import ModelOptions
 
-NO_COPIES = "The database counted equal rows: whether rows are copies of others was not looked at."
+NO_COPIES = (
+    "The database counted equal rows: copies are seen only in the counts of rows that are equal in the columns that "
+    "the audit reads."
+)
 IN_BINS = (
     "The column {column!r} has too many values to count each: its rows were counted in bins, a thousandth of its range "
     "wide, with the mean of each. Numbers made from scores are near the truth, and no verdict is made from them."
@@ -178,19 +183,22 @@ class PiecePart:
 
     def counted(self, tally: Tally) -> None:
         """Give a tally what no distinct row shows: the digest, and how many ids of clusters there are."""
-        stated: Any = Known(self.counts.sha256, 0, (self.counts.cluster or ("", 0))[1])
+        # a row that occurs d times makes every count of equal rows a multiple of d, in whichever columns they are equal
+        copied = copied_rows(next(iter(self.counts.cells.values())).counts, 0.0, {})
+        ids = (self.counts.cluster or ("", 0))[1]
+        stated: Any = TableTotals(self.counts.sha256, 0, ids, copied=copied)
         tally.digest, tally.copies, tally.ids = (copy.copy(stated) for _ in range(3))
 
 
 @dataclass(slots=True)
-class Known:
+class TableTotals:
     """Stands for digest, copies and ids of the rows: they are known of all rows together (see `Tally`)."""
 
     sha256: str
     rows: int
     count: int
     level: int = 0
-    copied: None = None
+    copied: CopiedRows | None = None
 
     @property
     def total(self) -> int:
@@ -201,8 +209,10 @@ class Known:
         """Count rows."""
         self.rows += batch.num_rows
 
-    def __add__(self, other: Any) -> Known:
-        return dataclasses.replace(self, rows=self.rows + other.rows) if isinstance(other, Known) else self
+    def __add__(self, other: Any) -> TableTotals:
+        return (
+            dataclasses.replace(self, rows=self.rows + other.rows) if isinstance(other, TableTotals) else self
+        )
 
     def hexdigest(self) -> str:
         """Return the digest."""

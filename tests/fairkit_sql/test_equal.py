@@ -69,6 +69,21 @@ def test_subgroups_are_those_of_the_rows(address):
     assert_equal(read, counted)
 
 
+@pytest.mark.parametrize("times", [2, 20])
+def test_a_table_of_copies_gets_no_verdict_from_them(tmp_path, times):
+    """Each row so many times makes all counts its multiples, whichever columns the audit reads."""
+    table = people(700)
+    table = table.filter(table["hired"].is_valid())
+    address = database(tmp_path, pa.concat_tables([table] * times))
+    roles = {**LABELLED, "sensitive": ["sex"], "predictions": {"score": "score"}}
+    policy = [fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", max=0.02)]
+    _, once = both(database(tmp_path, table, "once.db"), {"policy": policy}, **roles)
+    _, counted = both(address, {"policy": policy}, **roles)
+    assert not any("copies of others:" in text for text in once.warnings)
+    assert any("copies of others:" in text for text in counted.warnings)
+    assert once.verdict == counted.verdict == "inconclusive"
+
+
 @pytest.mark.parametrize("column", ["team", "crew"])
 def test_clusters_fall_into_other_buckets_and_give_the_same_numbers(address, column):
     """The buckets come from a hash that is keyed with another digest: intervals differ by that draw alone."""
