@@ -24,7 +24,7 @@ EngineName = Annotated[
     ),
 ]
 NoPull = Annotated[
-    bool,
+    bool | None,
     option(
         "--no-pull", None, "With --engine sql: refuse what the database cannot count; no row is read.", ENGINE
     ),
@@ -46,7 +46,7 @@ class EngineOptions:
 
     engine: EngineName = None
     scheduler: SchedulerAddress = None
-    no_pull: NoPull = False
+    no_pull: NoPull = None
 
     def arguments(self) -> dict[str, Any]:
         """Return keyword arguments for `fairkit.audit`.
