@@ -87,9 +87,13 @@ class LatePart:
 
     def __init__(self, records: Records) -> None:
         self.name, self.counting, self.received = records.name, records.counting, records.schema
-        self._records, self._schema = records, _readable(records.schema, records.name)
-        self._taken: SnapshotPart | None = None
         self._close = weakref.finalize(self, records.close)
+        self._taken: SnapshotPart | None = None
+        try:
+            self._records, self._schema = records, _readable(records.schema, records.name)
+        except DataError:
+            self._close()
+            raise
 
     def __reduce__(self) -> Any:
         return _same, (self.taken,)
