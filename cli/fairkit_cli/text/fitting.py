@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rich.console import RenderableType
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -24,8 +25,9 @@ _PIECE = re.compile(r"[^\s_+&/=-]*[\s_+&/=-]*")
 def fitted(table: Table, width: int, shown: Callable[[object], str] = str) -> tuple[Table, int]:
     """Return a table for so many columns of text, and the columns that it takes: more where nothing can give way.
 
-    Numbers stand on the right and keep their width, their headers wrap. Words wrap at spaces, and after ``_``, ``+``,
-    ``&``, ``-`` where a name is longer than its column. `shown` spells a cell that comes from data.
+    Numbers stand on the right and keep their width, their headers wrap, and an interval may go below its number. Words
+    wrap at spaces, and after ``_``, ``+``, ``&``, ``-`` where a name is longer than its column. `shown` spells a cell
+    that comes from data.
     """
     if _total(_natural(table)) <= width:
         return table, width
@@ -36,11 +38,10 @@ def fitted(table: Table, width: int, shown: Callable[[object], str] = str) -> tu
         give = max(range(len(wide)), key=lambda place: (wide[place] > least[place], wide[place]))
         wide[give] -= 1
     for index, column in enumerate(table.columns):
-        cells = column._cells
-        if column.justify != "right":
-            cells = [_wrapped(cell, wide[index], shown) for cell in cells]
+        wrap = _parted if column.justify == "right" else _wrapped
+        column._cells = [wrap(cell, wide[index], shown) for cell in column._cells]
         header = _wrapped(column.header, wide[index], shown)
-        column._cells, column.header = cells, header
+        column.header = header
         column.width, column.min_width, column.no_wrap, column.overflow = wide[index], None, False, "fold"
     return table, max(width, _total(wide))
 
@@ -57,7 +58,7 @@ def _least(column: Column) -> int:
     """Return the narrowest that a column may be: its numbers and its longest piece of a word are never cut."""
     header = _longest(column.header)
     if column.justify == "right":
-        return max([header, *map(_length, column._cells)])
+        return max([header, *(_length(_parts(cell)) for cell in column._cells)])
     return max([header, *map(_longest, column._cells), NARROW * bool(column._cells)])
 
 
@@ -69,8 +70,22 @@ def _length(cell: object) -> int:
     return max(map(len, _text(cell).split("\n")), default=0)
 
 
+def _parts(cell: object) -> str:
+    """Return the text of a cell with an interval below its number."""
+    return _text(cell).replace(" [", "\n[")
+
+
 def _text(cell: object) -> str:
     return str(getattr(cell, "plain", cell))
+
+
+def _parted(cell: RenderableType, width: int, shown: Callable[[object], str]) -> RenderableType:
+    """Return a cell of numbers, an interval below its number where both are wider than the column."""
+    from rich.text import Text
+
+    if _length(cell) <= width:
+        return cell
+    return Text(_parts(cell), style=cell.style) if isinstance(cell, Text) else shown(_parts(cell))
 
 
 def _wrapped(cell: object, width: int, shown: Callable[[object], str]) -> Text:
