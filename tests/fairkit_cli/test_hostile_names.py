@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import tomllib
@@ -18,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 from fairkit_cli.main import app
+from fairkit_cli.verifier.bundle import page as verifying_page
 
 GROUPS = (
     "f[/x]",
@@ -126,7 +128,14 @@ def _check(text: str, output_format: str) -> None:
         assert sum(tag == "script" for tag, _ in page.found) == own
         assert not {"i", "b", "img", "iframe"} & {tag for tag, _ in page.found}
         links = [attributes for tag, attributes in page.found if tag == "a"]  # our own, to places of the page
-        assert all(set(each) <= {"href", "title", "class"} and each["href"][:1] == "#" for each in links)
+        saved = [
+            each for each in links if "download" in each
+        ]  # the page that checks certificates, in a page of them
+        assert all(each["download"] == "verify.html" and set(each) == {"href", "download"} for each in saved)
+        whole = f"data:text/html;base64,{base64.b64encode(verifying_page().encode()).decode()}"
+        assert all(each["href"] == whole for each in saved)
+        places = [each for each in links if each not in saved]
+        assert all(set(each) <= {"href", "title", "class"} and each["href"][:1] == "#" for each in places)
 
 
 @pytest.mark.long
