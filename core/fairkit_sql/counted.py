@@ -30,6 +30,8 @@ MANY = 4_096
 class CountedPart:
     """The rows of a relation as a part of a table: of single rows only the first ones are read."""
 
+    alone = True
+
     def __init__(self, relation: Relation, name: str, schema: pa.Schema) -> None:
         self.relation, self.name, self._schema = relation, name, schema
 

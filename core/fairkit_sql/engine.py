@@ -163,6 +163,11 @@ class PiecePart:
     raw: tuple[str, ...]
 
     @property
+    def alone(self) -> bool:
+        """Whether one thread has to do it all: the connection is that thread's."""
+        return True
+
+    @property
     def name(self) -> str:
         """The table's name."""
         return self.counts.part.name

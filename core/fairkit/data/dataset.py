@@ -217,7 +217,9 @@ class Dataset:
         """
         self.learn()
         wanted = [*columns, *self._role_columns()] or self.columns[:1]
-        yield from each("read", ahead("read", self._batches(wanted, rows, partial=partial), threads()))
+        yield from each(
+            "read", ahead("read", self._batches(wanted, rows, partial=partial), threads(self.source.parts))
+        )
 
     def _batches(self, columns: Sequence[str], rows: int, *, partial: bool) -> Iterator[Batch]:
         start = self._start

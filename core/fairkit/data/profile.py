@@ -387,7 +387,7 @@ def tally_of(source: Source, start: int, roles: Roles, bins: Bins, noted: Sequen
     if counted is not None:  # each row stands for equal ones: what is not in them is known already
         counted(tally)
     batches = source.batches(source.columns, BATCH_ROWS, coded=True)
-    for batch in ahead("read", tally.digested(batches), threads()):
+    for batch in ahead("read", tally.digested(batches), threads(source.parts)):
         tally.add(batch)
     return tally
 

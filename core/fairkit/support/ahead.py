@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from fairkit.support.timings import Phase, running
@@ -51,8 +51,10 @@ def ahead(name: Phase, items: Iterator[Item], threads: int | None = None) -> Ite
             yield item[0]
 
 
-def threads() -> int | None:
+def threads(parts: Sequence[object] = ()) -> int | None:
     """Return how many threads a function may use on the worker that runs it; None where that is nobody's worker."""
+    if any(getattr(part, "alone", False) for part in parts):  # a connection belongs to one thread
+        return 1
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
