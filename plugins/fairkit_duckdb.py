@@ -38,8 +38,6 @@ class DuckDB(DataSource):
         connection = _connected(duckdb, path)
         try:
             _check(duckdb, query)
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET lock_configuration = true")
             rows = connection.sql(query)
             fields = zip(
                 _read(rows.limit(0)).schema, rows.columns, strict=True
@@ -76,8 +74,13 @@ class DuckDB(DataSource):
 
 
 def _connected(duckdb: Any, path: Path) -> Any:
-    """Open the file so that nothing is written, and nothing is fetched from the network unasked."""
-    settings = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    """Open the file so that nothing is written, and nothing else is read or fetched; it may be open twice."""
+    settings = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "enable_external_access": "false",
+        "lock_configuration": "true",
+    }
     try:
         return duckdb.connect(str(path), read_only=True, config=settings)
     except duckdb.Error as error:

@@ -32,7 +32,8 @@ def ibis() -> Any:
     """
     try:
         import ibis
-    except ImportError as error:
+        import ibis.formats.pyarrow
+    except ImportError as error:  # itself, or what its extra for DuckDB brings
         raise MissingExtraError("ibis-framework", "sql") from error
     return ibis
 

@@ -83,6 +83,7 @@ def test_types_become_plain_ones(database):
         ("SELECT 1; SELECT 2", "is not one SELECT"),
         ("COPY loans TO 'x.csv'", "is not one SELECT"),
         ("", "needs a query"),
+        ("SELECT * FROM read_text('/etc/hostname')", "disabled by configuration"),
     ],
 )
 def test_what_duckdb_cannot_give_is_one_message(database, query, said, snapshots):
@@ -90,6 +91,12 @@ def test_what_duckdb_cannot_give_is_one_message(database, query, said, snapshots
         fairkit.load_data(f"duckdb:{database}?query={query}").learn()
     assert "\n" not in str(caught.value)
     assert list(snapshots.iterdir()) == []
+
+
+def test_a_file_is_open_twice_at_once(database):
+    one, other = (fairkit.load_data(f"duckdb:{database}?query=SELECT sex FROM loans") for _ in range(2))
+    rows = [sum(batch.num_rows for batch in data.source.batches(["sex"], 100)) for data in (one, other)]
+    assert rows == [3_000, 3_000]
 
 
 def test_a_file_that_is_no_database(tmp_path):
