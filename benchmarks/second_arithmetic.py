@@ -22,6 +22,9 @@ def main(count: int) -> float:
     for seed in range(max(1, count // BATCH)):
         for name, found in differences(min(BATCH, count), seed).items():
             worst[name] = max(worst.get(name, found), found, key=lambda one: one[0])
+        apart = max(difference for difference, _ in worst.values())
+        print(f"\r{min((seed + 1) * BATCH, count):,} tables, {apart:.1e} apart", end="", file=sys.stderr)
+    print(file=sys.stderr)
     for name, (apart, table) in worst.items():
         print(f"{name:12} {apart:.2e}  {table}")
     print(f"{count:,} tables in {time.perf_counter() - begun:.0f} s")
