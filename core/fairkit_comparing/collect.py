@@ -11,10 +11,10 @@ import numpy as np
 from fairkit.auditing.views import views
 from fairkit.data.clusters import BUCKETS
 from fairkit.engines.base import add
-from fairkit.rankings.items import Items, items_of
 from fairkit.statistics import Rows, Scores, Sums
 from fairkit_comparing.joint import contributions, joint_buckets, joint_sums
 from fairkit_comparing.records import DrawnScores
+from fairkit_rankings.items import Items, items_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.dependent import noise_of
-from fairkit.rankings.queries import TOP, queries_of
 from fairkit_comparing.levels import disparity_changes, level_changes
-from fairkit_comparing.ranking_metric import QueryMetric
 from fairkit_comparing.records import Paired
+from fairkit_rankings.metric import QueryMetric
+from fairkit_rankings.queries import TOP, queries_of
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.metrics import Metric
-    from fairkit.rankings.items import Items
-    from fairkit.rankings.queries import Queries
     from fairkit.results.comparisons import Change
+    from fairkit_rankings.items import Items
+    from fairkit_rankings.queries import Queries
 
 
 def changes_of_rankings(

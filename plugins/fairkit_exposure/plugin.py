@@ -11,8 +11,6 @@ from fairkit.capabilities import FRACTIONS
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, Run, Table
 from fairkit.parameters.declare import parameter
-from fairkit.rankings.items import Chunk
-from fairkit.rankings.queries import TOP
 from fairkit.results.rules import Rule
 from fairkit.settings import ModelOptions
 from fairkit_exposure.shifts import disparity, learn_shifts
@@ -22,6 +20,8 @@ from fairkit_onnx.write.base import BaseModel
 from fairkit_onnx.write.compose import favorable_score, group_codes
 from fairkit_onnx.write.rules import learn_keys
 from fairkit_onnx.write.runtime import as_input
+from fairkit_rankings.items import Chunk
+from fairkit_rankings.queries import TOP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.rankings.queries import queries_of
-from fairkit_comparing.ranking_numbers import adjusted, per_relevance
+from fairkit_rankings.numbers import adjusted, per_relevance
+from fairkit_rankings.queries import queries_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.rankings.items import Chunk
-    from fairkit.rankings.queries import Queries
+    from fairkit_rankings.items import Chunk
+    from fairkit_rankings.queries import Queries
 
     Array = NDArray[np.float64]
 

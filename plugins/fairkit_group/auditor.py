@@ -10,8 +10,6 @@ from fairkit.auditing.views import views
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.models.scale import is_own
 from fairkit.parameters.declare import parameter
-from fairkit.rankings.items import Items, items_of
-from fairkit.rankings.queries import TOP
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, Statistic
 from fairkit_group.collecting import Collecting
 from fairkit_group.headlines import HEADLINES, TERMS
@@ -25,6 +23,8 @@ from fairkit_group.section import Section
 from fairkit_group.simultaneous import Family, joint_confidence, marked
 from fairkit_group.unknowns import MISSING_SHARE
 from fairkit_group.within import inside_strata
+from fairkit_rankings.items import Items, items_of
+from fairkit_rankings.queries import TOP
 
 if TYPE_CHECKING:
     from fairkit.data.batch import Batch

@@ -1,6 +1,6 @@
 """Metrics of rankings: exposure, places in the top, treatment and impact by relevance, pairs, and NDCG.
 
-See `fairkit_comparing.ranking_numbers`.
+See `fairkit_rankings.numbers`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.metrics import Headline, Term
-from fairkit_comparing.ranking_metric import QueryMetric
-from fairkit_comparing.ranking_numbers import adjusted, mean_of, per_relevance, ratio_of
+from fairkit_rankings.metric import QueryMetric
+from fairkit_rankings.numbers import adjusted, mean_of, per_relevance, ratio_of
 
 if TYPE_CHECKING:
     from fairkit.metrics import Metric
-    from fairkit.rankings.queries import Queries
     from fairkit.results.values import Better
-    from fairkit_comparing.ranking_numbers import Pulls
+    from fairkit_rankings.numbers import Pulls
+    from fairkit_rankings.queries import Queries
 
 SINGH = "Singh and Joachims 2018, Fairness of Exposure in Rankings, doi:10.1145/3219819.3220088"
 

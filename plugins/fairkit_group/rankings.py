@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ParameterError
-from fairkit.rankings.queries import Queries, queries_of
 from fairkit_group.section import Section
 from fairkit_group.simultaneous import joint_confidence, marked
+from fairkit_rankings.queries import Queries, queries_of
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext, Auditor
-    from fairkit.rankings.items import Items
     from fairkit.results.findings import Finding
+    from fairkit_rankings.items import Items
 
 OF_K = ("top_k_rate", "top_k_share", "ndcg")
 """The numbers that depend on how many places are the top."""
@@ -63,7 +63,7 @@ def _about(
     auditor: Auditor, context: AuditContext, sensitive: str | None, queries: Queries, keys: tuple[str, ...]
 ) -> Section:
     """Return a section with the ranking metrics whose inputs these sums contain."""
-    from fairkit_comparing.ranking_metric import QueryMetric
+    from fairkit_rankings.metric import QueryMetric
 
     usable = [cls for cls in context.metrics if issubclass(cls, QueryMetric) and cls().has(queries)]
     return Section(auditor, replace(context, metrics=usable), sensitive, None, dict.fromkeys(keys, queries))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fairkit.metrics import FAVORABLE_OUTCOMES, Rate
+from fairkit.plugins.headlines import headlines
 from fairkit_cli.pages.parts import (
     Cell,
     Facts,
@@ -24,7 +25,6 @@ from fairkit_cli.pages.terms import term
 from fairkit_cli.text.glossary import metric_term
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import rule_for
-from fairkit_comparing.headlines import headlines
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from fairkit.plugins.headlines import ENDINGS, headlines
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
 from fairkit_cli.text.glossary import metric_term
 from fairkit_cli.text.numbers import number
-from fairkit_comparing.headlines import ENDINGS, headlines
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, VerdictName

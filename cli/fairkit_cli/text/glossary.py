@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from fairkit.metrics import Term
-from fairkit_comparing.headlines import all_terms, headlines
+from fairkit.plugins.headlines import all_terms, headlines
 
 TERMS: Mapping[str, Term] = {
     "favorable": Term(

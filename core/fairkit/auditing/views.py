@@ -36,7 +36,7 @@ def views(
     class, rows
         The class that stands against the others, in a multi-class task; None for all of them, and in other tasks.
     """
-    if scorer.task == "ranking":  # numbers are over queries: `fairkit.rankings`
+    if scorer.task == "ranking":  # numbers are over queries: `fairkit_rankings`
         return
     if scorer.task == "regression":
         target = _numbers(batch.label, len(batch))

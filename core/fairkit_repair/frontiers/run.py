@@ -229,7 +229,7 @@ def own_auditor(disparity: str | None) -> str | None:
     """Return the auditor that measures a disparity besides `group`, if it is not between the groups of a column."""
     if disparity is None or ":" in disparity:
         return None
-    from fairkit_comparing.headlines import auditor_of
+    from fairkit.plugins.headlines import auditor_of
 
     names = {f"{metric.name}_difference" for metric in plugins.installed_metrics()[0]}
     return None if disparity in names else auditor_of(disparity)

@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.rankings.queries import Queries
+    from fairkit_rankings.queries import Queries
 
     Array = NDArray[np.float64]
     Pulls = tuple[Array, Array, NDArray[np.bool_]]

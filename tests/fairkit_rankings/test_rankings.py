@@ -10,9 +10,9 @@ import pytest
 
 import fairkit
 from fairkit.errors import DataError, FairkitError, ModelError, ParameterError
-from fairkit.rankings.positions import Positions, ndcg, pairs
 from fairkit.settings import ModelOptions
 from fairkit_datasets.hiring import hiring_table
+from fairkit_rankings.positions import Positions, ndcg, pairs
 
 ROLES = {"label": "relevance", "sensitive": "sex", "query": "opening", "predictions": {"prediction": "score"}}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
-    from fairkit.rankings.queries import Queries
+    from fairkit_rankings.queries import Queries
 
     Array = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class OverQueries(Statistic):
     key: str = "queries"
 
     def collect(self, *_: Any) -> Any:
-        """Refuse: the items of a query may be anywhere in the table (see `fairkit.rankings.items`)."""
+        """Refuse: the items of a query may be anywhere in the table (see `fairkit_rankings.items`)."""
         raise NotImplementedError("queries are summed when all of their items are there")
 
     def first_sums(self, *_: Any) -> Any:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.rankings.positions import Positions, ndcg, pairs
+from fairkit_rankings.positions import Positions, ndcg, pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.rankings.items import Chunk
+    from fairkit_rankings.items import Chunk
 
     Array = NDArray[np.float64]
 
