@@ -23,6 +23,7 @@ from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, matc
 from fairkit_onnx.read.members import MEMBER_SCORES
 from fairkit_onnx.read.order import guessed_order
 from fairkit_onnx.read.overflow import explained
+from fairkit_onnx.read.deciding import LabelRounding, LabelTrials
 from fairkit_onnx.read.rounding import Rounding, rounding_of
 from fairkit_onnx.read.runner import Runner
 from fairkit_onnx.read.served import is_ours
@@ -210,7 +211,7 @@ class OnnxScorer:
         self.shares = runner.shares
         self.witness: Witness | None = None
         self.lone: Lone | None = None
-        self.rounding: Rounding | None = None
+        self.rounding: Rounding | LabelRounding | LabelTrials | None = None
         self.told = False
         self.warnings: tuple[str, ...] = ()
         self._runner = runner
