@@ -37,7 +37,7 @@ def forked(work: Callable[[Callable[[bytes], None]], None], delay: float | None)
         try:
             work(lambda text: os.write(writer, text))  # type: ignore[arg-type, return-value]
             os._exit(0)
-        except BaseException:  # noqa: BLE001 -- a child must never return into its parent's code
+        except BaseException:
             import traceback
 
             traceback.print_exc()
@@ -81,7 +81,9 @@ def watch(folder: Path, wanted: int) -> Iterator[tuple[int, list[str]]]:
                 say(b" ")
                 for number in range(begun, begun + 40):
                     table = pa.table({"decision": [number % 2, 1], "sex": ["f", "m"]})
-                    book.add(table, day=f"2024-{1 + number // 28 % 12:02}-{1 + number % 28:02}", batch=str(number))
+                    book.add(
+                        table, day=f"2024-{1 + number // 28 % 12:02}-{1 + number % 28:02}", batch=str(number)
+                    )
                     say(f"{number} ".encode())
 
         killed, said = forked(add, rng.uniform(0, 0.12))
@@ -169,7 +171,9 @@ def registry(wanted: int) -> int:
     """Return the code of the tests that kill a registry's operations, with so many kills of each."""
     test = ROOT / "tests" / "fairkit_registry" / "test_crash.py"
     each = {**os.environ, "FAIRKIT_KILLS": str(-(-wanted // 3))}
-    return subprocess.run([sys.executable, "-m", "pytest", "-q", str(test)], cwd=ROOT, env=each, check=False).returncode
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", str(test)], cwd=ROOT, env=each, check=False
+    ).returncode
 
 
 def main() -> None:
@@ -179,9 +183,9 @@ def main() -> None:
         raise SystemExit(registry(wanted))
     with tempfile.TemporaryDirectory() as name:
         os.environ["XDG_STATE_HOME"] = str(Path(name) / "state")
-        kills = wrong = 0
-        for kills, faults in {"watch": watch, "exchange": exchange}[kind](Path(name), wanted):
-            wrong += bool(faults)
+        kills, wrong = 0, 0
+        for killed, faults in {"watch": watch, "exchange": exchange}[kind](Path(name), wanted):
+            kills, wrong = killed, wrong + bool(faults)
             for text in faults:
                 print(f"  {text}", flush=True)
         print(f"{kind}: {kills} kills, {wrong} faults")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from fairkit_registry.exchange.inventory import Entry
 
 COLUMNS = (
-    "tier", "model", "version", "aliases", "ended", "purpose", "owner", "exposure", "data", "limits", "rules", "last_validation",
-    "monitoring", "next_review", "missing", "sha256",
+    "tier", "model", "version", "aliases", "ended", "purpose", "owner", "exposure", "data", "limits", "rules",
+    "last_validation", "monitoring", "next_review", "missing", "sha256",
 )  # fmt: skip
 
 
@@ -100,7 +100,11 @@ def _watches(folders: Sequence[Path]) -> dict[str, str]:
 
 def _cells(one: Entry) -> list[str | int | None]:
     record = one.to_dict()
-    record |= {"aliases": ", ".join(one.aliases), "ended": "; ".join(one.ended), "missing": ", ".join(one.missing)}
+    record |= {
+        "aliases": ", ".join(one.aliases),
+        "ended": "; ".join(one.ended),
+        "missing": ", ".join(one.missing),
+    }
     if one.overdue:
         record["next_review"] = f"{one.next_review} OVERDUE"
     return [record[name] for name in COLUMNS]

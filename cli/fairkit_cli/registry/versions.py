@@ -103,9 +103,9 @@ def list_models(
             for m in models
         ]
         echo(*columns(("model", "versions", "aliases"), rows))
-        for one in models:
-            for alias, why in one.get("ended", {}).items():
-                echo(f"{one['name']}@{alias} means nothing {why}")
+        for model in models:
+            for alias, why in model.get("ended", {}).items():
+                echo(f"{model['name']}@{alias} means nothing {why}")
         return
     if output_format == "json":
         put(f'{{"versions": {json_lines(versions)}, "aliases": {json_lines(aliases)}}}\n')
@@ -125,9 +125,9 @@ def list_models(
             ],
         )
     )
-    for alias in aliases:
-        if alias.ended is not None:
-            echo(f"{alias.name}@{alias.alias} means nothing {alias.ended}")
+    for pointer in aliases:
+        if pointer.ended is not None:
+            echo(f"{pointer.name}@{pointer.alias} means nothing {pointer.ended}")
 
 
 def show(

@@ -63,7 +63,9 @@ class LabelRounding:
         self.bound = max([self.bound, *decided.values()])
         wanted = list(dict.fromkeys(name for label in decided for name in _compared(self.nodes[label])))
         try:
-            values = self.derived.run(arrays, [name for name in wanted if name in self._names]) if decided else {}
+            values = (
+                self.derived.run(arrays, [name for name in wanted if name in self._names]) if decided else {}
+            )
             near = np.zeros(rows, dtype=bool)
             for label, error in decided.items():
                 near |= _near(self.nodes[label], values, rows) <= error

@@ -4,7 +4,8 @@ The sum of n float32 numbers in any order lies within (n - 1) 2⁻²⁴ Σ|x| of
 eq. 4.4). For trees Σ|x| is at most the sum over trees of the largest leaf, whatever the row. Linear models and networks
 are followed through their layers, from the largest numbers of each batch (`fairkit_onnx.read.sums`). Graphs in which
 what follows is not known are run with other numbers of threads and without optimisation; what moves a score there is
-taken four times. Labels without scores are in `fairkit_onnx.read.deciding`. Of several classes the two most likely ones must be further apart than twice the bound.
+taken four times. Of several classes the two most likely ones must be further apart than twice the bound. Labels without
+scores are in `fairkit_onnx.read.deciding`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, matc
 from fairkit_onnx.read.members import MEMBER_SCORES
 from fairkit_onnx.read.order import guessed_order
 from fairkit_onnx.read.overflow import explained
-from fairkit_onnx.read.deciding import LabelRounding, LabelTrials
 from fairkit_onnx.read.rounding import Rounding, rounding_of
 from fairkit_onnx.read.runner import Runner
 from fairkit_onnx.read.served import is_ours
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.results.findings import Finding
     from fairkit.settings import ModelOptions
+    from fairkit_onnx.read.deciding import LabelRounding, LabelTrials
     from fairkit_onnx.read.graph import Graph
 
 _FIRST_ROWS = 4_096

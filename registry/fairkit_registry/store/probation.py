@@ -83,8 +83,8 @@ def refuse_fallen(connection: sqlite3.Connection, blobs: BlobStore, wanted: Refe
 def _say_ended(alias: Alias) -> NoReturn:
     named = f"{alias.name}@{alias.alias}"
     raise RegistryError(
-        f"{named} means nothing {alias.ended}. `fairkit registry probation {named}` writes an end down and goes back to "
-        f"the version before; `fairkit registry promote {alias.name}@VERSION {alias.alias}` points it to another one"
+        f"{named} means nothing {alias.ended}. `fairkit registry probation {named}` writes an end down and goes back "
+        f"to the version before; `fairkit registry promote {alias.name}@VERSION {alias.alias}` points it to another one"
     )
 
 
