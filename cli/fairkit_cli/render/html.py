@@ -46,7 +46,7 @@ _CLASSES = {
     "reason": "muted small reason",
     "wrap": "muted small wrap",
 }
-_ELEMENTS = {"name": "bdi", "code": "code", "strong": "strong", "differs": "bdi"}
+_ELEMENTS = {"name": "bdi", "strong": "strong", "differs": "bdi"}
 _NOTES = {"warning": "subject", "verdict": "verdict none", "alarm": "verdict fail"}
 _SECTIONS = {"row": "trio", "signed": "signed", "unsigned": "unsigned"}
 
@@ -159,6 +159,9 @@ def _span(span: Span) -> Content:
         text = tag("bdi", span.text) if span.role == "name" else span.text
         kind = "term" if span.role == "term" else None
         return tag("a", text, href=span.link, title=span.title, class_=kind)
+    if span.role == "code":  # a word is a box, which no line breaks at its hyphens
+        words = [piece for word in span.text.split(" ") for piece in (" ", tag("span", word))]
+        return tag("code", words[1:])
     if span.role in _ELEMENTS:
         return tag(_ELEMENTS[span.role], span.text, class_="differs" if span.role == "differs" else None)
     return tag("span", span.text, class_=_CLASSES.get(span.role, span.role)) if span.role else span.text
