@@ -131,30 +131,25 @@ def _text(entries: Sequence[Entry], output_format: str, day: datetime.date) -> s
 
 
 def _page(entries: Sequence[Entry], day: datetime.date) -> str:
-    from fairkit_cli.render.document import facts, page, section
-    from fairkit_cli.render.markup import Content, name_of, tag
+    from fairkit_cli.pages.parts import Facts, Inline, Note, Page, Part, Section, Span, name_of
+    from fairkit_cli.render.html import html_page
 
     title = f"Model inventory, {day}"
     missing = sum(bool(one.missing) for one in entries)
-    body: list[Content] = [
-        tag("h1", title),
-        tag(
-            "p",
-            f"{len(entries)} versions, by tier; {missing} lack something. The fields are those of practice: no law or "
-            "guidance was found that requires them. Purpose, owner, exposure, limits, tier and review are stated by "
-            "people; the rest is read from the registry and its certificates.",
-            class_="subject",
-        ),
-    ]
+    about = (
+        f"{len(entries)} versions, by tier; {missing} lack something. The fields are those of practice: no law or "
+        "guidance was found that requires them. Purpose, owner, exposure, limits, tier and review are stated by "
+        "people; the rest is read from the registry and its certificates."
+    )
+    parts: list[Part] = [Note(title, "title"), Note(about, "subject")]
     for entry in entries:
-        cells = dict(zip(COLUMNS, _cells(entry), strict=True))
-        shown: list[tuple[str, Content]] = [
+        stated: list[tuple[Inline, Inline]] = [
             (
                 name.replace("_", " "),
-                tag("span", "not stated", class_="gap") if value in (None, "") else name_of(str(value)),
+                Span("not stated", "gap") if value in (None, "") else name_of(str(value)),
             )
-            for name, value in cells.items()
+            for name, value in zip(COLUMNS, _cells(entry), strict=True)
             if name not in ("model", "version") and (value or name != "ended")
         ]
-        body.append(section(f"{entry.model}@{entry.version}", facts(shown)))
-    return page(title, body)
+        parts.append(Section(f"{entry.model}@{entry.version}", [Facts(stated)]))
+    return html_page(Page(title, parts))
