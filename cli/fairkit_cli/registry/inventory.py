@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from fairkit_registry.exchange.inventory import Entry
 
 COLUMNS = (
-    "tier", "model", "version", "aliases", "purpose", "owner", "exposure", "data", "limits", "rules", "last_validation",
-    "monitoring", "next_review", "missing", "sha256",
+    "tier", "model", "version", "aliases", "ended", "purpose", "owner", "exposure", "data", "limits", "rules",
+    "last_validation", "monitoring", "next_review", "missing", "sha256",
 )  # fmt: skip
 
 
@@ -100,7 +100,11 @@ def _watches(folders: Sequence[Path]) -> dict[str, str]:
 
 def _cells(one: Entry) -> list[str | int | None]:
     record = one.to_dict()
-    record["aliases"], record["missing"] = ", ".join(one.aliases), ", ".join(one.missing)
+    record |= {
+        "aliases": ", ".join(one.aliases),
+        "ended": "; ".join(one.ended),
+        "missing": ", ".join(one.missing),
+    }
     if one.overdue:
         record["next_review"] = f"{one.next_review} OVERDUE"
     return [record[name] for name in COLUMNS]
@@ -122,7 +126,8 @@ def _text(entries: Sequence[Entry], output_format: str, day: datetime.date) -> s
     rows = [
         ["-" if (cell := _cells(one)[at]) in (None, "") else str(cell) for at in places] for one in entries
     ]
-    return "".join(f"{line}\n" for line in columns(short, rows))
+    ended = [f"{one.model}@{text}" for one in entries for text in one.ended]
+    return "".join(f"{line}\n" for line in (*columns(short, rows), *ended))
 
 
 def _page(entries: Sequence[Entry], day: datetime.date) -> str:
@@ -144,7 +149,7 @@ def _page(entries: Sequence[Entry], day: datetime.date) -> str:
                 Span("not stated", "gap") if value in (None, "") else name_of(str(value)),
             )
             for name, value in zip(COLUMNS, _cells(entry), strict=True)
-            if name not in ("model", "version")
+            if name not in ("model", "version") and (value or name != "ended")
         ]
         parts.append(Section(f"{entry.model}@{entry.version}", [Facts(stated)]))
     return html_page(Page(title, parts))

@@ -78,6 +78,8 @@ def _alias_badge(seen: SeenAlias) -> Markup:
     version = seen.alias.version
     if version is None:
         return tag("span", name_of(seen.alias.alias), " → nothing yet", class_="muted")
+    if seen.alias.ended is not None:
+        return tag("span", name_of(seen.alias.alias), " → nothing any more", class_="badge fail")
     href = f"m/{seen.alias.name}/{version}.html"
     status = seen.verdict or "inconclusive"
     mark = tag("span", f" {MARKS[status]} {WORDS[status]}", class_=f"badge {status}")
@@ -204,6 +206,9 @@ def _alias(seen: SeenAlias) -> Markup:
         return tag(
             "div", tag("h3", name_of(seen.alias.alias)), tag("p", "Points to no version yet."), requirements
         )
+    if seen.alias.ended is not None:
+        ended = tag("p", tag("strong", "Means nothing"), f" {seen.alias.ended}.", class_="verdict fail")
+        return tag("div", tag("h3", name_of(seen.alias.alias)), ended, requirements)
     phrases = {
         "pass": "still meets what the alias asks for",
         "fail": "does not meet what the alias asks for any more",
