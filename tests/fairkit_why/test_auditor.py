@@ -364,6 +364,7 @@ def test_an_auditor_that_compares_no_models_is_refused_before_training():
         fairkit.mitigate("fairgbm", data, auditors=["consistency"])
 
 
+@pytest.mark.long
 def test_the_waterfall_is_an_altair_chart(model, frame):
     pytest.importorskip("altair", reason="Altair is not installed (pip install 'fairkit[charts]')")
     told = {"why": {**QUICK, "allowed": ["income"]}}
