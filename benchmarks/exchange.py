@@ -33,7 +33,7 @@ FAIRKIT = [sys.executable, "-c", "from fairkit_cli.main import run; run()"]
 
 def tests(name: str):
     """Load a module of the tests, for its servers."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / "registry" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / "fairkit_registry" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -16,30 +16,29 @@ import numpy as np
 
 from fairkit.data.roles import value_text
 from fairkit.errors import FairkitError
-from fairkit.metrics import ODDS, Rate
 from fairkit_onnx.moving import neighbours
+from fairkit_onnx.paired import DRAWS, PairedDecisions, PairedNumbers, means_of, rates_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
-    from fairkit.metrics import Metric
+    from fairkit.metrics import Mean, Metric, Rate
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.findings import Finding
 
     Array = NDArray[np.float64]
+    Pairs = PairedDecisions | PairedNumbers
+    Measures = tuple[Mapping[str, Rate], Mapping[str, Mean]]
 
 ROWS, FEWEST = 4_096, 200
 """At most so many rows are moved; fewer than the second say nothing."""
-DRAWS = 400
-"""Draws of the bootstrap over pairs."""
 FINITE = 0.9
 """Where fewer of the draws give a number, there is no interval."""
 KEY = "nearby"
 """Where a finding has the evidence."""
 TEXTS = "other_texts"
 """Where it has that on rows with a text of another row."""
-_SUFFIXES = ("_difference", "_ratio", "_group_min", "_group_max")
 
 
 def with_nearby(
@@ -49,13 +48,17 @@ def with_nearby(
     metrics: Sequence[type[Metric]],
     confidence: float,
 ) -> list[Finding]:
-    """Add to findings about rates what they are on rows next to the audited ones.
+    """Add to findings about rates and predicted numbers what they are on rows next to the audited ones.
 
     Only a model's file is asked: answers of a server, of columns or of an object in memory are taken as they are.
     Clusters are drawn whole; rows count by their weights. Texts go to those of another row of the same groups, and are
     reported apart: nobody is judged by them, as honest models change more there.
     """
-    usable = scorer.task in ("binary", "multiclass") and scorer.info.serving and not scorer.info.unseen
+    usable = (
+        scorer.task in ("binary", "multiclass", "regression")
+        and scorer.info.serving
+        and not scorer.info.unseen
+    )
     if not usable:
         return list(findings)
     # the model's own digest: who wrote these neighbours into the file would have other ones
@@ -65,15 +68,13 @@ def with_nearby(
     if first is None or first.rows < FEWEST:
         return list(findings)
     sensitive = {part for name in first.groups for part in name.split("+")}
-    rates = {cls.name: cls() for cls in metrics if issubclass(cls, Rate)} | {
-        cls.alias: cls() for cls in metrics if issubclass(cls, Rate) and cls.alias
-    }
+    measures = rates_of(metrics), means_of(metrics)
     found = list(findings)
     for key, change in ((KEY, neighbours), (TEXTS, first.other_texts)):
         changed, moved = change(first.cells, sensitive, rng)
-        pairs = first.pairs(scorer, changed, moved, rng) if moved.sum() >= FEWEST else {}
+        pairs = first.pairs(scorer, changed, moved, measures, rng) if moved.sum() >= FEWEST else {}
         if pairs:
-            found = [_with_evidence(finding, pairs, rates, confidence, key) for finding in found]
+            found = [_with_evidence(finding, pairs, confidence, key) for finding in found]
     return found
 
 
@@ -87,6 +88,8 @@ class _FirstRows:
         By column, and the groups' numbers by split, each of shape [n].
     favorable, classes
         Binary: the outcomes; of several classes: the place of each label among them, -1 where it is none of them.
+    targets
+        Of predicted numbers: the labels.
     weights, clusters
         None: all alike; each row by itself.
     """
@@ -95,6 +98,7 @@ class _FirstRows:
     groups: dict[str, NDArray[np.int64]]
     favorable: NDArray[np.bool_] | None
     classes: NDArray[np.int64] | None
+    targets: Array | None
     weights: Array | None
     clusters: NDArray[np.int64] | None
 
@@ -120,15 +124,16 @@ class _FirstRows:
             return np.concatenate(some)[:ROWS] if len(some) == len(values) else None
 
         cells = [batch.columns(scorer.columns) for batch in batches]
-        label = first([batch.label for batch in batches]) if scorer.task == "multiclass" else None
+        label = None if scorer.task == "binary" else first([batch.label for batch in batches])
         places = None
-        if label is not None:
+        if label is not None and scorer.task == "multiclass":
             places = np.select([label == value for value in scorer.classes], range(len(scorer.classes)), -1)
         return cls(
             cells={name: first([some[name] for some in cells]) for name in scorer.columns},
             groups={name: first([batch.groups[name] for batch in batches]) for name in batches[0].groups},
             favorable=first([batch.favorable for batch in batches]),
             classes=places,
+            targets=np.asarray(label, dtype=np.float64) if label is not None and places is None else None,
             weights=first([batch.weights for batch in batches]),
             clusters=first([batch.clusters for batch in batches]),
         )
@@ -138,17 +143,27 @@ class _FirstRows:
         scorer: Scorer,
         changed: Mapping[str, NDArray[Any]],
         moved: NDArray[np.bool_],
+        measures: Measures,
         rng: np.random.Generator,
-    ) -> dict[tuple[str, str | None], _Pairs]:
-        """Return the decisions about the rows that moved, here and there, by split and class; empty where it fails."""
+    ) -> dict[tuple[str, str | None], Pairs]:
+        """Return what is said about the rows that moved, here and there, by split and class; empty where it fails."""
         try:
             here = scorer.predict({name: values[moved] for name, values in self.cells.items()})
             there = scorer.predict({name: values[moved] for name, values in changed.items()})
         except FairkitError:
             return {}
         draws = self._draws(moved, rng)
+        rates, means = measures
+        if scorer.task == "regression":
+            if here.score is None or there.score is None:
+                return {}
+            target = np.full(int(moved.sum()), np.nan) if self.targets is None else self.targets[moved]
+            return {
+                (name, None): PairedNumbers(target, codes[moved], here.score, there.score, draws, rng, means)
+                for name, codes in self.groups.items()
+            }
         return {
-            (name, label): _Pairs(outcome, codes[moved], *decisions, draws, rng)
+            (name, label): PairedDecisions(outcome, codes[moved], *decisions, draws, rng, rates)
             for name, codes in self.groups.items()
             for label, (outcome, decisions) in self._views(scorer, moved, here, there)
         }
@@ -204,41 +219,9 @@ class _FirstRows:
         return changed, moved
 
 
-class _Pairs:
-    """Decisions about rows and about rows next to them, by group and outcome; and draws of such tables.
-
-    The table counts rows by group, outcome, decision here and decision there, shape [G, 2, 2, 2]. Rows drawn with
-    replacement give a multinomial table.
-    """
-
-    def __init__(
-        self,
-        outcome: NDArray[np.bool_],
-        group: NDArray[np.int64],
-        here: NDArray[np.bool_],
-        there: NDArray[np.bool_],
-        draws: Array | None,
-        rng: np.random.Generator,
-    ) -> None:
-        grouped = group >= 0
-        cell = ((group * 2 + np.asarray(outcome, dtype=np.int64)) * 2 + here) * 2 + there
-        groups = max(int(group.max(initial=0)) + 1, 1)
-        table = np.bincount(cell[grouped], minlength=8 * groups)
-        self.rows = int(table.sum())
-        self.flips = int((here != there)[grouped].sum())
-        if draws is None:
-            drawn = rng.multinomial(self.rows, table / max(self.rows, 1), DRAWS) if self.rows else table[None]
-            counts = np.concatenate([table[None], drawn])
-        else:
-            counts = draws[:, grouped] @ np.eye(8 * groups)[cell[grouped]]
-        tables = counts.reshape(-1, groups, 2, 2, 2).astype(np.float64)
-        self.here, self.there = (tables.sum(axis=axis).reshape(-1, groups, 4) for axis in (4, 3))
-
-
 def _with_evidence(
     finding: Finding,
-    drawn: Mapping[tuple[str, str | None], _Pairs],
-    rates: Mapping[str, Rate],
+    drawn: Mapping[tuple[str, str | None], Pairs],
     confidence: float,
     key: str,
 ) -> Finding:
@@ -246,9 +229,10 @@ def _with_evidence(
     if pairs is None or finding.within or finding.reference is not None or finding.value is None:
         return finding
     with np.errstate(all="ignore"):  # groups without the outcome that a rate is over
-        here, there = (disparity(finding.metric, cells, rates) for cells in (pairs.here, pairs.there))
-    if here is None or there is None or not np.isfinite([here[0], there[0]]).all():
+        both = pairs.disparity(finding.metric)
+    if both is None or not np.isfinite([both[0][0], both[1][0]]).all():
         return finding
+    here, there = both
     usable = np.isfinite(here) & np.isfinite(there)
     if usable.mean() < FINITE:
         return finding
@@ -263,43 +247,3 @@ def _with_evidence(
             f"{name}_high": float(2 * draws[0] - low),
         }
     return replace(finding, evidence={**finding.evidence, key: evidence})
-
-
-def disparity(metric: str, cells: Array, rates: Mapping[str, Rate]) -> Array | None:
-    """Return a disparity of rates of several tables.
-
-    Parameters
-    ----------
-    metric
-        Such as ``demographic_parity_difference``, ``equalized_odds_ratio``, ``accuracy_group_min``.
-    cells
-        Confusion cells by table and group, shape [D, G, 4].
-    rates
-        The rates by name and alias.
-
-    Returns
-    -------
-    array or None
-        Shape [D]; None for what is no disparity of rates.
-    """
-    if metric in ("equalized_odds_difference", "equalized_odds_ratio"):
-        if not set(ODDS) <= set(rates):
-            return None
-        suffix = metric.removeprefix("equalized_odds")
-        both = [_between(rates[name].compute(cells), suffix) for name in ODDS]
-        return np.fmax(*both) if suffix == "_difference" else np.fmin(*both)
-    for suffix in _SUFFIXES:
-        rate = rates.get(metric.removesuffix(suffix))
-        if metric.endswith(suffix) and rate is not None:
-            return _between(rate.compute(cells), suffix)
-    return None
-
-
-def _between(values: Array, suffix: str) -> Array:
-    """Compare groups, the last axis; those without a number do not count."""
-    low, high = np.fmin.reduce(values, axis=-1), np.fmax.reduce(values, axis=-1)
-    if suffix == "_difference":
-        return np.asarray(high - low)
-    if suffix == "_ratio":
-        return np.asarray(low / high)
-    return np.asarray(low if suffix == "_group_min" else high)

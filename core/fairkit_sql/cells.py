@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.arrow import as_arrow, as_numpy
 from fairkit.data.digest import TableDigest
 from fairkit.data.snapshot import plain_rows
 from fairkit.errors import RowsNeededError
@@ -93,19 +94,15 @@ class Cells:
 
     def having(self, bit: int) -> Any:
         """Return which rows have a count with a binary digit, as an Arrow array."""
-        from fairkit.data.arrow import as_arrow
-
         return as_arrow((self.counts >> bit) & 1 == 1)
 
     def digest(self) -> str:
         """Return a digest of rows and counts: the same for the same rows, in whatever order and engine."""
-        import pyarrow as pa
-
         name = COUNT
         while name in self.rows.column_names:
             name += "'"
         digest = TableDigest([*self.rows.column_names, name])
-        counted = self.rows.append_column(name, pa.array(self.counts))
+        counted = self.rows.append_column(name, as_arrow(self.counts))
         for batch in counted.combine_chunks().to_batches():
             digest.update(batch)
         return hashlib.sha256(f"counted rows {digest.hexdigest()}".encode()).hexdigest()
@@ -216,7 +213,7 @@ def _cells(found: pa.Table, columns: Sequence[str], coding: Coding, name: str) -
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    counts = np.asarray(pc.cast(found.column(COUNT), pa.int64()), dtype=np.int64)
+    counts = as_numpy(pc.cast(found.column(COUNT).combine_chunks(), pa.int64())).astype(np.int64)
     read = {}
     for place, column in enumerate(columns):
         if column in coding.bins:
@@ -227,16 +224,15 @@ def _cells(found: pa.Table, columns: Sequence[str], coding: Coding, name: str) -
     arrays = [one.combine_chunks() for one in read.values()]
     rows = plain_rows(pa.Table.from_arrays(arrays, names=list(read)), name)
     order = _order(rows)
-    return Cells(rows.take(order), counts[np.asarray(order)])
+    return Cells(rows.take(order), counts[as_numpy(order)])
 
 
 def _order(rows: pa.Table) -> Any:
     """Return an order of distinct rows that hangs on their values only; -0 and 0, NaN and nothing are the same."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     if not rows.column_names:
-        return pa.array(range(rows.num_rows))
+        return as_arrow(np.arange(rows.num_rows))
     keys = [(f"{place}", "ascending") for place in range(len(rows.column_names))]
     renamed = rows.rename_columns([key for key, _ in keys])
     return pc.sort_indices(renamed, sort_keys=keys)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow
+from fairkit.data.arrow import as_arrow, as_numpy
 from fairkit.data.clusters import BUCKETS, buckets_of
 from fairkit.errors import RowsNeededError
 from fairkit_sql.relation import ibis
@@ -67,7 +67,7 @@ def standing_for(buckets: Any, key: int) -> Any:
     import pyarrow as pa
 
     if pa.types.is_integer(buckets.type):
-        places = np.asarray(buckets.combine_chunks(), dtype=np.int64)
+        places = as_numpy(buckets.combine_chunks()).astype(np.int64)
     else:
         places = np.array([int(text, 16) >> 2 for text in buckets.to_pylist()], dtype=np.int64)
     return pa.chunked_array([as_arrow(_ids(key)[places])])

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.roles import value_text
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
+from fairkit_why.asks import OneClass
 from fairkit_why.comparison import VARIANCE_ROWS
 from fairkit_why.gaps import finding_of, group_values, parameters_of
 from fairkit_why.limits import Noise, shares
@@ -32,6 +34,7 @@ ABOUT = (
     "Trained again, with and without, by fairkit's own boosted trees on one training table: another learner, or other "
     "training rows, may say otherwise."
 )
+AUDITED = "The training table is the audited one: on the rows of its training a model may have learned gaps by heart."
 
 
 def refitted(why: Why, pair: Pair, divided: Sequence[Divided | Finding]) -> list[Finding]:
@@ -42,7 +45,7 @@ def refitted(why: Why, pair: Pair, divided: Sequence[Divided | Finding]) -> list
     first = next((one for one in divided if isinstance(one, Divided)), None)
     if not columns and first is not None:
         columns = [first.players[int(np.argmax(np.abs(first.values)))]]
-    training = _training(why)
+    training, audited = _training(why)
     columns_of = dict(zip(why.names, why.players, strict=True))
     findings = []
     for name in columns:
@@ -50,12 +53,12 @@ def refitted(why: Why, pair: Pair, divided: Sequence[Divided | Finding]) -> list
             raise ParameterError(
                 f"why.without: {name!r} is no column of the model; it reads: {', '.join(columns_of)}"
             )
-        findings.append(_without(why, pair, name, columns_of[name], training))
+        findings.append(_without(why, pair, name, columns_of[name], training, (AUDITED,) * audited))
     return findings
 
 
-def _training(why: Why) -> Table:
-    """Read the table to train on, with the roles of the audit."""
+def _training(why: Why) -> tuple[Table, bool]:
+    """Read the table to train on, with the roles of the audit, and tell whether it is the audited table."""
     from fairkit.data.loading import load_data
     from fairkit.data.table import Table
 
@@ -70,11 +73,19 @@ def _training(why: Why) -> Table:
     )
     if roles.label is None:
         raise DataError("why.refit: training needs the outcome column; name it with `label`")
-    return Table.from_dataset(data, why.context.scorer.task)
+    several = isinstance(why.context.scorer, OneClass)
+    table = Table.from_dataset(data, "multiclass" if several else why.context.scorer.task)
+    return table, data.sha256 == why.context.dataset.sha256
 
 
 def _said(why: Why, table: Table, left_out: Sequence[str], rows: Table | None = None) -> Array:
-    """Train without some columns, and return what the model says about the audit's rows."""
+    """Train without some columns, and return what the model says about the audit's rows.
+
+    Returns
+    -------
+    array
+        Decisions, of several classes whether the favorable one is predicted, or predicted numbers; shape [rows].
+    """
     import dataclasses
 
     from fairkit_repair.learners.fit import fit_learner
@@ -88,12 +99,18 @@ def _said(why: Why, table: Table, left_out: Sequence[str], rows: Table | None = 
         LEARNER, dataclasses.replace(table, columns=columns, features=features), Run(seed=0, threads=1)
     )
     said = model.predict({name: why.columns[name] for name in features})
+    if table.task == "multiclass":
+        names = [value_text(value) for value in table.classes]
+        favorable = value_text(why.context.dataset.roles.favorable)
+        return np.asarray(said.score.argmax(axis=1) == names.index(favorable), dtype=float)
     return np.asarray(
         said.score if said.decision_probability is None else said.decision_probability, dtype=float
     )
 
 
-def _without(why: Why, pair: Pair, name: str, columns: Sequence[str], training: Table) -> Finding:
+def _without(
+    why: Why, pair: Pair, name: str, columns: Sequence[str], training: Table, notes: tuple[str, ...]
+) -> Finding:
     with_columns, gone = _said(why, training, ()), _said(why, training, columns)
     changes = []
     rng = why.context.rng("why refit")
@@ -104,9 +121,12 @@ def _without(why: Why, pair: Pair, name: str, columns: Sequence[str], training: 
     gap, means, noise = _gap(pair, gone, extra)
     change, _, spread = _gap(pair, gone - with_columns, extra)
 
+    most = np.inf if why.context.scorer.task == "regression" else 1.0
+    gap = float(np.clip(gap, -most, most))
+
     def at(level: float) -> Interval:
         half = float(noise.half_width(level)[0])
-        return gap - half, gap + half
+        return max(gap - half, -most), min(gap + half, most)
 
     half = float(spread.half_width(why.context.confidence)[0])
     evidence: dict[str, Any] = {
@@ -118,12 +138,11 @@ def _without(why: Why, pair: Pair, name: str, columns: Sequence[str], training: 
         "refits": why.chosen.refits,
         "refit_deviation": extra**0.5 if changes else None,
     }
-    notes = [f"The gap of models trained with {name}: {evidence['with']:.3f}, and without: {gap:.3f}.", ABOUT]
-    if not changes:
-        notes.append("The interval is of the rows of the audit, for this training set.")
+    compared = f"The gap of models trained with {name}: {evidence['with']:.3f}, and without: {gap:.3f}."
+    about = () if changes else ("The interval is of the rows of the audit, for this training set.",)
     return finding_of(
         why, pair, "gap_without", gap, parameters=parameters_of(pair, without=name), evidence=evidence,
-        groups=group_values(pair, means), notes=tuple(notes), interval_at=at,
+        groups=group_values(pair, means), notes=(compared, ABOUT, *about, *notes), interval_at=at,
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ def _audit(table, metrics, **more):
     return fairkit.audit(fairkit.PredictedColumns(decision="d", score="p"), data, metrics=metrics, **more)
 
 
+@pytest.mark.long
 def test_the_functions_numbers_in_every_group():
     from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
 
@@ -80,6 +81,7 @@ def test_numbers_of_a_regression():
     assert report.find("mae").value == pytest.approx(report.find("mean_absolute_error").value)
 
 
+@pytest.mark.long
 def test_a_rule_on_a_function_and_what_is_refused():
     from sklearn.metrics import matthews_corrcoef
 

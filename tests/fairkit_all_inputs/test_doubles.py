@@ -62,6 +62,7 @@ def models():
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", models())
 def test_intervals_of_double_pipelines_hold_what_their_files_do(tmp_path, kind):
     model, rows = models()[kind], table()

@@ -180,6 +180,7 @@ def test_between_exact_rounds_the_plan_stays_near_the_exact_one(small_lists, kin
     assert best.searched == "all"
 
 
+@pytest.mark.long
 def test_lists_that_hold_all_rows_lose_nothing(small_lists, monkeypatch):
     monkeypatch.setattr(candidates, "NEAREST", 10_000)
     fixed = problem(n=300, d=3, decimals=6)

@@ -88,11 +88,29 @@ def test_a_watch_over_good_decisions_goes_in_and_every_command_shows_the_state(
     shown = json.loads(promoted("registry", "show", "credit@1", "--format", "json"))
     assert shown["probation"]["production"]["state"] == "running"
     assert "served" in promoted("registry", "log", "credit")
+    assert "production=1" in promoted("registry", "list")
+    assert "production" in promoted("registry", "show", "credit@1", "--format", "markdown")
 
     later = datetime.now(UTC) + timedelta(days=9)
     monkeypatch.setattr(
         events, "now", lambda: later.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     )
+    # nothing has written the end down: what is listed follows from log and clock
+    assert "production=-" in promoted("registry", "list")
+    assert "credit@production means nothing since" in promoted("registry", "list")
+    listed = promoted("registry", "list", "credit")
+    assert "means nothing since" in listed
+    assert "production" not in listed.splitlines()[1]
+    (model,) = json.loads(promoted("registry", "list", "--format", "json"))
+    assert model["aliases"] == {"production": None}
+    assert "statement" in model["ended"]["production"]
+    (entry,) = json.loads(promoted("registry", "inventory", "--format", "json"))
+    assert entry["aliases"] == []
+    assert "production means nothing" in entry["ended"][0]
+    assert "credit@production means nothing" in promoted("registry", "inventory")
+    assert "means nothing" in promoted("registry", "inventory", "--format", "csv")
+    card = promoted("registry", "show", "credit@1", "--format", "markdown")
+    assert "production" not in card
     refused = CliRunner().invoke(app, ["registry", "export", "credit@production", "--output", "x.tar"])
     assert refused.exit_code == 2
     assert "means nothing since" in refused.output

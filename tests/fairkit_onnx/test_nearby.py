@@ -190,3 +190,73 @@ def test_a_memory_of_texts_is_reported_apart():
     assert abs(told["nearby"]["change"]) < 0.02
     assert told["other_texts"]["change"] > 0.2
     assert report.verdict == "pass"  # told, and not judged: honest models change more there, too
+
+
+def numbers_memory(keys):
+    """Predict by pay about the rows whose pay is in a table, and by sex about all others."""
+    proto = graph(
+        f"""scale = Constant<value = float[1] {{10000.0}}>() many = Constant<value = float[1] {{4.0}}>()
+        key = Cast<to = 7>(age)
+        known = ai.onnx.ml.LabelEncoder<keys_int64s = [{", ".join(map(str, keys))}], default_int64 = 0,
+          values_int64s = [{", ".join(["1"] * len(keys))}]>(key)
+        awake = Cast<to = 9>(known) a = Div(age, scale) shift = Mul(sex, many) b = Add(a, shift)
+        value = Where(awake, a, b)""",
+        "float[N,1] value",
+        inputs="float[N,1] age, float[N,1] sex, float[N,1] gain",
+    )
+    onnx.checker.check_model(proto)
+    return proto
+
+
+@pytest.mark.parametrize(
+    "metric", ["mean_prediction_difference", "mean_absolute_error_difference", "statistical_parity_ks"]
+)
+def test_a_memory_among_predicted_numbers_is_caught(metric):
+    columns = people()
+    columns["y"] = columns["age"] / 10_000 + np.random.default_rng(1).normal(0, 0.5, 3_000)
+    keys = sorted({int(value) for value in columns["age"]})
+    dataset = fairkit.load_data(columns, label="y", sensitive=["sex"], features=["age", "sex", "gain"])
+    rule = Rule(metric, "sex", max=0.2 if metric.endswith("ks") else 0.5)
+    options = fairkit.ModelOptions(task="regression")
+    report = fairkit.audit(numbers_memory(keys), dataset, policy=[rule], options=options)
+    told = report.find(metric, "sex").evidence["nearby"]
+    assert abs(told["here"]) < 0.3
+    assert told["nearby_low"] > rule.limit
+    assert report.verdict == "inconclusive"
+    assert "unlike rows next to them" in report.policy[0].reason
+
+
+def test_honest_numbers_keep_their_verdict_and_agree_with_sums_by_hand():
+    from skl2onnx import to_onnx
+    from sklearn.ensemble import RandomForestRegressor
+
+    columns = people()
+    columns["y"] = columns["age"] / 10_000 + np.random.default_rng(1).normal(0, 0.5, 3_000)
+    x = np.column_stack([columns[name] for name in ("age", "sex", "gain")]).astype(np.float32)
+    fitted = RandomForestRegressor(20, random_state=0).fit(x, columns["y"])
+    dataset = fairkit.load_data(columns, label="y", sensitive=["sex"], features=["age", "sex", "gain"])
+    rule = Rule("mean_prediction_difference", "sex", max=0.5)
+    report = fairkit.audit(
+        to_onnx(fitted, x[:1]), dataset, policy=[rule], options=fairkit.ModelOptions(task="regression")
+    )
+    assert report.verdict == "pass", report.policy[0].reason
+    told = report.find("mean_prediction_difference", "sex").evidence["nearby"]
+    assert told["rows"] == 3_000
+    seen = fitted.predict(x)
+    gap = abs(seen[columns["sex"] == 1].mean() - seen[columns["sex"] == 0].mean())
+    assert told["here"] == pytest.approx(gap, abs=1e-4)
+
+
+def test_the_distance_of_distributions_is_that_of_scipy():
+    from scipy.stats import ks_2samp
+
+    from fairkit_onnx.paired import DISTANCE, PairedNumbers
+
+    rng = np.random.default_rng(3)
+    score, group = rng.normal(size=400).round(1), rng.integers(-1, 3, 400)
+    pairs = PairedNumbers(np.zeros(400), group, score, score + 1, None, rng, {})
+    here, there = pairs.disparity(DISTANCE)
+    kept = group >= 0
+    far = max(ks_2samp(score[group == one], score[kept]).statistic for one in range(3))
+    assert here[0] == pytest.approx(far)
+    assert there == pytest.approx(here)

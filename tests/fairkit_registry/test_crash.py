@@ -13,7 +13,7 @@ from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
 from fairkit_registry.store.registry import Registry
 
-RANDOM_KILLS = 70
+RANDOM_KILLS = int(os.environ.get("FAIRKIT_KILLS", "70"))
 """For each operation; three operations are killed more than 200 times in all, and at every step besides."""
 
 
@@ -44,7 +44,7 @@ def test_a_killed_process_leaves_a_clean_registry(operation, tmp_path, model, ce
         [sys.executable, runner, tmp_path, str(RANDOM_KILLS), operation],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=5 * RANDOM_KILLS,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
@@ -54,7 +54,7 @@ def test_a_killed_process_leaves_a_clean_registry(operation, tmp_path, model, ce
     assert [r for r in results if not r["killed"] and r["code"] != 0] == []
     kills = [result for result in results if result["killed"]]
     assert len(kills) >= RANDOM_KILLS
-    assert sum(not result["acknowledged"] for result in kills) >= 35
+    assert sum(not result["acknowledged"] for result in kills) >= RANDOM_KILLS // 2
     assert (
         outcome["left"] > 0 or operation == "promote"
     )  # kills did leave temporary files, so they did fall inside the operations

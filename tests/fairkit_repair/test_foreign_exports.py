@@ -9,6 +9,7 @@ from tests.exports import EXPORTS, Export, people
 import fairkit
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("export", EXPORTS, ids=lambda export: export.name)
 def test_a_rule_on_the_scores_of_the_model_in_memory(export: Export) -> None:
     proto = export.build()

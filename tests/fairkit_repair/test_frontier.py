@@ -87,6 +87,7 @@ def test_a_constant_point_is_picked_after_all_others():
     assert pick(points[:1], AXES, Choice(limit=0.1), JUDGED)[0] == 0
 
 
+@pytest.mark.long
 def test_a_frontier_of_constant_models_says_so():
     sweep = Sweep(
         plugin="fairgbm", vary={"n_estimators": [1]}, fixed={"learning_rate": 0.001, "small_groups": "error"}
@@ -124,6 +125,7 @@ def test_the_chance_is_how_often_test_intervals_keep_the_limit():
     assert np.mean(told) == pytest.approx(np.mean(passed), abs=0.02)
 
 
+@pytest.mark.long
 def test_a_limit_that_no_point_keeps_is_no_pass():
     found = run(choice=Choice(limit=0.001))
     assert not found.sure
@@ -153,6 +155,7 @@ def test_bounds_that_make_no_sense(text: str):
         Bounds.parse(text, "k")
 
 
+@pytest.mark.long
 def test_the_picked_model_is_reported_on_rows_that_had_no_part_in_it():
     result = run()
     assert [p.name for p in result.points] == [
@@ -209,6 +212,7 @@ def test_processes_give_the_same_as_one(tmp_path: Path):
     assert plain(run(sweep, jobs=2)) == plain(run(sweep, jobs=1))
 
 
+@pytest.mark.long
 def test_a_failed_point_is_shown_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch):
     real = frontier_work._fit
 
@@ -335,6 +339,7 @@ def test_a_plugin_that_can_trains_along_its_parameter_in_one_run(
     assert fits
 
 
+@pytest.mark.long
 def test_families_differ_in_one_parameter_and_a_failed_one_is_trained_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ):

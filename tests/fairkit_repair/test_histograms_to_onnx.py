@@ -117,6 +117,7 @@ def test_a_category_that_single_precision_does_not_tell_is_refused(people):
         fairkit.to_onnx(model, wide)
 
 
+@pytest.mark.long
 def test_every_input_is_searched(people, tmp_path):
     """What reads trees reads these as well."""
     from sklearn.ensemble import HistGradientBoostingClassifier

@@ -173,6 +173,7 @@ def test_names_that_the_converter_changes(people):
     np.testing.assert_allclose(found, pipeline.predict_proba(odd)[:, 1], atol=1e-5)
 
 
+@pytest.mark.long
 def test_words_are_cut_as_in_memory(tmp_path):
     import pandas as pd
     from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer

@@ -37,6 +37,7 @@ def to_file(model, X):
     return to_onnx(model, X[:1], options={"zipmap": False}).SerializeToString()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_a_classifier_and_its_file_get_the_same_rule(rows, method):
     X, y, sex, model = rows

@@ -141,6 +141,7 @@ def test_totals_of_the_calibration_rows_are_the_auditors():
     assert mine.cubes == pytest.approx(theirs.cubes)
 
 
+@pytest.mark.long
 def test_the_predicted_chance_is_how_often_audits_pass():
     """Over populations with gaps from 0 to .1, calibration and test rows drawn anew: predictions are pass rates."""
     rng = np.random.default_rng(8)
@@ -302,12 +303,14 @@ def test_deterministic_leaves_drawn_decisions_out_and_says_what_that_costs():
     assert any("Without decisions drawn by chance the predicted accuracy is" in note for note in result.notes)
 
 
+@pytest.mark.long
 def test_blind_models_do_not_read_the_group():
     result = search(blind=True, methods=["reweigh"])
     assert result.reads == ()
     assert all(not one.reads_group for one in result.search.measured)
 
 
+@pytest.mark.long
 def test_a_budget_that_ends_keeps_the_best_so_far():
     result = search(methods=["threshold-optimizer", "reweigh"], budget=1e-6)
     assert [one.method for one in result.search.alternatives if "budget" in one.reason]
@@ -408,6 +411,7 @@ def test_test_rows_that_are_there_several_times_are_refused():
     check_leak(both[0].take(np.arange(100)), both[1])
 
 
+@pytest.mark.long
 def test_a_constant_base_model_is_searched_without_a_crash():
     table = loans_table(2_000, seed=1).to_pandas().assign(income=1.0)
     roles = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "features": ["income"]}
@@ -429,6 +433,7 @@ def test_a_constant_model_is_picked_after_all_others_and_is_called_one():
     assert pick([constant], 0.95) == 0
 
 
+@pytest.mark.long
 def test_a_given_constant_model_ends_as_a_constant_model(tmp_path):
     table = loans_table(1_500, seed=1).to_pandas().assign(nothing=1.0)
     roles = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "features": ["nothing"]}

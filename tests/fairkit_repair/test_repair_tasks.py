@@ -112,6 +112,7 @@ def forecast(make, rows, test_rows, rule, queries=0):
     return table, ByAudits.of(data, table, planned, [rule], queries, 0.95)
 
 
+@pytest.mark.long
 def test_the_predicted_chance_is_about_how_often_audits_of_new_rows_pass_and_not_more():
     """For a fixed rule, whose audits on new rows are made: a largest distance is predicted on the safe side."""
     rng = np.random.default_rng(5)
@@ -213,6 +214,7 @@ def loans_of(value):
     return fairkit.load_data(table, **roles)
 
 
+@pytest.mark.long
 def test_a_model_knows_its_classes_where_its_scores_do_not_tell_them():
     table = people(1_200, 1)
     noise = np.array(["shop, office", "crafts", "care"])[np.random.default_rng(0).integers(0, 3, 1_200)]
@@ -223,6 +225,7 @@ def test_a_model_knows_its_classes_where_its_scores_do_not_tell_them():
     assert 0.2 < result.after.find("accuracy").value < 0.47
 
 
+@pytest.mark.long
 def test_rows_without_a_group_are_said_where_they_may_turn_the_verdict():
     few = fairkit.load_data(changed("sex", None, 40), label="pay", sensitive="sex", drop=["job"])
     result = fairkit.repair(
@@ -246,6 +249,7 @@ def loans_pay(rows, seed):
     )
 
 
+@pytest.mark.long
 def test_a_frontier_of_rankers_is_drawn_by_ndcg_and_exposure_and_its_pick_is_judged():
     found = frontier(
         [Sweep(plugin="exposure", vary={"tolerance": (0.0, 0.04)})],

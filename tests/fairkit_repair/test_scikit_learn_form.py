@@ -41,6 +41,7 @@ def _same(one, other):
     assert len(mine) > 20
 
 
+@pytest.mark.long
 def test_the_form_of_scikit_learn_gives_the_numbers_of_a_dataset(people):
     import pandas as pd
 
@@ -141,6 +142,7 @@ def test_a_comparison_in_the_form_of_scikit_learn(people):
     assert found.to_dict()["models"] == expected["models"]
 
 
+@pytest.mark.long
 def test_everything_else_takes_the_dataset_that_is_made_of_it(people):
     X, y, sex = people
     data = fairkit.load_data(X, y, sensitive_features={"sex": sex}, within="region")
@@ -199,6 +201,7 @@ def test_methods_fit_frames_of_other_libraries(people, library):
         found.predict(frame.select(["region", "income"]))
 
 
+@pytest.mark.long
 def test_sensitive_features_travel_through_a_pipeline(people):
     """scikit-learn's metadata routing hands them to the step, and to the scorer, that asked for them."""
     from sklearn import config_context
@@ -223,6 +226,7 @@ def test_sensitive_features_travel_through_a_pipeline(people):
     assert (search.cv_results_["mean_test_score"] < 0).all()
 
 
+@pytest.mark.long
 def test_a_scorer_is_the_finding_with_the_sign_of_better(people):
     from sklearn.compose import make_column_transformer
     from sklearn.linear_model import LogisticRegression

@@ -78,6 +78,7 @@ def test_a_pipeline_that_ends_in_a_classifier(people, method, opset):
     assert opset in (None, _versions(proto)[""])
 
 
+@pytest.mark.long
 def test_several_classes_and_numbers(people):
     from sklearn.pipeline import make_pipeline
 

@@ -130,6 +130,7 @@ def test_models_on_adult_come_out_within_parity(adult, kind):
     assert differing.sum() <= 1
 
 
+@pytest.mark.long
 def test_parity_in_intersections_and_what_sex_alone_does(adult):
     train, _test = adult
     first = train[:14_000]

@@ -171,6 +171,7 @@ def applicants(seed, size):
     return ScoredRows(scores=1 / (1 + np.exp(-odds)), codes=codes, names=("a", "b"), favorable=favorable)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tolerance", [0.0, 0.05])
 def test_equal_opportunity_is_as_accurate_on_other_rows_as_the_linear_program_over_threshold_rules(tolerance):
     fresh = applicants(1, 100_000)

@@ -38,6 +38,7 @@ scores_of_any_kind = st.one_of(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(
     margins=scores_of_any_kind,

@@ -139,6 +139,7 @@ def test_words_that_cannot_be_swapped(words, says):
         swap_words(["x"], words)
 
 
+@pytest.mark.long
 def test_sentences_and_embeddings_teach_a_network_to_ignore_the_words():
     """FACE from swapped sentences, with a bag of words as the embedding."""
     torch = pytest.importorskip("torch")

@@ -93,6 +93,7 @@ def test_the_same_seed_gives_the_same_file():
     assert one.sha256 == two.sha256
 
 
+@pytest.mark.long
 def test_a_metric_from_a_file_and_from_python(tmp_path):
     data = sample_data(rows=500)
     table = Table.from_dataset(data)
@@ -168,6 +169,7 @@ def test_bad_parameters(values, error, says):
         fitted(values)
 
 
+@pytest.mark.long
 def test_a_metric_of_other_columns_and_a_module_of_another_shape():
     torch = pytest.importorskip("torch")
 

@@ -44,6 +44,7 @@ def fit(x, y, **how):
     return fit_network(x, y, directions=[[1.0, 0.0]], **(QUICK | how))
 
 
+@pytest.mark.long
 def test_figure_1_the_boundary_turns_with_rho_and_sensr_is_level_at_epsilon_0():
     x, y = tilted()
     turned = [slope_of_boundary(fit(x, y, rho=rho, epsilon=0.0).module) for rho in (0.0, 0.1, 10.0)]

@@ -248,6 +248,7 @@ def test_bad_arrays_are_told():
         support.outputs(np.zeros(2), rows=np.array([], dtype=int))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("scale", "shift"), [(1e-6, 0.0), (1.0, 1e6), (1e6, 0.0), (1e10, 0.0)])
 def test_single_precision_bounds_lose_no_answer(scale, shift):
     z, values, labels = large(n=2_000)

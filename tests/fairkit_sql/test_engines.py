@@ -99,6 +99,7 @@ def test_polars_counts_a_table_of_ibis():
     assert counted.data.source["server"] == "polars"
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # pandas warns of what ibis asks of it
 def test_sqlite_counts_a_table_of_ibis(tmp_path):
     import sqlite3

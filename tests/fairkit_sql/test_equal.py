@@ -69,6 +69,7 @@ def test_subgroups_are_those_of_the_rows(address):
     assert_equal(read, counted)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [2, 20])
 def test_a_table_of_copies_gets_no_verdict_from_them(tmp_path, times):
     """Each row so many times makes all counts its multiples, whichever columns the audit reads."""
@@ -84,6 +85,7 @@ def test_a_table_of_copies_gets_no_verdict_from_them(tmp_path, times):
     assert once.verdict == counted.verdict == "inconclusive"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("column", ["team", "crew"])
 def test_clusters_fall_into_other_buckets_and_give_the_same_numbers(address, column):
     """The buckets come from a hash that is keyed with another digest: intervals differ by that draw alone."""
@@ -121,6 +123,7 @@ def test_buckets_of_whole_numbers_and_text_are_even():
             assert np.abs(counts - 200_000 / BUCKETS).max() < 6 * np.sqrt(200_000 / BUCKETS)
 
 
+@pytest.mark.long
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(200, 900), values=st.integers(2, 6))
 def test_tables_at_random(tmp_path_factory, seed, rows, values):
@@ -192,6 +195,7 @@ def test_a_metric_of_somebody_else_is_counted_too(address, monkeypatch):
     assert_equal(read, counted)
 
 
+@pytest.mark.long
 def test_the_digest_is_that_of_the_rows_in_any_order_and_table(tmp_path):
     table = people()
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))

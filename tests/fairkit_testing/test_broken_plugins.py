@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROLES = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
 
 

@@ -251,6 +251,7 @@ class Writes(Fine):
         return super().findings(total, context)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("check", "cls", "said"),
     [
@@ -414,6 +415,7 @@ class Draws(Plain):
         return HalfChance(inner=super().fit(table, run), details={})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("check", "cls", "said"),
     [
@@ -525,6 +527,7 @@ def test_names_and_words():
             plugin_checks.check_documented(plugin)
 
 
+@pytest.mark.long
 def test_a_heavy_import_is_found(tmp_path, monkeypatch):
     text = (
         '"""A plugin that imports too much."""\n\nimport fairkit\nimport scipy.stats\n\n\n'
@@ -575,6 +578,7 @@ class Quiet(fairkit.PromotionCheck):
         return []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("check", "cls", "said"),
     [
@@ -687,6 +691,7 @@ def test_a_module_can_name_its_expected_failures_and_settings():
     assert contract._own(Fine, plugin.module.FAIRKIT_CHECK_SETTINGS) == {"margin": 0.5}
 
 
+@pytest.mark.long
 def test_the_command_gives_json_and_exit_code_1(tmp_path, monkeypatch):
     import subprocess
 

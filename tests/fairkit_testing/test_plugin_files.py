@@ -132,6 +132,7 @@ def test_two_files_with_one_class_name_do_not_share_their_totals(write, tmp_path
         assert half == pytest.approx(whole / 2, rel=1e-12)
 
 
+@pytest.mark.long
 def test_who_asks_for_a_metric_or_an_auditor_is_told_the_plugin(write):
     write("my_scores_six.py", TEXT)
     with pytest.raises(
@@ -142,6 +143,7 @@ def test_who_asks_for_a_metric_or_an_auditor_is_told_the_plugin(write):
         plugins.load("accuracy")
 
 
+@pytest.mark.long
 def test_all_that_is_not_documented_is_said_at_once(write):
     from fairkit_testing import run_checks
 
@@ -172,6 +174,7 @@ def test_a_project_may_take_the_name_of_a_file(write, tmp_path, monkeypatch, cap
     assert "FAIRKIT_PLUGINS names a file of that name: take it out" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_the_checks_say_in_which_line_a_plugin_raised(write):
     from fairkit_testing import run_checks
 

@@ -191,6 +191,40 @@ def test_training_again_is_compared_on_the_same_rows(model, frame, tmp_path):
     assert other.interval[1] - other.interval[0] > gone.interval[1] - gone.interval[0]
 
 
+def test_training_again_on_several_classes_predicts_the_most_probable_one(tmp_path):
+    """Of men 40 % are high, 30 % mid, 30 % low, of women 30, 40 and 30 %: by sex alone all men are predicted high."""
+    import pandas as pd
+
+    shares = {"male": (0.4, 0.3, 0.3), "female": (0.3, 0.4, 0.3)}
+    rows = [
+        {"sex": sex, "male": float(sex == "male"), "noise": float(number % 7), "y": name}
+        for sex, parts_of in shares.items()
+        for name, share in zip(("high", "mid", "low"), parts_of, strict=True)
+        for number in range(round(1_000 * share))
+    ]
+    table = pd.DataFrame(rows)
+    table.to_csv(tmp_path / "train.csv", index=False)
+
+    class Model:
+        def predict_proba(self, rows):
+            men = np.asarray(rows["male"], dtype=float)[:, None]
+            return men * [0.4, 0.3, 0.3] + (1 - men) * [0.3, 0.3, 0.4]
+
+        classes_ = np.array(["high", "low", "mid"])
+
+        def predict(self, rows):
+            return self.classes_[self.predict_proba(rows).argmax(axis=1)]
+
+    data = fairkit.load_data(
+        table, label="y", favorable="high", sensitive=["sex"], features=["male", "noise"]
+    )
+    settings = {"refit": str(tmp_path / "train.csv"), "without": ("noise",), "metric": ("selection_rate",)}
+    found = fairkit.audit(Model(), data, auditors=["why"], parameters={"why": settings})
+    gone = next(one for one in found.findings if one.metric == "gap_without")
+    assert gone.value == 1.0
+    assert any("the audited one" in note for note in gone.notes)
+
+
 @pytest.mark.parametrize(
     ("settings", "error", "text"),
     [
@@ -330,6 +364,7 @@ def test_an_auditor_that_compares_no_models_is_refused_before_training():
         fairkit.mitigate("fairgbm", data, auditors=["consistency"])
 
 
+@pytest.mark.long
 def test_the_waterfall_is_an_altair_chart(model, frame):
     pytest.importorskip("altair", reason="Altair is not installed (pip install 'fairkit[charts]')")
     told = {"why": {**QUICK, "allowed": ["income"]}}

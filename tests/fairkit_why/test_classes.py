@@ -76,6 +76,7 @@ def bound(raw, index, **options):
     return OneClass(scorer, [str(value) for value in scorer.classes].index(CLASSES[index]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("index", range(3))
 @pytest.mark.parametrize(
     "name",

@@ -49,6 +49,7 @@ def test_lines(folder):
     assert len(lines) <= 16
 
 
+@pytest.mark.long
 def test_the_same_numbers_as_an_audit(folder):
     words = (folder / "loans.onnx", *data(folder), "--format", "json")
     one = json.loads(run("why", *words, "--metric", "score"))
@@ -56,6 +57,7 @@ def test_the_same_numbers_as_an_audit(folder):
     assert one["findings"] == other["findings"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["html", "markdown"])
 def test_pages(folder, form):
     text = run("why", folder / "loans.onnx", *data(folder), "--calls", 12_000, "--format", form)

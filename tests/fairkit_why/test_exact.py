@@ -55,6 +55,7 @@ def test_random_ensembles_are_divided_as_by_enumeration(oracle, seed):
     assert swapped.values == pytest.approx(-found.values, abs=1e-12)
 
 
+@pytest.mark.long
 def test_keys_of_many_bits_are_those_of_few(oracle):
     rng = np.random.default_rng(7)
     ensemble = oracle.random_ensemble(rng, 12, 2, 11)

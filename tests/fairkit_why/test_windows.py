@@ -59,6 +59,7 @@ def test_who_applies_and_what_happens_to_people_who_are_alike_are_told_apart(mod
     assert decided.difference == pytest.approx(found["decision", None].difference, abs=1e-12)
 
 
+@pytest.mark.long
 def test_another_model_is_a_part_of_its_own(model):
     other = trained(table(5, given=1.5), ["x", "z", "sex"], "logistic", label="y", favorable=1)
     before, after = table(1), table(2, who=0.5)

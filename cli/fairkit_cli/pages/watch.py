@@ -165,7 +165,13 @@ def _alarms(snapshot: WatchSnapshot) -> list[Part]:
     earlier = len(snapshot.alarms) - MOST_ALARMS
     if earlier > 0:
         parts.append(Note(f"{earlier} earlier alarms are in --format json", on=On.SCREEN))
+    if any("parts" in alarm.evidence for alarm in snapshot.alarms):
+        parts.append(Note([_MORE, Span(_COMPARED, "code")], kind="muted"))
     return parts
+
+
+_MORE = "A watch keeps counts. The rows of both periods say who applies, and what changed for people who are alike: "
+_COMPARED = "fairkit compare MODEL --data BEFORE --against SINCE --sensitive COLUMN --auditor why"
 
 
 def rule_section(snapshot: WatchSnapshot, place: int, course: Course) -> Section:

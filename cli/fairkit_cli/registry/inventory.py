@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from fairkit_registry.exchange.inventory import Entry
 
 COLUMNS = (
-    "tier", "model", "version", "aliases", "purpose", "owner", "exposure", "data", "limits", "rules", "last_validation",
-    "monitoring", "next_review", "missing", "sha256",
+    "tier", "model", "version", "aliases", "ended", "purpose", "owner", "exposure", "data", "limits", "rules",
+    "last_validation", "monitoring", "next_review", "missing", "sha256",
 )  # fmt: skip
 
 
@@ -100,7 +100,11 @@ def _watches(folders: Sequence[Path]) -> dict[str, str]:
 
 def _cells(one: Entry) -> list[str | int | None]:
     record = one.to_dict()
-    record["aliases"], record["missing"] = ", ".join(one.aliases), ", ".join(one.missing)
+    record |= {
+        "aliases": ", ".join(one.aliases),
+        "ended": "; ".join(one.ended),
+        "missing": ", ".join(one.missing),
+    }
     if one.overdue:
         record["next_review"] = f"{one.next_review} OVERDUE"
     return [record[name] for name in COLUMNS]
@@ -122,34 +126,30 @@ def _text(entries: Sequence[Entry], output_format: str, day: datetime.date) -> s
     rows = [
         ["-" if (cell := _cells(one)[at]) in (None, "") else str(cell) for at in places] for one in entries
     ]
-    return "".join(f"{line}\n" for line in columns(short, rows))
+    ended = [f"{one.model}@{text}" for one in entries for text in one.ended]
+    return "".join(f"{line}\n" for line in (*columns(short, rows), *ended))
 
 
 def _page(entries: Sequence[Entry], day: datetime.date) -> str:
-    from fairkit_cli.render.document import facts, page, section
-    from fairkit_cli.render.markup import Content, name_of, tag
+    from fairkit_cli.pages.parts import Facts, Inline, Note, Page, Part, Section, Span, name_of
+    from fairkit_cli.render.html import html_page
 
     title = f"Model inventory, {day}"
     missing = sum(bool(one.missing) for one in entries)
-    body: list[Content] = [
-        tag("h1", title),
-        tag(
-            "p",
-            f"{len(entries)} versions, by tier; {missing} lack something. The fields are those of practice: no law or "
-            "guidance was found that requires them. Purpose, owner, exposure, limits, tier and review are stated by "
-            "people; the rest is read from the registry and its certificates.",
-            class_="subject",
-        ),
-    ]
+    about = (
+        f"{len(entries)} versions, by tier; {missing} lack something. The fields are those of practice: no law or "
+        "guidance was found that requires them. Purpose, owner, exposure, limits, tier and review are stated by "
+        "people; the rest is read from the registry and its certificates."
+    )
+    parts: list[Part] = [Note(title, "title"), Note(about, "subject")]
     for entry in entries:
-        cells = dict(zip(COLUMNS, _cells(entry), strict=True))
-        shown: list[tuple[str, Content]] = [
+        stated: list[tuple[Inline, Inline]] = [
             (
                 name.replace("_", " "),
-                tag("span", "not stated", class_="gap") if value in (None, "") else name_of(str(value)),
+                Span("not stated", "gap") if value in (None, "") else name_of(str(value)),
             )
-            for name, value in cells.items()
-            if name not in ("model", "version")
+            for name, value in zip(COLUMNS, _cells(entry), strict=True)
+            if name not in ("model", "version") and (value or name != "ended")
         ]
-        body.append(section(f"{entry.model}@{entry.version}", facts(shown)))
-    return page(title, body)
+        parts.append(Section(f"{entry.model}@{entry.version}", [Facts(stated)]))
+    return html_page(Page(title, parts))

@@ -103,13 +103,16 @@ def list_models(
             for m in models
         ]
         echo(*columns(("model", "versions", "aliases"), rows))
+        for model in models:
+            for alias, why in model.get("ended", {}).items():
+                echo(f"{model['name']}@{alias} means nothing {why}")
         return
     if output_format == "json":
         put(f'{{"versions": {json_lines(versions)}, "aliases": {json_lines(aliases)}}}\n')
         return
     aliases_at: dict[int | None, list[str]] = {}
     for one in aliases:
-        aliases_at.setdefault(one.version, []).append(one.alias)
+        aliases_at.setdefault(one.served, []).append(one.alias)
     echo(
         *columns(
             ("version", "aliases", "sha256", "size", "certificates", "parent", "added", "tags"),
@@ -122,6 +125,9 @@ def list_models(
             ],
         )
     )
+    for pointer in aliases:
+        if pointer.ended is not None:
+            echo(f"{pointer.name}@{pointer.alias} means nothing {pointer.ended}")
 
 
 def show(
@@ -155,7 +161,7 @@ def show(
             return
         certificates = describe.certificates_of(store, version)
         pointers = [one for one in store.aliases(version.name) if one.version == version.version]
-        aliases = [one.alias for one in pointers]
+        aliases = [one.alias for one in pointers if one.ended is None]
         states = {one.alias: state for one in pointers if (state := store.probation(one)) is not None}
         file = store.blobs.path(version.model)
     if output_format == "html":

@@ -1,14 +1,13 @@
-"""The page around the content: one file with its style and its script, and the pieces that sections share."""
+"""The page around the content: one file with its style and its script."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import html
-from collections.abc import Collection, Sequence
 from importlib.resources import files
 
-from fairkit_cli.render.markup import Content, Markup, clean, join, tag
+from fairkit_cli.render.markup import Content, Markup, clean, tag
 from fairkit_cli.verifier.bundle import page as verifier_page
 from fairkit_cli.verifier.bundle import what_if
 
@@ -100,55 +99,3 @@ def _footer(root: str | None, *, holding: bool = False) -> Markup:
         return tag("footer", tag("p", "Signed evidence can be checked by anybody: ", how, class_="muted"))
     link = tag("a", "Check a certificate yourself", href=root + VERIFIER)
     return tag("footer", tag("p", link, f". {offline}", class_="muted"))
-
-
-def section(title: str, *content: Content) -> Markup:
-    """Return a section under a heading."""
-    return tag("section", tag("h2", title), *content)
-
-
-def figure(charts: Content, caption: Content, numbers: Markup | None) -> Markup:
-    """Return a chart with its caption and, folded, its table."""
-    folded = None if numbers is None else tag("details", tag("summary", "The numbers"), numbers)
-    return tag("figure", tag("figcaption", caption), charts, folded)
-
-
-def table(
-    columns: Sequence[Content],
-    rows: Sequence[Sequence[Content]],
-    *,
-    numeric: Collection[int] = (),
-    label: str,
-    sortable: bool = False,
-) -> Markup:
-    """Return a table that scrolls sideways on narrow screens; the first cell of a row is its heading.
-
-    One that is `sortable` gets, from the page's script, buttons in its head that sort and a field that filters.
-    """
-    head = [
-        tag("th", name, scope="col", class_="number" if i in numeric else None)
-        for i, name in enumerate(columns)
-    ]
-    body = [
-        tag(
-            "tr",
-            [
-                tag("th", cell, scope="row")
-                if i == 0
-                else tag("td", cell, class_="number" if i in numeric else None)
-                for i, cell in enumerate(row)
-            ],
-        )
-        for row in rows
-    ]
-    inner = tag(
-        "table", tag("thead", tag("tr", head)), tag("tbody", body), aria_label=label, data_sortable=sortable
-    )
-    return tag(
-        "div", inner, class_="scroll", tabindex="0", role="group", aria_label=f"{label}, scrolls sideways"
-    )
-
-
-def facts(pairs: Sequence[tuple[str, Content]], *, class_: str | None = None) -> Markup:
-    """Return names with values."""
-    return tag("dl", [join([tag("dt", name), tag("dd", value)]) for name, value in pairs], class_=class_)

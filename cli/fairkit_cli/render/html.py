@@ -46,7 +46,7 @@ _CLASSES = {
     "reason": "muted small reason",
     "wrap": "muted small wrap",
 }
-_ELEMENTS = {"name": "bdi", "code": "code", "strong": "strong", "differs": "bdi"}
+_ELEMENTS = {"name": "bdi", "strong": "strong", "differs": "bdi"}
 _NOTES = {"warning": "subject", "verdict": "verdict none", "alarm": "verdict fail"}
 _SECTIONS = {"row": "trio", "signed": "signed", "unsigned": "unsigned"}
 
@@ -136,7 +136,8 @@ def _item(item: Item | Inline) -> Markup:
     return tag("li", tag("span", word, class_=f"badge {item.status}"), " ", inline(item.content))
 
 
-def _facts(part: Facts) -> Markup:
+def html_facts(part: Facts) -> Markup:
+    """Return names with values."""
     entries = [join([tag("dt", inline(name)), tag("dd", inline(value))]) for name, value in part.entries]
     return tag("dl", entries, class_=part.kind or None)
 
@@ -159,9 +160,17 @@ def _span(span: Span) -> Content:
         text = tag("bdi", span.text) if span.role == "name" else span.text
         kind = "term" if span.role == "term" else None
         return tag("a", text, href=span.link, title=span.title, class_=kind)
+    if span.role == "code":  # a word is a box, which no line breaks at its hyphens
+        words = [piece for word in span.text.split(" ") for piece in (" ", tag("span", word))]
+        return tag("code", words[1:])
     if span.role in _ELEMENTS:
         return tag(_ELEMENTS[span.role], span.text, class_="differs" if span.role == "differs" else None)
     return tag("span", span.text, class_=_CLASSES.get(span.role, span.role)) if span.role else span.text
+
+
+def section(title: str, *content: Content) -> Markup:
+    """Return a section under a heading."""
+    return tag("section", tag("h2", title), *content)
 
 
 def html_table(table: Table) -> Markup:
@@ -273,7 +282,7 @@ _WRITERS: Mapping[type[Any], Callable[[Any], Markup]] = {
     Section: _section,
     Note: _note,
     Listing: _listing,
-    Facts: _facts,
+    Facts: html_facts,
     Table: html_table,
     Chart: _figure,
     Legend: lambda legend: _legend(legend.keys),

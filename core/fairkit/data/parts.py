@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Types = Mapping[str, "pa.DataType"]
 
 _BLOCK = 1 << 22
+_FEW = 8
+"""Of so many columns one thread reads."""
 _GROUPS = 4
 """So many row groups are looked at for the size of columns."""
 
@@ -128,7 +130,9 @@ class ParquetPart:
         with pq.ParquetFile(
             self.path, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20, metadata=file.metadata
         ) as file:
-            batches = file.iter_batches(rows, row_groups=groups, columns=list(columns))
+            # threads of its own cost a few columns more than they save: reading is a thread beside measuring already
+            threads = len(columns) > _FEW
+            batches = file.iter_batches(rows, row_groups=groups, columns=list(columns), use_threads=threads)
             for batch in _glued(batches, rows) if texts else batches:
                 yield batch.select(list(columns))
 

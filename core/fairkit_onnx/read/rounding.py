@@ -4,7 +4,8 @@ The sum of n float32 numbers in any order lies within (n - 1) 2⁻²⁴ Σ|x| of
 eq. 4.4). For trees Σ|x| is at most the sum over trees of the largest leaf, whatever the row. Linear models and networks
 are followed through their layers, from the largest numbers of each batch (`fairkit_onnx.read.sums`). Graphs in which
 what follows is not known are run with other numbers of threads and without optimisation; what moves a score there is
-taken four times. Of several classes the two most likely ones must be further apart than twice the bound.
+taken four times. Of several classes the two most likely ones must be further apart than twice the bound. Labels without
+scores are in `fairkit_onnx.read.deciding`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit_onnx.read.deciding import LabelRounding, LabelTrials, label_rounding
 from fairkit_onnx.read.sums import SIGMOID, UNIT, SumWalk
 
 if TYPE_CHECKING:
@@ -100,7 +102,7 @@ def rounding_of(
     predictions: Predictions,
     understand: Understand,
     outputs: Sequence[str],
-) -> Rounding | None:
+) -> Rounding | LabelRounding | LabelTrials | None:
     """Return the effect of rounding on the scores that a decision or a class follows from; None where none does.
 
     Parameters
@@ -112,8 +114,10 @@ def rounding_of(
     understand, outputs
         Reads predictions off outputs.
     """
-    if settled.task not in ("binary", "multiclass") or settled.score is None or settled.chance is not None:
+    if settled.task not in ("binary", "multiclass") or settled.chance is not None:
         return None
+    if settled.score is None:
+        return _of_labels(runner, settled, arrays, predictions, understand, outputs)
     cut = None if settled.task == "multiclass" else 0.5 if settled.cut is None else settled.cut
     if _margin(predictions, cut) is None:
         return None
@@ -138,6 +142,38 @@ def rounding_of(
             if left is not None and right is not None:
                 far = max(far, float(np.abs(left - right[:rows]).max(initial=0.0)))
     return Rounding(bound=SPARE * far, proved=False, cut=cut)
+
+
+def _of_labels(
+    runner: Runner,
+    settled: Reading,
+    arrays: Mapping[str, NDArray[Any]],
+    predictions: Predictions,
+    understand: Understand,
+    outputs: Sequence[str],
+) -> LabelRounding | LabelTrials | None:
+    """Return the effect of rounding on labels without scores: by the sums inside the graph, or by trial."""
+    if settled.label is None:
+        return None
+    found = label_rounding(runner.model, settled.label.name, arrays, trees)
+    vary = getattr(runner.model, "run_variant", None)
+    if found is not None or vary is None or getattr(runner.model, "batch", None) is not None:
+        return found
+    if not SumWalk(runner.model.proto, settled.label.name, trees).summed:
+        return None
+
+    def again(feeds: Mapping[str, NDArray[Any]], before: Predictions) -> NDArray[np.bool_]:
+        turned = np.zeros(len(next(iter(feeds.values()))), dtype=bool)
+        for threads, optimised in VARIANTS:
+            other = understand(vary(feeds, outputs, threads, optimised))
+            for name in ("decision", "predicted"):
+                left, right = getattr(other, name), getattr(before, name)
+                if left is not None and right is not None:
+                    turned |= left != right[: len(turned)]
+        return turned
+
+    few = {name: array[:ROWS] for name, array in arrays.items()}
+    return LabelTrials(again=again, share=float(again(few, predictions).mean()))
 
 
 def bound(

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.results.findings import Finding
     from fairkit.settings import ModelOptions
+    from fairkit_onnx.read.deciding import LabelRounding, LabelTrials
     from fairkit_onnx.read.graph import Graph
 
 _FIRST_ROWS = 4_096
@@ -210,7 +211,7 @@ class OnnxScorer:
         self.shares = runner.shares
         self.witness: Witness | None = None
         self.lone: Lone | None = None
-        self.rounding: Rounding | None = None
+        self.rounding: Rounding | LabelRounding | LabelTrials | None = None
         self.told = False
         self.warnings: tuple[str, ...] = ()
         self._runner = runner

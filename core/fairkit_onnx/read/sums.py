@@ -6,7 +6,7 @@ Operators that compute each number from one number round alike in every order, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +25,15 @@ UNIT = 2.0**-24
 """The unit roundoff of float32."""
 SIGMOID = 0.25
 """The steepest slope of a sigmoid."""
+CLASSIFIERS = frozenset({"LinearClassifier", "TreeEnsembleClassifier"})
+"""Operators with a label and the scores that it follows from."""
 DENSE = frozenset({"MatMul", "Gemm", "BatchNormalization", "LinearClassifier", "LinearRegressor"})
 """Operators whose sums follow from weights and the sizes of their inputs."""
 _SAME = frozenset({"Identity", "Cast", "Dropout", "Flatten", "ZipMap", "Neg", "Abs", "Relu"})
 """Operators after which a column is at most as large, and as far off, as before."""
 _ARRANGED = frozenset(
     """ArrayFeatureExtractor Concat Expand FeatureVectorizer Gather Max Min ReduceMax ReduceMin Reshape Slice Split
-    Squeeze Tile Transpose Unsqueeze""".split()  # noqa: SIM905 -- a list of names reads as one
+    Squeeze Tile Transpose Unsqueeze Where""".split()  # noqa: SIM905 -- a list of names reads as one
 )
 """Operators that pick among numbers."""
 _EXACT = frozenset(
@@ -86,11 +88,20 @@ class SumWalk:
         The tensor whose error is wanted.
     trees
         How far rounding can move what a node of trees sums; None where it is not understood.
+    deciding
+        Operators that turn sums into decisions: what they give counts as exact, and `decided` has the largest errors
+        of their inputs, by the node's first output.
     """
 
     def __init__(
-        self, proto: onnx.ModelProto, output: str, trees: Callable[[onnx.NodeProto], float | None]
+        self,
+        proto: onnx.ModelProto,
+        output: str,
+        trees: Callable[[onnx.NodeProto], float | None],
+        deciding: Collection[str] = (),
     ) -> None:
+        self._deciding = deciding
+        self.decided: dict[str, float] = {}
         self._nodes = ancestors(proto.graph, [output])
         self._output = output
         self._tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
@@ -113,15 +124,30 @@ class SumWalk:
             The graph's inputs, by name; without one its numbers may be of any size.
         """
         known = {name: _of_input(values) for name, values in inputs.items()}
+        self.decided.clear()
         try:
             for node in self._nodes:
                 if node.op_type != "Constant":
-                    made = self._after(node, known)
-                    known |= dict.fromkeys((name for name in node.output if name), made)
+                    known |= self._outputs(node, known)
             error = self._known(self._output, known).error.max(initial=0.0)
         except (NotFollowedError, ValueError, IndexError):  # or shapes that no runtime takes
             return None
         return float(error) if np.isfinite(error) else None
+
+    def _outputs(self, node: onnx.NodeProto, known: Mapping[str, Extent]) -> dict[str, Extent]:
+        """Return the extent of each output; a classifier's first one is its label, which its scores decide."""
+        named = [name for name in node.output if name]
+        if node.op_type in self._deciding and node.op_type not in CLASSIFIERS:
+            errors = [self._known(name, known).error.max(initial=0.0) for name in node.input if name]
+            if any(errors):
+                self.decided[named[0]] = float(sum(errors))
+                return dict.fromkeys(named, _extent(np.inf))
+        made = self._after(node, known)
+        extents = dict.fromkeys(named, made)
+        if node.op_type in self._deciding and not made.exact:
+            self.decided[node.output[0]] = float(made.error.max())
+            extents[node.output[0]] = _extent(np.inf)
+        return extents
 
     def _constant(self, name: str) -> Array | None:
         """Return a constant's numbers; None for texts, for data in other files and for what is no constant."""
@@ -350,8 +376,10 @@ def _arranged(node: onnx.NodeProto, some: Sequence[Extent]) -> Extent:
             sizes, errors = zip(*pairs, strict=True)
             return Extent(np.concatenate(sizes), np.concatenate(errors), wide=True)
     every = node.op_type in ("Concat", "FeatureVectorizer", "Max", "Min")
-    picked = some if every else some[:1]
-    if not every and not all(one.exact for one in some[1:]):
+    picked = some if every else some[1:] if node.op_type == "Where" else some[:1]
+    if node.op_type == "Where" and not some[0].exact:
+        raise NotFollowedError  # which of the two depends on a sum
+    if not every and node.op_type != "Where" and not all(one.exact for one in some[1:]):
         raise NotFollowedError  # the places depend on a sum
     largest = max(float(one.largest.max(initial=0.0)) for one in picked)
     error = max(float(one.error.max(initial=0.0)) for one in picked)

@@ -127,7 +127,7 @@ def _write(
     writer.document("oci-layout", LAYOUT)
     manifests = []
     for version in versions:
-        aliases = [one for one in registry.aliases(version.name) if one.version == version.version]
+        aliases = [one for one in registry.aliases(version.name) if one.served == version.version]
         policies = [alias.policy for alias in registry.aliases(version.name)]
         pems = {pem for policy in policies for pem in (*policy.keys, *policy.revokers)}
         trusted = [*(parse_public(pem) for pem in sorted(pems)), *extra]

@@ -55,7 +55,7 @@ def card(registry: Registry, version: Version) -> Card:
     RegistryError
         The model's file or a certificate's is missing or was changed.
     """
-    aliases = [one.alias for one in registry.aliases(version.name) if one.version == version.version]
+    aliases = [one.alias for one in registry.aliases(version.name) if one.served == version.version]
     return Card(
         version=version,
         graph=onnxfile.summarise(registry.model_path(version)),

@@ -52,7 +52,9 @@ class Entry:
     Attributes
     ----------
     model, version, aliases, sha256
-        Which.
+        Which; the aliases that mean it.
+    ended
+        Aliases that point to it and mean nothing any more, with the reason.
     tier, purpose, owner, exposure, limits
         As stated; None: nobody did.
     data
@@ -72,6 +74,7 @@ class Entry:
     model: str
     version: int
     aliases: tuple[str, ...]
+    ended: tuple[str, ...]
     sha256: str
     tier: int | None
     purpose: str | None
@@ -89,7 +92,7 @@ class Entry:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         record = {each.name: getattr(self, each.name) for each in fields(self)}
-        return record | {"aliases": list(self.aliases), "missing": list(self.missing)}
+        return record | {name: list(record[name]) for name in ("aliases", "ended", "missing")}
 
 
 def read_stated(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, StatedFacts]:
@@ -195,7 +198,8 @@ def _entry(
     return Entry(
         model=version.name,
         version=version.version,
-        aliases=tuple(one.alias for one in aliases),
+        aliases=tuple(one.alias for one in aliases if one.ended is None),
+        ended=tuple(f"{one.alias} means nothing {one.ended}" for one in aliases if one.ended is not None),
         sha256=version.model,
         data=None if newest is None else _data(newest),
         rules=None if newest is None else _rules(newest),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -51,6 +52,20 @@ def probation_of(
     return None if evidence is None else judge_probation(evidence, present().date())
 
 
+def standing(connection: sqlite3.Connection, blobs: BlobStore, alias: Alias) -> Alias:
+    """Return an alias as it stands now: with the reason, where its probation has ended or its state cannot be told."""
+    if alias.policy.probation_days is None or alias.version is None:
+        return alias
+    try:
+        state = probation_of(connection, blobs, alias)
+    except (CertificateError, RegistryError) as error:
+        return replace(alias, ended=f"while the state of its probation cannot be told: {error}")
+    if state is None or state.state != "fallen":
+        return alias
+    why = f"since {state.day}: {alias.name}@{alias.version} was on probation, and {state.reason}"
+    return replace(alias, ended=why)
+
+
 def refuse_fallen(connection: sqlite3.Connection, blobs: BlobStore, wanted: Reference) -> None:
     """Refuse a name whose probation has ended without success: from that day on it means nothing.
 
@@ -60,23 +75,16 @@ def refuse_fallen(connection: sqlite3.Connection, blobs: BlobStore, wanted: Refe
         It has.
     """
     for alias in tables.find_aliases(connection, wanted.name):
-        if alias.alias == wanted.alias and alias.policy.probation_days and alias.version is not None:
-            try:
-                state = probation_of(connection, blobs, alias)
-            except CertificateError as error:
-                raise RegistryError(
-                    f"{wanted} is on probation, and its state cannot be told: {error}"
-                ) from None
-            if state is not None and state.state == "fallen":
-                _say_fallen(alias, state)
+        found = standing(connection, blobs, alias) if alias.alias == wanted.alias else alias
+        if found.ended is not None:
+            _say_ended(found)
 
 
-def _say_fallen(alias: Alias, state: Probation) -> NoReturn:
+def _say_ended(alias: Alias) -> NoReturn:
     named = f"{alias.name}@{alias.alias}"
     raise RegistryError(
-        f"{named} means nothing since {state.day}: {alias.name}@{alias.version} was on probation, and {state.reason}. "
-        f"`fairkit registry probation {named}` writes that down and goes back to the version before; `fairkit registry "
-        f"promote {alias.name}@VERSION {alias.alias}` points it to another one"
+        f"{named} means nothing {alias.ended}. `fairkit registry probation {named}` writes an end down and goes back "
+        f"to the version before; `fairkit registry promote {alias.name}@VERSION {alias.alias}` points it to another one"
     )
 
 

@@ -9,7 +9,7 @@ from fairkit_registry import names
 from fairkit_registry.evidence.certificate import LARGEST_CERTIFICATE
 from fairkit_registry.evidence.revocations import LARGEST
 from fairkit_registry.store import events, tables
-from fairkit_registry.store.probation import probation_of, refuse_fallen
+from fairkit_registry.store.probation import probation_of, refuse_fallen, standing
 from fairkit_registry.store.records import Alias, Version, read_alias, read_version
 
 if TYPE_CHECKING:
@@ -23,23 +23,25 @@ class ReadableRegistry(OpenRegistry):
     """An open registry that answers questions; every answer is held against the log first."""
 
     def models(self) -> list[dict[str, Any]]:
-        """Return each model's name, number of versions, newest version and aliases."""
+        """Return each model's name, number of versions, newest version and aliases, with the version that each means.
+
+        Where an alias points to a version that it does not mean any more, `ended` says why.
+        """
         with self.index.read() as connection:
             self.confirm(connection)
             rows = connection.execute(
                 "SELECT name, count(*) AS versions, max(version) AS newest FROM versions GROUP BY name "
                 "ORDER BY name"
             ).fetchall()
-            aliases = tables.find_aliases(connection, None)
-        return [
-            {
-                "name": row["name"],
-                "versions": row["versions"],
-                "newest": row["newest"],
-                "aliases": {a.alias: a.version for a in aliases if a.name == row["name"]},
-            }
-            for row in rows
-        ]
+            aliases = [standing(connection, self.blobs, one) for one in tables.find_aliases(connection, None)]
+        listed = []
+        for row in rows:
+            own = [one for one in aliases if one.name == row["name"]]
+            ended = {one.alias: one.ended for one in own if one.ended}
+            record = {"name": row["name"], "versions": row["versions"], "newest": row["newest"]}
+            record["aliases"] = {one.alias: one.served for one in own}
+            listed.append(record | ({"ended": ended} if ended else {}))
+        return listed
 
     def versions(self, name: str, *, limit: int | None = None) -> list[Version]:
         """Return a model's versions, the newest first.
@@ -96,7 +98,7 @@ class ReadableRegistry(OpenRegistry):
         """Return the aliases of a model, or of all models."""
         with self.index.read() as connection:
             self.confirm(connection, name)
-            return tables.find_aliases(connection, name)
+            return [standing(connection, self.blobs, one) for one in tables.find_aliases(connection, name)]
 
     def alias(self, name: str, alias: str) -> Alias | None:
         """Return one alias; None where it was not made."""
@@ -105,7 +107,7 @@ class ReadableRegistry(OpenRegistry):
             row = connection.execute(
                 "SELECT * FROM aliases WHERE name = ? AND alias = ?", (name, alias)
             ).fetchone()
-        return None if row is None else read_alias(row)
+            return None if row is None else standing(connection, self.blobs, read_alias(row))
 
     def probation(self, alias: Alias, model: str | None = None) -> Probation | None:
         """Return the state of an alias's probation, of its version or of a file that it pointed to; None without one.

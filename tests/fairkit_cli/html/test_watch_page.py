@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
 import re
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from fairkit import Rule, Watch
 from fairkit_cli.main import app
+from fairkit_cli.pages.watch import watch_page
 from fairkit_watch.settings import Reference, canonical
 
 DPD = "demographic_parity_difference:sex"
@@ -86,3 +88,17 @@ def test_a_page_without_decisions_and_one_with_hostile_names(tmp_path, browse):
     assert "<script>alert" not in content
     assert "\u202e" not in content
     assert browse(content).console == []
+
+
+def test_an_alarm_that_is_divided_says_what_divides_it_further(tmp_path):
+    filled(tmp_path / "w", 60, 30)
+    with Watch.open(tmp_path / "w", write=False) as watch:
+        look = watch.look(None)
+    assert look.alarms
+    command = "fairkit compare MODEL --data BEFORE --against SINCE"
+    divided = [dataclasses.replace(one, evidence={**one.evidence, "parts": {}}) for one in look.alarms]
+    texts = [
+        str(watch_page(dataclasses.replace(look, alarms=list(alarms)), None).parts)
+        for alarms in (look.alarms, divided)
+    ]
+    assert [command in text for text in texts] == [False, True]

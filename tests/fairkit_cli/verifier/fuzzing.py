@@ -15,9 +15,13 @@ import numpy as np
 
 from fairkit import intervals
 from fairkit.metrics import Estimate
+from fairkit.results.rules import Rule
 from fairkit_group.between import odds
 from fairkit_group.references import Compared, Reference
 
+JUDGED = ("difference", "ratio", "largest", "smallest", "odds", "odds_ratio", "gap_rms")
+VERDICTS = {True: 1.0, None: 0.0, False: -1.0}
+"""An interval keeps a limit, contains it, or breaks it."""
 NODE = shutil.which("node")
 SCRIPT = Path(__file__).parent / "tables.mjs"
 
@@ -46,6 +50,7 @@ def tables(count: int, seed: int) -> Iterator[dict[str, Any]]:
             "over": over,
             "confidence": rng.choice([0.95, 0.95, 0.9, 0.99]),
             "place": rng.randrange(groups),
+            "limit": rng.choice([0.05, 0.1, 0.2, 0.8, rng.random()]),
         }
 
 
@@ -71,7 +76,7 @@ def audited(table: dict[str, Any]) -> dict[str, Any]:
         return [[float(v), float(lo), float(hi)] for v, lo, hi in zip(compared.values, *ends, strict=True)]
 
     both = {one.metric: one.spread for one in odds(first, second)}
-    return {
+    numbers = {
         "limits": [[float(lo), float(hi)] for lo, hi in zip(low, high, strict=True)],
         "difference": flat(intervals.spread_difference(first.values, first.limits, confidence)),
         "ratio": flat(intervals.spread_ratio(first.values, first.limits, confidence)),
@@ -83,6 +88,10 @@ def audited(table: dict[str, Any]) -> dict[str, Any]:
         "against": [against(kind, chosen=False) for kind in ("difference", "ratio")],
         "chosen": against("difference", chosen=True),
     }
+    rules = [Rule("any", max=table["limit"]), Rule("any", min=table["limit"])]
+    judged: list[Any] = [numbers[name] for name in JUDGED]
+    verdicts = [one and [VERDICTS[rule.settled((one[1], one[2]))] for rule in rules] for one in judged]
+    return {**numbers, "verdicts": verdicts}
 
 
 def apart(one: Any, other: Any) -> float:

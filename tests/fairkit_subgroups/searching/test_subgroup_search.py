@@ -161,6 +161,7 @@ def mover(k, n, other_k, other_n, alpha):
     return p - q - np.hypot(p - low, other_high - q), p - q + np.hypot(high - p, q - other_low)
 
 
+@pytest.mark.long
 def test_the_most_extreme_groups_are_those_of_all_exact_limits():
     rng = np.random.default_rng(7)
     for number in range(12):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit_cli.render.document import figure, section, table
+from fairkit_cli.pages.parts import Table, numbers, words
+from fairkit_cli.render.html import html_table, section
 from fairkit_cli.render.markup import Content, Markup, tag
 from fairkit_cli.render.trend import Point, trend
 from fairkit_cli.text.numbers import interval, number
@@ -69,5 +70,6 @@ def _chart(title: str, versions: Sequence[SeenVersion]) -> Markup:
         trend(points, limits, title=said, width=850, class_="wide"),
         trend(points[-_NARROW:], limits, title=said, width=330, class_="narrow"),
     ]
-    numbers = table(("version", "value", "interval", "verdict"), rows[::-1], numeric={1, 2}, label=title)
-    return figure(both, title, numbers)
+    columns = [*words("version"), *numbers("value", "interval"), *words("verdict")]
+    folded = tag("details", tag("summary", "The numbers"), html_table(Table(title, columns, rows[::-1])))
+    return tag("figure", tag("figcaption", title), both, folded)

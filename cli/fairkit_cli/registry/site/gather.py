@@ -134,7 +134,7 @@ def _model(
     )
     names_at: dict[int | None, list[str]] = {}
     for alias in aliases:
-        names_at.setdefault(alias.version, []).append(alias.alias)
+        names_at.setdefault(alias.served, []).append(alias.alias)
     return SeenModel(
         name=name,
         versions=tuple(

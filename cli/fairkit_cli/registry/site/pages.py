@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fairkit_cli.pages.parts import Cell, Facts, Inline, Table, numbers, words
 from fairkit_cli.registry.site.charts import charts
-from fairkit_cli.render.document import facts, linked_page, section, table
-from fairkit_cli.render.html import MARKS, WORDS
+from fairkit_cli.render.document import linked_page
+from fairkit_cli.render.html import MARKS, WORDS, html_facts, html_table, section
 from fairkit_cli.render.markup import Content, Markup, name_of, tag
 from fairkit_cli.text.numbers import interval, number, size
 from fairkit_cli.text.registry import policy
@@ -27,7 +28,7 @@ _HOLDS = {True: ("holds", "pass"), False: ("DOES NOT HOLD", "fail"), None: ("not
 
 def index_page(seen: Seen, title: str, *, checkpoint: bool) -> str:
     """Return the page of all models."""
-    rows: list[Sequence[Content]] = []
+    rows: list[Sequence[Cell]] = []
     for model in seen.models:
         newest = model.versions[0]
         means = [
@@ -44,9 +45,11 @@ def index_page(seen: Seen, title: str, *, checkpoint: bool) -> str:
                 tag("span", newest.version.added_at[:10], class_="small"),
             )
         )
-    columns = ("model", "versions", "aliases", "newest verdict", "its evidence", "newest")
+    columns = [
+        *words("model"), *numbers("versions"), *words("aliases", "newest verdict", "its evidence", "newest")
+    ]  # fmt: skip
     head = seen.events[0].digest if seen.events else ""
-    entries: list[tuple[str, Content]] = [
+    entries: list[tuple[Inline, Inline]] = [
         ("Events in the log", f"{len(seen.events):,}"),
         ("Newest event", tag("code", head)),
     ]
@@ -56,11 +59,11 @@ def index_page(seen: Seen, title: str, *, checkpoint: bool) -> str:
     body: list[Content] = [
         tag("h1", title),
         tag("p", _WARNING, class_="subject"),
-        table(columns, rows, numeric={1}, label="Models", sortable=len(rows) > 8)
+        html_table(Table("Models", columns, rows, sortable=len(rows) > 8))
         if rows
         else tag("p", "The registry has no model yet."),
         section("The newest events", _events(seen.events[:20], root="")),
-        section("The registry", facts(entries)),
+        section("The registry", html_facts(Facts(entries))),
     ]
     return linked_page(title, body, root="", feed=FEED)
 
@@ -75,20 +78,22 @@ def _alias_badge(seen: SeenAlias) -> Markup:
     version = seen.alias.version
     if version is None:
         return tag("span", name_of(seen.alias.alias), " → nothing yet", class_="muted")
+    if seen.alias.ended is not None:
+        return tag("span", name_of(seen.alias.alias), " → nothing any more", class_="badge fail")
     href = f"m/{seen.alias.name}/{version}.html"
     status = seen.verdict or "inconclusive"
     mark = tag("span", f" {MARKS[status]} {WORDS[status]}", class_=f"badge {status}")
     return tag("span", name_of(seen.alias.alias), " → ", tag("a", f"version {version}", href=href), mark)
 
 
-def _verdict(found: Evidence | None) -> Content:
+def _verdict(found: Evidence | None) -> Inline:
     if found is None or not found.told:
         return "-"
     verdict = found.verdict
     return "no policy" if verdict is None else tag("span", WORDS[verdict], class_=f"badge {verdict}")
 
 
-def _holds(found: Evidence | None) -> Content:
+def _holds(found: Evidence | None) -> Inline:
     if found is None:
         return tag("span", "no certificate", class_="muted")
     word, status = _HOLDS[found.holds]
@@ -97,7 +102,7 @@ def _holds(found: Evidence | None) -> Content:
 
 def _events(events: Sequence[Event], *, root: str) -> Markup:
     """Return events as a table: when, what, by whom, and why."""
-    rows: list[Sequence[Content]] = [
+    rows: list[Sequence[Cell]] = [
         (
             str(event.seq),
             tag("span", event.at[:16].replace("T", " "), class_="small"),
@@ -107,7 +112,7 @@ def _events(events: Sequence[Event], *, root: str) -> Markup:
         )
         for event in events
     ]
-    return table(("event", "at (UTC)", "what", "by", "reasons"), rows, label="Events")
+    return html_table(Table("Events", words("event", "at (UTC)", "what", "by", "reasons"), rows))
 
 
 def describe(event: Event) -> str:
@@ -129,14 +134,14 @@ def describe(event: Event) -> str:
     return said.get(event.action, event.action)
 
 
-def _event(one: Event, root: str) -> Content:
+def _event(one: Event, root: str) -> Inline:
     version = one.body.get("version")
     if one.name is None or version is None:
         return describe(one)
     return tag("a", describe(one), href=f"{root}m/{one.name}/{version}.html")
 
 
-def reasons(event: Event) -> Content:
+def reasons(event: Event) -> Inline:
     """Return why a promotion or a demotion was made, as the log has it."""
     texts = [str(text) for text in event.body.get("reasons", ())]
     evidence = event.body.get("evidence")
@@ -201,6 +206,9 @@ def _alias(seen: SeenAlias) -> Markup:
         return tag(
             "div", tag("h3", name_of(seen.alias.alias)), tag("p", "Points to no version yet."), requirements
         )
+    if seen.alias.ended is not None:
+        ended = tag("p", tag("strong", "Means nothing"), f" {seen.alias.ended}.", class_="verdict fail")
+        return tag("div", tag("h3", name_of(seen.alias.alias)), ended, requirements)
     phrases = {
         "pass": "still meets what the alias asks for",
         "fail": "does not meet what the alias asks for any more",
@@ -219,7 +227,7 @@ def _alias(seen: SeenAlias) -> Markup:
 
 def versions_table(versions: Sequence[SeenVersion]) -> Markup:
     """Return versions with their evidence."""
-    rows: list[Sequence[Content]] = [
+    rows: list[Sequence[Cell]] = [
         (
             tag("a", str(seen.version.version), href=f"{seen.version.version}.html"),
             ", ".join(seen.aliases),
@@ -232,15 +240,15 @@ def versions_table(versions: Sequence[SeenVersion]) -> Markup:
         )
         for seen in versions
     ]
-    columns = ("version", "aliases", "verdict", "evidence", "added (UTC)", "made of", "tags", "SHA-256")
-    return table(columns, rows, label="Versions", sortable=len(rows) > 8)
+    columns = words("version", "aliases", "verdict", "evidence", "added (UTC)", "made of", "tags", "SHA-256")
+    return html_table(Table("Versions", columns, rows, sortable=len(rows) > 8))
 
 
 def version_page(name: str, seen: SeenVersion, ancestors: Sequence[str]) -> str:
     """Return a version's page."""
     version, deciding, root = seen.version, seen.deciding, "../../"
     title = f"{name}@{version.version}"
-    entries: list[tuple[str, Content]] = [
+    entries: list[tuple[Inline, Inline]] = [
         ("SHA-256", tag("code", version.model)),
         ("Size", size(version.size)),
         ("Added", f"{version.added_at[:16].replace('T', ' ')} UTC"),
@@ -253,7 +261,7 @@ def version_page(name: str, seen: SeenVersion, ancestors: Sequence[str]) -> str:
         tag("p", tag("a", "Model ", name_of(name), href="index.html"), class_="subject"),
         tag("h1", name_of(title)),
         _banner("fail", "The model's file is damaged", seen.damage) if seen.damage else None,
-        facts(entries),
+        html_facts(Facts(entries)),
         _lineage(seen, ancestors),
         *(
             [_certificate(each, root) for each in seen.evidence]
@@ -325,14 +333,15 @@ def _certificate(evidence: Evidence, root: str) -> Markup:
 
 
 def _measured(evidence: Evidence) -> list[Content]:
-    rows: list[Sequence[Content]] = [
+    rows: list[Sequence[Cell]] = [
         (title, number(value), interval(None if low is None else (low, high)))
         for title, value, low, high, _ in evidence.told["numbers"]
     ]
     caution = None
     if evidence.holds is not True:
         caution = tag("p", "These numbers are a claim: no trusted key vouches for them.", class_="gap")
-    return [caution, table(("number", "value", "interval"), rows, numeric={1, 2}, label="What was measured")]
+    columns = [*words("number"), *numbers("value", "interval")]
+    return [caution, html_table(Table("What was measured", columns, rows))]
 
 
 def json_text(value: Any) -> str:
