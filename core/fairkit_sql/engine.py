@@ -80,7 +80,8 @@ class SqlEngine(LocalEngine):
         own = CountedPart(relation_of(counting, given, data.name), data.name, part.schema())
         self._counts, self._options = Counts(own), (options, cut)
         view = copy.copy(data)
-        view.source = Source(data.name, data.source.types, (own,), origin=dict(data.source.origin))
+        origin = data.source.origin or {"kind": "file", "address": data.name}
+        view.source = Source(data.name, data.source.types, (own,), origin=dict(origin))
         view.source.notes = (NO_COPIES,)
         return view
 

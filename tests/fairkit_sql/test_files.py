@@ -64,6 +64,7 @@ def test_findings_are_those_of_the_rows(file, roles):
     read, counted = both(file, **{**DECIDED, **roles})
     assert_equal(read, counted)
     assert counted.data.source["counts"]["distinct"] < 3_000
+    assert counted.data.source["kind"] == "file"  # certificates ask for it
 
 
 def test_several_files_are_one_table(tmp_path):
