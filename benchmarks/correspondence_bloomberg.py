@@ -51,13 +51,17 @@ def cells(job: list, one: str, other: str) -> Cells:
 
 
 def unfloored(cells: Cells, found: Parts) -> float:
-    """Return N_g + N_h by products of different lists alone: one name a list leaves no other part."""
-    d, total = found.differences, 0.0
-    for which, spread in zip((True, False), found.spread, strict=True):
+    """Return N_g + N_h by products of different lists alone, of a name's own answers less its group's mean.
+
+    The auditor pairs each answer with the other group's on the same list: with one name of a group a list that brings
+    the other name's noise in, and finds 36 and 10 significant pairs in place of 37 and 9.
+    """
+    total = 0.0
+    for which, count in zip((True, False), found.counts, strict=True):
         rows = np.flatnonzero(cells.side == which)
-        # one name a list: its contribution is (d_t - D) / T
-        c = (d[cells.document[rows]] - found.value) / len(d)
-        total += spread - float((c**2).sum())
+        c = (cells.low[rows] - cells.low[rows].mean()) / cells.documents
+        moved = np.bincount(cells.name[rows], c)
+        total += count / (count - 1) * float((moved**2).sum()) - float((c**2).sum())
     return total
 
 

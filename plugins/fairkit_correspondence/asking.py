@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError, ParameterError
-from fairkit.intervals import student, two_sided
 from fairkit.progress import Progress, no_progress
 from fairkit_correspondence.client import LONGEST_PAUSE, Client, Reply, refuse
+from fairkit_correspondence.evidence import shift_of
 from fairkit_correspondence.parsing import Reading, option_masses, read_reply
 from fairkit_correspondence.requests import Request, parameters_of, requests_of
 from fairkit_correspondence.store import BudgetError, Store
@@ -300,9 +300,8 @@ class Asker:
                     )
         gaps = np.array([b["value"] - a["value"] for a, b in both if None not in (a["value"], b["value"])])
         if len(gaps) >= 5:
-            t = float(student(two_sided(0.999), np.array([float(len(gaps))]))[0])
-            shift, error = float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
-            if abs(shift) > max(_SENTINEL_SHIFT, t * error):
+            shift, half = shift_of(gaps, 0.999)
+            if abs(shift) > max(_SENTINEL_SHIFT, half):
                 raise DriftError(
                     f"the served model changed: the same {len(gaps)} questions are answered {shift:+.3f} on average"
                 )

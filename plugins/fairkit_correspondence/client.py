@@ -7,10 +7,9 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
+import fairkit_http
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
 from fairkit.sources.reach import keeps_secrets
 from fairkit.support.escaping import visible
@@ -158,19 +157,14 @@ class Client:
 
     def _once(self, method: str, url: str, body: bytes | None) -> Reply:
         httpx, limit = httpx_module(), self.server.timeout
-        raw, deadline = bytearray(), time.monotonic() + limit
-        headers = {"Content-Type": "application/json"} if body else {}
+        deadline, headers = time.monotonic() + limit, {"Content-Type": "application/json"} if body else {}
         try:
             with self._http.stream(method, url, content=body, headers=headers) as response:
-                for part in response.iter_bytes():
-                    raw += part
-                    if len(raw) > MOST_READ:
-                        return Reply(
-                            status=200, reason=f"a reply of more than {MOST_READ >> 20} MiB", again=True
-                        )
-                    if time.monotonic() > deadline:
-                        return Reply(reason=f"no whole reply within {limit:g} s", again=True)
-                return self._read(response, bytes(raw))
+                return self._read(response, fairkit_http.collect(response.iter_bytes(), MOST_READ, deadline))
+        except fairkit_http.OversizedError:
+            return Reply(status=200, reason=f"a reply of more than {MOST_READ >> 20} MiB", again=True)
+        except fairkit_http.LateError:
+            return Reply(reason=f"no whole reply within {limit:g} s", again=True)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             return Reply(reason=f"cannot be reached: {self._safe(error)}", again=True, paid=False)
         except httpx.TimeoutException:
@@ -209,18 +203,10 @@ class Client:
 
 def _pause(headers: Mapping[str, str]) -> float | None:
     """Read retry-after-ms, and retry-after in seconds or as a date."""
-    for key, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = headers.get(key, "")
-        try:
-            return max(float(value) / scale, 0.0)
-        except ValueError:
-            pass
-        try:
-            when = parsedate_to_datetime(value)
-        except ValueError:
-            continue
-        return max((when - datetime.now(UTC)).total_seconds(), 0.0) if when.tzinfo else None
-    return None
+    try:
+        return max(0.0, float(headers["retry-after-ms"]) / 1000.0)
+    except (KeyError, ValueError):
+        return fairkit_http.pause_of(headers)
 
 
 def refuse(client: Client, reply: Reply) -> ModelError:

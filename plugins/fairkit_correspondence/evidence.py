@@ -68,10 +68,15 @@ def drift(answers: Answers) -> dict[str, Any] | None:
     gaps = (after - before)[~np.isnan(after - before)]
     if len(gaps) < 2:
         return None
-    shift, error = float(gaps.mean()), float(gaps.std(ddof=1) / math.sqrt(len(gaps)))
-    half = float(student(two_sided(DRIFT_LEVEL), np.array([float(len(gaps))]))[0]) * error
+    shift, half = shift_of(gaps, DRIFT_LEVEL)
     ends = {"shift": shift, "low": shift - half, "high": shift + half}
     return {**ends, "level": 1 - DRIFT_LEVEL, "found": abs(shift) > half}
+
+
+def shift_of(gaps: Array, confidence: float) -> tuple[float, float]:
+    """Return the mean of differences on the same questions, and the half width of its interval (Student's t)."""
+    t = float(student(two_sided(confidence), np.array([float(len(gaps))]))[0])
+    return float(gaps.mean()), t * float(gaps.std(ddof=1) / math.sqrt(len(gaps)))
 
 
 def group_means(answers: Answers) -> Array:

@@ -12,6 +12,8 @@ import numpy as np
 from fairkit.intervals import two_sided
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -58,11 +60,19 @@ def quantiles(looks: int, confidence: float) -> tuple[float, ...]:
 
 def _solve(density: Array, grid: Array, step: float, scale: float, due: float) -> float:
     """Return the bound that the sum crosses for the first time now with probability `due`, on one side."""
-    low, high = 0.5, 8.0
+
+    def crossed(bound: float) -> bool:
+        late = _ERF((grid - bound * scale) / math.sqrt(step))
+        return float(np.trapezoid(density * late, grid)) > due
+
+    return bisected(crossed, 0.5, 8.0)
+
+
+def bisected(below: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the number between `low` and `high` up to which `below` holds."""
     for _ in range(50):
         middle = (low + high) / 2
-        crossed = float(np.trapezoid(density * _ERF((grid - middle * scale) / math.sqrt(step)), grid))
-        low, high = (middle, high) if crossed > due else (low, middle)
+        low, high = (middle, high) if below(middle) else (low, middle)
     return (low + high) / 2
 
 

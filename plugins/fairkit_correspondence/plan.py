@@ -193,7 +193,9 @@ def read_plan(path: Path, looks: int | None = None) -> Plan:
     names = _names(parsed["names"], path.parent, asking)
     documents = tuple(_documents(texts, path.parent))
     for document in documents:
-        _check_text(document, names, frozenset(texts.allow))
+        fault = next(_faults(document, names, frozenset(texts.allow)), None)
+        if fault is not None:
+            raise DataError(f"the document {document.id} ({document.source}) {fault}")
     least = 2 * max(question.list_size, 1)
     if len(documents) < least:
         raise DataError(f"the plan has {len(documents)} documents; at least {least} are due")
@@ -349,40 +351,32 @@ def _contexts(record: Mapping[str, Any], asking: Asking) -> dict[str, str]:
     return contexts
 
 
-def _check_text(document: Document, names: Sequence[Name], allowed: frozenset[str]) -> None:
-    text, where = document.text, f"the document {document.id} ({document.source})"
-    slots = set(_SLOT.findall(text))
-    for slot in sorted(slots - set(NAME_COLUMNS)):
-        raise DataError(
-            f"{where} has the slot {{{slot}}}, which nothing fills; slots are {', '.join(NAME_COLUMNS)}"
-        )
-    if not slots & {"name", "first"}:
-        raise DataError(f"{where} has no slot {{name}} or {{first}}: every arm would be the same")
-    lacking = next(((slot, one) for slot in sorted(slots) for one in names if slot not in one.slots), None)
-    if lacking is not None:
-        raise DataError(
-            f"{where} has the slot {{{lacking[0]}}}, and the name {lacking[1].text!r} does not say it"
-        )
-    pronoun = next((m[0] for m in _PRONOUNS.finditer(text) if m[0].strip(".") not in allowed), None)
-    if pronoun is not None:
-        raise DataError(
-            f"{where} has the word {pronoun!r} outside a slot; write {{pronoun}}, {{possessive}} or {{title}}, or "
-            "allow the word in [documents]"
-        )
-    words = set(re.findall(r"[^\W\d_]+", text)) - allowed
-    left = next(
-        (part for one in names for part in (one.slots["first"], *one.text.split()) if part in words), None
+def _faults(document: Document, names: Sequence[Name], allowed: frozenset[str]) -> Iterator[str]:
+    """Yield what a text has and must not have, or lacks."""
+    text, slots = document.text, sorted(set(_SLOT.findall(document.text)))
+    fills, write = ", ".join(NAME_COLUMNS), "write {pronoun}, {possessive} or {title}"
+    unknown = (slot for slot in slots if slot not in NAME_COLUMNS)
+    yield from (f"has the slot {{{slot}}}, which nothing fills; slots are {fills}" for slot in unknown)
+    if not {"name", "first"} & set(slots):
+        yield "has no slot {name} or {first}: every arm would be the same"
+    silent = ((slot, one) for slot in slots for one in names if slot not in one.slots)
+    yield from (f"has the slot {{{slot}}}, and the name {one.text!r} does not say it" for slot, one in silent)
+    pronouns = (found[0] for found in _PRONOUNS.finditer(text) if found[0].strip(".") not in allowed)
+    yield from (
+        f"has the word {word!r} outside a slot; {write}, or allow the word in [documents]"
+        for word in pronouns
     )
-    if left is not None:
-        raise DataError(
-            f"{where} still has the name {left!r}; write {{name}} or {{first}}, or allow it in [documents]"
-        )
-    mail = next((m for m in _MAIL.findall(text) if m not in allowed), None)
-    if mail is not None:
-        raise DataError(
-            f"{where} has the e-mail address {mail!r}, which may say whose text it is; leave it out"
-        )
+    words = set(re.findall(r"[^\W\d_]+", text)) - allowed
+    left = (part for one in names for part in (one.slots["first"], *one.text.split()) if part in words)
+    yield from (
+        f"still has the name {part!r}; write {{name}} or {{first}}, or allow it in [documents]"
+        for part in left
+    )
+    mails = (mail for mail in _MAIL.findall(text) if mail not in allowed)
+    yield from (
+        f"has the e-mail address {mail!r}, which may say whose text it is; leave it out" for mail in mails
+    )
     ids = " ".join([document.source, *_IDS.findall(text)])
     for group in sorted({one.group for one in names}):
         if re.search(rf"(?:^|[\W_]){re.escape(group)}(?:[\W_]|\d|$)", ids, re.IGNORECASE):
-            raise DataError(f"{where} has the arm {group!r} in an id or a file's name; rename it")
+            yield f"has the arm {group!r} in an id or a file's name; rename it"

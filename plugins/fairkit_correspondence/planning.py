@@ -21,6 +21,7 @@ from fairkit.errors import ParameterError
 from fairkit.intervals import two_sided
 from fairkit.planning.results import two_digits
 from fairkit_correspondence.interval import Cells, limits, parts
+from fairkit_correspondence.looks import bisected
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,12 +108,12 @@ class Spread:
         """Middle and deviations of yes and no in log-odds: documents, document x group, names; and a unit's slope."""
         base = min(max(self.base, 0.01), 0.99)
         # σ²/2 = E p(1 - p): what it lacks to base (1 - base) is the spread of all effects together
-        low, high = 0.0, 5.0
-        for _ in range(30):
-            deviation = (low + high) / 2
-            middle = _middle(base, deviation)
-            p = _expit(middle + deviation * _GRID)
-            low, high = (deviation, high) if _WEIGHT @ (p * (1 - p)) > self.answer / 2 else (low, deviation)
+
+        def chances(deviation: float) -> Array:
+            return _expit(_middle(base, deviation) + deviation * _GRID)
+
+        deviation = bisected(lambda d: _WEIGHT @ ((p := chances(d)) * (1 - p)) > self.answer / 2, 0.0, 5.0)
+        middle, p = _middle(base, deviation), chances(deviation)
         slope, square = float(_WEIGHT @ (p * (1 - p))), float(_WEIGHT @ (p * (1 - p)) ** 2)
         both, names = math.sqrt(self.interaction / 2 / square), math.sqrt(self.name / 2) / slope
         return middle, math.sqrt(max(deviation**2 - both**2 - names**2, 0.0)), both, names, slope
@@ -125,11 +126,7 @@ class Spread:
 
 def _middle(base: float, deviation: float) -> float:
     """Return the log-odds around which documents have the mean `base`."""
-    low, high = -12.0, 12.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _WEIGHT @ _expit(middle + deviation * _GRID) < base else (low, middle)
-    return middle
+    return bisected(lambda middle: _WEIGHT @ _expit(middle + deviation * _GRID) < base, -12.0, 12.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

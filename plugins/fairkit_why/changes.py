@@ -44,14 +44,14 @@ def _of_gap(first: Why, pairs: tuple[Pair, Pair], before: Divided, after: Divide
         half = float(paired.half_width(confidence)[-1])
     elif half is None:
         half = float(before.noise.half_width(confidence)[0] + after.noise.half_width(confidence)[0])
-    yield _change(pair, before.of, None, before.gap, after.gap, half)
+    yield change_of(pair, before.gap, after.gap, half, of=before.of)
     level = 1 - (1 - confidence) / len(names)
     parts = [_parts(one, level) for one in (before, after)]
     halves = None if paired is None else paired.half_width(level)
     for place, name in enumerate(names):
         old, new = (one.get(name, (0.0, 0.0)) for one in parts)
         both = old[1] + new[1] if halves is None else min(float(halves[place]), old[1] + new[1])
-        yield _change(pair, before.of, name, old[0], new[0], both)
+        yield change_of(pair, old[0], new[0], both, of=before.of, column=name)
 
 
 def _parts(one: Divided, level: float) -> dict[str, tuple[float, float]]:
@@ -98,10 +98,6 @@ def _paired(pairs: tuple[Pair, Pair], of: str, confidence: float) -> float | Non
     rows = pair.only(1.0 if of == "true_positive_rate" else 0.0) if of.endswith("positive_rate") else pair
     noise = rows.gap((moved[rows.rows[0]], moved[rows.rows[1]]), 1.0)[2]
     return float(noise.half_width(confidence)[0])
-
-
-def _change(pair: Pair, of: str, column: str | None, before: float, after: float, half: float) -> Change:
-    return change_of(pair, before, after, half, of=of, **({} if column is None else {"column": column}))
 
 
 def change_of(pair: Pair, before: float, after: float, half: float, **facts: Any) -> Change:

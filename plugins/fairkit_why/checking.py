@@ -96,8 +96,13 @@ def _part_of(
     a, b = ([rate for rate, _ in each] for each in smooth)
     middle, variance = _divided(a, b)[index], 0.0
     for side, group in enumerate(smooth):
-        for slope, (rate, rows) in zip(_slopes(a, b, index, 1 if side == 0 else -1), group, strict=True):
-            variance += slope**2 * rate * (1 - rate) / rows
+        for place, (rate, rows) in enumerate(group):
+            ends = []
+            for end in (0.0, 1.0):  # a part is linear in every single rate
+                moved = [a[:], b[:]]
+                moved[side][place] = end
+                ends.append(_divided(*moved)[index])
+            variance += (ends[1] - ends[0]) ** 2 * rate * (1 - rate) / rows
     z = NormalDist().inv_cdf(
         1 - 0.4 * (1 - confidence)
     )  # α is taken a fifth smaller: `fairkit.intervals.guarded`
@@ -111,19 +116,6 @@ def _divided(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, floa
         [one - other for one, other in zip(a, b, strict=True)],
     )
     return d_pi * (t - f), d_t * pi, d_f * (1 - pi)
-
-
-def _slopes(a: Sequence[float], b: Sequence[float], index: int, sign: int) -> tuple[float, float, float]:
-    """Return how a part changes with the rates of a (sign 1) or of b (sign -1)."""
-    (pi, t, f), (d_pi, d_t, d_f) = (
-        [(one + other) / 2 for one, other in zip(a, b, strict=True)],
-        [one - other for one, other in zip(a, b, strict=True)],
-    )
-    return (
-        (sign * (t - f), d_pi / 2, -d_pi / 2),
-        (d_t / 2, sign * pi, 0.0),
-        (-d_f / 2, 0.0, sign * (1 - pi)),
-    )[index]
 
 
 def _left(finding: Finding) -> Iterator[str]:

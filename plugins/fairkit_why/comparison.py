@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -91,8 +91,8 @@ class Pair:
         """Return the rows with an outcome."""
         y = self.people.number("outcome")
         assert y is not None  # noqa: S101 -- asked for where there are labels
-        mine = tuple(rows[y[rows] == outcome] for rows in self.rows)
-        return Pair(self.people, self.sensitive, self.group, self.reference, (mine[0], mine[1]), self.alone)
+        first, second = (rows[y[rows] == outcome] for rows in self.rows)
+        return replace(self, rows=(first, second))
 
     def each(self, name: str) -> tuple[Array, Array] | None:
         """Return a number of both groups' rows."""
@@ -214,13 +214,13 @@ class Pair:
         every = np.concatenate(self.rows)
         both = {name: values[every] for name, values in columns.items()}
         known = np.concatenate(f)
-        asks: Any = _Shifted(asks_of(scorer, kind, both, players, known), len(f[0]))
+        asks = _PairAsks(asks_of(scorer, kind, both, players, known), len(f[0]))
         names = tuple("+".join(names) for names in players)
         reach = np.full(len(players), float(np.ptp(known)) if kind == "score" else 1.0)
         if of == "residual":
             y = self.each("outcome")
             assert y is not None  # noqa: S101 -- checked with the parameters
-            asks, f, names = _Residual(asks, y), (y[0] - f[0], y[1] - f[1]), (*names, OUTCOME)
+            asks.outcome, f, names = y, (y[0] - f[0], y[1] - f[1]), (*names, OUTCOME)
             reach = np.append(reach, np.ptp(np.concatenate(y)))
         gap, means, noise = self.gap(f, 1.0 if kind == "decision" and of != "residual" else None)
         model = scorer.info.sha256 or scorer.info.name
@@ -232,29 +232,24 @@ class Pair:
         return Divided(of, gap, noise, means, found.values, sure, names, told)
 
 
-class _Shifted:
-    """Rows of the reference numbered from 0, behind those of the group."""
+class _PairAsks:
+    """Rows of the reference numbered from 0, behind those of the group.
+
+    With outcomes of both groups the predictions are subtracted from them, the outcome being the last player.
+    """
 
     def __init__(self, asks: RowAsks, shift: int) -> None:
         self._asks, self._shift = asks, shift
+        self.outcome: tuple[Array, Array] | None = None
 
     def differ(self, x: Ints, z: Ints) -> NDArray[np.bool_]:
-        return self._asks.differ(x, z + self._shift)
+        found = self._asks.differ(x, z + self._shift)
+        y = self.outcome
+        return found if y is None else np.column_stack([found, y[0][x] != y[1][z]])
 
     def mixed(self, x: Ints, z: Ints, from_x: NDArray[np.bool_]) -> Array:
-        return self._asks.mixed(x, z + self._shift, from_x)
-
-
-class _Residual:
-    """The outcome less the prediction, the outcome being a player of its own."""
-
-    def __init__(self, asks: _Shifted, outcome: tuple[Array, Array]) -> None:
-        self._asks, self._outcome = asks, outcome
-
-    def differ(self, x: Ints, z: Ints) -> NDArray[np.bool_]:
-        mine = self._outcome[0][x] != self._outcome[1][z]
-        return np.column_stack([self._asks.differ(x, z), mine])
-
-    def mixed(self, x: Ints, z: Ints, from_x: NDArray[np.bool_]) -> Array:
-        outcome = np.where(from_x[:, -1], self._outcome[0][x], self._outcome[1][z])
-        return np.asarray(outcome - self._asks.mixed(x, z, from_x[:, :-1]))
+        y = self.outcome
+        if y is None:
+            return self._asks.mixed(x, z + self._shift, from_x)
+        own = np.where(from_x[:, -1], y[0][x], y[1][z])
+        return np.asarray(own - self._asks.mixed(x, z + self._shift, from_x[:, :-1]))

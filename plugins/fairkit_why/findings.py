@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.text_hashes import mixed
 from fairkit.results.findings import Finding
 from fairkit_watch.rate_parts import NAMES, parts_of
 from fairkit_why.comparison import FEWEST
 from fairkit_why.gaps import Why, finding_of, group_values, parameters_of
-from fairkit_why.nuisances import FOLDS, Design
 from fairkit_why.parameters import allowed_columns, metrics_of
 from fairkit_why.parts import cells_of, design_effects, label_error
 from fairkit_why.people import People
@@ -124,14 +122,10 @@ def _attribution(why: Why, pair: Pair, division: Divided | Finding) -> Finding:
         notes.append(f"Not seen to change the score of any row: {', '.join(unread)}.")
     notes.append(f"The columns' intervals hold at once, each at {each:.2%}.")
     rows = pair.only(_RATES[division.of]) if division.of in _RATES else pair
-
-    def at(level: float) -> Interval:
-        half = float(division.noise.half_width(level)[0])
-        return division.gap - half, division.gap + half
-
     return finding_of(
         why, pair, "attribution", division.gap, parameters=parameters_of(pair, of=division.of), evidence=evidence,
-        groups=group_values(rows, division.means), notes=(*notes, ABOUT), interval_at=at,
+        groups=group_values(rows, division.means), notes=(*notes, ABOUT),
+        interval_at=division.noise.around(division.gap),
     )  # fmt: skip
 
 
@@ -194,28 +188,13 @@ def _unexplained(why: Why, pair: Pair) -> list[Finding]:
         return []
     names = allowed_columns(why.chosen, why.context)
     rows = np.concatenate(pair.rows)
-    drawn = (
-        np.sort(np.argsort(why.people.hashes[rows], kind="stable")[:MOST_ROWS])
-        if len(rows) > MOST_ROWS
-        else None
+    drawn = np.sort(np.argsort(why.people.hashes[rows], kind="stable")[:MOST_ROWS])
+    mine, every = np.arange(len(rows)) < len(pair.rows[0]), np.concatenate(outcome)
+    comparison = Comparison.of(
+        [(why.people, rows[drawn], every[drawn])], mine[drawn], names, (pair.group, pair.reference)
     )
-    rows = rows if drawn is None else rows[drawn]
-    group = np.isin(rows, pair.rows[0], assume_unique=True)
-    every = np.concatenate(outcome) if drawn is None else np.concatenate(outcome)[drawn]
-    clusters = why.people.number("clusters")
-    keys = why.people.hashes[rows] if clusters is None else clusters[rows].astype(np.uint64)
-    comparison = Comparison(
-        design=Design.make({name: why.people.column(name)[rows] for name in names}),
-        group=group,
-        outcome=every,
-        weights=np.ones(len(rows)) if why.people.weights is None else why.people.weights[rows],
-        clusters=None if clusters is None else clusters[rows],
-        folds=(mixed(keys) % np.uint64(FOLDS)).astype(np.int64),
-        names=(pair.group, pair.reference),
-    )
-    found = unexplained(comparison)
     gap = pair.gap(outcome, 1.0)[0]
-    return [_left_finding(why, pair, names, found, gap, drawn is not None)]
+    return [_left_finding(why, pair, names, unexplained(comparison), gap, len(drawn) < len(rows))]
 
 
 def _left_finding(

@@ -121,18 +121,8 @@ class Fringes:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Tests:
-    """By node: its coded column, its cut (or where its set begins), and the nodes where it holds and where not."""
-
-    column: Ints
-    cut: Ints
-    holds: Ints
-    fails: Ints
-
-
-def _tests(ensemble: Ensemble) -> tuple[Coding, _Tests]:
-    """Return the coding, and every node's test."""
+def _tests(ensemble: Ensemble) -> tuple[Coding, Ints, Ints, Ints, Ints]:
+    """Return the coding; by node its coded column, its cut (or where its set begins), and where it holds and fails."""
     from fairkit_onnx.structure.ensemble import MODES
 
     size = len(ensemble.mode)
@@ -170,7 +160,7 @@ def _tests(ensemble: Ensemble) -> tuple[Coding, _Tests]:
             if not turned[node]:
                 fails[node] = ensemble.no[chain[-1]]
         _add(coding, feature, False, cuts, kind)
-    return coding, _Tests(column, cut, holds, fails)
+    return coding, column, cut, holds, fails
 
 
 def _add(coding: Coding, feature: int, low: bool, cuts: NDArray[np.float64], equal: str) -> None:
@@ -198,8 +188,7 @@ class _Cutter:
 
     def __init__(self, ensemble: Ensemble, player: Ints, fixed: NDArray[Any], bits: int) -> None:
         self.ensemble, self.bits = ensemble, bits
-        self.coding, self.tests = _tests(ensemble)
-        self.column, self.cut = self.tests.column, self.tests.cut
+        self.coding, self.column, self.cut, self.holds, self.fails = _tests(ensemble)
         feature = np.array(self.coding.feature, dtype=np.int64)
         self.player = player[feature] if len(feature) else feature
         self.codes = np.zeros((len(feature), 1), dtype=np.uint16)
@@ -222,7 +211,7 @@ class _Cutter:
 
     def sides(self, node: int) -> tuple[int, int]:
         """Return the nodes where a test holds and where it does not."""
-        return int(self.tests.holds[node]), int(self.tests.fails[node])
+        return int(self.holds[node]), int(self.fails[node])
 
     def kind(self, column: int, answer: int) -> int:
         """Return the kind of a test in a program: of inequalities 0, 1 and 2, of sets 3, 4 and 5."""

@@ -13,6 +13,8 @@ from fairkit.errors import DataError
 from fairkit.intervals import student, two_sided
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -47,6 +49,15 @@ class Noise:
         spread = student(z, self.degrees + 1) * np.sqrt(np.maximum(self.variance, 0.0))
         unseen = [1 - ((1 - confidence) / 2) ** (1 / max(n, 1.0)) for n in self.rows]
         return np.asarray((spread**4 + (self.reach * np.hypot(*unseen)) ** 4) ** 0.25)
+
+    def around(self, value: float, most: float = np.inf) -> Callable[[float], tuple[float, float]]:
+        """Return the interval of the first number, around `value` and within ± `most`, as a function of confidence."""
+
+        def at(confidence: float) -> tuple[float, float]:
+            half = float(self.half_width(confidence)[0])
+            return max(value - half, -most), min(value + half, most)
+
+        return at
 
 
 def effective(weights: Array | None, rows: int) -> float:

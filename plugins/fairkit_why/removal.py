@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fairkit.data.table import Table
     from fairkit.results.findings import Finding
     from fairkit_why.comparison import Divided, Pair
-    from fairkit_why.gaps import Interval, Why
+    from fairkit_why.gaps import Why
 
     Array = NDArray[np.float64]
 
@@ -116,23 +116,18 @@ def _without(
     rng = why.context.rng("why refit")
     for _ in range(why.chosen.refits if why.chosen.refits > 1 else 0):
         rows = training.take(rng.integers(0, len(training), len(training)))
-        changes.append(_mean_gap(pair, _said(why, training, columns, rows) - _said(why, training, (), rows)))
+        moved = _said(why, training, columns, rows) - _said(why, training, (), rows)
+        changes.append(_gap(pair, moved, 0.0)[0])
     extra = float(np.var(changes, ddof=1)) if changes else 0.0
     gap, means, noise = _gap(pair, gone, extra)
     change, _, spread = _gap(pair, gone - with_columns, extra)
 
     most = np.inf if why.context.scorer.task == "regression" else 1.0
     gap = float(np.clip(gap, -most, most))
-
-    def at(level: float) -> Interval:
-        half = float(noise.half_width(level)[0])
-        return max(gap - half, -most), min(gap + half, most)
-
-    half = float(spread.half_width(why.context.confidence)[0])
     evidence: dict[str, Any] = {
-        "with": _mean_gap(pair, with_columns),
+        "with": _gap(pair, with_columns, 0.0)[0],
         "change": change,
-        "change_interval": [change - half, change + half],
+        "change_interval": list(spread.around(change)(why.context.confidence)),
         **_computed(why, pair, name),
         "training_rows": len(training),
         "refits": why.chosen.refits,
@@ -142,7 +137,8 @@ def _without(
     about = () if changes else ("The interval is of the rows of the audit, for this training set.",)
     return finding_of(
         why, pair, "gap_without", gap, parameters=parameters_of(pair, without=name), evidence=evidence,
-        groups=group_values(pair, means), notes=(compared, ABOUT, *about, *notes), interval_at=at,
+        groups=group_values(pair, means), notes=(compared, ABOUT, *about, *notes),
+        interval_at=noise.around(gap, most),
     )  # fmt: skip
 
 
@@ -151,13 +147,6 @@ def _gap(pair: Pair, values: Array, extra: float) -> tuple[float, tuple[float, f
     both = values[pair.rows[0]], values[pair.rows[1]]
     gap, means, noise = pair.gap(both, 1.0)
     return gap, means, Noise(noise.variance + extra, noise.degrees, noise.reach, noise.rows)
-
-
-def _mean_gap(pair: Pair, values: Array) -> float:
-    parts = [
-        float(shares(w, len(rows)) @ values[rows]) for rows, w in zip(pair.rows, pair.weights, strict=True)
-    ]
-    return parts[0] - parts[1]
 
 
 def _computed(why: Why, pair: Pair, name: str) -> dict[str, Any]:
@@ -189,6 +178,6 @@ def _computed(why: Why, pair: Pair, name: str) -> dict[str, Any]:
         noise = Noise(
             part**2 @ (change - moved)[:, None] ** 2, np.array([sizes[mine] - 1.0]), np.ones(1), pair.sizes
         )
-        half = float(noise.half_width(why.context.confidence)[0])
-        record[f"computed_{label}"] = {"change": moved, "low": moved - half, "high": moved + half}
+        low, high = noise.around(moved)(why.context.confidence)
+        record[f"computed_{label}"] = {"change": moved, "low": low, "high": high}
     return record

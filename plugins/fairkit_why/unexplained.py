@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.data.text_hashes import mixed
 from fairkit.intervals import guarded, student, two_sided
 from fairkit_why.limits import by_cluster, clustered
 from fairkit_why.nuisances import FOLDS, Design, fit_outcome, fit_propensity, mix
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+    from fairkit_why.people import People
 
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -115,6 +120,31 @@ class Comparison:
     clusters: Array | None
     folds: Ints
     names: tuple[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        parts: Sequence[tuple[People, Ints, Array]],
+        group: NDArray[np.bool_],
+        columns: Sequence[str],
+        names: tuple[str, str],
+    ) -> Comparison:
+        """Take rows of people, each part with its outcomes; folds never cut a cluster, or else equal rows."""
+        weights = [np.ones(len(rows)) if p.weights is None else p.weights[rows] for p, rows, _ in parts]
+        known = [c[rows] for p, rows, _ in parts if (c := p.number("clusters")) is not None]
+        clusters = np.concatenate(known) if len(known) == len(parts) else None
+        keys = np.concatenate([p.hashes[rows] for p, rows, _ in parts])
+        keys = keys if clusters is None else clusters.astype(np.uint64)
+        values = {name: np.concatenate([p.column(name)[rows] for p, rows, _ in parts]) for name in columns}
+        return cls(
+            design=Design.make(values),
+            group=group,
+            outcome=np.concatenate([outcome for *_, outcome in parts]),
+            weights=np.concatenate(weights),
+            clusters=clusters,
+            folds=(mixed(keys) % np.uint64(FOLDS)).astype(np.int64),
+            names=names,
+        )
 
 
 def unexplained(comparison: Comparison) -> Unexplained:

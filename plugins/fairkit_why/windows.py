@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.data.text_hashes import mixed
 from fairkit_why.changes import change_of
 from fairkit_why.comparison import FEWEST
 from fairkit_why.gaps import Why
-from fairkit_why.nuisances import FOLDS, Design
 from fairkit_why.parameters import allowed_columns
 from fairkit_why.people import People
 from fairkit_why.unexplained import Comparison, unexplained
@@ -145,23 +143,10 @@ class Windows:
         parts = []
         for side in (0, 1):
             rows = [pair.rows[side][:MOST_ROWS] for pair in pairs]
-            people = [self.people[table][0] for table in (0, 1)]
-            both = list(zip(people, rows, strict=True))
-            weights = [np.ones(len(r)) if p.weights is None else p.weights[r] for p, r in both]
-            clusters = [c[r] for p, r in both if (c := p.number("clusters")) is not None]
-            keys = np.concatenate([p.hashes[r] for p, r in both])
-            columns = {name: np.concatenate([p.column(name)[r] for p, r in both]) for name in self.columns}
-            remainder = unexplained(
-                Comparison(
-                    design=Design.make(columns),
-                    group=np.arange(len(keys)) >= len(rows[0]),
-                    outcome=np.concatenate([v[r] for v, r in zip(values, rows, strict=True)]),
-                    weights=np.concatenate(weights),
-                    clusters=np.concatenate(clusters) if len(clusters) == len(both) else None,
-                    folds=(mixed(keys) % np.uint64(FOLDS)).astype(np.int64),
-                    names=("the later table", "the earlier table"),
-                )
-            ).toward_group
+            tables = [(self.people[t][0], mine, values[t][mine]) for t, mine in enumerate(rows)]
+            later = np.repeat([False, True], [len(mine) for mine in rows])
+            names = "the later table", "the earlier table"
+            remainder = unexplained(Comparison.of(tables, later, self.columns, names)).toward_group
             if remainder.refused is not None:
                 return None
             low, high = remainder.interval(self.contexts[0][0].confidence)

@@ -134,16 +134,16 @@ def test_ten_days_of_statements_and_attestations_keep_an_alias(story, registry, 
 )
 def test_silence_ends_it_by_itself(story, registry, clock, statements, attestations, fell, said):
     story.promote()
-    for number in sorted({*statements, *attestations}):
+    for number in sorted({*statements, *attestations, fell - 0.6}):
         clock.to(number)
+        if number == fell - 0.6:
+            assert registry.version("credit@production").version == 1
         if number in statements:
             story.line(number)
             story.statements()
         if number in attestations:
             story.attest()
-    clock.to(fell - 0.6)
-    assert registry.version("credit@production").version == 1
-    clock.to(fell)
+    clock.to(max(fell, *statements, *attestations, 0))
     state = story.state()
     assert (state.state, state.day) == ("fallen", START.date() + timedelta(days=fell))
     assert said in state.reason
@@ -324,3 +324,44 @@ def test_evidence_that_was_changed_in_the_store_is_no_state(story, registry, clo
     with pytest.raises(RegistryError):
         registry.version("credit@production")
     assert check(registry).problems
+
+
+def test_a_clock_that_is_turned_back_brings_nothing_back(story, registry, clock, model):
+    """The log's own times count where the clock lies behind them: what fell stays, and nothing arrives before it."""
+    story.promote()
+    clock.to(8)
+    assert story.state().state == "fallen"
+    registry.add("other", model(7.0))  # any event of that day
+    clock.to(5)
+    assert story.state().state == "fallen"
+    story.line(5)
+    story.attest(at=clock.now)
+    assert story.statements().state == "fallen"
+    clock.to(9)
+    assert story.state().state == "fallen"
+    times = [one.at for one in registry.log() if one.action == "served"]
+    assert min(times) >= (START + timedelta(days=8)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def test_a_promotion_with_a_clock_that_was_turned_back_begins_no_earlier(story, registry, clock, model):
+    clock.to(20)
+    registry.add("credit", model())
+    clock.to(0)
+    story.policy = replace(story.policy, rules=())
+    registry.set_alias(
+        "credit", "production", replace(story.policy, keys=(), watch_keys=story.policy.keys, open=True)
+    )
+    assert promote(registry, "credit@1", "production", now=clock.now).verdict == "pass"
+    assert story.state().since == (START + timedelta(days=20)).date()
+
+
+def test_an_attestation_of_another_file_or_of_another_kind_is_none(story, clock):
+    story.promote()
+    clock.to(2)
+    story.line(1)
+    with pytest.raises(CertificateError, match="about another file"):
+        story.attest(sha256="f" * 64)
+    path_of_watch = story.statements  # a watch's statements are no attestation
+    assert path_of_watch().state == "running"
+    clock.to(8)
+    assert "no signed attestation" in story.state().reason

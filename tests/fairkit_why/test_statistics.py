@@ -125,3 +125,26 @@ def test_an_interval_reaches_rows_that_nobody_has_seen():
     assert none.half_width(0.95) == pytest.approx([math.hypot(*seen)])
     wide = Noise(np.full(1, 1.0), np.full(1, 1e9), np.ones(1), (1e6, 1e6))
     assert wide.half_width(0.95) == pytest.approx([1.96], abs=1e-3)
+
+
+@pytest.mark.parametrize("clustered", [True, False])
+def test_folds_never_cut_a_cluster_or_equal_rows_of_two_tables(clustered):
+    from types import SimpleNamespace
+
+    hashes = np.arange(60, dtype=np.uint64) // 2  # each row twice
+    clusters = np.arange(60.0) // 6
+    people = SimpleNamespace(
+        weights=None,
+        hashes=hashes,
+        number=lambda name: clusters if clustered else None,
+        column=lambda name: np.arange(60.0) % 7,
+    )
+    rows = np.arange(60)
+    parts = [(people, rows[:30], np.zeros(30)), (people, rows[20:], np.ones(40))]
+    made = Comparison.of(parts, np.arange(70) < 30, ("age",), ("later", "earlier"))
+    units = np.concatenate([(clusters if clustered else hashes)[mine] for mine in (rows[:30], rows[20:])])
+    folds = [set(made.folds[units == unit]) for unit in np.unique(units)]
+    assert max(map(len, folds)) == 1
+    assert len(set(made.folds)) > 1
+    assert (made.clusters is not None) is clustered
+    assert made.outcome.sum() == 40

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from fairkit_onnx.read.rivals import Rival
 
 
+TIED = 0.1
+"""With a larger share of rows on which several classes have the largest score, scores say nothing about the label."""
+
+
 @dataclass(slots=True)
 class Witness:
     """Compares a graph's outputs with those that are audited, on the first rows and on every batch after them.
@@ -135,7 +139,8 @@ class Witness:
             return self._classes(model, predictions, options)
         if self.settled.cut is not None:  # the user's threshold decides; the label is told about
             return self._unused_label(values, predictions)
-        return self._decisions(label.name, score.name, predictions, options)
+        notes = self._decisions(label.name, score.name, predictions, options)
+        return notes or self._flat(score.name, values[score.name], predictions)
 
     def _decisions(
         self, label: str, score: str, predictions: Predictions, options: ModelOptions
@@ -164,7 +169,7 @@ class Witness:
             return []
         rows = argmax_misses(predictions.probabilities, predictions.predicted)
         if not rows:
-            return []
+            return self._tied(score.name, predictions.probabilities)
         of = f"On {rows:,} of the first {len(predictions.predicted):,} rows"
         told = f"{of} the output {label.name!r} is not the class that {score.name!r} finds most probable"
         if options.decision_output is None and not _one_classifier(model, label.name, score.name):
@@ -172,6 +177,32 @@ class Witness:
                 f"{self.name}: {told[0].lower()}{told[1:]}; say which is served: `decision_output={label.name}`"
             )
         return [f"{told}. The output {label.name!r} is audited."]
+
+    def _tied(self, score: str, probabilities: NDArray[np.float64]) -> list[str]:
+        """Name scores as not audited whose largest number stands for several classes: they agree with any label."""
+        if probabilities.shape[1] < 2:
+            return []
+        best = np.partition(probabilities, -2, axis=1)
+        tied = int((best[:, -1] - best[:, -2] <= ROUNDING).sum())
+        if tied <= TIED * len(best):
+            return []
+        share = f"{tied:,} of {len(best):,} rows"
+        why = f"its largest number is that of several classes on {share}: it agrees with any label"
+        self.unaudited[score] = why
+        return [f"The output {score!r} is not audited: {why}."]
+
+    def _flat(self, score: str, raw: Any, found: Predictions) -> list[str]:
+        """Name scores as not audited that differ from row to row, and are read as one probability for all."""
+        if isinstance(raw, list) or found.score is None or np.ptp(found.score) > ROUNDING:
+            return []
+        numbers = np.asarray(raw)
+        if numbers.dtype.kind != "f" or not np.ptp(numbers, axis=0).any():
+            return []
+        why = (
+            "its numbers differ from row to row, and are read as one score for all: it agrees with any label"
+        )
+        self.unaudited[score] = why
+        return [f"The output {score!r} is not audited: {why}."]
 
     def _overruled(self, rival: Rival, rows: int) -> str:
         what = "decides otherwise" if rival.decides else "gives another score"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from fairkit_registry.errors import CertificateError, RegistryError
@@ -54,13 +53,13 @@ def take_evidence(
                 "it, and a promotion begins it"
             )
         for kind, path, raw in raws:
-            at = events.now()
+            arrived = present(connection)
             try:
-                evidence.take(kind, raw, datetime.fromisoformat(at))
+                evidence.take(kind, raw, arrived)
             except CertificateError as error:
                 raise type(error)(f"{path}: {error}") from None
             kept = staged.take(registry.blobs.stage([raw]))
             tables.keep(connection, registry.blobs, kept, kind)
             body = {"kind": kind, "file": kept.digest, "model": evidence.terms.model_sha256, "alias": alias}
-            events.append(connection, "served", name, body, at=at)
-        return judge_probation(evidence, present().date())
+            events.append(connection, "served", name, body, at=events.text_of(arrived))
+        return judge_probation(evidence, present(connection).date())

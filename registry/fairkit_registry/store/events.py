@@ -64,7 +64,12 @@ class Event:
 
 def now() -> str:
     """Return the time in UTC, to the millisecond, as text that sorts."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return text_of(datetime.now(UTC))
+
+
+def text_of(time: datetime) -> str:
+    """Return a time in UTC as `now` writes it."""
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _who() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fairkit_registry.errors import CertificateError, RegistryError
@@ -15,7 +15,7 @@ from fairkit_registry.store import events, tables
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from fairkit_registry.blobs import BlobStore
     from fairkit_registry.evidence.keys import PublicKey
@@ -49,7 +49,7 @@ def probation_of(
         What was revoked cannot be told.
     """
     evidence = evidence_of(connection, blobs, alias, model)
-    return None if evidence is None else judge_probation(evidence, present().date())
+    return None if evidence is None else judge_probation(evidence, present(connection).date())
 
 
 def standing(connection: sqlite3.Connection, blobs: BlobStore, alias: Alias) -> Alias:
@@ -97,7 +97,7 @@ def _beginnings(chain: Iterable[events.Event], alias: str) -> dict[str, datetime
     models: dict[int, str] = {}
     begun: dict[str, datetime] = {}
     asked, current = False, None
-    for event in chain:
+    for event, at in _timed(chain):
         body = event.body
         if event.action in ("add", "import"):
             models[body["version"]] = body["model"]
@@ -112,13 +112,25 @@ def _beginnings(chain: Iterable[events.Event], alias: str) -> dict[str, datetime
         if not asked:
             begun.clear()
         elif current is not None:
-            begun.setdefault(current, datetime.fromisoformat(event.at))
+            begun.setdefault(current, at)
     return begun
 
 
-def present() -> datetime:
-    """Return the time by the registry's clock."""
-    return datetime.fromisoformat(events.now())
+def _timed(chain: Iterable[events.Event]) -> Iterator[tuple[events.Event, datetime]]:
+    """Return events with their times, none of which lies before that of an event before it.
+
+    Who turns the clock back dates nothing back behind what the log says already.
+    """
+    latest = datetime.min.replace(tzinfo=UTC)
+    for event in chain:
+        latest = max(latest, datetime.fromisoformat(event.at))
+        yield event, latest
+
+
+def present(connection: sqlite3.Connection) -> datetime:
+    """Return the time by the clock, or that of the log's newest event where the clock was turned back behind it."""
+    newest = connection.execute("SELECT max(at) AS at FROM events").fetchone()["at"]
+    return datetime.fromisoformat(max(events.now(), newest or ""))
 
 
 def evidence_of(
@@ -138,12 +150,12 @@ def evidence_of(
         model_sha256=model, since=begun[model].date(), days=policy.probation_days, rules=policy.rules
     )
     evidence = ServedEvidence(terms, _keys(connection, blobs, policy, model))
-    for event in chain:
+    for event, at in _timed(chain):
         body: dict[str, Any] = event.body
         if event.action == "served" and (body["alias"], body["model"]) == (alias.alias, model):
             raw = blobs.read(body["file"], limit=LARGEST)
             try:
-                evidence.take(body["kind"], raw, datetime.fromisoformat(event.at))
+                evidence.take(body["kind"], raw, at)
             except CertificateError:  # by a key that counts no longer, or of a probation before this one
                 continue
     return evidence
