@@ -22,6 +22,8 @@ from fairkit.statistics import CellSums, Confusion, Contributions, Moments, Mome
 from fairkit.support.escaping import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
@@ -67,6 +69,9 @@ class Estimate:
         Of the groups' numbers, shape [G, G], where rows of several groups depend on each other; None: independent.
     notes
         What is said wherever the numbers stand, such as how their interval was made.
+    inflated
+        How many standard errors a number is too large on average where the truth is 0, and how many it is at most at a
+        normal quantile: of numbers that are the largest of many noisy sizes. None where nothing is the largest.
     """
 
     values: Array
@@ -75,6 +80,7 @@ class Estimate:
     doubts: Mapping[int, str] = field(default_factory=dict)
     correlation: Array | None = None
     notes: tuple[str, ...] = ()
+    inflated: tuple[float, Callable[[float], float]] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", functools.cache(self.limits))

@@ -49,7 +49,35 @@ def _select(estimate: Estimate, keep: NDArray[np.bool_]) -> Estimate:
 
     sizes = None if estimate.sizes is None else estimate.sizes[keep]
     together = None if estimate.correlation is None else estimate.correlation[np.ix_(keep, keep)]
-    return Estimate(estimate.values[keep], limits, sizes, correlation=together)
+    return Estimate(estimate.values[keep], limits, sizes, correlation=together, inflated=estimate.inflated)
+
+
+def surely_apart(
+    estimate: Estimate, z: float, a: NDArray[np.intp], b: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Return upper limits of values[a] - values[b] where noise makes every number too large on average, shape [P].
+
+    Where its truth is small, the second number is too large by μ standard errors e on average, and by at most q e at
+    this quantile; the normal deviation of the first one is independent of that. Hence D + μ e + √(u² + (q - μ)² e²),
+    with u the first one's distance to its upper limit. Where the second one's truth is large this is too much.
+    """
+    assert estimate.inflated is not None  # noqa: S101 -- callers look
+    above = estimate.limits(z)[1] - estimate.values
+    mean, most = estimate.inflated[0], estimate.inflated[1](z)
+    error = above / z
+    far = estimate.values[a] - estimate.values[b] + mean * error[b]
+    return np.asarray(far + np.hypot(above[a], (most - mean) * error[b]))
+
+
+def _difference(estimate: Estimate, confidence: float) -> Spread:
+    """Estimate the largest difference; see `surely_apart` for numbers that noise makes larger."""
+    spread = spread_difference(estimate.values, estimate.limits, confidence, estimate.correlation)
+    groups = len(estimate.values)
+    if estimate.inflated is None or groups < 2:
+        return spread
+    a, b = np.nonzero(~np.eye(groups, dtype=bool))
+    high = surely_apart(estimate, spread_quantiles(groups, confidence)[1], a, b).max()
+    return Spread(spread.value, spread.low, float(high))
 
 
 def comparisons(
@@ -60,11 +88,7 @@ def comparisons(
     values, limits, together = known.values, known.limits, known.correlation
     results: list[Comparison] = []
     if "difference" in between:
-        results.append(
-            Comparison(
-                f"{name}_difference", "lower", lambda c: spread_difference(values, limits, c, together)
-            )
-        )
+        results.append(Comparison(f"{name}_difference", "lower", lambda c: _difference(known, c)))
     if "ratio" in between:
         results.append(
             Comparison(f"{name}_ratio", "higher", lambda c: spread_ratio(values, limits, c, together))

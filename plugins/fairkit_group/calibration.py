@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+MEAN = math.sqrt(math.pi / 2)
+"""Of the largest |W(t)|, t in [0, 1], of a Brownian motion."""
+
 
 class CalibrationInTheLarge(Mean):
     """The mean score minus the share of favorable outcomes."""
@@ -102,7 +105,7 @@ class Ecce(Metric):
             up = widened(z * error, unseen(rows, z) * (1 - value), np.zeros_like(value), rows)
             return np.clip(low, 0, 1), np.clip(value + up + hidden, 0, 1)
 
-        return Estimate(value, limits, sizes=rows)
+        return Estimate(value, limits, sizes=rows, inflated=(MEAN, lambda z: brownian_quantile(_upper(z))))
 
     def influence(self, mass: Array, scores: Array) -> Array:
         """Return how far a row pulls the sum over all scores: the noise of cumulative sums is largest there."""

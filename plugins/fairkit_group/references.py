@@ -13,6 +13,7 @@ from fairkit.data.roles import HIGHEST, LARGEST, reference_of
 from fairkit.intervals import difference_limits, guarded, pairwise_quantile, ratio_limits, two_sided
 from fairkit.results.values import GroupValue
 from fairkit_group.about import known_ends
+from fairkit_group.between import surely_apart
 from fairkit_group.dunnett import dunnett_quantile
 from fairkit_group.ranking import SCORES
 from fairkit_group.standardised import mean_differences
@@ -221,8 +222,10 @@ class Compared:
         if self.kind == "number":
             ends = estimate.limits(z)
             return ends[0][groups], ends[1][groups]
+        base = np.full(len(groups), self.reference.place)
+        if self.kind == "difference" and estimate.inflated is not None:
+            return -surely_apart(estimate, z, base, groups), surely_apart(estimate, z, groups, base)
         function: Callable[..., tuple[Array, Array]] = (
             difference_limits if self.kind == "difference" else ratio_limits
         )
-        base = np.full(len(groups), self.reference.place)
         return function(estimate.values, estimate.limits, z, groups, base, estimate.correlation)

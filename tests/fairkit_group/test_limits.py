@@ -9,6 +9,14 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
+from fairkit.intervals import (
+    Spread,
+    difference_limits,
+    extreme,
+    ratio_limits,
+    spread_difference,
+    spread_ratio,
+)
 from fairkit.limits.means import (
     bounded_mean_limits,
     heavy,
@@ -189,3 +197,84 @@ def test_with_two_groups_or_far_apart_the_factor_is_the_normal_quantile():
     assert selected_quantile(20, 3.0, 1.0, 0.025) < Z
     assert selected_quantile(5, 1.01, 0.99, 0.025) == selected_quantile(5, 1.1, 0.95, 0.025)
     assert selected_quantile(5, 1.0, 0.0, 0.025) == selected_quantile(5, 1.0, 0.05, 0.025)
+
+
+# pairs of groups whose numbers are correlated, as those of clusters are
+
+VALUES, ERRORS = np.array([0.5, 0.3, 0.36]), np.array([0.02, 0.03, 0.01])
+A, B = np.array([0, 0, 1]), np.array([1, 2, 2])
+
+
+def _even(z):
+    return VALUES - z * ERRORS, VALUES + z * ERRORS
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.4, -0.7, 1.0])
+def test_even_limits_of_correlated_numbers_are_those_of_the_difference(rho):
+    together = np.where(np.eye(3) > 0, 1.0, rho)
+    low, high = difference_limits(VALUES, _even, Z, A, B, together)
+    error = np.sqrt(ERRORS[A] ** 2 + ERRORS[B] ** 2 - 2 * rho * ERRORS[A] * ERRORS[B])
+    assert low == pytest.approx(VALUES[A] - VALUES[B] - Z * error)
+    assert high == pytest.approx(VALUES[A] - VALUES[B] + Z * error)
+    if not rho:
+        assert difference_limits(VALUES, _even, Z, A, B) == (pytest.approx(low), pytest.approx(high))
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.4, -0.7])
+def test_limits_of_a_ratio_are_where_the_difference_may_be_nothing(rho):
+    # p - r q has an end at 0 (Donner & Zou 2012)
+    together = np.where(np.eye(3) > 0, 1.0, rho)
+    found = ratio_limits(VALUES, _even, Z, A, B, None if rho == 0 else together)
+    for ratio, side in zip(found, (1, -1), strict=True):
+        p, q, e, f = VALUES[A], VALUES[B], Z * ERRORS[A], Z * ERRORS[B]
+        reach = np.sqrt(e**2 + (ratio * f) ** 2 - 2 * rho * ratio * e * f)
+        assert side * (p - ratio * q) == pytest.approx(reach, rel=1e-9)
+    assert (found[0] < VALUES[A] / VALUES[B]).all()
+    assert (found[1] > VALUES[A] / VALUES[B]).all()
+
+
+def test_distances_whose_squares_vanish_and_ends_that_are_not_known():
+    tiny = np.array([1e-200, 0.0])
+
+    def near(z):
+        del z
+        return tiny - 1e-180, tiny + 1e-180
+
+    pair = np.array([0]), np.array([1])
+    low, high = difference_limits(tiny, near, Z, *pair)
+    assert (low[0], high[0]) == (pytest.approx(-1e-180, rel=1e-9), pytest.approx(1e-180, rel=1e-9))
+
+    def open_ended(z):
+        del z
+        return np.array([-math.inf, 0.1]), np.array([math.inf, 0.5])
+
+    known = np.array([0.4, 0.3])
+    together = np.array([[1.0, 0.5], [0.5, 1.0]])
+    low, high = difference_limits(known, open_ended, Z, *pair, together)
+    assert (low[0], high[0]) == (-math.inf, math.inf)
+
+
+def test_fewer_than_two_groups_and_numbers_without_a_ratio_have_no_spread():
+    def none(z):
+        del z
+        return np.zeros(1), np.ones(1)
+
+    for found in (spread_difference(np.array([0.4]), none, 0.95), spread_ratio(np.array([0.4]), none, 0.95)):
+        assert np.isnan([found.value, found.low, found.high]).all()
+    for values in ((0.0, 0.0), (-0.1, 0.4)):
+        assert math.isnan(spread_ratio(np.array(values), _even, 0.95).value)
+    assert math.copysign(1, Spread(-0.0, -0.0, -0.0).value) == 1
+
+
+def test_the_smallest_number_is_the_mirror_image_of_the_largest():
+    most, least = (extreme(VALUES, _even, 0.95, largest=largest) for largest in (True, False))
+    assert (most.value, least.value) == (0.5, 0.3)
+    assert most.low < 0.5 < most.high
+    assert least.low < 0.3 < least.high
+
+    def mirrored(z):
+        low, high = _even(z)
+        return -high, -low
+
+    back = extreme(-VALUES, mirrored, 0.95, largest=True)
+    assert (least.low, least.high) == (pytest.approx(-back.high), pytest.approx(-back.low))

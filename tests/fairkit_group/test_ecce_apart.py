@@ -1,0 +1,52 @@
+"""Differences of ECCE: both groups' numbers are too large on average, so that the difference needs more room."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fairkit.intervals import two_sided
+from fairkit.metrics import Estimate
+from fairkit.statistics import Rows, Scores
+from fairkit_group.between import comparisons, surely_apart
+from fairkit_group.calibration import MEAN, Ecce, brownian_quantile
+
+
+@pytest.mark.parametrize("ratio", [0.2, 1.0, 4.0])
+def test_the_upper_limit_covers_a_normal_number_and_the_largest_of_a_brownian_motion(ratio):
+    # the first group's true number is far from 0, the second one's is 0: its value is max |W| standard errors
+    rng = np.random.default_rng(4)
+    draws = 6_000
+    largest = np.abs(np.cumsum(rng.standard_normal((draws, 600)), axis=1)).max(axis=1) / np.sqrt(600)
+    values = np.concatenate([100 + rng.standard_normal(draws), ratio * largest])
+    errors = np.repeat([1.0, ratio], draws)
+    estimate = Estimate(
+        values,
+        lambda z: (values - z * errors, values + z * errors),
+        inflated=(MEAN, lambda z: brownian_quantile(0.025)),
+    )
+    one, two = np.arange(draws), np.arange(draws, 2 * draws)
+    high = surely_apart(estimate, two_sided(0.95), one, two)
+    assert 0.97 <= (high >= 100).mean() <= 0.985
+    assert largest.mean() == pytest.approx(MEAN, abs=0.06)
+
+
+def test_an_upper_end_holds_where_one_of_two_groups_is_calibrated():
+    # .88 of the intervals held, and one in eight audits passed falsely, while the pair had the limits of other numbers
+    grid = np.linspace(0, 1, 20_001)[1:-1]
+    density = grid * (1 - grid) ** 3 / (grid * (1 - grid) ** 3).sum()
+    truth = float(np.abs(np.cumsum(density * (np.clip(1.4 * grid, 0, 1) - grid))).max())
+    rng = np.random.default_rng(8)
+    group = np.repeat([0, 1], 1_500)
+    passed = held = 0
+    for _ in range(250):
+        score = rng.beta(2, 4, len(group))
+        chance = np.clip(np.where(group == 0, 1.4, 1.0) * score, 0, 1)
+        rows = Rows(outcome=(rng.random(len(group)) < chance).astype(float), score=score)
+        estimate = Ecce().estimate(Scores().collect(rows, group, 2), rng)
+        (found,) = comparisons("ecce", "lower", frozenset({"difference"}), estimate)
+        spread = found.spread(0.95)
+        passed += spread.high < truth
+        held += spread.low <= truth <= spread.high
+    assert passed <= 14  # .025 of 250, and 3.2 standard errors
+    assert held >= 230
