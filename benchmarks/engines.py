@@ -28,7 +28,7 @@ GROUPS = 10
 COUNT = "SELECT \"group\", outcome, decision, count(*) FROM '{path}' GROUP BY ALL"
 AUDIT = (
     "import sys; sys.argv = ['fairkit', 'audit', '--data', '{path}', '--label', 'outcome', '--favorable', '1', "
-    "'--sensitive', 'group', '--predictions', '{predictions}']; from fairkit_cli.main import run; run()"
+    "'--sensitive', 'group', '--predictions', '{predictions}'{more}]; from fairkit_cli.main import run; run()"
 )
 FRAME = """
 import pyarrow.parquet as pq, fairlearn.metrics as flm
@@ -41,8 +41,15 @@ frame = flm.MetricFrame(metrics=metrics, y_true=table.outcome, y_pred=table.deci
 frame.difference(), frame.ratio()
 """
 ENGINES = {
-    "fairkit, decisions, intervals": AUDIT.replace("{predictions}", "decision=decision"),
-    "fairkit, scores too, intervals": AUDIT.replace("{predictions}", "decision=decision,score=score"),
+    "fairkit, decisions, intervals": AUDIT.replace("{predictions}", "decision=decision").replace(
+        "{more}", ""
+    ),
+    "fairkit, decisions, counted by DuckDB, intervals": AUDIT.replace(
+        "{predictions}", "decision=decision"
+    ).replace("{more}", ", '--engine', 'sql', '--no-pull'"),
+    "fairkit, scores too, intervals": AUDIT.replace("{predictions}", "decision=decision,score=score").replace(
+        "{more}", ""
+    ),
     "DuckDB, no intervals": f"import duckdb; duckdb.sql({COUNT!r}.format(path='{{path}}')).fetchall()",
     "Polars, no intervals": (
         "import polars as pl; pl.scan_parquet('{path}').group_by('group', 'outcome', 'decision').len()"

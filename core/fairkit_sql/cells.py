@@ -187,15 +187,26 @@ def counted(
     DataError
         The engine refuses, or a column has a type that is not read.
     """
-    absent = [column for column in columns if column not in relation.table.columns]
-    if absent:
-        raise RowsNeededError(f"the column {absent[0]!r} has a type that is not counted by SQL")
+    check_known(relation, columns)
     found = relation.fetch(expression_of(relation.table, columns, coding, most))
     if found.num_rows > most:
         raise RowsNeededError(
             f"{name} has more than {most:,} distinct rows in the columns {', '.join(columns)}"
         )
     return _cells(found, columns, coding, name)
+
+
+def check_known(relation: Relation, columns: Sequence[str]) -> None:
+    """Refuse columns that the engine does not read as fairkit does.
+
+    Raises
+    ------
+    RowsNeededError
+        There is one.
+    """
+    absent = [column for column in columns if column not in relation.table.columns]
+    if absent:
+        raise RowsNeededError(f"the column {absent[0]!r} has a type that is not counted by SQL")
 
 
 def _cells(found: pa.Table, columns: Sequence[str], coding: Coding, name: str) -> Cells:

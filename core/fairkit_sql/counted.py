@@ -12,7 +12,7 @@ from fairkit.data.arrow import as_numpy
 from fairkit.data.profile import BATCH_ROWS
 from fairkit.data.snapshot import plain_rows
 from fairkit.errors import DataError, RowsNeededError
-from fairkit_sql.cells import Bins, Cells, Coding, counted
+from fairkit_sql.cells import Bins, Cells, Coding, check_known, counted
 from fairkit_sql.clusters import bucket_of, standing_for
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class CountedPart:
 
     def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
         """Read the first rows: that is enough to choose bins and to tell what a column of scores holds."""
+        check_known(self.relation, columns)
         names = {f"k{place}": self.relation.table[name] for place, name in enumerate(columns)}
         found = self.relation.fetch(self.relation.table.select(**names).limit(min(rows, BATCH_ROWS)))
         arrays = [found.column(name).combine_chunks() for name in names]
@@ -149,8 +150,7 @@ class Counts:
     def _count_clusters(self, column: str, columns: tuple[str, ...]) -> None:
         """Count again with the buckets of clusters, whose hash is keyed with what was counted."""
         table = self.part.relation.table
-        if column not in table.columns:
-            raise RowsNeededError(f"the column {column!r} has a type that is not counted by SQL")
+        check_known(self.part.relation, [column])
         ids = table[column]
         found = self.part.relation.fetch(table.agg(ids=ids.nunique(), missing=ids.isnull().sum()))
         ids_count, missing = (int(found.column(name)[0].as_py() or 0) for name in ("ids", "missing"))

@@ -16,6 +16,7 @@ from fairkit.engines.base import Told, add, nobody
 from fairkit.engines.local import Here, LocalEngine
 from fairkit.errors import RowsNeededError
 from fairkit_sql.counted import CountedPart, Counts, score_bins
+from fairkit_sql.files import counting_of, read_alike
 from fairkit_sql.relation import relation_of
 
 if TYPE_CHECKING:
@@ -67,16 +68,20 @@ class SqlEngine(LocalEngine):
         """
         part: Any = data.source.parts[0]
         part = getattr(part, "part", part)  # columns of lists are read place by place
-        counting = getattr(part, "counting", None)
-        if counting is None or len(data.source.parts) > 1 or data.roles.join is not None:
+        counting = getattr(part, "counting", None) if len(data.source.parts) == 1 else None
+        given = None if counting is None else part.received
+        if counting is None and data.roles.join is None and (counting := counting_of(data.source.parts)):
+            given = read_alike(part.schema())
+        if counting is None or data.roles.join is not None:
             what = "columns of another table were joined here" if data.roles.join else "no database holds it"
             raise RowsNeededError(f"{data.name} cannot be counted by SQL: {what}")
         if reasons:
             raise RowsNeededError(reasons[0])
-        own = CountedPart(relation_of(counting, part.received, data.name), data.name, part.schema())
+        own = CountedPart(relation_of(counting, given, data.name), data.name, part.schema())
         self._counts, self._options = Counts(own), (options, cut)
         view = copy.copy(data)
-        view.source = Source(data.name, data.source.types, (own,), origin=dict(data.source.origin))
+        origin = data.source.origin or {"kind": "file", "address": data.name}
+        view.source = Source(data.name, data.source.types, (own,), origin=dict(origin))
         view.source.notes = (NO_COPIES,)
         return view
 
@@ -85,7 +90,8 @@ class SqlEngine(LocalEngine):
         counts = self._counts
         if counts is None or source.parts != (counts.part,):
             raise RowsNeededError(
-                f"{source.name}: a database counts for audits of predictions that are columns; leave out the engine sql"
+                f"{source.name}: a database counts for audits and certificates of one table's predictions, and what "
+                "was asked for compares, trains or scores rows; leave out the engine sql (`--engine`, `--no-pull`)"
             )
         types, raw = source.types, tuple[str, ...]()
         if function is tally_of:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -159,17 +160,19 @@ class Inside:
         pairs = self.pairs[metric.name] = self.strata.pairs(metric, cells)
         worst = pairs[worst_of([pair.difference for pair in pairs])] if pairs else None
         test = self._agreement(metric, cells, worst)
+        differences, ratios = (
+            functools.cache(functools.partial(spread, pairs))
+            for spread in (largest_difference, smallest_ratio)
+        )
         if "difference" in metric.between:
             strata = self._strata(cells, worst, metric)
             alias = f"{metric.alias}_difference" if metric.alias else ""
             for name in filter(None, (f"{metric.name}_difference", alias)):
                 shown = strata if name == (alias or name) else ()
-                yield self._finding(
-                    name, "lower", lambda c: largest_difference(pairs, c), worst, pairs, test, shown
-                )
+                yield self._finding(name, "lower", differences, worst, pairs, test, shown)
         if "ratio" in metric.between:
             for name in filter(None, (f"{metric.name}_ratio", metric.alias and f"{metric.alias}_ratio")):
-                yield self._finding(name, "higher", lambda c: smallest_ratio(pairs, c), worst, pairs, test)
+                yield self._finding(name, "higher", ratios, worst, pairs, test)
         if self.reference is not None:
             yield from self._against(metric, cells, test)
 
@@ -188,6 +191,7 @@ class Inside:
             low, high = worst.groups if worst.difference < 0 else worst.groups[::-1]
             evidence = {"lowest_group": self.about.names[low], "highest_group": self.about.names[high]}
         evidence |= self._told(test)
+        spread = functools.cache(spread)
         here = spread(self.about.confidence)
         finding = self.about.finding(
             metric,

@@ -507,3 +507,12 @@ def test_a_group_whose_rows_weigh_nothing_has_no_distance():
     found = report.find("statistical_parity_ks", "sex")
     assert (found.value, found.interval) == (None, None)
     assert found.inconclusive is not None
+
+
+def test_a_folder_whose_files_vanish_while_they_are_listed_is_one_message(tmp_path, monkeypatch):
+    def vanishing(_self, _pattern):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(type(tmp_path), "rglob", vanishing)
+    with pytest.raises(fairkit.FairkitError, match="changed while its files were listed"):
+        fairkit.load_data(tmp_path, label="y")

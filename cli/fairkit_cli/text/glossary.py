@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from fairkit.metrics import Term
-from fairkit.plugins.headlines import all_terms, headlines
+from fairkit.plugins.headlines import all_terms, headlines, usual_terms
 
 TERMS: Mapping[str, Term] = {
     "favorable": Term(
@@ -39,9 +39,10 @@ TERMS: Mapping[str, Term] = {
 
 def metric_term(metric: str) -> Term:
     """Return the plain name and meaning of a metric, as the plugin that measures it declares them."""
-    own = _declared().get(metric)
-    if own is not None:
-        return own
+    bases = {metric.removesuffix(ending) for ending, _, _ in _ENDINGS} - {metric}
+    declared = _usual() if _usual().keys() & {metric, *bases} else _declared()
+    if metric in declared:
+        return declared[metric]
     for ending, name, meaning in _ENDINGS:
         base = metric.removesuffix(ending)
         if base != metric:
@@ -58,6 +59,12 @@ _ENDINGS = (
     ("_group_min", "lowest group: {}", "The smallest number of any group, of: {}."),
     ("_group_max", "highest group: {}", "The largest number of any group, of: {}."),
 )
+
+
+@cache
+def _usual() -> Mapping[str, Term]:
+    """The plain words of the metrics and auditors that every audit uses: nothing more is imported for them."""
+    return usual_terms()
 
 
 @cache

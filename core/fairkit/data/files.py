@@ -67,7 +67,13 @@ def _files(path: Path) -> list[Path]:
                 f"the folder {str(path)!r} is an Iceberg table, whose folder holds removed rows, too; "
                 f"name it as iceberg:{path}"
             )
-        files = sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.csv"))
+        try:
+            files = sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.csv"))
+        except OSError as error:
+            raise DataError(
+                f"the folder {str(path)!r} changed while its files were listed, or cannot be read ({error.strerror}): "
+                "name the folder that holds the table's files only"
+            ) from error
         if not files:
             raise DataError(f"the folder {str(path)!r} holds no .parquet file and no .csv file")
         return files

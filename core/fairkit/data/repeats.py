@@ -105,7 +105,7 @@ class Repeats:
 
     @staticmethod
     def _mask(hashes: Hashes, shift: int) -> NDArray[np.bool_]:
-        return (hashes >> np.uint64(64 - shift)) == 0 if shift else np.ones(len(hashes), dtype=bool)
+        return hashes < np.uint64(1 << (64 - shift)) if shift else np.ones(len(hashes), dtype=bool)
 
     def _kept(self, hashes: Hashes, shift: int) -> Hashes:
         return hashes.take(np.flatnonzero(self._mask(hashes, shift))) if shift else hashes

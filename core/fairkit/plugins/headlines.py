@@ -112,7 +112,12 @@ def _installed(others: Sequence[type[Metric]] = ()) -> Headlines:
 
 def all_terms() -> dict[str, Term]:
     """Return the plain names of findings, by name, for the auditors of all installed plugins."""
-    return {name: one for cls in _auditors() for name, one in cls.terms.items()} | dict(_installed().terms)
+    return {name: one for cls in _auditors() for name, one in cls.terms.items()} | usual_terms()
+
+
+def usual_terms() -> dict[str, Term]:
+    """Return those of the plugins that every audit uses: no other one is imported for them."""
+    return dict(_installed().terms)
 
 
 def auditor_of(finding: str) -> str | None:

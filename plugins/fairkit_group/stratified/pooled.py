@@ -11,6 +11,7 @@ the group together. So the pooled variance holds for few large strata and for ma
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -165,6 +166,7 @@ def pooled_pair(cells: StratumCells, a: int, b: int, noise: Callable[[Array], No
         parts = [part.dependent(seen, place) for place, part in enumerate(parts)]
         correlation = seen.correlation
 
+    @functools.cache
     def limits(z: float) -> tuple[Array, Array]:
         ends = [part.limits(z) for part in parts]
         return np.array([end[0] for end in ends]), np.array([end[1] for end in ends])
