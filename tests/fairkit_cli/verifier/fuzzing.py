@@ -50,7 +50,9 @@ def tables(count: int, seed: int) -> Iterator[dict[str, Any]]:
             "over": over,
             "confidence": rng.choice([0.95, 0.95, 0.9, 0.99]),
             "place": rng.randrange(groups),
-            "limit": rng.choice([0.05, 0.1, 0.2, 0.8, rng.random()]),
+            # not a round number: an end that is the limit itself falls on either side by its last digit, and pages judge
+            # by the interval that was signed
+            "limit": rng.choice([0.05, 0.1, 0.2, 0.8, rng.random()]) + rng.random() / 1_000,
         }
 
 
