@@ -91,7 +91,7 @@ class SqlEngine(LocalEngine):
         if counts is None or source.parts != (counts.part,):
             raise RowsNeededError(
                 f"{source.name}: a database counts for audits and certificates of one table's predictions, and what "
-                "was asked for compares, trains or scores rows; leave out the engine sql (`--engine`, `--no-pull`)"
+                "was asked for compares, trains or scores rows; leave out `engine`, and what refuses to read rows"
             )
         types, raw = source.types, tuple[str, ...]()
         if function is tally_of:

@@ -46,7 +46,7 @@ def lasting_interrupts() -> Iterator[None]:
     changes.
     """
     main = threading.main_thread()
-    if threading.current_thread() is not main or signal.SIGINT not in (handled := _ordinary()):
+    if threading.current_thread() is not main or not (handled := _ordinary()):
         yield
         return
     left, repeated = threading.Event(), threading.Event()
@@ -54,7 +54,7 @@ def lasting_interrupts() -> Iterator[None]:
     def repeat() -> None:
         if not left.wait(AGAIN) and main.ident is not None:
             repeated.set()
-            signal.pthread_kill(main.ident, signal.SIGINT)
+            signal.pthread_kill(main.ident, handled[0])  # a job in the background may be deaf to SIGINT
 
     def interrupt(number: int, frame: Any) -> None:
         own = repeated.is_set()
