@@ -159,9 +159,9 @@ def test_an_alias_that_wants_no_number_missing(place, loans_model):
     ("sent", "background"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)]
 )
 def test_a_certificate_that_is_written_is_not_called_interrupted(place, loans_model, sent, background):
-    """After "wrote" the work is done: the exit code is the verdict's, whatever signal comes; a job in the background too.
+    """After "wrote" the work is done: the exit code is the verdict's, whatever signal comes.
 
-    Such a job does not hear SIGINT from its beginning.
+    A job in the background does not hear SIGINT from its beginning.
     """
     deaf = (lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if background else None
     command = [sys.executable, "-c", "from fairkit_cli.main import run; run()", "certify", loans_model.path]
