@@ -66,7 +66,8 @@ def surely_apart(
     mean, most = estimate.inflated[0], estimate.inflated[1](z)
     error = above / z
     far = estimate.values[a] - estimate.values[b] + mean * error[b]
-    return np.asarray(far + np.hypot(above[a], (most - mean) * error[b]))
+    # such numbers are distances between shares: no two are further apart than 1
+    return np.minimum(far + np.hypot(above[a], (most - mean) * error[b]), 1.0)
 
 
 def _difference(estimate: Estimate, confidence: float) -> Spread:
