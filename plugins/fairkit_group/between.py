@@ -66,8 +66,7 @@ def surely_apart(
     mean, most = estimate.inflated[0], estimate.inflated[1](z)
     error = above / z
     far = estimate.values[a] - estimate.values[b] + mean * error[b]
-    # such numbers are distances between shares: no two are further apart than 1
-    return np.minimum(far + np.hypot(above[a], (most - mean) * error[b]), 1.0)
+    return np.asarray(far + np.hypot(above[a], (most - mean) * error[b]))
 
 
 def _difference(estimate: Estimate, confidence: float) -> Spread:
@@ -78,7 +77,8 @@ def _difference(estimate: Estimate, confidence: float) -> Spread:
         return spread
     a, b = np.nonzero(~np.eye(groups, dtype=bool))
     high = surely_apart(estimate, spread_quantiles(groups, confidence)[1], a, b).max()
-    return Spread(spread.value, spread.low, float(high))
+    # such numbers are distances between shares: no two are further apart than 1
+    return Spread(spread.value, spread.low, min(float(high), 1.0))
 
 
 def comparisons(
