@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -152,7 +153,8 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory, loans: pa.Table) -
             server.fill("loans", loans)
             yield server
         finally:
-            process.terminate()
+            # a connection that a failed command left to the garbage collector must not hold the server up
+            process.send_signal(signal.SIGINT)
             process.wait(60)
 
 
