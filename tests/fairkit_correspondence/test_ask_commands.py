@@ -216,3 +216,14 @@ def test_a_lock_made_after_the_questions_is_refused(asked, tmp_path):
     words = ("--lock", folder / "lock.json", "--data", tmp_path / "answers.parquet", "--key", folder / "key")
     refused = run("certify", *words, "--output", tmp_path / "cert.json", "--sequence", tmp_path / "s", code=2)
     assert "questions were asked on 2020-01-01, before the policy lock was made" in refused.stderr
+
+
+def test_names_that_take_more_tokens_are_told(tmp_path):
+    plan = write_plan(tmp_path, documents=4, names=4, each=1, asking="pilot = true")
+    names = (tmp_path / "names.csv").read_text().replace(" Stone", " Stone Of The Long And Winding Road")
+    (tmp_path / "names.csv").write_text(names)
+    words = ("--model", "m", "--budget", "1", "--output", tmp_path / "answers.parquet")
+    with FakeServer(Behaviour()) as server:
+        said = run("ask", plan, "--endpoint", server.url, *words).stdout
+    assert "the names differ in length, too: prompt tokens grey " in said
+    assert len(said.splitlines()) <= 12
