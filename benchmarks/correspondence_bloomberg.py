@@ -5,7 +5,9 @@
 
 The data are Bloomberg's (Apache-2.0) and not part of fairkit. Of each model and job 1,000 lists of eight résumés, one
 of each group, were ranked. Printed: what place, group and name do to the chance to be ranked first, and in how many of
-28 pairs of groups a job the difference is significant with lists alone, and with names as samples too.
+28 pairs of groups a job the difference is significant with lists alone, and with names as samples too. The deviation of
+names is that of the answers without the effects of places and texts: GPT-4 ranks one text first in 70 % of its lists
+and another one in none, and with texts left in its deviation reads .020.
 """
 
 from __future__ import annotations
@@ -18,14 +20,16 @@ from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
+import pyarrow as pa
 
+from fairkit_correspondence.answers import adjusted
 from fairkit_correspondence.interval import Cells, Parts, parts
 
 MODELS = ("gpt-3.5-turbo", "gpt-4")
 
 
 def lists(folder: Path) -> list[tuple[list[str], list[str], list[int | None], str]]:
-    """Return each list's names and groups as shown, the rank of each (None: left out), and its résumés' order."""
+    """Return each list's names and groups as shown, the rank of each (None: left out), and its prompt."""
     found = []
     for path in sorted(folder.glob("1121/*.json")):
         record = json.loads(path.read_text())
@@ -65,16 +69,26 @@ def unfloored(cells: Cells, found: Parts) -> float:
     return total
 
 
-def _name_variance(job: list, group: str) -> float:
-    """Return the variance of one group's names in the chance to be first, without the draws', by moments."""
-    first: dict[str, list[float]] = {}
-    for names, groups, ranks, _ in job:
-        k = groups.index(group)
-        first.setdefault(names[k], []).append(float(ranks[k] == 0))
-    means = np.array([np.mean(one) for one in first.values()])
-    sizes = np.array([len(one) for one in first.values()])
-    within = sum(((np.array(one) - np.mean(one)) ** 2).sum() for one in first.values())
-    return float(means.var(ddof=1) - within / (sizes.sum() - len(sizes)) * np.mean(1 / sizes))
+def without_places_and_texts(job: list) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return list, group, name and answer of every candidate, without the effects of places and texts."""
+    rows = []
+    for number, (names, groups, ranks, prompt) in enumerate(job):
+        texts = prompt.split("<hr>")
+        for place, name in enumerate(names):
+            own = next(text.partition(name)[2] for text in texts if name in text)
+            rows.append((number, groups[place], name, place, own.strip(), float(ranks[place] == 0)))
+    number, group, name, place, text, first = (np.array(column) for column in zip(*rows, strict=True))
+    table = pa.table({"place": place, "text": text})
+    code = np.unique(group, return_inverse=True)[1]
+    return number, group, name, adjusted(table, first, code, ["place", "text"])
+
+
+def name_variance(name: np.ndarray, first: np.ndarray) -> float:
+    """Return the variance of one group's names in the chance to be first, by products of different lists."""
+    code = np.unique(name, return_inverse=True)[1]
+    centred = first - first.mean()
+    moved, count = np.bincount(code, centred), np.bincount(code)
+    return float(((moved**2).sum() - (centred**2).sum()) / (count * (count - 1)).sum())
 
 
 def main() -> None:
@@ -84,7 +98,7 @@ def main() -> None:
     normal, pairs = NormalDist(), 0
     significant = np.zeros((2, 2), dtype=int)
     for model in MODELS:
-        place, group, ratios, spread, left, torn, total = {}, {}, [], [], 0, 0, 0
+        place, group, ratios, narrower, spread, left, torn, total = {}, {}, [], [], [], 0, 0, 0
         for job_folder in sorted((root / model).iterdir()):
             job = lists(job_folder)
             total += len(job)
@@ -95,9 +109,11 @@ def main() -> None:
                 for k, rank in enumerate(ranks):
                     place.setdefault(k, []).append(rank == 0)
                     own.setdefault(groups[k], []).append(rank == 0)
-            for name, values in own.items():
-                group.setdefault(name, []).append(np.mean(values))
-            spread += [_name_variance(job, name) for name in own]
+            for one, values in own.items():
+                group.setdefault(one, []).append(np.mean(values))
+            number, of, name, first = without_places_and_texts(job)
+            spread += [name_variance(name[of == one], first[of == one]) for one in own]
+            clean = {one: first[of == one][np.argsort(number[of == one])] for one in own}
             for one, other in combinations(sorted(own), 2):
                 paired = cells(job, one, other)
                 found = parts(paired)
@@ -108,13 +124,15 @@ def main() -> None:
                 significant[0] += z > 1.96
                 significant[1] += z > normal.inv_cdf(1 - 0.025 / 28)
                 ratios.append(np.sqrt(both / v))
+                narrower.append(np.sqrt((clean[one] - clean[other]).var(ddof=1) / len(job) / v))
                 pairs += 1
         rates = {k: float(np.mean(values)) for k, values in place.items()}
         low, high = min(min(v) for v in group.values()), max(max(v) for v in group.values())
         print(f"{model}: {total:,} lists; first if shown first {rates[0]:.2f}, if shown last {rates[7]:.2f}")
-        print(
-            f"  by group and job {low:.2f} to {high:.2f}; sd of names {np.sqrt(max(np.mean(spread), 0)):.3f}"
-        )
+        mean, error = float(np.mean(spread)), float(np.std(spread, ddof=1) / np.sqrt(len(spread)))
+        sd, most = (np.sqrt(max(value, 0)) for value in (mean, mean + 1.96 * error))
+        print(f"  by group and job {low:.2f} to {high:.2f}; sd of names {sd:.3f} (at most {most:.3f})")
+        print(f"  without places and texts the lists' error is {1 - np.mean(narrower):.0%} smaller")
         print(f"  left out {left / total / 8:.2%} of candidates, {torn / total:.1%} of lists")
         print(f"  two-way error {np.mean(ratios):.2f} times the lists' (worst {max(ratios):.2f})")
     (lists_only, with_names), (strict, strict_names) = significant.tolist()

@@ -1,10 +1,11 @@
 """Is a planted gap covered whatever a server does? Runs of the whole client for each behaviour of the tests' server.
 
-    python benchmarks/correspondence_server.py [--runs 200] [--only LABEL] [--jobs 2]
+    python benchmarks/correspondence_server.py [--runs 200] [--only LABEL ...] [--jobs 2] [--output FILE]
 
-Each run asks 30 documents in two contexts under 30 names a group; names, documents and draws are new in each. Printed:
-the share of runs whose interval covers the planted gap of 0.10, the mean half-width, and the most that was spent. What
-no interval needs is left out: the placebo's random halves of names.
+Each run asks 30 documents in two contexts under 30 names a group; names, documents and draws are new in each. Printed,
+and written into FILE, after every 20 runs of a behaviour: how many there are, the share whose interval covers the
+planted gap of 0.10, the mean half-width, and the most that was spent. What no interval needs is left out: the placebo's
+random halves of names.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 tests = importlib.import_module("tests.fairkit_correspondence.test_asking")
 FakeServer, write_plan = tests.FakeServer, tests.write_plan
 BUDGET = 0.05
+EVERY = 20
+RESULTS = Path(__file__).parent / "results" / "correspondence_server.json"
 MEMORY = Path("/dev/shm")
 
 
@@ -69,26 +72,40 @@ def once(label: str, seed: int) -> tuple[float, float, float]:
     return pair["low"], pair["high"], outcome.spent
 
 
+def summary(found: list[tuple[float, float, float]]) -> dict[str, float]:
+    """Return what is said about the runs of one behaviour."""
+    return {
+        "runs": len(found),
+        "covered": sum(low < 0.1 < high for low, high, _ in found),
+        "half_width": round(sum(high - low for low, high, _ in found) / len(found) / 2, 4),
+        "spent": round(max(spent for *_, spent in found), 5),
+    }
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--runs", type=int, default=200)
-    options.add_argument("--only")
+    options.add_argument("--only", nargs="+", choices=list(tests.COVERED), default=list(tests.COVERED))
     options.add_argument("--jobs", type=int, default=1)
+    options.add_argument("--output", type=Path, default=RESULTS)
     chosen = options.parse_args()
-    pool = ProcessPoolExecutor(chosen.jobs)
-    for label in tests.COVERED:
-        if chosen.only not in (None, label):
-            continue
-        started = time.perf_counter()
-        found = list(pool.map(partial(once, label), range(chosen.runs), chunksize=5))
-        covered = sum(low < 0.1 < high for low, high, _ in found) / len(found)
-        half = sum(high - low for low, high, _ in found) / len(found) / 2
-        most = max(spent for *_, spent in found)
-        print(
-            f"{label:30} covers {covered:.3f}  half-width {half:.3f}  spent at most {most:.4f} of {BUDGET}  "
-            f"{time.perf_counter() - started:.0f} s",
-            flush=True,
-        )
+    results = json.loads(chosen.output.read_text()) if chosen.output.exists() else {}
+    with ProcessPoolExecutor(chosen.jobs) as pool:
+        for label in chosen.only:
+            found: list[tuple[float, float, float]] = []
+            for first in range(0, chosen.runs, EVERY):
+                started = time.perf_counter()
+                found += pool.map(partial(once, label), range(first, min(first + EVERY, chosen.runs)))
+                one = summary(found)
+                if one["runs"] >= results.get(label, one)["runs"]:
+                    results[label] = one
+                    chosen.output.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+                print(
+                    f"{label:30} {one['runs']:3} runs: {one['covered'] / one['runs']:.3f} cover, half-width "
+                    f"{one['half_width']:.3f}, spent at most {one['spent']:.4f} of {BUDGET}; "
+                    f"{time.perf_counter() - started:.0f} s",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -187,3 +187,23 @@ def test_texts_whose_shares_have_length_one_are_bounded_by_it_and_counts_by_runs
     feeds = {"x": np.array([["w1", "w2", "w3", "w4", "w5"]] * 3, dtype=object)}
     assert 0 < bound(model('ai.onnx.ml.Normalizer<norm = "L2">'), "score", feeds) < 5e-3
     assert bound(model("Identity"), "score", feeds) is None
+
+
+@pytest.mark.parametrize("served", ["score", "label"])
+def test_the_recorded_bound_is_that_of_all_rows_in_whatever_order(served):
+    """Large numbers in the first rows or in the last ones, and two columns that are large in different batches."""
+    from .test_deciding import COMPARED, label_only
+
+    proto = network([np.array([[0.01], [0.003]])], [np.array([-0.4])])
+    proto = proto if served == "score" else label_only(proto, COMPARED)
+    rows = table(70_000)
+    rows["age"][-50:], rows["sex"][:50] = 9e4, 5e4
+    reports = [
+        fairkit.audit(proto, data({name: values[order] for name, values in rows.items()}))
+        for order in (np.arange(70_000), np.arange(70_000)[::-1])
+    ]
+    forth, back = (report.model.serving["rounding"] for report in reports)
+    assert forth == back
+    assert forth["proved"]
+    one = fairkit.audit(proto, data({name: values[:5_000] for name, values in table(70_000).items()}))
+    assert forth["bound"] > 10 * one.model.serving["rounding"]["bound"]

@@ -231,11 +231,13 @@ class Audit:
                 settings.policy, results, findings, self.loaded.metrics, confidence=level, seed=settings.seed,
                 auditors=[reader.auditor for reader in self.watching],
             )  # fmt: skip
+        served = getattr(self.scorer, "served", None)
+        info = context.scorer.info if served is None or seen is None else served(seen.largest)
         return Report(
             model=dataclasses.replace(
-                context.scorer.info,
+                info,
                 notes=(
-                    *context.scorer.info.notes,
+                    *info.notes,
                     *tied(self.sense, seen),
                     *getattr(getattr(self.scorer, "model", None), "unheld", ()),
                 ),

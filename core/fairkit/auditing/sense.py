@@ -54,6 +54,8 @@ class Seen:
         The largest score with an unfavorable decision, and the smallest with a favorable one.
     ties, ties_taken
         Rows whose score is exactly the threshold, and those of them with a favorable decision.
+    largest
+        The largest absolute numbers that the model was given (see `Predictions`).
     """
 
     rows: int
@@ -69,6 +71,7 @@ class Seen:
     taken: float = np.inf
     ties: int = 0
     ties_taken: int = 0
+    largest: Mapping[str, Array] | None = None
 
     def __add__(self, right: Seen) -> Seen:
         return Seen(
@@ -85,6 +88,7 @@ class Seen:
             min(self.taken, right.taken),
             self.ties + right.ties,
             self.ties_taken + right.ties_taken,
+            _larger(self.largest, right.largest),
         )
 
 
@@ -151,6 +155,7 @@ class Sense:
             "rows": len(batch),
             "mass": float(len(batch) if weights is None else weights.sum()),
             "squares": float(len(batch)) if weights is None else _dot(weights, weights),
+            "largest": predictions.largest,
         }
         none = np.empty(0)
         if self.task == "answers":  # some may be missing, and all may be equal: the auditor says so
@@ -208,6 +213,14 @@ class Sense:
             high=high,
             **more,
         )
+
+
+def _larger(
+    left: Mapping[str, Array] | None, right: Mapping[str, Array] | None
+) -> Mapping[str, Array] | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return {name: np.maximum(values, right[name]) for name, values in left.items()}
 
 
 def tied(sense: Sense, seen: Seen | None) -> list[str]:

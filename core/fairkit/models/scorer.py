@@ -44,6 +44,9 @@ class Predictions:
         chances, shape [K]; `score` is then their mean.
     undetermined
         The rows whose decision or class rounding could turn, shape [n]; None where there are none.
+    largest
+        The largest absolute numbers that the rows gave the model, as one row of each of its inputs; None where no
+        bound on rounding follows from them.
     """
 
     score: NDArray[np.float64] | None = None
@@ -54,10 +57,11 @@ class Predictions:
     members: NDArray[np.float64] | None = None
     shares: NDArray[np.float64] | None = None
     undetermined: NDArray[np.bool_] | None = None
+    largest: Mapping[str, NDArray[np.float64]] | None = None
 
     def replaced(self, places: NDArray[np.int64], others: Predictions) -> Predictions:
         """Return these predictions with those of some rows, by their places, taken from others of the same model."""
-        changed: dict[str, NDArray[Any]] = {}
+        changed: dict[str, Any] = {}
         for name in ("score", "decision", "probabilities", "predicted", "logits", "members"):
             mine, theirs = getattr(self, name), getattr(others, name)
             if mine is not None and theirs is not None:
@@ -67,10 +71,11 @@ class Predictions:
 
     def take(self, keep: NDArray[np.bool_]) -> Predictions:
         """Return the predictions of the rows where `keep`, shape [n], is true."""
-        per_row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "shares"}
+        per_row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("shares", "largest")}
         return Predictions(
             **{name: None if values is None else values[keep] for name, values in per_row.items()},
             shares=self.shares,
+            largest=self.largest,
         )
 
 

@@ -7,7 +7,7 @@ outputs of a derived graph; a row is undetermined where one of them lies within 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class LabelRounding:
     derived
         The graph with what they compare as outputs.
     bound
-        The largest error of what is compared, on the first rows.
+        The largest error of what is compared, on the rows it was made for.
     """
 
     walk: SumWalk
@@ -87,6 +87,11 @@ class LabelRounding:
             return np.ones(len(next(iter(arrays.values()))), dtype=bool)
         return near if near.any() else None
 
+    def over(self, largest: Mapping[str, NDArray[np.float64]]) -> LabelRounding:
+        """Return it for all rows, by the largest numbers among them."""
+        exact = self.walk(largest)
+        return self if exact is None else replace(self, bound=max(self.walk.decided.values(), default=0.0))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {"bound": self.bound, "proved": True}
@@ -115,6 +120,10 @@ class LabelTrials:
             return None
         turned = self.again(arrays, found)
         return turned if turned.any() else None
+
+    def over(self, largest: Mapping[str, NDArray[np.float64]]) -> LabelTrials:
+        """Return it as it is: trials give no bound for other rows."""
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -11,7 +11,7 @@ scores are in `fairkit_onnx.read.deciding`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class Rounding:
     Attributes
     ----------
     bound
-        In the units of the score, on the first rows; 0 where nothing moved.
+        In the units of the score, on the rows it was made for; 0 where nothing moved.
     proved
         Whether it follows from the graph, else from runs with other threads.
     cut
@@ -79,6 +79,11 @@ class Rounding:
         margin = _margin(found, self.cut)
         near = None if margin is None else margin <= far
         return near if near is not None and near.any() else None
+
+    def over(self, largest: Mapping[str, NDArray[np.float64]]) -> Rounding:
+        """Return it for all rows, by the largest numbers among them; one that follows from the graph alone stays."""
+        moved = None if self.walk is None else self.walk(largest)
+        return self if moved is None else replace(self, bound=float(moved * self.slope))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -27,10 +27,12 @@ from fairkit_onnx.read.rounding import Rounding, rounding_of
 from fairkit_onnx.read.runner import Runner
 from fairkit_onnx.read.served import is_ours
 from fairkit_onnx.read.settle import settle
+from fairkit_onnx.read.sums import largest_row
 from fairkit_onnx.read.triggers import constant_inputs
 
 if TYPE_CHECKING:
     import onnx
+    from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
@@ -259,8 +261,17 @@ class OnnxScorer:
             self.witness.check(values, predictions, drawn)
         if self.lone is not None:
             self.lone.spot(arrays, predictions)
-        near = None if self.rounding is None else self.rounding.undetermined(predictions, arrays)
-        return predictions if near is None else replace(predictions, undetermined=near)
+        if self.rounding is None:
+            return predictions
+        near = self.rounding.undetermined(predictions, arrays)
+        return replace(predictions, undetermined=near, largest=largest_row(arrays))
+
+    def served(self, largest: Mapping[str, NDArray[np.float64]] | None) -> ModelInfo:
+        """Return the model with what is known of it after the rows were scored, by the largest numbers among them."""
+        if self.rounding is None or largest is None:
+            return self.info
+        rounding = self.rounding.over(largest).to_dict()
+        return replace(self.info, serving={**self.info.serving, "rounding": rounding})
 
     @phase("score")
     def nearby(

@@ -278,11 +278,23 @@ class SumWalk:
         return Extent(left.largest / least, left.error / least, wide=left.wide)
 
 
+def largest_row(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Array]:
+    """Return the largest absolute numbers of inputs as one row of each, without texts: its bound holds for all rows."""
+    numbers = {name: values for name, values in arrays.items() if values.dtype.kind in "fiub"}
+    return {name: _sizes(values).reshape(1, *values.shape[1:]) for name, values in numbers.items()}
+
+
+def _sizes(values: NDArray[Any]) -> Array:
+    numbers = np.abs(np.asarray(values, dtype=np.float64).reshape(len(values), -1))
+    return np.asarray(
+        np.where(np.isfinite(numbers), numbers, 0.0).max(axis=0, initial=0.0)
+    )  # others give no number
+
+
 def _of_input(values: NDArray[Any]) -> Extent:
     if values.dtype.kind not in "fiub":
         return _extent(np.inf)
-    numbers = np.abs(np.asarray(values, dtype=np.float64).reshape(len(values), -1))
-    size = np.where(np.isfinite(numbers), numbers, 0.0).max(axis=0, initial=0.0)  # other cells give no number
+    size = _sizes(values)
     size = size if values.ndim <= 2 else size.max(keepdims=True)
     return Extent(size, np.zeros(len(size)), wide=values.ndim <= 2)
 

@@ -100,7 +100,7 @@ class Tail:
             here = slice(start, start + WIDE)
             some = {name: values[here] for name, values in (columns or {}).items()}
             parts.append(self._some(sums[here].astype(np.float32), some))
-        joined = {
+        joined: dict[str, Any] = {
             name: None
             if getattr(parts[0], name) is None
             else np.concatenate([getattr(p, name) for p in parts])
