@@ -69,7 +69,7 @@ def surely_apart(
         np.broadcast_to(part, error.shape) for part in (estimate.inflated[0], estimate.inflated[1](z))
     )
     far = estimate.values[a] - estimate.values[b] + (mean * error)[b]
-    return np.minimum(far + np.hypot(above[a], ((most - mean) * error)[b]), 1.0)
+    return np.asarray(np.minimum(far + np.hypot(above[a], ((most - mean) * error)[b]), 1.0))
 
 
 def _difference(estimate: Estimate, confidence: float) -> Spread:

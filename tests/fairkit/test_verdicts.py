@@ -86,6 +86,7 @@ def test_a_rule_about_nothing_is_refused():
     assert "Did you mean 'gap'" in refused("gaps", found())
     assert "against a group only" in refused("gap", conditions={"gap": "against a group"})
     assert "not looked" in refused("gap:sex|age", found(sensitive="sex"))
+    assert "not looked" in refused("gap:sex|age", found(sensitive="sex"), found(metric="other"))
     assert "was not measured" in refused("gap:sex|age", found(metric="other", sensitive="sex"))
     assert "'gap' for 'race', which was not audited" in refused("gap:race", found(sensitive="sex"))
     assert "Did you mean 'sex'" in refused("gap:sxe", found(sensitive="sex"), found())
@@ -115,6 +116,16 @@ def test_a_part_of_a_divided_gap_has_its_size(ends, at, expected):
     assert verdict(rule, whole, score)[0] == expected
     if ends == (-0.12, -0.05):
         assert verdict(rule, whole)[1].startswith("attribution for sex.age is 0.08, interval [0.05, 0.12]")
+
+
+def test_the_size_of_a_part_of_either_sign_begins_at_0():
+    part = PART | {"interval": (-0.02, 0.05)}
+    whole = found(metric="attribution", sensitive="sex", evidence={"columns": [part]})
+    assert verdict(Rule("attribution:sex.age", min=0.01), whole)[0] == "inconclusive"
+    above = found(
+        metric="attribution", sensitive="sex", evidence={"columns": [PART | {"interval": (0.3, 1.5)}]}
+    )
+    assert verdict(Rule("attribution:sex.age", min=0.2), above)[0] == "pass"
 
 
 def test_a_rule_on_the_whole_gap_is_about_the_whole():
@@ -147,6 +158,12 @@ def test_bounds_with_the_reach_of_the_interval_must_keep_the_limit(name, bounds,
     assert seen[0] == expected
     assert ("Rows lack it" in seen[1]) == (expected == "inconclusive")
     assert ("no bound on gap is known" in seen[1]) == (bounds["low"] is None and bounds["binding"])
+
+
+def test_the_reach_is_taken_from_the_number_also_where_it_is_0():
+    seen = found(-0.02, 0.06, value=0.0, evidence={"missing_bounds": unknown(-0.02, 0.03)})
+    assert verdict(Rule("gap", min=-0.05), seen)[0] == "pass"
+    assert verdict(Rule("gap", min=-0.03), seen)[0] == "inconclusive"
 
 
 @pytest.mark.parametrize(("low", "expected"), [(0.13, "fail"), (0.11, "inconclusive")])
@@ -330,6 +347,12 @@ def test_benjamini_and_hochberg_decide_as_many_as_their_level_allows(alphas, exp
     rules = [Rule(f"gap:{place}", max=0.1) for place in range(len(findings))]
     results, _ = judge(rules, findings, adjustment="benjamini-hochberg")
     assert [result.verdict for result in results] == expected
+
+
+def test_where_benjamini_and_hochberg_decide_nothing_intervals_are_bonferronis():
+    wide = found(0.02, 0.2, interval_at=lambda confidence: (1 - confidence, 0.3))
+    reason = verdict(MOST, wide, wide, adjustment="benjamini-hochberg")[1]
+    assert "interval [0.025, 0.3]" in reason
 
 
 def test_the_confidence_of_an_adjustment_is_the_audits():
