@@ -31,12 +31,15 @@ ROOT = Path(__file__).resolve().parents[1]
 GROUP = "tests/fairkit_group"
 TARGETS: dict[str, tuple[str, str]] = {
     "limits": ("core/fairkit/limits/*.py", f"{GROUP}/test_limits.py"),
-    "intervals": ("core/fairkit/intervals.py", f"{GROUP}/test_group_closed_forms.py {GROUP}/test_limits.py"),
+    "intervals": ("core/fairkit/intervals.py", f"{GROUP}/test_spreads.py {GROUP}/test_limits.py"),
     "rules": (
         "core/fairkit/results/rules.py",
         "tests/fairkit/test_rules.py tests/fairkit/test_reports_and_policy.py",
     ),
-    "policy": ("core/fairkit/results/policy.py", "tests/fairkit/test_reports_and_policy.py"),
+    "policy": (
+        "core/fairkit/results/policy.py",
+        "tests/fairkit/test_verdicts.py tests/fairkit/test_rules.py tests/fairkit/test_reports_and_policy.py",
+    ),
     "consistency": (
         "registry/fairkit_registry/evidence/consistency/*.py",
         "tests/fairkit_registry/test_consistency_checks.py tests/fairkit_registry/test_contradictions.py "
