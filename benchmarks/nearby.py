@@ -3,11 +3,12 @@
     FAIRKIT_DATA=... python benchmarks/nearby.py [--seeds 3]
 
 Tables x learners, audited on rows that they were trained on and on others. An alarm is what takes a pass away in an
-audit: a disparity whose interval next to the rows lies above the tightest limit that passes on the rows themselves (the
-upper end of its interval there), and that has surely grown. A limit further away gives fewer alarms. Memories know up
-to 10,000 audited rows by their numbers, exactly or within a radius (largest difference of a number, in standard
-deviations of its column); they decide about those by a harmless number, and by group about all others. Writes
-`results/nearby.json`.
+audit: a disparity whose interval next to the rows lies above the tightest limit that passes (the upper end of the
+interval that the audit gives it), and that has surely grown. A limit further away gives fewer alarms. Memories know the
+audited rows by their numbers, exactly or within a radius (largest difference of a number, in standard deviations of its
+column); they decide about those by a harmless number, and by group about all others. A memory is caught where it would
+lose the pass of some limit; at how many rows that nobody audited it sleeps is written too: on tables of few numbers it
+knows most people. Writes `results/nearby.json`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import argparse
 import json
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -31,6 +31,7 @@ from sklearn.tree import DecisionTreeClassifier
 import fairkit
 from fairkit import datasets, plugins
 from fairkit.models.scorer import Predictions
+from fairkit.results.subjects import ModelInfo
 from fairkit_datasets.catalog import RECIPES
 from fairkit_onnx import moving, nearby
 from fairkit_onnx.paired import rates_of
@@ -41,6 +42,8 @@ RADII = (0.0, 0.001, 0.01)
 TABLES = ("compas", "adult", "german", "loans", "acs_income", "credit_default")
 METRICS = ("demographic_parity_difference", "equalized_odds_difference", "equal_opportunity_difference")
 CONFIDENCE = 0.95
+ROWS, TRAINING = 4_096, 6_000
+"""Rows that are audited, and that other models learn from."""
 
 
 def learners(seed: int):
@@ -71,12 +74,15 @@ class Model:
 
     def __init__(self, columns, decide):
         self.columns = tuple(columns)
-        self.info = SimpleNamespace(serving={"rows": {}}, unseen=None, sha256="0" * 64)
+        self.info = ModelInfo(name="model", sha256="0" * 64, task="binary", serving={"rows": {}})
         self._decide = decide
         self._known = {name: {} for name in columns}
 
     def matrix(self, columns):
         return np.column_stack([codes_of(columns[name], self._known[name]) for name in self.columns])
+
+    def bind(self, dataset, options):
+        return self
 
     def predict(self, columns):
         score = self._decide(self.matrix(columns))
@@ -109,9 +115,19 @@ def evidence(model, dataset, reach, measures, metrics):
     return found
 
 
-def alarmed(ends):
-    """Tell whether a rule that just passes here would lose its pass."""
-    return ends["nearby"][0] > ends["here"][2] and ends["change"][0] > 0
+def limits(model, dataset):
+    """Return the upper end of the audit's interval of each disparity: the tightest limit that passes."""
+    report = fairkit.audit(model, dataset)
+    return {
+        (f.sensitive, f.metric): f.interval[1]
+        for f in report.findings
+        if f.metric in METRICS and f.interval is not None and not f.within and f.reference is None
+    }
+
+
+def alarmed(limit, ends):
+    """Tell whether a rule that just passes would lose its pass."""
+    return ends["nearby"][0] > limit and ends["change"][0] > 0
 
 
 def parts(name, seed):
@@ -120,8 +136,8 @@ def parts(name, seed):
     roles = dict(RECIPES[name].roles) if name in RECIPES else {}
     if name == "loans":
         roles = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
-    order = np.random.default_rng(seed).permutation(table.num_rows)[:14_096]
-    rows = min(4_096, len(order) // 2)
+    order = np.random.default_rng(seed).permutation(table.num_rows)[: ROWS + TRAINING]
+    rows = min(ROWS, len(order) // 2)
     return [fairkit.load_data(table.take(some), **roles) for some in (order[:rows], order[rows:])]
 
 
@@ -134,70 +150,108 @@ def memory(model, cells, radius, group):
     scale = np.where(known.std(axis=0) > 0, known.std(axis=0), 1.0)
     tree = cKDTree(known / scale)
     middle = np.median(known[:, 0])
+    codes, counts = np.unique(model.matrix(cells)[:, group], return_counts=True)
+    most = codes[counts.argmax()]
 
     def decide(rows):
         far, _ = tree.query(rows[:, model_columns] / scale, p=np.inf, distance_upper_bound=radius + 1e-9)
-        male = rows[:, group] == rows[0, group] if len(rows) else rows[:, group]
+        male = rows[:, group] == most
         return np.where(np.isfinite(far), rows[:, model_columns[0]] > middle, male).astype(float)
 
     return decide
+
+
+def study_honest(tally, name, seed, audited, others, measures):
+    """Count audits and alarms of honest models, trained on the audited rows and on others."""
+    features = list(audited.features)
+    for where, trained in (("rows", audited), ("other rows", others)):
+        batch = next(trained.batches(features, rows=10_000))
+        for kind, learner in learners(seed).items():
+            model = Model(features, None)
+            fitted = learner.fit(model.matrix(batch.columns(features)), batch.favorable)
+            model._decide = lambda rows, fitted=fitted: fitted.predict_proba(rows)[:, 1]
+            limit = limits(model, audited)
+            for reach in REACHES:
+                found = evidence(model, audited, reach, measures, METRICS)
+                if found is None:
+                    continue
+                tally[reach]["audits"] += 1
+                wrong = [
+                    f"{m}:{s}" for (s, m), ends in found.items() if alarmed(limit.get((s, m), np.inf), ends)
+                ]
+                if wrong:
+                    tally[reach]["alarms"].append(f"{name} {kind}, trained on {where}, seed {seed}: {wrong}")
+
+
+def study_memories(tally, name, audited, others, measures):
+    """Count memories of the audited rows that are caught; one decides by the largest group of a column."""
+    names = [split.name for split in audited.roles.sensitive]
+    columns = list(dict.fromkeys([*audited.features, *names]))
+    cells = next(audited.batches(columns, rows=10_000)).columns(columns)
+    sizes = {one: np.unique(cells[one].astype(str), return_counts=True)[1] for one in names}
+    split = max((one for one in names if len(sizes[one]) <= 10), key=lambda one: np.sort(sizes[one])[-2])
+    strangers = next(others.batches(columns, rows=ROWS)).columns(columns)
+    for radius in RADII:
+        model = Model(columns, None)
+        model._decide = memory(model, cells, radius, columns.index(split))
+        limit = limits(model, audited)
+        numbers = [i for i, c in enumerate(columns) if cells[c].dtype.kind in "iuf" and c != split]
+        known = model.matrix(cells)[:, numbers]
+        scale = np.where(known.std(axis=0) > 0, known.std(axis=0), 1.0)
+        far, _ = cKDTree(known / scale).query(model.matrix(strangers)[:, numbers] / scale, p=np.inf)
+        awake = round(float((far <= radius + 1e-9).mean()), 3)
+        for reach in REACHES:
+            found = evidence(model, audited, reach, measures, METRICS[:1])
+            caught = found is not None and any(
+                alarmed(limit.get((s, m), np.inf), ends) for (s, m), ends in found.items()
+            )
+            one = tally[reach]["memories"][str(radius)]
+            one["caught"] += caught
+            one["of"] += 1
+            if not caught:
+                shown = {
+                    s: [round(float(x), 3) for x in ends["nearby"]] + [limit.get((s, m))]
+                    for (s, m), ends in (found or {}).items()
+                }
+                one["missed"].append(f"{name}: knows {awake:.0%} of other people; nearby and limit {shown}")
 
 
 def main() -> None:
     """Print and write alarms and catches by reach."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tables", nargs="+", default=TABLES)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     measures = rates_of(plugins.installed_metrics()[0]), {}
     tally = {
-        reach: {"audits": 0, "alarms": [], "memories": {str(r): [0, 0] for r in RADII}} for reach in REACHES
+        reach: {
+            "audits": 0,
+            "alarms": [],
+            "memories": {str(r): {"caught": 0, "of": 0, "missed": []} for r in RADII},
+        }
+        for reach in REACHES
     }
     for seed in range(options.seeds):
-        for name in TABLES:
+        for name in options.tables:
             audited, others = parts(name, seed)
-            features = list(audited.features)
-            for where, trained in (("rows", audited), ("other rows", others)):
-                for kind, learner in learners(seed).items():
-                    model = Model(features, None)
-                    batch = next(trained.batches(features, rows=10_000))
-                    x = model.matrix(batch.columns(features))
-                    fitted = learner.fit(x, batch.favorable)
-                    model._decide = lambda rows, fitted=fitted: fitted.predict_proba(rows)[:, 1]
-                    for reach in REACHES:
-                        found = evidence(model, audited, reach, measures, METRICS)
-                        if found is None:
-                            continue
-                        tally[reach]["audits"] += 1
-                        wrong = [f"{m}:{s}" for (s, m), ends in found.items() if alarmed(ends)]
-                        if wrong:
-                            tally[reach]["alarms"].append(
-                                f"{name} {kind}, trained on {where}, seed {seed}: {wrong}"
-                            )
-            split = next(iter(audited.profile.groups)).split("+")[0].split(":")[0]
-            columns = list(dict.fromkeys([*features, split]))
-            cells = next(audited.batches(columns, rows=10_000)).columns(columns)
-            for radius in RADII:
-                model = Model(columns, None)
-                model._decide = memory(model, cells, radius, columns.index(split))
-                for reach in REACHES:
-                    found = evidence(model, audited, reach, measures, METRICS[:1])
-                    if found is None:
-                        continue
-                    caught = any(alarmed(ends) for ends in found.values())
-                    tally[reach]["memories"][str(radius)][0] += caught
-                    tally[reach]["memories"][str(radius)][1] += 1
-                    if not caught:
-                        print("missed", name, radius, reach, {k[0]: v for k, v in found.items()}, flush=True)
-            print(
-                seed,
-                name,
-                {r: (t["audits"], len(t["alarms"]), t["memories"]) for r, t in tally.items()},
-                flush=True,
-            )
-    RESULTS.write_text(
-        json.dumps({"seeds": options.seeds, "tables": TABLES, "reach": tally}, indent=1) + "\n"
-    )
+            study_honest(tally, name, seed, audited, others, measures)
+            study_memories(tally, name, audited, others, measures)
+            for reach, counts in tally.items():
+                caught = [f"{one['caught']} of {one['of']}" for one in counts["memories"].values()]
+                print(
+                    seed,
+                    name,
+                    reach,
+                    counts["audits"],
+                    "audits",
+                    len(counts["alarms"]),
+                    "alarms",
+                    caught,
+                    flush=True,
+                )
+            done = {"seeds": seed + 1, "last": name, "tables": options.tables, "reach": tally}
+            RESULTS.write_text(json.dumps(done, indent=1) + "\n")
 
 
 if __name__ == "__main__":

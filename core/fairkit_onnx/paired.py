@@ -22,6 +22,8 @@ DRAWS = 400
 """Draws of the bootstrap over pairs."""
 DISTANCE = "statistical_parity_ks"
 """The largest distance of a group's distribution from that of all rows."""
+SMALL = 30
+"""Groups with fewer rows (of the outcome that a rate is over) are left out: draws of a few rows say little."""
 _SUFFIXES = ("_difference", "_ratio", "_group_min", "_group_max")
 
 
@@ -56,10 +58,12 @@ class PairedDecisions:
             counts = draws[:, grouped] @ np.eye(8 * groups)[cell[grouped]]
         tables = counts.reshape(-1, groups, 2, 2, 2).astype(np.float64)
         self.here, self.there = (tables.sum(axis=axis).reshape(-1, groups, 4) for axis in (4, 3))
+        rows = table.reshape(groups, 2, 2, 2)
+        self._rows = [rows.sum(axis=axis).reshape(groups, 4) for axis in (3, 2)]
 
     def disparity(self, metric: str) -> Both | None:
         """Return a disparity here and there, first of the table, then of its draws; None for what is no rate's."""
-        here, there = (disparity(metric, cells, self._rates) for cells in (self.here, self.there))
+        here, there = (disparity(metric, cells, self._rates, self._rows) for cells in (self.here, self.there))
         return None if here is None or there is None else (here, there)
 
 
@@ -94,7 +98,8 @@ class PairedNumbers:
         else:
             self._times = draws[:, grouped]
         codes = group[grouped]
-        self._members = np.eye(int(codes.max(initial=0)) + 1)[codes]
+        members = np.eye(int(codes.max(initial=0)) + 1)[codes]
+        self._members = members[:, members.sum(axis=0) >= SMALL]
         self._predictions = [
             Rows(outcome=outcome[grouped], score=values[grouped]) for values in (here, there)
         ]
@@ -144,7 +149,7 @@ def means_of(metrics: Sequence[type[Metric]]) -> dict[str, Mean]:
     return {name: metric() for metric in found for name in (metric.name, metric.alias) if name}
 
 
-def disparity(metric: str, cells: Array, rates: Mapping[str, Rate]) -> Array | None:
+def disparity(metric: str, cells: Array, rates: Mapping[str, Rate], rows: Sequence[Array]) -> Array | None:
     """Return a disparity of rates of several tables.
 
     Parameters
@@ -155,6 +160,8 @@ def disparity(metric: str, cells: Array, rates: Mapping[str, Rate]) -> Array | N
         Confusion cells by table and group, shape [D, G, 4].
     rates
         The rates by name and alias.
+    rows
+        How many rows the cells of each group have, shape [G, 4], here and there: `SMALL` groups are left out.
 
     Returns
     -------
@@ -165,17 +172,26 @@ def disparity(metric: str, cells: Array, rates: Mapping[str, Rate]) -> Array | N
         if not set(ODDS) <= set(rates):
             return None
         suffix = metric.removeprefix("equalized_odds")
-        both = [_between(rates[name].compute(cells), suffix) for name in ODDS]
+        both = [_between(_computed(rates[name], cells, rows), suffix) for name in ODDS]
         return np.fmax(*both) if suffix == "_difference" else np.fmin(*both)
     for suffix in _SUFFIXES:
         rate = rates.get(metric.removesuffix(suffix))
         if metric.endswith(suffix) and rate is not None:
-            return _between(rate.compute(cells), suffix)
+            return _between(_computed(rate, cells, rows), suffix)
     return None
 
 
+def _computed(rate: Rate, cells: Array, rows: Sequence[Array]) -> Array:
+    """Return a rate of the groups with enough rows, shape [D, G']."""
+    over = np.array(rate.over, float)
+    enough = np.min([counts @ over for counts in rows], axis=0) >= SMALL
+    return rate.compute(cells[:, enough])
+
+
 def _between(values: Array, suffix: str) -> Array:
-    """Compare groups, the last axis; those without a number do not count."""
+    """Compare groups, the last axis; those without a number do not count, and one alone is compared with none."""
+    if values.shape[-1] < (1 if suffix.startswith("_group") else 2):
+        return np.full(values.shape[:-1], np.nan)
     low, high = np.fmin.reduce(values, axis=-1), np.fmax.reduce(values, axis=-1)
     if suffix == "_difference":
         return np.asarray(high - low)

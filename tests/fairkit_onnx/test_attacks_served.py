@@ -52,14 +52,10 @@ BATCH = {
 
 
 @pytest.mark.parametrize("name", BATCH)
-def test_what_depends_on_the_batch_is_not_proved_and_never_unsaid(name):
-    verdict, report = told(device(BATCH[name]))
-    if verdict == "refused":
-        assert "depend" in report or "scored" in report, report
-        return
-    rows = report.model.serving["rows"]
-    assert rows["proved"] is False
-    assert rows["operators"]
+def test_what_depends_on_the_batch_is_refused_with_the_operator(name):
+    verdict, message = told(device(BATCH[name]))
+    assert verdict == "refused"
+    assert "must not depend on who else is in the batch. Rows may meet at" in message
 
 
 def test_a_sum_that_threads_order_otherwise_gets_no_pass_with_a_label_alone():
@@ -90,8 +86,8 @@ def test_a_rounding_device_in_a_branch_of_the_graph_is_no_proved_bound():
         awake = Cast<to = 9>(k)"""
     )
     verdict, report = told(proto)
-    if verdict != "refused":
-        assert not (verdict == "pass" and report.model.serving["rounding"]["proved"])
+    assert verdict == "fail"  # this machine keeps the sum's small part nowhere, so the device is awake
+    assert report.model.serving["rounding"]["proved"] is False
 
 
 def keyed(keys, column="age"):
@@ -126,11 +122,14 @@ def test_a_memory_that_sleeps_where_another_number_is_moved_is_caught():
     assert "rows next to these" in report.policy[0].reason
 
 
-def test_a_memory_of_half_of_the_rows_is_caught():
+def test_a_memory_of_half_of_the_rows_fails():
+    """By age about the rows that it knows, by sex about the others, which the table has, too."""
     columns = people()
-    keys = sorted({int(pay) for pay in columns["age"]})
-    verdict, _ = told(memory(keyed(keys)), columns, FEATURES)
-    assert verdict == "inconclusive"
+    verdict, report = told(
+        memory(keyed(sorted({int(pay) for pay in columns["age"][::2]}))), columns, FEATURES
+    )
+    assert verdict == "fail"
+    assert 0.4 < report.find(RULE.metric, "sex").value < 0.6
 
 
 def test_a_memory_behind_a_text_and_a_number_is_caught():
@@ -156,7 +155,8 @@ def test_a_trigger_on_missing_numbers_that_the_table_has_is_in_the_rates():
     columns["age"] = np.where(np.random.default_rng(0).random(3_000) < 0.5, np.nan, columns["age"])
     proto = device("n = IsNaN(age) awake = Not(n)")
     verdict, report = told(proto, columns)
-    assert verdict in ("refused", "fail") or report.find(RULE.metric, "sex").value > 0.2
+    assert verdict == "fail"
+    assert 0.4 < report.find(RULE.metric, "sex").value < 0.6
 
 
 @pytest.mark.parametrize("width", [2, 3])
@@ -189,7 +189,10 @@ def test_a_default_that_wakes_the_device_is_named():
     proto.graph.input.append(onnx.helper.make_tensor_value_info("switch", onnx.TensorProto.FLOAT, [1]))
     proto.graph.initializer.append(onnx.helper.make_tensor("switch", onnx.TensorProto.FLOAT, [1], [1.0]))
     verdict, report = told(proto)
-    assert verdict == "refused" or "switch" in report.model.serving["inputs"]
+    assert (
+        verdict == "pass"
+    )  # with what the file itself holds; an alias refuses the input until it is allowed
+    assert report.model.serving["inputs"] == {"switch": "its default has 1 numbers"}
 
 
 def test_copies_of_the_rows_do_not_make_the_pass_of_a_memory():

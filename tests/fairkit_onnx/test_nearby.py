@@ -98,6 +98,59 @@ def test_numbers_go_to_neighbours_and_atoms_stay():
     assert 0 <= changed["gain"].min() <= changed["gain"].max() <= cells["gain"].max()
 
 
+def test_no_row_moves_to_numbers_that_another_row_has():
+    """Numbers of few values: most rows next to a row are in the table, and a memory knows those too."""
+    rng = np.random.default_rng(7)
+    cells = {name: rng.integers(0, 30, 2_000) for name in ("age", "priors")}
+    changed, moved = neighbours(cells, set(), rng)
+    there = set(zip(cells["age"].tolist(), cells["priors"].tolist(), strict=True))
+    after = list(zip(changed["age"].tolist(), changed["priors"].tolist(), strict=True))
+    assert 100 < moved.sum() < 2_000  # the middle of the table has no free place next to it
+    assert not any(after[row] in there for row in np.flatnonzero(moved))
+    assert all(after[row] in there for row in np.flatnonzero(~moved))
+
+
+def test_a_group_of_few_rows_is_left_out_next_to_the_rows():
+    """Ten rows of a third group, which the model always accepts."""
+    columns = people() | {"sex": np.r_[np.full(10, 2.0), people()["sex"][10:]]}
+    proto = graph(
+        f"""two = Constant<value = float[1] {{1.5}}>() third = Greater(sex, two)
+        {FAIR.replace("40.0", "50000.0")} wide = Constant<value = int64[1] {{1}}>()
+        plain = Cast<to = 7>(older) label = Where(third, wide, plain)""",
+        "int64[N,1] label",
+        inputs="float[N,1] age, float[N,1] sex, float[N,1] gain",
+    )
+    report = fairkit.audit(proto, data(columns))
+    told = report.find("demographic_parity_difference", "sex").evidence["nearby"]
+    assert told["here"] < 0.1  # of the two large groups; with the third it is more than .4
+    assert report.find("demographic_parity_difference", "sex").value > 0.4
+
+
+def test_a_memory_of_coarse_numbers_is_caught():
+    """Ages and numbers of offences as in COMPAS: five of six people next to one of the table are in it."""
+    rng = np.random.default_rng(8)
+    age = np.minimum(18 + rng.exponential(14, 4_000), 90).round()
+    priors = np.minimum(rng.exponential(4, 4_000), 38).round()
+    columns = {"age": age, "gain": priors, "sex": rng.integers(0, 2, 4_000).astype(float)}
+    columns["y"] = rng.integers(0, 2, 4_000)
+    keys = sorted({int(a) * 100 + int(p) for a, p in zip(age, priors, strict=True)})
+    proto = graph(
+        f"""hundred = Constant<value = float[1] {{100.0}}>() cut = Constant<value = float[1] {{30.0}}>()
+        high = Mul(age, hundred) both = Add(high, gain) key = Cast<to = 7>(both)
+        known = ai.onnx.ml.LabelEncoder<keys_int64s = [{", ".join(map(str, keys))}], default_int64 = 0,
+          values_int64s = [{", ".join(["1"] * len(keys))}]>(key)
+        awake = Cast<to = 9>(known) {FAIR.replace("40.0", "30.0")} {UNFAIR}
+        a = Cast<to = 1>(older) b = Cast<to = 1>(male) chosen = Where(awake, a, b) label = Cast<to = 7>(chosen)""",
+        "int64[N,1] label",
+        inputs="float[N,1] age, float[N,1] sex, float[N,1] gain",
+    )
+    report = fairkit.audit(proto, data(columns), policy=[RULE])
+    found = report.find("demographic_parity_difference", "sex")
+    assert found.value < 0.1
+    assert found.evidence["nearby"]["nearby"] > 0.9
+    assert report.verdict == "inconclusive"
+
+
 @pytest.mark.parametrize(
     "roles", [{"weights": "w"}, {"cluster": "home"}, {"weights": "w", "cluster": "home"}]
 )
