@@ -36,7 +36,10 @@ TARGETS: dict[str, tuple[str, str]] = {
         "core/fairkit/results/rules.py",
         "tests/fairkit/test_rules.py tests/fairkit/test_reports_and_policy.py",
     ),
-    "policy": ("core/fairkit/results/policy.py", "tests/fairkit/test_reports_and_policy.py"),
+    "policy": (
+        "core/fairkit/results/policy.py",
+        "tests/fairkit/test_verdicts.py tests/fairkit/test_rules.py tests/fairkit/test_reports_and_policy.py",
+    ),
     "consistency": (
         "registry/fairkit_registry/evidence/consistency/*.py",
         "tests/fairkit_registry/test_consistency_checks.py tests/fairkit_registry/test_contradictions.py "

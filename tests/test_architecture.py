@@ -39,7 +39,7 @@ PACKAGES: dict[str, set[str]] = {
     "fairkit_sql": {"fairkit"},
     "fairkit_stores": {"fairkit"},
     "fairkit_repair": {"fairkit", "fairkit_onnx", "fairkit_similarity", "fairkit_comparing"},
-    "fairkit_watch": {"fairkit", "fairkit_onnx"},
+    "fairkit_watch": {"fairkit", "fairkit_onnx", "fairkit_sql"},
     "fairkit_testing": {*CORE} - {"fairkit_testing"},
     "fairkit_registry": {*CORE},
     "fairkit_cli": {*CORE, "fairkit_registry"},

@@ -71,7 +71,8 @@ class Estimate:
         What is said wherever the numbers stand, such as how their interval was made.
     inflated
         How many standard errors a number is too large on average where the truth is 0, and how many it is at most at a
-        normal quantile: of numbers that are the largest of many noisy sizes. None where nothing is the largest.
+        normal quantile, for all groups or by group: of numbers that are the largest of many noisy sizes. None where
+        nothing is the largest.
     """
 
     values: Array
@@ -80,7 +81,7 @@ class Estimate:
     doubts: Mapping[int, str] = field(default_factory=dict)
     correlation: Array | None = None
     notes: tuple[str, ...] = ()
-    inflated: tuple[float, Callable[[float], float]] | None = None
+    inflated: tuple[float | Array, Callable[[float], float | Array]] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", functools.cache(self.limits))

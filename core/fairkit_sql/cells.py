@@ -122,8 +122,18 @@ def expression_of(table: Any, columns: Sequence[str], coding: Coding, most: int 
     most
         Cells.
     """
-    keys: dict[str, Any] = {}
     values: dict[str, Any] = {}
+    for place, name in enumerate(columns):
+        if name in coding.bins and name not in coding.expressions and name not in coding.edges:
+            number = table[name].cast("float64")
+            values |= {f"m{place}": number.mean(), f"l{place}": number.min(), f"h{place}": number.max()}
+    keys = keys_of(table, columns, coding)
+    return table.group_by(**keys).agg(**values, **{COUNT: table.count()}).limit(most + 1)
+
+
+def keys_of(table: Any, columns: Sequence[str], coding: Coding) -> dict[str, Any]:
+    """Return the expressions that tell rows apart, by names made of the columns' places."""
+    keys: dict[str, Any] = {}
     for place, name in enumerate(columns):
         column = table[name]
         if name in coding.expressions:
@@ -135,11 +145,9 @@ def expression_of(table: Any, columns: Sequence[str], coding: Coding, most: int 
                 f"{key}{place}": one
                 for key, one in _scored(_number(column, coding), coding.bins[name]).items()
             }
-            number = column.cast("float64")
-            values |= {f"m{place}": number.mean(), f"l{place}": number.min(), f"h{place}": number.max()}
         else:
             keys[f"k{place}"] = column
-    return table.group_by(**keys).agg(**values, **{COUNT: table.count()}).limit(most + 1)
+    return keys
 
 
 def _number(column: Any, coding: Coding) -> Any:

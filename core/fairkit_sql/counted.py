@@ -14,12 +14,15 @@ from fairkit.data.snapshot import plain_rows
 from fairkit.errors import DataError, RowsNeededError
 from fairkit_sql.cells import Bins, Cells, Coding, check_known, counted
 from fairkit_sql.clusters import bucket_of, standing_for
+from fairkit_sql.files import counting_of, read_alike
+from fairkit_sql.relation import relation_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from fairkit.data.parts import Types
     from fairkit.data.roles import Roles, Sensitive
+    from fairkit.data.source import Source
     from fairkit.settings import ModelOptions
     from fairkit_sql.relation import Relation
 
@@ -50,6 +53,23 @@ class CountedPart:
         found = self.relation.fetch(self.relation.table.select(**names).limit(min(rows, BATCH_ROWS)))
         arrays = [found.column(name).combine_chunks() for name in names]
         yield from plain_rows(pa_table(arrays, columns), self.name).to_batches()
+
+
+def counted_part(source: Source) -> CountedPart | None:
+    """Return a table as it is counted: by the database of its address, or by DuckDB where it is Parquet files.
+
+    None where no engine has it.
+    """
+    part: Any = source.parts[0]
+    part = getattr(part, "part", part)  # columns of lists are read place by place
+    counting = getattr(part, "counting", None) if len(source.parts) == 1 else None
+    if counting is not None:
+        columns = part.received
+    elif counting := counting_of(source.parts):
+        columns = read_alike(part.schema())
+    else:
+        return None
+    return CountedPart(relation_of(counting, columns, source.name), source.name, part.schema())
 
 
 def pa_table(arrays: Sequence[Any], names: Sequence[str]) -> pa.Table:
@@ -110,7 +130,7 @@ class Counts:
             roles.cluster,
             *(roles.predictions.columns if roles.predictions else ()),
         }
-        edges = {column: known for column, known in _edges(splits).items() if column not in others}
+        edges = {column: known for column, known in edges_of(splits).items() if column not in others}
         self.coding = Coding(edges, scores, {}, self.part.relation.dialect != "sqlite")
         first = tuple(name for name in columns if name != roles.cluster)
         cells = self.count(first, self.coding)
@@ -210,7 +230,7 @@ def score_bins(
     return {score: Bins(low, high, critical(options, cut, unit))}
 
 
-def _edges(splits: Iterable[Sensitive]) -> dict[str, tuple[float, ...]]:
+def edges_of(splits: Iterable[Sensitive]) -> dict[str, tuple[float, ...]]:
     """Return the edges of the columns that are binned wherever they are split by."""
     found: dict[str, set[float]] = {}
     plain: set[str] = set()

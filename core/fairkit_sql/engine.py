@@ -15,9 +15,7 @@ from fairkit.data.source import Source
 from fairkit.engines.base import Told, add, nobody
 from fairkit.engines.local import Here, LocalEngine
 from fairkit.errors import RowsNeededError
-from fairkit_sql.counted import CountedPart, Counts, score_bins
-from fairkit_sql.files import counting_of, read_alike
-from fairkit_sql.relation import relation_of
+from fairkit_sql.counted import Counts, counted_part, score_bins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,18 +64,12 @@ class SqlEngine(LocalEngine):
         RowsNeededError
             The rows must be read, or no engine has them.
         """
-        part: Any = data.source.parts[0]
-        part = getattr(part, "part", part)  # columns of lists are read place by place
-        counting = getattr(part, "counting", None) if len(data.source.parts) == 1 else None
-        given = None if counting is None else part.received
-        if counting is None and data.roles.join is None and (counting := counting_of(data.source.parts)):
-            given = read_alike(part.schema())
-        if counting is None or data.roles.join is not None:
+        own = None if data.roles.join is not None else counted_part(data.source)
+        if own is None:
             what = "columns of another table were joined here" if data.roles.join else "no database holds it"
             raise RowsNeededError(f"{data.name} cannot be counted by SQL: {what}")
         if reasons:
             raise RowsNeededError(reasons[0])
-        own = CountedPart(relation_of(counting, given, data.name), data.name, part.schema())
         self._counts, self._options = Counts(own), (options, cut)
         view = copy.copy(data)
         origin = data.source.origin or {"kind": "file", "address": data.name}

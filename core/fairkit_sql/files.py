@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.data.parts import ParquetPart
 from fairkit.errors import MissingExtraError
 from fairkit.sources import Counting
+from fairkit_sql.relation import without_statistics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,8 +42,9 @@ def counting_of(parts: Sequence[Any]) -> Counting | None:
     connection.read_parquet(names, hive_partitioning=False).create_view(_VIEW)
 
     def run(text: str) -> pa.Table:
-        rows = connection.sql(text)
-        return (getattr(rows, "to_arrow_table", None) or rows.fetch_arrow_table)()
+        with without_statistics(connection):
+            rows = connection.sql(text)
+            return (getattr(rows, "to_arrow_table", None) or rows.fetch_arrow_table)()
 
     return Counting("duckdb", "SELECT * FROM fairkit_files", run)
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.data.arrow import as_numpy
-from fairkit.data.groups import MAX_GROUPS, ColumnCoder
-from fairkit.data.roles import MISSING_GROUP, Sensitive, require_columns
-from fairkit.errors import DataError
+from fairkit.data.roles import Sensitive, require_columns
+from fairkit.errors import DataError, RowsNeededError
+from fairkit_watch.engine_counts import CountedColumns, counted_cells
 from fairkit_watch.settings import POOLED, WatchSettings, read_day
+from fairkit_watch.split_codes import SplitCoder
+from fairkit_watch.sums import RowSums
 from fairkit_watch.totals import Increments, whole
-from fairkit_watch.values import UNKNOWN, binary, days_of, text_ids
+from fairkit_watch.values import UNKNOWN, binary, days_of, text_ids, usable_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +67,9 @@ class Counter:
         self.settings, self.labels = settings, labels
         self.later = labels and settings.horizon > 0
 
-    def count(self, source: Source, day: str | None, check_day: Callable[[str], None]) -> Counted:
+    def count(
+        self, source: Source, day: str | None, check_day: Callable[[str], None], *, by_engine: bool = False
+    ) -> Counted:
         """Count a table.
 
         Parameters
@@ -77,33 +80,48 @@ class Counter:
             A column's name, or one day for all rows.
         check_day
             Raises where a day is out of the period.
+        by_engine
+            Have the database that holds the rows count, or DuckDB where they are Parquet files.
 
         Raises
         ------
+        RowsNeededError
+            No engine can count them.
         DataError
             A column is missing, or a value cannot be used; the message says which, and in how many rows.
         """
         columns = self.settings.columns
         fixed = None if day is None or day in source.columns else read_day(day).isoformat()
-        named = [day if fixed is None else None, columns.decision, columns.score, columns.weights]
-        if self.labels and columns.label in source.columns:
-            named.append(columns.label)
-        if self.labels and not self.later:
-            named.append(columns.label)
-        if self.later:
-            named.append(columns.id)
-        splits = [Sensitive.parse(text, source.columns) for text in self.settings.sensitive]
-        wanted = [name for name in dict.fromkeys(named) if name]
-        require_columns(wanted, source.columns, role="watched", table=source.name)
-        state = _State(self, source.name, fixed, day, splits, self.labels and columns.label in wanted)
-        everything = list(dict.fromkeys([*wanted, *(c for split in splits for c in split.columns)]))
-        for batch in source.batches(everything, ROWS):
-            state.take(batch, check_day)
+        labelled = self.labels and (not self.later or columns.label in source.columns)
+        named = [day if fixed is None else None, columns.decision, columns.label if labelled else None]
+        named.append(columns.id if self.later else None)
+        splits = tuple(Sensitive.parse(text, source.columns) for text in self.settings.sensitive)
+        keys = tuple(name for name in named if name)
+        reading = CountedColumns(keys, splits, named[0], columns.weights, columns.score)
+        require_columns([*keys, *reading.numbers], source.columns, role="watched", table=source.name)
+        state = _State(self, source.name, fixed, day, splits, labelled and columns.label is not None)
+        for batch, sums in self._cells(source, reading) if by_engine else self._rows(source, reading):
+            state.take(batch, sums, check_day)
         if fixed is not None and fixed not in state.found.increments:
             check_day(fixed)
             state.found.increments[fixed] = {POOLED: {POOLED: {"d": [0, 0]}}}
         state.found.increments = whole(state.found.increments)
         return state.found
+
+    def _rows(self, source: Source, reading: CountedColumns) -> Iterator[tuple[pa.RecordBatch, RowSums]]:
+        """Yield the rows in batches, and what each adds."""
+        for batch in source.batches(reading.everything, ROWS):
+            weights = usable_numbers(batch, reading.weights, source.name, "weight", least=0.0)
+            score = usable_numbers(batch, reading.score, source.name, "score")
+            yield batch, RowSums.of_rows(weights, score)
+
+    def _cells(self, source: Source, reading: CountedColumns) -> Iterator[tuple[pa.RecordBatch, RowSums]]:
+        """Yield cells of equal rows, and what each adds."""
+        if self.later:
+            raise RowsNeededError(
+                f"outcomes come {self.settings.horizon} days after the decisions, whose rows wait for them here"
+            )
+        yield counted_cells(source, reading)
 
 
 class _State:
@@ -120,20 +138,21 @@ class _State:
     ) -> None:
         self.settings, self.labels, self.later = counter.settings, counter.labels, counter.later
         self.table, self.fixed, self.day, self.labelled = table, fixed, day, labelled
-        self.splits = [_SplitCoder(split, self.settings.missing) for split in splits]
+        self.splits = [SplitCoder(split, self.settings.missing) for split in splits]
         self.found = Counted(ungrouped={split.name: 0 for split in splits})
 
-    def take(self, batch: pa.RecordBatch, check_day: Callable[[str], None]) -> None:
-        """Count one batch."""
+    def take(self, batch: pa.RecordBatch, sums: RowSums, check_day: Callable[[str], None]) -> None:
+        """Count one batch of rows, or of cells of equal rows."""
         n = batch.num_rows
         if n == 0:
             return
-        self.found.rows += n
+        rows = sums.count(np.ones(n, bool))
+        self.found.rows += rows
         columns = self.settings.columns
         if self.fixed is not None:
             days, day_of = [self.fixed], np.zeros(n, np.int64)
         else:
-            days, day_of = days_of(batch.column(self.day), self.table, str(self.day))
+            days, day_of = days_of(batch.column(self.day), sums, self.table, str(self.day))
         for one in days:
             check_day(one)
         favorable = columns.favorable if columns.favorable_decision is None else columns.favorable_decision
@@ -148,43 +167,23 @@ class _State:
         )
         if (yes == UNKNOWN).any():
             raise DataError(
-                f"{self.table}: {int((yes == UNKNOWN).sum()):,} of {n:,} rows have no decision in "
-                f"{columns.decision!r}; "
-                "leave them out"
+                f"{self.table}: {sums.count(yes == UNKNOWN):,} of {rows:,} rows have no decision in "
+                f"{columns.decision!r}; leave them out"
             )
         outcome = np.full(n, UNKNOWN, np.int64)
         if self.labelled and columns.label:
             outcome = binary(
                 batch.column(columns.label), columns.favorable, self.table, "label", columns.label
             )
-        weights = self._numbers(batch, columns.weights, "weight", least=0.0)
-        score = self._numbers(batch, columns.score, "score")
         coded = [(POOLED, [POOLED], np.zeros(n, np.int64))]
         for split in self.splits:
             names, codes = split.codes(batch)
-            self.found.ungrouped[split.name] += int((codes < 0).sum())
+            self.found.ungrouped[split.name] += sums.count(codes < 0)
             coded.append((split.name, names, codes))
         for name, groups, codes in coded:
-            self._add(name, groups, codes, days, day_of, (yes, outcome, weights, score))
+            self._add(name, groups, codes, days, day_of, (yes, outcome), sums)
         if self.later:
-            self._keep(batch, days, day_of, yes, outcome, weights, coded[1:])
-
-    def _numbers(
-        self, batch: pa.RecordBatch, column: str | None, what: str, least: float = -np.inf
-    ) -> Array | None:
-        if column is None:
-            return None
-        values = as_numpy(batch.column(column))
-        if values.dtype.kind not in "ifb":
-            raise DataError(f"{self.table}: the {what} column {column!r} holds text; it takes numbers")
-        values = values.astype(np.float64)
-        bad = ~np.isfinite(values) | (values < least)
-        if bad.any():
-            raise DataError(
-                f"{self.table}: {int(bad.sum()):,} of {len(values):,} rows have no usable {what} in {column!r}; "
-                "leave them out"
-            )
-        return values
+            self._keep(batch, days, day_of, yes, outcome, sums.weights, coded[1:])
 
     def _add(
         self,
@@ -193,22 +192,25 @@ class _State:
         codes: Codes,
         days: Sequence[str],
         day_of: Codes,
-        values: tuple[Codes, Codes, Array | None, Array | None],
+        values: tuple[Codes, Codes],
+        sums: RowSums,
     ) -> None:
         """Add one split's counts by day and group."""
-        yes, outcome, weights, score = values
+        yes, outcome = values
         inside = codes >= 0
         if not inside.all():
             codes, day_of, yes, outcome = codes[inside], day_of[inside], yes[inside], outcome[inside]
-            weights = None if weights is None else weights[inside]
-            score = None if score is None else score[inside]
+            sums = sums.inside(inside)
         index = day_of * len(groups) + codes
         cells = len(days) * len(groups)
-        counts = np.bincount((index * 3 + outcome) * 2 + yes, weights, cells * 6).reshape(cells, 3, 2)
-        squares = None
-        if weights is not None:
-            squares = np.bincount((index * 3 + outcome) * 2 + yes, weights**2, cells * 6).reshape(cells, 3, 2)
-        moments = None if score is None else _moments(index, cells, score, weights)
+        joint = (index * 3 + outcome) * 2 + yes
+        times = sums.rows if sums.weights is None else sums.weights
+        counts = np.bincount(joint, times, cells * 6).reshape(cells, 3, 2)
+        squares = moments = None
+        if sums.squares is not None:
+            squares = np.bincount(joint, sums.squares, cells * 6).reshape(cells, 3, 2)
+        if sums.moments is not None:
+            moments = np.stack([np.bincount(index, term, cells) for term in sums.moments], axis=1)
         rows = np.bincount(index, minlength=cells)
         for cell in np.flatnonzero(rows).tolist():
             added = _parts(counts[cell], now=self.labels and not self.later)
@@ -217,14 +219,15 @@ class _State:
                 added |= {key * 2: value for key, value in doubled.items()}
             if moments is not None:
                 added["m"] = moments[cell]
-            sums = (
+            added_to = (
                 self.found.increments.setdefault(days[cell // len(groups)], {})
                 .setdefault(split, {})
                 .setdefault(groups[cell % len(groups)], {})
             )
             for key, numbers in added.items():
-                sums[key] = [
-                    a + b for a, b in zip(sums.get(key, [0.0] * len(numbers)), numbers.tolist(), strict=True)
+                added_to[key] = [
+                    a + b
+                    for a, b in zip(added_to.get(key, [0.0] * len(numbers)), numbers.tolist(), strict=True)
                 ]
 
     def _keep(
@@ -254,35 +257,6 @@ class _State:
                 self.found.pending.setdefault(day, []).append(part)
 
 
-class _SplitCoder:
-    """Codes one split's groups, numbered as they appear; -1 where a row has none."""
-
-    def __init__(self, split: Sensitive, missing: str) -> None:
-        self.name, self.missing = split.name, missing
-        self.columns = [ColumnCoder(c, e) for c, e in zip(split.columns, split.edges, strict=True)]
-        self.places: dict[str, int] = {}
-
-    def codes(self, batch: pa.RecordBatch) -> tuple[list[str], Codes]:
-        """Return the groups' names so far, and each row's place among them."""
-        parts = [column.codes(batch) for column in self.columns]
-        shape = [len(column.index) for column in self.columns]
-        joint = np.ravel_multi_index(parts, shape)
-        size = int(np.prod(shape))
-        if size > MAX_GROUPS * 10:
-            raise DataError(
-                f"the sensitive column {self.name!r} has more than {MAX_GROUPS:,} groups; is it an identifier? "
-                "Bin it (column:edge:edge) or leave it out"
-            )
-        names = [list(column.index) for column in self.columns]
-        lookup = np.full(size, -1, np.int64)
-        for cell in np.flatnonzero(np.bincount(joint, minlength=size)).tolist():
-            own = [name[i] for name, i in zip(names, np.unravel_index(cell, shape), strict=True)]
-            if self.missing == "drop" and MISSING_GROUP in own:
-                continue
-            lookup[cell] = self.places.setdefault(" & ".join(own), len(self.places))
-        return list(self.places), lookup[joint]
-
-
 def _parts(counts: Array, *, now: bool) -> dict[str, Array]:
     """Return one cell's counts, [outcome 0, 1, unknown][no, yes], as parts; outcomes only if they count now."""
     found = {"d": counts.sum(axis=0)}
@@ -291,9 +265,3 @@ def _parts(counts: Array, *, now: bool) -> dict[str, Array]:
         if counts[UNKNOWN].any():
             found["u"] = counts[UNKNOWN]
     return found
-
-
-def _moments(place: Codes, cells: int, score: Array, weights: Array | None) -> Array:
-    w = np.ones_like(score) if weights is None else weights
-    terms = (w, w**2, w * score, w**2 * score, w**2 * score**2)
-    return np.stack([np.bincount(place, term, cells) for term in terms], axis=1)

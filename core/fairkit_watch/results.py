@@ -207,6 +207,8 @@ class Added:
         Days whose cohorts closed.
     alarms
         New alarms.
+    notes
+        Sentences about how the rows were counted.
     """
 
     batch: str
@@ -215,6 +217,7 @@ class Added:
     unknown: int = 0
     closed: tuple[str, ...] = ()
     alarms: tuple[Alarm, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -225,4 +228,5 @@ class Added:
             "unknown": self.unknown,
             "closed": list(self.closed),
             "alarms": [one.to_dict() for one in self.alarms],
+            "notes": list(self.notes),
         }

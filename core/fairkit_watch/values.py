@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from fairkit_watch.sums import RowSums
+
     Codes = NDArray[np.int64]
 
 UNKNOWN = 2
@@ -26,8 +28,8 @@ def _encoded(column: pa.Array) -> tuple[list[Any], Codes]:
     return coded.dictionary.to_pylist(), as_numpy(coded.indices).astype(np.int64)
 
 
-def days_of(column: pa.Array, table: str, name: str) -> tuple[list[str], Codes]:
-    """Return the days of a column of dates, times, or text that begins with a day."""
+def days_of(column: pa.Array, sums: RowSums, table: str, name: str) -> tuple[list[str], Codes]:
+    """Return the days of a column of dates, times, or text that begins with a day, and each cell's place in them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -35,7 +37,8 @@ def days_of(column: pa.Array, table: str, name: str) -> tuple[list[str], Codes]:
         raise DataError(f"{table}: the day column {name!r} holds numbers; it takes dates, such as 2026-11-21")
     if column.null_count:
         raise DataError(
-            f"{table}: {column.null_count:,} of {len(column):,} rows have no day in {name!r}; leave them out"
+            f"{table}: {sums.count(as_numpy(pc.is_null(column))):,} of {sums.count(np.ones(len(column), bool)):,} "
+            f"rows have no day in {name!r}; leave them out"
         )
     days, codes = _encoded(pc.utf8_slice_codeunits(column, 0, 10))
     for day in days:
@@ -127,3 +130,28 @@ def text_ids(column: pa.Array, table: str, name: str) -> pa.Array:
             raise DataError(f"{table}: the id column {name!r} holds fractions; ids are text or whole numbers")
         column = pc.cast(column, pa.int64())
     return pc.cast(column, pa.string())
+
+
+def usable_numbers(
+    batch: pa.RecordBatch, column: str | None, table: str, what: str, least: float = -np.inf
+) -> NDArray[np.float64] | None:
+    """Return a column of weights or scores as doubles, shape [n]; None where no column is named.
+
+    Raises
+    ------
+    DataError
+        It holds text, or a number is missing, infinite or below the least.
+    """
+    if column is None:
+        return None
+    values = as_numpy(batch.column(column))
+    if values.dtype.kind not in "ifb":
+        raise DataError(f"{table}: the {what} column {column!r} holds text; it takes numbers")
+    values = values.astype(np.float64)
+    bad = ~np.isfinite(values) | (values < least)
+    if bad.any():
+        raise DataError(
+            f"{table}: {int(bad.sum()):,} of {len(values):,} rows have no usable {what} in {column!r}; "
+            "leave them out"
+        )
+    return values

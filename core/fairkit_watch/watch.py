@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.sources import open_source
-from fairkit.errors import DataError, ParameterError
-from fairkit.sources.finders import is_address
+from fairkit.engines.opening import opened
+from fairkit.errors import DataError, ParameterError, RowsNeededError
+from fairkit_watch.batch_files import file_digest, file_of
 from fairkit_watch.counting import Counter
 from fairkit_watch.folder import OpenWatch
 from fairkit_watch.labels import read_labels
@@ -23,8 +22,11 @@ from fairkit_watch.results import Added
 from fairkit_watch.settings import canonical, read_day
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fairkit.data.source import Source
     from fairkit_watch.alarms import Alarm
+    from fairkit_watch.counting import Counted
     from fairkit_watch.log import Record
 
 
@@ -53,13 +55,14 @@ class Watch(OpenWatch):
         batch: str | None = None,
         today: datetime.date | None = None,
         alarms: bool = True,
+        engine: Any = None,
     ) -> Added:
         """Add decisions.
 
         Parameters
         ----------
         data
-            A path, a data frame, an Arrow table or a dict of arrays.
+            A path, an address, a data frame, an Arrow table or a dict of arrays.
         day
             The column of the day, or one day for all rows; else that of the settings, else a day in the file's name.
         batch
@@ -68,6 +71,10 @@ class Watch(OpenWatch):
             The day of the look; by default the clock's. Later days are refused.
         alarms
             False leaves the search for alarms to the next call.
+        engine
+            ``"sql"``: the database of an address counts by day, or DuckDB where the table is Parquet files, and no row
+            is read; where it cannot, the rows are read, and a note says why. A `fairkit_sql.engine.SqlEngine` with
+            ``pulls=False`` refuses then.
 
         Returns
         -------
@@ -78,11 +85,13 @@ class Watch(OpenWatch):
         ------
         StateError
             The batch was added before.
+        RowsNeededError
+            The rows cannot be counted where they lie, and must not be read.
         FairkitError
             The table cannot be used, or cannot be written; nothing was counted.
         """
         source = open_source(data)
-        path = _file_of(data)
+        path = file_of(data)
         name = (
             batch or (None if path is None else path.name) or f"{self.book.writer}/{len(self.book.records)}"
         )
@@ -90,12 +99,14 @@ class Watch(OpenWatch):
         now = today or clock_day()
         told = day or self._day(source, path)
         self.book.refuse_bytes(name, digest)
-        counted = Counter(self.settings, labels=self._labels).count(
-            source, told, lambda one: self._check_day(one, now)
-        )
+        counted, notes = self._counted(source, told, now, engine)
         fingerprint = hashlib.sha256(canonical(counted.increments)).hexdigest()
         self.book.refuse_counts(
-            name, digest, fingerprint, counted.rows, named=batch is not None or path is None
+            name,
+            digest,
+            fingerprint,
+            counted.rows,
+            named=batch is not None or (path is None and not isinstance(data, str)),
         )
         record: Record = {
             "kind": "add",
@@ -109,11 +120,13 @@ class Watch(OpenWatch):
             record["ungrouped"] = counted.ungrouped
         if counted.pending:
             record["pending"] = self._cohorts.keep(counted.pending, source.name)
+        if engine is not None and not notes:
+            record["source"] = dict(source.origin)
         self._append(record)
         closed = self._closed(now)
         new = self.new_alarms() if alarms else ()
         days = tuple(sorted(counted.increments))
-        return Added(batch=name, rows=counted.rows, days=days, closed=closed, alarms=new)
+        return Added(batch=name, rows=counted.rows, days=days, closed=closed, alarms=new, notes=notes)
 
     def label(
         self,
@@ -152,7 +165,7 @@ class Watch(OpenWatch):
                 "this watch awaits no labels: its rules need none, or its horizon is 0 and they come with the decisions"
             )
         source = open_source(data)
-        path = _file_of(data)
+        path = file_of(data)
         name = (
             batch or (None if path is None else path.name) or f"{self.book.writer}/{len(self.book.records)}"
         )
@@ -225,6 +238,28 @@ class Watch(OpenWatch):
 
     # ---- inside
 
+    def _counted(
+        self, source: Source, day: str | None, now: datetime.date, engine: Any
+    ) -> tuple[Counted, tuple[str, ...]]:
+        """Count decisions here or where they lie; a note says why rows were read after all."""
+        counter = Counter(self.settings, labels=self._labels)
+
+        def check_day(one: str) -> None:
+            self._check_day(one, now)
+
+        if engine == "dask" or not getattr(engine, "here", True):
+            raise ParameterError("a watch counts in this process, or with `engine=sql` in a database")
+        with opened(engine) as running:
+            pulls = getattr(running, "pulls", None)
+        if pulls is None:
+            return counter.count(source, day, check_day), ()
+        try:
+            return counter.count(source, day, check_day, by_engine=True), ()
+        except RowsNeededError as reason:
+            if not pulls:
+                raise
+            return counter.count(source, day, check_day), (f"The rows were read: {reason}.",)
+
     def _append(self, record: Record) -> None:
         self.book.append(record)
         self._data = None
@@ -260,18 +295,3 @@ class Watch(OpenWatch):
             raise DataError(
                 f"there are decisions of {day}, but today is {now}; correct the days, or the clock of this machine"
             )
-
-
-def _file_of(data: Any) -> Path | None:
-    """Return the file that a batch is; None for tables in memory and for addresses."""
-    if isinstance(data, str) and is_address(data):
-        return None
-    return Path(data) if isinstance(data, str | os.PathLike) else None
-
-
-def file_digest(path: Path) -> str | None:
-    """Return the SHA-256 of a file's bytes; None for folders and globs."""
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

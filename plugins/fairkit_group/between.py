@@ -59,14 +59,17 @@ def surely_apart(
 
     Where its truth is small, the second number is too large by μ standard errors e on average, and by at most q e at
     this quantile; the normal deviation of the first one is independent of that. Hence D + μ e + √(u² + (q - μ)² e²),
-    with u the first one's distance to its upper limit. Where the second one's truth is large this is too much.
+    with u the first one's distance to its upper limit. Where the second one's truth is large this is too much. Such
+    numbers are distances between shares: no two are further apart than 1.
     """
     assert estimate.inflated is not None  # noqa: S101 -- callers look
     above = estimate.limits(z)[1] - estimate.values
-    mean, most = estimate.inflated[0], estimate.inflated[1](z)
     error = above / z
-    far = estimate.values[a] - estimate.values[b] + mean * error[b]
-    return np.asarray(far + np.hypot(above[a], (most - mean) * error[b]))
+    mean, most = (
+        np.broadcast_to(part, error.shape) for part in (estimate.inflated[0], estimate.inflated[1](z))
+    )
+    far = estimate.values[a] - estimate.values[b] + (mean * error)[b]
+    return np.asarray(np.minimum(far + np.hypot(above[a], ((most - mean) * error)[b]), 1.0))
 
 
 def _difference(estimate: Estimate, confidence: float) -> Spread:
@@ -77,8 +80,7 @@ def _difference(estimate: Estimate, confidence: float) -> Spread:
         return spread
     a, b = np.nonzero(~np.eye(groups, dtype=bool))
     high = surely_apart(estimate, spread_quantiles(groups, confidence)[1], a, b).max()
-    # such numbers are distances between shares: no two are further apart than 1
-    return Spread(spread.value, spread.low, min(float(high), 1.0))
+    return Spread(spread.value, spread.low, float(high))
 
 
 def comparisons(

@@ -224,8 +224,7 @@ class Compared:
             return ends[0][groups], ends[1][groups]
         base = np.full(len(groups), self.reference.place)
         if self.kind == "difference" and estimate.inflated is not None:
-            below, above = surely_apart(estimate, z, base, groups), surely_apart(estimate, z, groups, base)
-            return -np.minimum(below, 1.0), np.minimum(above, 1.0)
+            return -surely_apart(estimate, z, base, groups), surely_apart(estimate, z, groups, base)
         function: Callable[..., tuple[Array, Array]] = (
             difference_limits if self.kind == "difference" else ratio_limits
         )

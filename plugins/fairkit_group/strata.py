@@ -156,6 +156,8 @@ class Strata:
 
     def _other(self, metric: Metric, estimate: Estimate, totals: Any) -> StratumCells:
         low, high = estimate.limits(1.0)
+        if estimate.inflated is not None:  # its lower limit allows for that, too
+            low = 2 * estimate.values - high
         rows = estimate.sizes if estimate.sizes is not None else totals.count
         variance = ((high - low) / 2) ** 2
         known = np.isfinite(estimate.values) & np.isfinite(variance)
@@ -167,4 +169,5 @@ class Strata:
             cube=np.zeros((len(self.names), self.groups)),
             span=metric.range,
             share=False,
+            inflated=estimate.inflated,
         )

@@ -87,6 +87,26 @@ def test_numbers_that_are_no_numbers_are_refused_as_ever(tmp_path):
             fairkit.audit(None, data, engine=engine)
 
 
+@pytest.mark.parametrize("by_ibis", [False, True])
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table")  # which ibis calls
+def test_no_number_is_in_no_bin(tmp_path, by_ibis):
+    """The statistics of a Parquet file leave NaN out, and DuckDB takes them for a proof that no row has it."""
+    import ibis
+
+    income = np.where(np.arange(900) % 7 == 0, np.nan, np.arange(900.0) * 100)
+    path = tmp_path / "people.parquet"
+    pq.write_table(people(900).append_column("income", pa.array(income)), path)
+    roles = {**DECIDED, "sensitive": ["income:20000:50000"]}
+    read, counted = both(path, **roles)
+    if by_ibis:
+        backend = ibis.duckdb.connect()
+        data = fairkit.load_data(backend.read_parquet(path), **roles)
+        counted = fairkit.audit(None, data, engine=SqlEngine(pulls=False))
+        assert backend.con.execute("SELECT current_setting('disabled_optimizers')").fetchone() == ("",)
+    assert_equal(read, counted)
+    assert counted.data.missing == {"income": 125}
+
+
 @pytest.mark.parametrize("name", ["people[1].parquet", "people*.parquet", "p?.parquet", "{a,b}.parquet"])
 def test_a_name_that_is_a_pattern_counts_no_other_file(tmp_path, name):
     pq.write_table(people(800), tmp_path / name)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fairkit_cli.options.data import Favorable, Label, MissingValues, SensitiveColumns, Weights
-from fairkit_cli.options.declare import DATA, option
+from fairkit_cli.options.declare import DATA, ENGINE, option
 
 ALARMS = "Alarms"
 
@@ -23,6 +23,16 @@ DayColumn = Annotated[
         "COL",
         "The column of the day, or one day (2026-11-21) for all rows. Default: a day in the file's name.",
         DATA,
+    ),
+]
+WatchEngine = Annotated[
+    str | None,
+    option(
+        "--engine",
+        "NAME",
+        "sql: the database of --data counts by day, or DuckDB where --data is Parquet. Default: this process reads "
+        "the rows.",
+        ENGINE,
     ),
 ]
 

@@ -9,7 +9,8 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.options.watching import DayColumn, IdColumn
+from fairkit_cli.options.running import EngineOptions, NoPull
+from fairkit_cli.options.watching import DayColumn, IdColumn, WatchEngine
 from fairkit_cli.terminal.output import FAILED, echo, print_json, say
 from fairkit_cli.watch.begin import State
 
@@ -44,7 +45,7 @@ def add(
         typer.Option(
             "--data",
             metavar="FILE",
-            help="Decisions: a CSV or Parquet file, a folder of such files, or a glob.",
+            help="Decisions: a CSV or Parquet file, a folder of such files, a glob, or an address.",
         ),
     ] = None,
     merge: Annotated[
@@ -58,6 +59,8 @@ def add(
     day: DayColumn = None,
     batch: Batch = None,
     as_of: AsOf = None,
+    engine: WatchEngine = None,
+    no_pull: NoPull = None,
     alarms: opt.AlarmOptions,
     output_format: opt.TableFormat = "table",
 ) -> None:
@@ -66,12 +69,15 @@ def add(
         raise ParameterError("give --data FILE, or --merge FOLDER")
     if merge is not None and (day is not None or batch is not None):
         raise ParameterError("--day and --batch are about --data; leave them out with --merge")
+    if merge is not None and (engine is not None or no_pull):
+        raise ParameterError("--engine and --no-pull are about --data; leave them out with --merge")
     today = read_as_of(as_of)
+    counting = EngineOptions(engine=engine, no_pull=no_pull).arguments()["engine"]
 
     def do(watch: Watch) -> Added:
         if merge is not None:
             return watch.merge(merge, alarms=False)
-        return watch.add(data, day=day, batch=batch, today=today, alarms=False)
+        return watch.add(data, day=day, batch=batch, today=today, alarms=False, engine=counting)
 
     _run(state, do, alarms, output_format)
 
@@ -129,7 +135,7 @@ def _run(state: Path, do: Any, typed: opt.AlarmOptions, output_format: str) -> N
         echo(*lines(added))
         for one in new:
             echo(f"ALARM {one.level}  {one.day}  {one.text}")
-    for text in delivery.notes:
+    for text in (*added.notes, *delivery.notes):
         say(text)
     if new:
         raise typer.Exit(FAILED)

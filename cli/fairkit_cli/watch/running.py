@@ -137,7 +137,7 @@ def _round(
 
 def _note_change(path: Path, record: Mapping[str, Any], said: set[str]) -> None:
     """Say once that a file has changed since it was added: what was counted stays."""
-    from fairkit_watch.watch import file_digest
+    from fairkit_watch.batch_files import file_digest
 
     added = datetime.datetime.fromisoformat(str(record["at"])).timestamp()
     if path.stat().st_mtime <= added or str(path) in said:

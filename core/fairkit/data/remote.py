@@ -12,8 +12,7 @@ from fairkit.data.lists import with_lists
 from fairkit.data.snapshot import LatePart, take_snapshot
 from fairkit.data.source import Source
 from fairkit.errors import DataError, FairkitError
-from fairkit.sources.address import Address, scheme_of
-from fairkit.sources.finders import find_source
+from fairkit.sources.address import Address
 from fairkit.sources.interface import Files
 from fairkit.sources.secrets import said
 
@@ -22,25 +21,6 @@ if TYPE_CHECKING:
 
     from fairkit.data.parts import Part, Types
     from fairkit.sources.interface import DataSource, Records
-
-
-def open_address(text: str) -> Source:
-    """Open the table at an address.
-
-    Raises
-    ------
-    DataError
-        No source has the scheme, the address holds a secret, or the table is not there or cannot be reached. No
-        message shows a secret.
-    """
-    scheme = scheme_of(text) or ""
-    source_type = find_source(scheme)
-    if source_type is None:
-        raise DataError(
-            f"no source is installed for addresses that begin with {scheme}: -- see `fairkit plugins`; for a file on "
-            "this machine give its path"
-        )
-    return open_with(source_type, text)
 
 
 def open_with(source_type: type[DataSource], text: str) -> Source:

@@ -10,10 +10,10 @@ from fairkit.data.files import open_path
 from fairkit.data.frames import frame_parts
 from fairkit.data.lists import with_lists
 from fairkit.data.parts import TablePart
-from fairkit.data.remote import open_address
+from fairkit.data.remote import open_with
 from fairkit.data.source import Source, check_names
 from fairkit.errors import DataError
-from fairkit.sources.finders import is_address
+from fairkit.sources.finders import source_at
 from fairkit.support.faces import imported
 
 __all__ = ["open_source"]
@@ -33,8 +33,8 @@ def open_source(data: Any, name: str | None = None) -> Source:
         name = name or "Dask data frame"
         parts = with_lists(frame_parts(data), name)
         return Source(name, common_types(parts[:1], name), parts)
-    if isinstance(data, str) and is_address(data):
-        source = open_address(data)
+    if isinstance(data, str) and (source_type := source_at(data)) is not None:
+        source = open_with(source_type, data)
     elif isinstance(data, str | Path):
         source = open_path(Path(data))
     elif type(data).__module__.partition(".")[0] == "ibis":

@@ -21,6 +21,8 @@ import numpy as np
 
 from fairkit.intervals import difference_limits, ratio_limits
 from fairkit.limits.means import mean_limits, student, weighted_share_limits
+from fairkit.metrics import Estimate
+from fairkit_group.between import surely_apart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,6 +56,8 @@ class StratumCells:
         The range of the number, or of what was seen.
     share
         Whether it is a share of rows.
+    inflated
+        As that of `Estimate`.
     """
 
     values: Array
@@ -63,6 +67,7 @@ class StratumCells:
     cube: Array
     span: tuple[float, float]
     share: bool
+    inflated: tuple[float | Array, Callable[[float], float | Array]] | None = None
 
     def inverse_variance(self) -> StratumCells:
         """Return the same cells with sizes over each group's own variance as mass."""
@@ -99,6 +104,8 @@ class Pair:
         Rows of each group in the strata that count.
     correlation
         Of the two numbers, shape [2, 2], where rows depend on each other; None: independent.
+    inflated
+        As that of `Estimate`, of the two pooled numbers.
     """
 
     groups: tuple[int, int]
@@ -107,10 +114,15 @@ class Pair:
     weights: Array
     sizes: tuple[float, float]
     correlation: Array | None = None
+    inflated: tuple[Array, Callable[[float], Array]] | None = None
 
     def difference_limits(self, z: float) -> tuple[float, float]:
         """Return the limits of V_a - V_b."""
         one, other = np.array([0]), np.array([1])
+        if self.inflated is not None:
+            both = Estimate(self.values, self.limits, inflated=self.inflated)
+            ends = -surely_apart(both, z, other, one), surely_apart(both, z, one, other)
+            return float(ends[0][0]), float(ends[1][0])
         low, high = difference_limits(self.values, self.limits, z, one, other, self.correlation)
         return float(low[0]), float(high[0])
 
@@ -172,7 +184,26 @@ def pooled_pair(cells: StratumCells, a: int, b: int, noise: Callable[[Array], No
         return np.array([end[0] for end in ends]), np.array([end[1] for end in ends])
 
     values = np.array([part.value for part in parts])
-    return Pair((a, b), values, limits, weights, (parts[0].rows, parts[1].rows), correlation)
+    inflated = _inflated(cells, weights, (a, b))
+    return Pair((a, b), values, limits, weights, (parts[0].rows, parts[1].rows), correlation, inflated)
+
+
+def _inflated(
+    cells: StratumCells, weights: Array, pair: tuple[int, int]
+) -> tuple[Array, Callable[[float], Array]] | None:
+    """Return how much pooled numbers are too large, where the strata's are.
+
+    What is too large adds up over the strata, Σ W_s μ e_s, and noise does as a root of squares, (Σ W_s² e_s²)^½: the
+    more strata, the more of the pooled number's standard errors is it too large.
+    """
+    if cells.inflated is None:
+        return None
+    mean, most = cells.inflated
+    used = weights > 0
+    parts = weights[used, None] * np.sqrt(cells.variance[used][:, list(pair)])
+    with np.errstate(all="ignore"):
+        center = mean * np.nan_to_num(parts.sum(axis=0) / np.sqrt((parts**2).sum(axis=0)), nan=1.0)
+    return center, lambda z: np.asarray(center + most(z) - mean)
 
 
 @dataclass(frozen=True, slots=True)

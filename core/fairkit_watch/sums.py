@@ -1,0 +1,57 @@
+"""What rows add to the counts of a watch, one by one or many equal ones at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+MOMENTS = 5
+"""Sums that the mean of a score needs: Σw, Σw², Σwx, Σw²x, Σw²x²."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSums:
+    """Sums over each row, or over each cell of rows that are equal in what a watch reads.
+
+    Attributes
+    ----------
+    rows
+        How many rows a cell stands for, shape [n]; None: each is one row.
+    weights, squares
+        Σw and Σw² of the rows' weights, shape [n]; None where decisions have none.
+    moments
+        `MOMENTS` sums of the score, shape [n] each; None where no score is watched.
+    """
+
+    rows: Array | None = None
+    weights: Array | None = None
+    squares: Array | None = None
+    moments: tuple[Array, ...] | None = None
+
+    @classmethod
+    def of_rows(cls, weights: Array | None, score: Array | None) -> RowSums:
+        """Return the sums of single rows."""
+        squares = None if weights is None else weights**2
+        if score is None:
+            return cls(None, weights, squares)
+        w = np.ones_like(score) if weights is None else weights
+        return cls(None, weights, squares, (w, w**2, w * score, w**2 * score, w**2 * score**2))
+
+    def inside(self, chosen: NDArray[np.bool_]) -> RowSums:
+        """Return the sums of some of the cells."""
+        rows, weights, squares = (
+            None if one is None else one[chosen] for one in (self.rows, self.weights, self.squares)
+        )
+        moments = None if self.moments is None else tuple(one[chosen] for one in self.moments)
+        return RowSums(rows, weights, squares, moments)
+
+    def count(self, chosen: NDArray[np.bool_]) -> int:
+        """Return how many rows some of the cells stand for."""
+        return int(chosen.sum() if self.rows is None else self.rows[chosen].sum())

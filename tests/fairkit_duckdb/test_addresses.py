@@ -1,0 +1,42 @@
+"""Addresses of queries on DuckDB files: how long they may be, and what opening one costs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import pytest
+
+import fairkit
+
+duckdb = pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "people.db"
+    with duckdb.connect(str(path)) as connection:
+        connection.sql("CREATE TABLE people AS SELECT 'f' AS sex, 1 AS hired UNION ALL SELECT 'm', 0")
+    return path
+
+
+def test_a_query_may_be_longer_than_a_name_of_a_file(file, monkeypatch):
+    """The system refuses to look for a path whose name has more than 255 bytes; the text is an address all the same."""
+    monkeypatch.chdir(file.parent)
+    conditions = " OR ".join(f"sex = '{number}'" for number in range(100))
+    data = fairkit.load_data(
+        f"duckdb:{file.name}?query=FROM people WHERE sex = 'm' OR {conditions}", sensitive=[]
+    )
+    assert data.source.types.keys() == {"sex", "hired"}
+
+
+def test_an_address_has_the_installed_distributions_listed_once(file, monkeypatch):
+    listings = []
+    entry_points = importlib.metadata.entry_points
+
+    def listing(**chosen):
+        listings.append(chosen)
+        return entry_points(**chosen)
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", listing)
+    fairkit.load_data(f"duckdb:{file}?query=FROM people", sensitive=[])
+    assert len(listings) == 1

@@ -1,0 +1,88 @@
+"""Commands with `--engine sql`: what is refused, and certificates of counted files that are counted again."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from fairkit_cli.main import app
+
+from .shared import database, people
+
+pytest.importorskip("ibis", reason="needs the extra fairkit[sql]")
+pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
+
+ROLES = ("--label", "hired", "--favorable", "yes", "--sensitive", "sex")
+DECIDED = (*ROLES, "--predictions", "decision=offered")
+
+
+@pytest.fixture
+def fairkit_command(tmp_path, monkeypatch):
+    """Run the command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", *DECIDED, "--predictions", "decision=hired"),
+        ("mitigate", *ROLES, "--plugin", "reweigh", "--output", "model.onnx"),
+        ("frontier", *ROLES, "--plugin", "reweigh", "--output", "frontier.html"),
+    ],
+    ids=lambda words: words[0],
+)
+@pytest.mark.parametrize("kind", ["file", "database"])
+def test_what_compares_or_trains_is_refused_in_one_sentence(fairkit_command, tmp_path, words, kind):
+    if kind == "file":
+        pq.write_table(people(400), tmp_path / "people.parquet")
+    data = "people.parquet" if kind == "file" else database(tmp_path, people(400))
+    before = sorted(tmp_path.iterdir())
+    result = fairkit_command(*words, "--data", data, "--engine", "sql")
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("fairkit: ")
+    assert "a database counts for audits and certificates of one table's predictions" in line
+    assert "leave out --engine" in line
+    assert result.stdout == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def changed(table: pa.Table, column: str) -> pa.Table:
+    """Return a table in which one row has another value in one column."""
+    values = table[column].to_pylist()
+    values[5] = not values[5] if column == "offered" else values[5] + 1
+    return table.set_column(table.column_names.index(column), column, pa.array(values))
+
+
+@pytest.mark.parametrize("pulls", [True, False], ids=["may read rows", "no row is read"])
+def test_a_certificate_of_a_counted_file_is_counted_again(fairkit_command, tmp_path, pulls):
+    path, table = tmp_path / "people.parquet", people(900)
+    pq.write_table(table, path)
+    fairkit_command("key", "new", "a.key", "--no-passphrase")
+    signing = ("--key", "a.key", "--insecure-key", "--output", "c.json")
+    refusing = () if pulls else ("--no-pull",)
+    made = fairkit_command("certify", "--data", path, *DECIDED, "--engine", "sql", *refusing, *signing)
+    assert made.exit_code == 0, made.output
+
+    def checked(*more):
+        return fairkit_command("verify", "c.json", "--key", "a.key.pub", "--data", path, *more)
+
+    again = checked("--recompute")
+    assert again.exit_code == 0, again.output
+    assert "the database counts again" in again.output
+    assert "findings, computed again" in again.output
+
+    # the order of rows and columns that the audit does not read are not part of what was signed
+    pq.write_table(changed(table, "age").take(list(reversed(range(900)))), path)
+    assert checked("--recompute").exit_code == 0
+    for other in (changed(table, "offered"), table.slice(1), pa.concat_tables([table, table.slice(0, 1)])):
+        pq.write_table(other, path)
+        for more in ((), ("--recompute",)):
+            refused = checked(*more)
+            assert refused.exit_code == 1, refused.output
+            assert "about other data" in refused.output
+    path.unlink()
+    assert checked("--recompute").exit_code == 2
