@@ -47,9 +47,9 @@ def offset_that_tells_groups(
             share = _ranks_above(offset[codes == code], offset[(codes >= 0) & (codes != code)])
             if share is not None and max(share, 1 - share) >= CARRIES:
                 return (
-                    f"The raw scores of the output {settled.score.name!r} share an offset that tells groups of {name!r} "
-                    f"apart (one ranks above the others with a probability of {max(share, 1 - share):.2f}), and only "
-                    "their differences were audited."
+                    f"The raw scores of the output {settled.score.name!r} share an offset that tells groups of "
+                    f"{name!r} apart (one ranks above the others with a probability of {max(share, 1 - share):.2f}), and "
+                    "only their differences were audited."
                 )
     return None
 
