@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GROUP = "tests/fairkit_group"
 TARGETS: dict[str, tuple[str, str]] = {
     "limits": ("core/fairkit/limits/*.py", f"{GROUP}/test_limits.py"),
-    "intervals": ("core/fairkit/intervals.py", f"{GROUP}/test_group_closed_forms.py {GROUP}/test_limits.py"),
+    "intervals": ("core/fairkit/intervals.py", f"{GROUP}/test_spreads.py {GROUP}/test_limits.py"),
     "rules": (
         "core/fairkit/results/rules.py",
         "tests/fairkit/test_rules.py tests/fairkit/test_reports_and_policy.py",

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import fairkit_http
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
-from fairkit.sources.reach import keeps_secrets
+from fairkit.sources.servers import TOKEN, check_address, token_for, without_token
 from fairkit.support.escaping import visible
 
 if TYPE_CHECKING:
     import httpx
 
-TOKEN = "FAIRKIT_ENDPOINT_TOKEN"  # noqa: S105 -- the name of a variable
-"""The environment variable with the token; it is sent as a header and stored nowhere."""
 MOST_READ = 1 << 20
 """Bytes of the longest reply that is read."""
 LONGEST_PAUSE = 300.0
@@ -60,18 +58,7 @@ class Server:
     timeout: float = 60.0
 
     def __post_init__(self) -> None:
-        httpx = httpx_module()
-        try:
-            url = httpx.URL(self.url)
-        except httpx.InvalidURL:
-            url = httpx.URL()
-        if url.userinfo or url.fragment or set(url.params) - {"api-version"}:
-            raise ParameterError(
-                "the address of the endpoint holds a user, a password or a query; leave them out, and put a token "
-                f"into the environment variable {TOKEN}"
-            )
-        if url.scheme not in ("http", "https") or not url.host:
-            raise ParameterError(f"{visible(self.url)} is no address; write http://host:port/v1")
+        check_address(self.url, "http://host:port/v1", queries=("api-version",))
         if not self.model:
             raise ParameterError("name the model with --model, as the server calls it")
         if not 0 < self.timeout < float("inf"):
@@ -79,8 +66,8 @@ class Server:
 
     def at(self, path: str) -> str:
         """Return the address of a resource."""
-        url = httpx_module().URL(self.url)
-        return str(url.copy_with(path=f"{url.path.rstrip('/')}/{path}"))
+        parts = urlsplit(self.url)
+        return parts._replace(path=f"{parts.path.rstrip('/')}/{path}").geturl()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +104,11 @@ class Client:
     def __init__(self, server: Server) -> None:
         httpx = httpx_module()
         self.server = server
-        self._token = os.environ.get(TOKEN, "").strip()
-        if not self._token.isascii() or any(ord(sign) < 33 for sign in self._token):
-            raise ParameterError(f"the token in {TOKEN} holds signs that no header can carry")
-        if self._token and not keeps_secrets(server.url):
-            raise ParameterError(
-                f"the token in {TOKEN} is not sent to {visible(server.url)} without encryption; name an https:// "
-                "address"
-            )
-        azure = httpx.URL(server.url).host.endswith((".azure.com", ".azure-api.net"))
-        headers = {"api-key": self._token} if azure else {"Authorization": f"Bearer {self._token}"}
+        token = token_for(server.url)
+        azure = str(urlsplit(server.url).hostname).endswith((".azure.com", ".azure-api.net"))
+        headers = {"api-key": token} if azure else {"Authorization": f"Bearer {token}"}
         self._http = httpx.Client(
-            headers=headers if self._token else {},
+            headers=headers if token else {},
             timeout=httpx.Timeout(server.timeout, connect=min(5.0, server.timeout)),
             limits=httpx.Limits(max_connections=64),
         )
@@ -146,11 +126,12 @@ class Client:
         """Put one request, once."""
         body = {"model": self.server.model, "messages": messages, **parameters}
         raw = json.dumps(body, ensure_ascii=False).encode()
-        return self._once("POST", self.server.at("chat/completions"), raw)
+        reply = self._once("POST", self.server.at("chat/completions"), raw)
+        return replace(reply, record={}) if reply.reason else reply
 
     def properties(self) -> str:
         """Return what llama.cpp says about its weights, which it does not name in replies; empty for other servers."""
-        address = str(httpx_module().URL(self.server.url).copy_with(path="/props", query=None))
+        address = urlsplit(self.server.url)._replace(path="/props", query="").geturl()
         record, keys = self._once("GET", address, None).record, ("model_path", "model_alias", "build_info")
         known = {key: record[key] for key in keys if isinstance(record.get(key), str)}
         return json.dumps(known, sort_keys=True) if known else ""
@@ -166,11 +147,11 @@ class Client:
         except fairkit_http.LateError:
             return Reply(reason=f"no whole reply within {limit:g} s", again=True)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            return Reply(reason=f"cannot be reached: {self._safe(error)}", again=True, paid=False)
+            return Reply(reason=f"cannot be reached: {without_token(error)}", again=True, paid=False)
         except httpx.TimeoutException:
             return Reply(reason=f"no reply within {limit:g} s", again=True)
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            return Reply(reason=f"connection broken: {self._safe(error)}", again=True)
+            return Reply(reason=f"connection broken: {without_token(error)}", again=True)
 
     def _read(self, response: httpx.Response, raw: bytes) -> Reply:
         status = response.status_code
@@ -181,24 +162,20 @@ class Client:
         record = parsed if isinstance(parsed, dict) else {}
         if 200 <= status < 300:
             if record and not record.get("error"):
-                complete = isinstance(record.get("choices"), list)
+                choices = record.get("choices")
+                complete = isinstance(choices, list) and len(choices) > 0
                 return Reply(record, status, reason="" if complete else "JSON without choices")
             return Reply(status=status, reason="something that is no chat completion")
         if 300 <= status < 400:
             return Reply(status=status, reason="a redirect, which is not followed", paid=False)
         error = record.get("error") or raw[:200].decode("utf-8", "replace")
         said = error if isinstance(error, dict) else {"message": error}
-        text = self._safe(f"{said.get('code') or ''} {said.get('message') or ''}".strip())
+        text = without_token(f"{said.get('code') or ''} {said.get('message') or ''}".strip())
         if status == 400 and ("content_filter" in text or "content management policy" in text):
             # Azure: the filter refused; the prompt is charged
             return Reply({"choices": [{"finish_reason": "content_filter", "message": {}}]}, status)
         reason, pause = f"error {status}: {text}", _pause(response.headers)
         return Reply(status=status, reason=reason, pause=pause, again=status in _AGAIN, paid=False)
-
-    def _safe(self, text: object) -> str:
-        """One short line of foreign text, without the token."""
-        shown = " ".join(str(text).split())
-        return visible((shown.replace(self._token, "***") if self._token else shown)[:200]) or "no reason"
 
 
 def _pause(headers: Mapping[str, str]) -> float | None:

@@ -367,7 +367,8 @@ def _faults(document: Document, names: Sequence[Name], allowed: frozenset[str]) 
         for word in pronouns
     )
     words = set(re.findall(r"[^\W\d_]+", text)) - allowed
-    left = (part for one in names for part in (one.slots["first"], *one.text.split()) if part in words)
+    parts = (part for one in names for part in (one.slots["first"], *one.text.split()))
+    left = (part for part in parts if part in words and not part.islower())
     yield from (
         f"still has the name {part!r}; write {{name}} or {{first}}, or allow it in [documents]"
         for part in left

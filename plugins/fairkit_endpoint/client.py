@@ -9,19 +9,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import fairkit_http
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
-from fairkit.sources.reach import keeps_secrets
+from fairkit.sources.servers import TOKEN, check_address, token_for, without_token
 from fairkit.support.escaping import visible
 from fairkit_endpoint.tensors import BINARY_LENGTH
 
 if TYPE_CHECKING:
     import httpx
-
-TOKEN = "FAIRKIT_ENDPOINT_TOKEN"  # noqa: S105 -- the name of a variable
-"""The environment variable with the token that is sent as ``Authorization: Bearer``."""
 
 MOST_SENT = 16 << 20
 """No request is longer, in bytes."""
@@ -61,17 +58,7 @@ class EndpointSettings:
     rate: float | None = None
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-            # the address is not shown: it may hold a secret
-            raise ParameterError(
-                "the address of the endpoint holds a user, a password, a query or a fragment; leave them out, and put "
-                f"a token into the environment variable {TOKEN}"
-            )
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ParameterError(
-                f"{visible(self.url)} is no address of an endpoint; write http://host:port or https://host"
-            )
+        check_address(self.url, "http://host:port or https://host")
         if not self.model:
             raise ParameterError("an endpoint serves models by name; say which one with `model_name`")
         for name in ("timeout", "rate"):
@@ -234,13 +221,13 @@ class Client:
         except fairkit_http.OversizedError:
             raise ModelError(f"{self.name} answers with more than {MOST_READ >> 20} MiB") from None
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise _BrokenError(f"cannot be reached: {self._safe(error)}", unreachable=True) from None
+            raise _BrokenError(f"cannot be reached: {without_token(error)}", unreachable=True) from None
         except httpx.TimeoutException:
             raise ModelError(self._slow()) from None
         except httpx.TransportError as error:
-            raise _BrokenError(f"breaks the connection: {self._safe(error)}") from None
+            raise _BrokenError(f"breaks the connection: {without_token(error)}") from None
         except (httpx.DecodingError, httpx.InvalidURL) as error:
-            raise ModelError(f"{self.name} cannot be read: {self._safe(error)}") from None
+            raise ModelError(f"{self.name} cannot be read: {without_token(error)}") from None
 
     def _slow(self) -> str:
         return (
@@ -252,7 +239,7 @@ class Client:
         """Return an error message for an answer that is no success."""
         if 300 <= status < 400:
             return (
-                f"{self.name} redirects to {self._safe(told or 'another address')}, which is not followed: the rows "
+                f"{self.name} redirects to {without_token(told or 'another address')}, which is not followed: the rows "
                 "would go to an address that nobody named. Name that address if it is the right one"
             )
         where = f"model {visible(self.settings.model)}"
@@ -260,17 +247,7 @@ class Client:
             where += f", version {visible(self.settings.version)}"
         if status in (401, 403):
             return f"{self.name} refuses access ({status}, {where}); put a token into the environment variable {TOKEN}"
-        return (
-            f"{self.name} answers with the error {status} ({where}): {self._safe(_error_text(answer.body))}"
-        )
-
-    def _safe(self, text: object) -> str:
-        """One short line of foreign text, without the token."""
-        shown = " ".join(str(text).split())
-        token = os.environ.get(TOKEN, "").strip()
-        if token:
-            shown = shown.replace(token, "***")
-        return visible(shown[:300]) or "no reason"
+        return f"{self.name} answers with the error {status} ({where}): {without_token(_error_text(answer.body))}"
 
     def _wait(self) -> None:
         """Keep to the rate."""
@@ -287,14 +264,7 @@ class Client:
                 import httpx
             except ImportError as error:
                 raise MissingExtraError("httpx", "endpoint") from error
-            token = os.environ.get(TOKEN, "").strip()
-            if not token.isascii() or any(ord(sign) < 33 for sign in token):
-                raise ParameterError(f"the token in {TOKEN} holds signs that no header can carry")
-            if token and not keeps_secrets(self.settings.url):
-                raise ParameterError(
-                    f"the token in {TOKEN} is not sent to {visible(self.settings.base)} without encryption; name an "
-                    "https:// address"
-                )
+            token = token_for(self.settings.base)
             headers = {"Authorization": f"Bearer {token}"} if token else {}
             timeout = httpx.Timeout(self.settings.timeout, connect=min(_CONNECT, self.settings.timeout))
             self._http = httpx.Client(headers=headers, timeout=timeout, follow_redirects=False)

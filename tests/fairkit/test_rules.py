@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
 import pytest
 
 from fairkit import PolicyError
-from fairkit.results.rules import MoreRows, Rule
+from fairkit.results.rules import MoreRows, Rule, RuleResult
 
 
 @pytest.mark.parametrize(
@@ -88,3 +90,14 @@ def test_the_rows_that_would_decide_are_a_sentence():
     never = MoreRows(rows=None, group=None, value=0.0999, power=0.8)
     assert never.sentence == "Even 100,000 more rows would hardly decide it: 0.0999 is too near the limit"
     assert one.to_dict() == {"rows": 1_200, "group": "f", "value": 0.0712345, "power": 0.8}
+
+
+def test_what_became_of_a_rule_is_not_changed_afterwards():
+    result = RuleResult(rule=Rule("gap", max=0.1), verdict="pass", reason="")
+    more = MoreRows(rows=1, group=None, value=0.1, power=0.8)
+    for one, name in ((result, "verdict"), (more, "rows")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(one, name, None)
+        assert not hasattr(one, "__dict__")
+    with pytest.raises(TypeError):
+        RuleResult(Rule("gap", max=0.1), "pass", "")

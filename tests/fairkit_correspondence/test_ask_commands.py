@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+import fairkit
 from fairkit_cli.main import app
+from fairkit_correspondence.answers import digest_of
+from fairkit_correspondence.plan import read_plan
+from fairkit_correspondence.requests import requests_of
+from fairkit_correspondence.table import answers_table as answers_of
+from fairkit_correspondence.table import requests_digest
 
 from .fake_server import Behaviour, FakeServer
 from .plans import write_plan
@@ -86,6 +93,17 @@ def test_a_plan_is_locked_before_it_is_asked(asked):
         "verify", folder / "cert.json", "--key", f"{key}.pub", "--data", answers, "--recompute", code=1
     )
     assert "lock" in held.stdout
+    # it says what was asked, of whom, when, about which texts and names
+    payload = json.loads(base64.b64decode(json.loads((folder / "cert.json").read_text())["payload"]))
+    text, plan = json.dumps(payload), read_plan(folder / "plan.toml")
+    planned = answers_of(plan, requests_of(plan), {}, {})
+    table = pq.read_table(answers)
+    documents = digest_of(sorted(set(table.column("document").to_pylist())))
+    names = digest_of([f"{name.group}\t{name.text}" for name in plan.names])
+    served = {column: table.column(column)[0].as_py() for column in ("address", "asked_on", "stated_model")}
+    for part in (plan.digest, requests_digest(planned), documents, names, *served.values(), "top_logprobs"):
+        assert part in text, part
+    assert fairkit.load_data(table, sensitive=["group"]).learn().sha256 in text
     # an answer that is changed afterwards is another table
     table = pq.read_table(answers)
     changed = table.column("answer").to_pylist()
@@ -198,3 +216,14 @@ def test_a_lock_made_after_the_questions_is_refused(asked, tmp_path):
     words = ("--lock", folder / "lock.json", "--data", tmp_path / "answers.parquet", "--key", folder / "key")
     refused = run("certify", *words, "--output", tmp_path / "cert.json", "--sequence", tmp_path / "s", code=2)
     assert "questions were asked on 2020-01-01, before the policy lock was made" in refused.stderr
+
+
+def test_names_that_take_more_tokens_are_told(tmp_path):
+    plan = write_plan(tmp_path, documents=4, names=4, each=1, asking="pilot = true")
+    names = (tmp_path / "names.csv").read_text().replace(" Stone", " Stone Of The Long And Winding Road")
+    (tmp_path / "names.csv").write_text(names)
+    words = ("--model", "m", "--budget", "1", "--output", tmp_path / "answers.parquet")
+    with FakeServer(Behaviour()) as server:
+        said = run("ask", plan, "--endpoint", server.url, *words).stdout
+    assert "the names differ in length, too: prompt tokens grey " in said
+    assert len(said.splitlines()) <= 12

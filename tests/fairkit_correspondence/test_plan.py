@@ -102,6 +102,18 @@ def test_words_can_be_allowed_and_pilots_may_be_small(tmp_path):
     assert len(read_plan(path).names) == 24
 
 
+def test_an_attribute_may_stand_where_a_name_would(tmp_path):
+    """Its wordings are the names: words in small letters are none that a text must not have."""
+    path = write_plan(tmp_path, documents=4, names=2, asking="pilot = true")
+    clubs = [f"{group},the {group} club of {town}" for group in ("chess", "rowing") for town in ("Ay", "Bo")]
+    (tmp_path / "names.csv").write_text("\n".join(["group,name", *clubs]) + "\n")
+    changed_text(tmp_path, "Captain of {name}.\nReference 0\nDrove the tram of the town.")
+    assert len(read_plan(path).names) == 4
+    changed_text(tmp_path, "Captain of {name}.\nReference 0\nBorn in Ay.")
+    with pytest.raises(FairkitError, match="still has the name 'Ay'"):
+        read_plan(path)
+
+
 def test_the_arm_in_a_files_name_is_refused(tmp_path):
     path = write_plan(tmp_path, documents=4)
     (tmp_path / "texts" / "text000.txt").rename(tmp_path / "texts" / "cv_stone_1.txt")

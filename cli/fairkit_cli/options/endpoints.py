@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from fairkit.errors import ParameterError
+from fairkit.sources.servers import TOKEN
 from fairkit_cli.options.data import first_known
 from fairkit_cli.options.declare import option
 from fairkit_cli.trust import check_host
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from fairkit_cli.config import Config
 
 PANEL = "Endpoint"
-TOKEN = "FAIRKIT_ENDPOINT_TOKEN"  # noqa: S105 -- the name of a variable
 
 Endpoint = Annotated[
     str | None,

@@ -231,6 +231,10 @@ def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
         splits = main.evidence["placebo_splits"].values()
         if splits:
             lines.append(f"two halves of one group's names differ by {100 * max(splits):.1f} of 100")
+        tokens = main.evidence.get("prompt_tokens", {})
+        if tokens and max(tokens.values()) - min(tokens.values()) > 1:
+            means = ", ".join(f"{group} {mean:.1f}" for group, mean in tokens.items())
+            lines.append(f"the names differ in length, too: prompt tokens {means}")
     lines.append(f"cost {outcome.spent:.4g}; {outcome.pending:,} requests without an answer")
     if outcome.stopped:
         lines.append(f"stopped: {outcome.stopped}")

@@ -1,0 +1,203 @@
+"""Largest differences, smallest ratios and extremes of group values against slow twins, scipy and closed forms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fairkit.intervals import (
+    Spread,
+    difference_limits,
+    extreme,
+    guarded,
+    kolmogorov_quantile,
+    own_quantile,
+    pairwise,
+    pairwise_quantile,
+    ratio_limits,
+    spread_difference,
+    spread_quantiles,
+    spread_ratio,
+    studentised_range,
+    two_sided,
+)
+from fairkit.limits.selection import selected_quantile
+
+NORMAL = NormalDist()
+VALUES = np.array([0.32, 0.1, 0.27])
+BELOW, ABOVE = np.array([0.03, 0.02, 0.04]), np.array([0.05, 0.03, 0.02])
+TOGETHER = np.array([[1.0, 0.3, -0.2], [0.3, 1.0, 0.5], [-0.2, 0.5, 1.0]])
+
+
+def ends(z: float):
+    """Limits of unlike sides, so many times a standard error away."""
+    return VALUES - z * BELOW, VALUES + z * ABOVE
+
+
+def within(a: int, b: int, z: float, together=None) -> tuple[float, float]:
+    """The limits of a difference, as Newcombe and Zou write them."""
+    rho = 0.0 if together is None else together[a, b]
+    down = (BELOW[a] ** 2 + ABOVE[b] ** 2 - 2 * rho * BELOW[a] * ABOVE[b]) ** 0.5
+    up = (ABOVE[a] ** 2 + BELOW[b] ** 2 - 2 * rho * ABOVE[a] * BELOW[b]) ** 0.5
+    return VALUES[a] - VALUES[b] - z * down, VALUES[a] - VALUES[b] + z * up
+
+
+def test_quantiles():
+    assert two_sided(0.95) == pytest.approx(stats.norm.ppf(0.975))
+    assert guarded(0.95) == pytest.approx(0.96)
+    assert own_quantile(0.95, None) == pytest.approx(stats.norm.ppf(0.975))
+    assert own_quantile(0.95, TOGETHER) == pytest.approx(stats.norm.ppf(0.98))
+    for groups in (2, 3, 6, 20):
+        exact = stats.studentized_range.ppf(0.95, groups, np.inf)
+        assert studentised_range(groups, 0.95) == pytest.approx(exact, rel=1e-6)
+        assert pairwise_quantile(groups, 0.95) == pytest.approx(exact / math.sqrt(2), rel=1e-6)
+    assert pairwise_quantile(1, 0.95) == two_sided(0.95)
+    assert pairwise_quantile(2, 0.9) == two_sided(0.9)
+    assert spread_quantiles(2, 0.95) == (two_sided(0.96), two_sided(0.96))
+    assert spread_quantiles(3, 0.95) == (pairwise_quantile(3, 0.96), two_sided(0.95))
+    for confidence in (0.5, 0.95, 0.999):
+        assert kolmogorov_quantile(confidence) == pytest.approx(stats.kstwobign.ppf(confidence), rel=1e-9)
+
+
+def test_a_spread_has_no_negative_zero():
+    assert math.copysign(1, Spread(-0.0, -0.0, -0.0).low) == 1.0
+
+
+@pytest.mark.parametrize("together", [None, TOGETHER])
+def test_limits_of_a_difference(together):
+    a, b = np.array([0, 1, 2]), np.array([1, 2, 0])
+    low, high = difference_limits(VALUES, ends, 1.7, a, b, together)
+    for place in range(3):
+        expected = within(a[place], b[place], 1.7, together)
+        assert (low[place], high[place]) == pytest.approx(expected)
+    size, least, most = pairwise(VALUES, ends, 1.7, together)
+    for place, (one, two) in enumerate([(0, 1), (0, 2), (1, 2)]):
+        below, above = within(one, two, 1.7, together)
+        assert size[place] == pytest.approx(abs(VALUES[one] - VALUES[two]))
+        assert least[place] == pytest.approx(max(below, -above, 0.0))
+        assert most[place] == pytest.approx(max(above, -below))
+
+
+def test_a_distance_without_end_or_too_small_to_square_stands_alone():
+    wild = lambda z: (np.array([-np.inf, 0.0]), np.array([np.inf, 0.2]))  # noqa: E731
+    low, high = difference_limits(
+        np.array([0.5, 0.1]), wild, 1.0, np.array([0]), np.array([1]), np.eye(2) + 0.5
+    )
+    assert (low[0], high[0]) == (-np.inf, np.inf)
+    tiny = lambda z: (np.array([-1e-170, -3e-170]), np.array([2e-170, 4e-170]))  # noqa: E731
+    low, high = difference_limits(np.zeros(2), tiny, 1.0, np.array([0]), np.array([1]))
+    assert (low[0], high[0]) == (-4e-170, 3e-170)
+    # correlated without a remainder: 2 x .1 x .1 is all of the two squares
+    same = lambda z: (np.array([0.4, 0.1]), np.array([0.6, 0.3]))  # noqa: E731
+    low, high = difference_limits(
+        np.array([0.5, 0.2]), same, 1.0, np.array([0]), np.array([1]), np.ones((2, 2))
+    )
+    assert (low[0], high[0]) == pytest.approx((0.3, 0.3))
+
+
+@pytest.mark.parametrize("together", [None, TOGETHER])
+def test_a_largest_difference_of_three(together):
+    seen = spread_difference(VALUES, ends, 0.95, together)
+    inner = pairwise_quantile(3, 0.96) if together is None else two_sided(0.96 ** (1 / 3))
+    near = [within(a, b, inner, together) for a, b in itertools.combinations(range(3), 2)]
+    far = [within(a, b, two_sided(0.95), together) for a, b in itertools.combinations(range(3), 2)]
+    assert seen.value == pytest.approx(0.22)
+    assert seen.low == pytest.approx(max(max(low, -high, 0) for low, high in near))
+    assert seen.high == pytest.approx(max(max(high, -low) for low, high in far))
+
+
+@pytest.mark.parametrize("together", [None, np.eye(2)])
+def test_of_two_groups_both_ends_have_one_factor(together):
+    limits = lambda z: (ends(z)[0][:2], ends(z)[1][:2])  # noqa: E731
+    seen = spread_difference(VALUES[:2], limits, 0.95, together)
+    assert (seen.low, seen.high) == pytest.approx(within(0, 1, two_sided(0.96)))
+    nothing = spread_difference(VALUES[:1], lambda z: (VALUES[:1], VALUES[:1]), 0.95)
+    assert all(math.isnan(part) for part in (nothing.value, nothing.low, nothing.high))
+
+
+@pytest.mark.parametrize(("errors", "smaller"), [((1.0,) * 6, True), ((1.0,) * 5 + (0.71,), True),
+                                                  ((1.0,) * 5 + (0.69,), False), ((1.0,) * 3, False),
+                                                  ((0.0,) * 5, False)])  # fmt: skip
+def test_the_upper_end_of_even_groups_is_at_a_smaller_factor(errors, smaller):
+    values, error = np.zeros(len(errors)), 0.01 * np.array(errors)
+    limits = lambda z: (values - z * error, values + z * error)  # noqa: E731
+    seen, z = spread_difference(values, limits, 0.95).high, two_sided(0.95)
+    plain = z * max(math.hypot(a, b) for a, b in itertools.combinations(error, 2))
+    assert (seen < plain * (1 - 1e-9)) == smaller
+    if smaller:  # a bound is right where its factor is at least the one that belongs to it
+        far, pair = plain, math.sqrt(2) * error.min()
+        for _ in range(6):
+            factor = selected_quantile(len(error), far / pair, error.min() / error.max(), NORMAL.cdf(-z))
+            if factor >= z:
+                break
+            far = plain * factor / z
+        assert seen == pytest.approx(far)
+    else:
+        assert seen == pytest.approx(plain)
+
+
+@pytest.mark.parametrize("together", [None, TOGETHER])
+def test_limits_of_a_ratio_solve_their_equation(together):
+    a, b = np.array([0, 1, 2]), np.array([1, 2, 0])
+    low, high = ratio_limits(VALUES, ends, 1.2, a, b, together)
+    for place, (one, two) in enumerate(zip(a, b, strict=True)):
+        rho = 0.0 if together is None else together[one, two]
+        p, q = VALUES[one], VALUES[two]
+        # at the lower limit ρ the lower limit of p - ρ q is 0: (p - ρ q)² = d² + (ρ u)² - 2 r d ρ u
+        for ratio, d, u in ((low[place], 1.2 * BELOW[one], 1.2 * ABOVE[two]),
+                            (high[place], 1.2 * ABOVE[one], 1.2 * BELOW[two])):  # fmt: skip
+            assert (p - ratio * q) ** 2 == pytest.approx(d**2 + (ratio * u) ** 2 - 2 * rho * d * ratio * u)
+        assert low[place] < p / q < high[place]
+
+
+@pytest.mark.parametrize("together", [None, TOGETHER])
+def test_a_smallest_ratio_of_three(together):
+    seen = spread_ratio(VALUES, ends, 0.95, together)
+    inner = pairwise_quantile(3, 0.96) if together is None else two_sided(0.96 ** (1 / 3))
+    a, b = map(np.array, zip(*itertools.permutations(range(3), 2), strict=True))
+    assert seen.value == pytest.approx(0.1 / 0.32)
+    assert seen.low == pytest.approx(ratio_limits(VALUES, ends, two_sided(0.95), a, b, together)[0].min())
+    assert seen.high == pytest.approx(ratio_limits(VALUES, ends, inner, a, b, together)[1].min())
+
+
+def test_ratios_at_the_ends():
+    def limits(low, high):
+        return lambda z: (np.array(low), np.array(high))
+
+    zero = spread_ratio(np.array([0.0, 0.5]), limits([0.0, 0.4], [0.02, 0.6]), 0.95)
+    assert (zero.value, zero.low) == (0.0, 0.0)
+    assert 0 < zero.high < 0.06
+    equal = spread_ratio(np.array([0.5, 0.5]), limits([0.4, 0.4], [0.6, 0.6]), 0.95)
+    assert equal.high == equal.value == 1.0
+    for values in ([0.5], [0.0, 0.0], [-0.1, 0.5]):
+        wide = limits([v - 0.1 for v in values], [v + 0.1 for v in values])
+        assert math.isnan(spread_ratio(np.array(values), wide, 0.95).value)
+    assert spread_ratio(np.array([1.0, 1.5]), limits([0.9, 1.4], [1.1, 1.6]), 0.95).value == pytest.approx(
+        2 / 3
+    )
+    one, two = np.array([0]), np.array([1])
+    # the denominator may be 0: no upper limit; its upper limit is more than twice it: the lower over the upper one
+    low, high = ratio_limits(np.array([0.4, 0.1]), limits([0.3, 0.0], [0.5, 0.3]), 1.0, one, two)
+    assert high[0] == np.inf
+    assert low[0] == pytest.approx(0.3 / 0.3)
+    low, high = ratio_limits(
+        np.array([0.4, 0.1]), limits([-np.inf, -np.inf], [np.inf, np.inf]), 1.0, one, two
+    )
+    assert (low[0], high[0]) == (0.0, np.inf)
+
+
+def test_the_largest_and_the_smallest_value():
+    joint, own = two_sided(0.95 ** (1 / 3)), two_sided(0.95)
+    top = extreme(VALUES, ends, 0.95, largest=True)
+    assert top.value == 0.32
+    assert top.low == pytest.approx((VALUES - joint * BELOW).max())
+    assert top.high == pytest.approx((VALUES + own * ABOVE).max())
+    least = extreme(VALUES, ends, 0.95, largest=False)
+    assert least.value == 0.1
+    assert least.low == pytest.approx((VALUES - own * BELOW).min())
+    assert least.high == pytest.approx((VALUES + joint * ABOVE).min())
