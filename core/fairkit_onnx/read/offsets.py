@@ -48,8 +48,8 @@ def offset_that_tells_groups(
             if share is not None and max(share, 1 - share) >= CARRIES:
                 return (
                     f"The raw scores of the output {settled.score.name!r} share an offset that tells groups of "
-                    f"{name!r} apart (one ranks above the others with a probability of {max(share, 1 - share):.2f}), and "
-                    "only their differences were audited."
+                    f"{name!r} apart (one ranks above the others with a probability of "
+                    f"{max(share, 1 - share):.2f}), and only their differences were audited."
                 )
     return None
 
