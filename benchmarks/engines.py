@@ -6,7 +6,8 @@ Each run is a process of its own, from its start to its end, in turn; CPU second
 the process and its children. The queries count rows by group, label and decision, and nothing else: they are what a
 careful person would write by hand for rates. fairkit computes rates, score metrics, disparities with their intervals,
 and the digest of the content; "decisions" leaves the scores out. MetricFrame has four metrics, with --bootstrap also
-100 bootstrap samples: its intervals. It is left out above --most-frame rows.
+100 bootstrap samples: its intervals. It is left out above --most-frame rows. With --links K the table is a folder of K
+hard links to the file, so that K times the rows need no further disk.
 """
 
 from __future__ import annotations
@@ -85,6 +86,19 @@ def make(path: Path, rows: int) -> None:
             writer.write_table(pa.table(columns, schema=schema))
 
 
+def linked(path: Path, links: int) -> Path:
+    """Return a glob of links to a file, or the file itself where one is enough."""
+    if links == 1:
+        return path
+    folder = path.with_name(f"{path.stem}-{links}-times")
+    folder.mkdir(exist_ok=True)
+    for number in range(links):
+        link = folder / f"part-{number:04}.parquet"
+        if not link.exists():
+            link.hardlink_to(path)
+    return folder / "*.parquet"
+
+
 def measured(code: str) -> tuple[float, float, float]:
     """Return wall seconds, CPU seconds and the peak of memory in MiB of a program."""
     begun = time.perf_counter()
@@ -107,21 +121,26 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--bootstrap", action="store_true")
     parser.add_argument("--most-frame", type=int, default=10_000_000)
+    parser.add_argument("--links", type=int, default=1)
+    parser.add_argument("--only", nargs="+", default=list(ENGINES), choices=list(ENGINES), metavar="ENGINE")
     parser.add_argument("--output", type=Path)
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
     results = []
     print("| rows | engine | wall s | CPU s | MiB |\n| --- | --- | --- | --- | --- |")
-    for rows in chosen.rows:
-        path = chosen.folder / f"rows-{rows}.parquet"
+    for size in chosen.rows:
+        path = chosen.folder / f"rows-{size}.parquet"
         if not path.exists():
             # in a process of its own: the peak that the system counts for a child begins with its parent's
-            process = multiprocessing.get_context("spawn").Process(target=make, args=(path, rows))
+            process = multiprocessing.get_context("spawn").Process(target=make, args=(path, size))
             process.start()
             process.join()
+        path, rows = linked(path, chosen.links), size * chosen.links
         runs: dict[str, list[tuple[float, float, float]]] = {}
         for _ in range(chosen.repeats):
             for name, code in ENGINES.items():
+                if name not in chosen.only:
+                    continue
                 frame = name.startswith("MetricFrame")
                 if frame and (rows > chosen.most_frame or ("bootstrap" in name and not chosen.bootstrap)):
                     continue

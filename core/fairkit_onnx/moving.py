@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 ATOM = 0.05
 """A value that holds this share of the rows has no neighbours."""
-REACH = 0.05
-"""How far a number goes: up to this share of its column's distinct values, at least `LEAST` ranks."""
+REACH = 0.02
+"""How far a number goes: up to this share of its column's distinct values, at least `LEAST` ranks.
+
+Chosen by `benchmarks/nearby.py`: false alarms grow with it, and memories are caught with each one tried.
+"""
 LEAST = 2
 TRIES = 8
 """How many moves of a row are drawn until one gives numbers that no row has: a table of the rows knows the others."""

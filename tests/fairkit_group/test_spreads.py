@@ -201,3 +201,19 @@ def test_the_largest_and_the_smallest_value():
     assert least.value == 0.1
     assert least.low == pytest.approx((VALUES - own * BELOW).min())
     assert least.high == pytest.approx((VALUES + joint * ABOVE).min())
+
+
+def test_the_upper_end_is_six_steps_down():
+    rng, z = np.random.default_rng(0), two_sided(0.95)
+    for _ in range(40):
+        groups = int(rng.integers(4, 15))
+        error, values = rng.uniform(0.72, 1, groups), rng.normal(0, rng.uniform(0, 2), groups)
+        limits = lambda z, v=values, e=error: (v - z * e, v + z * e)  # noqa: E731
+        far = float(pairwise(values, limits, z)[2].max())
+        for _ in range(6):
+            pair, evenness = math.sqrt(2) * error.min(), error.min() / error.max()
+            factor = selected_quantile(groups, far / pair, evenness, NORMAL.cdf(-z))
+            if factor >= z:
+                break
+            far = float(pairwise(values, limits, factor)[2].max())
+        assert spread_difference(values, limits, 0.95).high == pytest.approx(far, rel=1e-10)

@@ -201,3 +201,30 @@ def test_copies_of_the_rows_do_not_make_the_pass_of_a_memory():
     keys = sorted({int(pay) for pay in columns["age"]})
     verdict, _ = told(memory(keyed(keys)), many, FEATURES)
     assert verdict == "inconclusive"
+
+
+def raw_scores(shift, classes=3):
+    """Scores of classes by age, and what all of them share, by sex."""
+    w, b = ("-0.1, 0.0, 0.1", "4.0, 0.5, -5.0") if classes == 3 else ("-0.1, 0.1", "4.0, -4.0")
+    return graph(
+        f"""{UNFAIR} m = Cast<to = 1>(male) big = Constant<value = float[1] {{{shift}}}>() part = Mul(m, big)
+        w = Constant<value = float[1,{classes}] {{{w}}}>() b = Constant<value = float[{classes}] {{{b}}}>()
+        each = MatMul(age, w) raw = Add(each, b) logits = Add(raw, part)""",
+        f"float[N,{classes}] logits",
+    )
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_an_offset_of_raw_scores_that_tells_groups_is_named(classes):
+    """It changes no class; whoever serves one of the scores by itself decides by sex."""
+    columns = table(3_000)
+    columns["y"] = columns["y"] + (columns["age"] > 50) * (classes - 2)
+    roles = {"label": "y", "sensitive": ["sex"], "features": ["age", "sex"]} | (
+        {"favorable": 1} if classes == 2 else {}
+    )
+    dataset = fairkit.load_data(columns, **roles)
+    report = fairkit.audit(raw_scores(100.0, classes), dataset)
+    assert "share an offset that tells groups of 'sex' apart" in report.model.serving["outputs"]["logits"]
+    assert any("only their differences were audited" in note for note in report.model.notes)
+    for shift in (0.0, 0.1):
+        assert "outputs" not in fairkit.audit(raw_scores(shift, classes), dataset).model.serving

@@ -21,6 +21,7 @@ from fairkit_onnx.read.alone import Lone
 from fairkit_onnx.read.contradictions import Witness
 from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, match_inputs
 from fairkit_onnx.read.members import MEMBER_SCORES
+from fairkit_onnx.read.offsets import offset_that_tells_groups
 from fairkit_onnx.read.order import guessed_order
 from fairkit_onnx.read.overflow import explained
 from fairkit_onnx.read.rounding import Rounding, rounding_of
@@ -93,10 +94,11 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
         scorer.witness = witness
         unread = [name for name in first if name not in {output.name for output in outputs}]
         serving["outputs"] = witness.unaudited | dict.fromkeys(unread, "it is no column of a table")
-        rare = _rare(settled, understood)
-        if rare is not None and settled.label is not None:
-            remarks.append(rare)
-            serving["outputs"][settled.label.name] = rare
+        shared = offset_that_tells_groups(settled, first, batch.groups)
+        for output, doubt in ((settled.label, _rare(settled, understood)), (settled.score, shared)):
+            if output is not None and doubt is not None and output.name not in serving["outputs"]:
+                remarks.append(doubt)
+                serving["outputs"][output.name] = doubt
     scorer.lone = Lone(runner, scorer.wanted, scorer.understand)
     more, apart = scorer.lone.examine(arrays, understood, batch.rows)
     remarks += more
