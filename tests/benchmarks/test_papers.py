@@ -31,6 +31,7 @@ def kit(modules):
     return modules("papers_kit")
 
 
+@pytest.mark.long
 def test_page_and_drawings_are_what_the_results_give(papers, tmp_path, capsys):
     assert papers.main(["--page", "--docs", str(tmp_path)]) == 0
     page = (tmp_path / "reference" / "papers.md").read_text("utf-8")
@@ -63,6 +64,7 @@ def test_a_difference_that_nobody_explains_is_marked(papers, modules, kit):
     assert "BuDRO, accuracy" in shown
 
 
+@pytest.mark.long
 def test_end_to_end_on_a_tiny_figure(papers, tmp_path, capsys):
     given = ["sensei.figure1", "--runs", "1", "--rows", "60", "--results", str(tmp_path / "r"), "--docs"]
     given.append(str(tmp_path / "d"))

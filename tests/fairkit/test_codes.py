@@ -92,6 +92,7 @@ def _findings(data: Any) -> dict[str, Any]:
     return {"findings": report["findings"], "digest": dataset.sha256, "rows": dataset.profile.unordered}
 
 
+@pytest.mark.long
 def test_findings_do_not_depend_on_the_pages_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     table = _table()
     expected = _findings(table)

@@ -43,6 +43,7 @@ def test_how_characters_are_spelled():
     assert visible(plain) == plain
 
 
+@pytest.mark.long
 @given(
     st.recursive(st.none() | st.integers() | WHOLE, lambda one: st.lists(one) | st.dictionaries(WHOLE, one))
 )

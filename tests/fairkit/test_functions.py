@@ -55,6 +55,7 @@ def test_the_functions_numbers_in_every_group():
     assert mine == pytest.approx(theirs, abs=0.006)
 
 
+@pytest.mark.long
 def test_weights_and_chance_go_to_the_function():
     from sklearn.metrics import matthews_corrcoef
 
@@ -111,6 +112,7 @@ def test_one_row_that_makes_a_function_fail_is_no_end_of_the_audit():
     assert report.find("accuracy").value is not None
 
 
+@pytest.mark.long
 def test_the_intervals_cover():
     """Of a share, whose true value is known."""
     (hits,) = metrics_of({"hits": lambda y, d: float((y == d).mean())})

@@ -95,6 +95,7 @@ def test_a_changed_number_of_a_list_changes_the_digest():
     assert digests[0] != digests[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["emb", "input"])
 def test_a_matrix_gets_the_lists(name, tmp_path):
     """Also where sex is a feature by default, so that the features do not fit; and as separate columns do."""
@@ -106,6 +107,7 @@ def test_a_matrix_gets_the_lists(name, tmp_path):
     assert columns.find("log_loss").value == found.find("log_loss").value
 
 
+@pytest.mark.long
 def test_engines_agree(tmp_path):
     pytest.importorskip("distributed", reason="needs the extra fairkit[dask]")
     from distributed import Client, LocalCluster

@@ -50,6 +50,7 @@ def test_the_report_begins_with_them():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["NA", "", "null", "N/A"])
 @pytest.mark.parametrize("missing", ["own", "group"])
 def test_missing_text_is_the_same_in_csv_and_parquet(tmp_path, word, missing):

@@ -39,6 +39,7 @@ def _decided(rule: Rule, sizes, rates, side: str, audits: int, seed: int = 1) ->
     return hits / audits
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rule", "rates", "shares", "closed", "near"),
     [
@@ -116,6 +117,7 @@ def test_the_smallest_difference_that_an_audit_fails():
         assert found.fails_from == pytest.approx(expected, abs=0.002)
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_plan():
     one, two = (fairkit.plan([GAP], groups=HALVES, seed=4).to_dict() for _ in range(2))
     assert json.dumps(one) == json.dumps(two)
@@ -157,6 +159,7 @@ def test_rules_inside_strata_are_refused():
     assert "inside the strata of 'department'" in " ".join(found.text.split())
 
 
+@pytest.mark.long
 def test_a_pilot_of_dependent_rows_is_planned_from_its_width():
     """Each person stands in the table eight times with one decision: it takes about eight times the rows."""
     rng = np.random.default_rng(4)
@@ -188,6 +191,7 @@ def _audit(n: int = 3_000, rates=(0.27, 0.30), rule: Rule = GAP, seed: int = 0):
     return fairkit.audit(PredictedColumns(decision="decision", score="score"), data, policy=[rule])
 
 
+@pytest.mark.long
 def test_an_inconclusive_rule_says_how_many_more_rows_would_decide_it():
     report = _audit(rates=(0.30, 0.30), rule=Rule(metric=GAP.metric, sensitive="sex", max=0.04))
     (result,) = report.policy
@@ -257,6 +261,7 @@ def test_a_pilot_plans_numbers_that_are_not_rates():
     assert "width of the pilot" in plan.rules[0].notes[0]
 
 
+@pytest.mark.long
 def test_a_pilot_report_plans_the_next_audit(tmp_path):
     report = _audit()
     (tmp_path / "pilot.json").write_text(json.dumps(report.to_dict()))
@@ -312,6 +317,7 @@ def test_rows_are_rounded_up_to_two_digits():
     ]
 
 
+@pytest.mark.long
 def test_the_rows_of_a_policy_decide_all_its_rules_at_once():
     """Two rules on other rows are both passed with the chance that was asked for, not each of them alone."""
     from fairkit.intervals import share_limits, spread_difference

@@ -335,6 +335,7 @@ def test_a_third_partys_metric_is_measured_like_ours(install: Any) -> None:
     assert {"name": "refusal", "distribution": "theirs", "version": "1.2"} in report.environment["plugins"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source", "said"),
     [

@@ -44,6 +44,7 @@ def _digest(data: Any) -> str:
 # the digest
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PUBLIC)
 def test_csv_and_parquet_of_a_public_table_have_one_digest(
     name: str, public_data: Path, tmp_path: Path
@@ -143,6 +144,7 @@ def test_batches_change_no_digest(rows: list[tuple[Any, Any, Any]], cuts: list[i
 # reading
 
 
+@pytest.mark.long
 def test_a_csv_column_may_turn_from_numbers_to_text(tmp_path: Path) -> None:
     """The first block of the file holds whole numbers, empty cells, booleans; later ones do not."""
     rows = 400_000
@@ -318,6 +320,7 @@ def test_the_favorable_value_in_any_spelling(favorable: Any) -> None:
         assert data.read([]).favorable.tolist() == [False, True, True]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [90, 900])
 def test_tables_are_read_without_pandas(tmp_path: Path, rows: int) -> None:
     """Arrow's own conversions import it, which takes longer than most audits."""

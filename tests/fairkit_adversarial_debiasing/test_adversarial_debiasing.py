@@ -62,6 +62,7 @@ def test_it_is_installed_under_its_name():
     assert plugins.load("adversarial-debiasing").mitigators == (AdversarialDebiasing,)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("constraint", "most"), [("demographic_parity", 0.1), ("equalized_odds", 0.15)])
 def test_a_gap_falls_to_the_tolerance_on_new_rows(constraint, most):
     new = table(6000, seed=1)
@@ -129,6 +130,7 @@ def test_disparity_is_the_largest_difference_within_a_label():
     assert shares == pytest.approx(np.full(6, 500 / 6))
 
 
+@pytest.mark.long
 def test_one_training_serves_every_tolerance():
     methods = [
         AdversarialDebiasing.with_values(QUICK | {"sensitive": ["sex"], "tolerance": t}) for t in (0.3, 0.05)

@@ -105,6 +105,7 @@ def test_no_sampled_input_changes_more_than_the_bound_and_the_witness_reaches_it
     assert np.ptp(all_scores, axis=0).max() <= high
 
 
+@pytest.mark.long
 def test_the_rounding_of_a_large_forest_is_no_probability(loans, tmp_path):
     """400 trees: a sum of shares may be 1 + 3e-5, and its complement below zero."""
     from sklearn.ensemble import RandomForestClassifier
@@ -240,6 +241,7 @@ def test_the_same_model_flips_where_it_is_less_sure(loans, tmp_path):
     assert first["age"] <= 40
 
 
+@pytest.mark.long
 def test_a_linear_model_has_a_closed_form(loans, monkeypatch):
     """The largest change of the logit is the difference of two coefficients."""
     model = loans / "linear.onnx"
@@ -262,6 +264,7 @@ def test_a_linear_model_has_a_closed_form(loans, monkeypatch):
         audit(model, loans, "ethnicity", near=0.1)
 
 
+@pytest.mark.long
 def test_an_undecided_question_is_inconclusive(loans):
     found = audit(loans / "forest.onnx", loans, ["sex", "ethnicity", "region"], boxes=1)
     score = found[SCORE]
@@ -460,6 +463,7 @@ def test_two_columns_of_weights_are_shares_or_refused(scale, message):
         read_ensemble(node)
 
 
+@pytest.mark.long
 def test_a_model_that_fairkit_trained_and_exported_is_read(loans, tmp_path):
     """Its file says a decision probability, which is 0 or 1 where nothing is drawn; a file that draws is refused."""
     data = fairkit.load_data(str(loans / "loans.csv"), **ROLES)

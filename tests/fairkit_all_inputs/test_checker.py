@@ -50,6 +50,7 @@ def sure(loans, tmp_path_factory):
     return model, folder / "proof.json", path
 
 
+@pytest.mark.long
 def test_a_proof_a_model_and_a_report_hold_together_without_fairkit(loans, sure, tmp_path):
     data = fairkit.load_data(str(loans / "loans.csv"), **ROLES)
     _, path = reported(loans / "boosted.onnx", data, tmp_path / "p.json", columns="ethnicity", people=20)

@@ -107,6 +107,7 @@ def said(path):
     return np.asarray(label).reshape(2, -1), np.asarray(scores).reshape(2, -1, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["forest", "xgboost", "lightgbm"])
 def test_a_change_of_the_class_is_what_onnxruntime_says_of_every_input(tmp_path, kind):
     path = tmp_path / "m.onnx"

@@ -100,6 +100,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_an_inside_that_differs_from_equal_ends_is_found(tmp_path, name):
     nodes, constants, threshold, mode = CASES[name]
@@ -303,6 +304,7 @@ def test_a_network_reads_a_sentinel_at_its_own_number(tmp_path):
     assert audit(path, x)[SCORE].interval[1] >= 0.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_a_scikit_learn_pipeline_with_a_sentinel_is_what_its_rows_say(tmp_path, seed):
     """`SimpleImputer(missing_values=-1)`: no row changes more than the bound."""

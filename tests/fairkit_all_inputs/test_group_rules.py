@@ -150,6 +150,7 @@ def test_flips_of_thresholds_by_group_are_those_of_every_input(bases, tmp_path, 
         assert high >= apart - 1e-6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["trees", "linear", "network"])
 def test_a_threshold_by_group_can_take_every_flip_away_or_make_all(bases, tmp_path, kind):
     """A model that never reads sex: only the rule makes flips; equal thresholds are proved to make none."""
@@ -162,6 +163,7 @@ def test_a_threshold_by_group_can_take_every_flip_away_or_make_all(bases, tmp_pa
     assert everyone[SCORE].interval == pytest.approx(none[SCORE].interval)
 
 
+@pytest.mark.long
 def test_a_rule_alone_flips_where_the_model_does_not_read_the_column(bases, tmp_path):
     base = bases["trees"]
     path = ruled(base, tmp_path / "m.onnx", (REGION,), [0.3, 0.5, 0.7])
@@ -202,6 +204,7 @@ def test_a_score_that_depends_on_the_group_is_refused(bases, tmp_path):
         )
 
 
+@pytest.mark.long
 def test_a_certificate_of_a_rule_is_checked_without_a_search(bases, tmp_path, monkeypatch):
     path = ruled(bases["trees"], tmp_path / "m.onnx", (SEX, AGE), np.full(6, 0.001))
     data = fairkit.load_data(table(), label="y", favorable="yes", sensitive=["sex"])

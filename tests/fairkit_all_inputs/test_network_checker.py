@@ -66,6 +66,7 @@ def verdict(checker, capsys, tmp_path, model, told, claimed):
     return code, capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_proof_a_model_and_a_report_hold_together_without_fairkit(sure, tmp_path):
     files = [str(file) for file in (sure[1], sure[0], sure[2])]
     result = subprocess.run(
@@ -98,6 +99,7 @@ def plain_input(path, shift):
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shift", [0.4, 9.0])
 def test_numbers_need_no_numpy(tmp_path, shift):
     table = frame()[["decision"]].copy()
@@ -237,6 +239,7 @@ def test_a_signer_cannot_change_what_the_model_says(sure, tmp_path, checker, cap
     assert "another proof" not in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", [8.0, float("nan"), float("inf"), 1e38])
 def test_a_changed_weight_is_refuted_although_its_digest_was_written_everywhere(
     sure, tmp_path, checker, capsys, value
@@ -258,6 +261,7 @@ def test_a_changed_weight_is_refuted_although_its_digest_was_written_everywhere(
     assert ("REFUTED" if np.isfinite(value) else "no finite number") in said
 
 
+@pytest.mark.long
 def test_a_certificate_is_checked_with_its_proof(sure, loans, monkeypatch, tmp_path, table):
     """The optional digest repeats where the certificate is recomputed."""
     told = {"columns": "sex", "people": 20, "save_proof": str(tmp_path / "p.json")}

@@ -135,6 +135,7 @@ def gated(path, threshold, effect=0.25):
     return network(path, nodes, constants)
 
 
+@pytest.mark.long
 def test_a_network_without_a_flip_is_proved_so_and_a_policy_passes(loans, tmp_path, monkeypatch):
     """Where sex matters the sum is at least 1/2: above a threshold of .4; .57 lies between the two at 51."""
     data = fairkit.load_data(str(loans / "loans.csv"), **ROLES)
@@ -216,6 +217,7 @@ def test_a_layer_that_is_not_understood_is_named(loans, tmp_path):
         audit(path, loans)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_torch_writes_networks_that_are_read(loans, tmp_path):
     torch = pytest.importorskip("torch")

@@ -92,6 +92,7 @@ def written(model, path, kind="Float", opset=3):
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "opset"), [("Float", 1), ("Float", 3), ("Double", 1), ("Double", 3)])
 def test_classifiers_of_each_version_and_precision_are_what_onnxruntime_says(tmp_path, kind, opset):
     path = written(forest(), tmp_path / "m.onnx", kind, opset)

@@ -185,6 +185,7 @@ def test_a_row_that_flips_is_a_witness_where_the_search_found_none(tmp_path, mon
     assert found[SCORE].interval[0] == pytest.approx(4.0)
 
 
+@pytest.mark.long
 def test_a_certificate_of_another_version_is_refused_with_a_sentence(loans, monkeypatch):
     data = fairkit.load_data(
         str(loans / "loans.csv"), label="decision", favorable="approved", sensitive=["sex"]

@@ -60,6 +60,7 @@ def inner_maxima(public_data):
     return [moment.value for moment in trained.path]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "expected"), TRACE.items())
 def test_the_german_trace(inner_maxima, number, expected):
     assert inner_maxima[number] == pytest.approx(expected, abs=0.0015)

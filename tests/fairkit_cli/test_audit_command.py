@@ -109,6 +109,7 @@ def test_junit_has_a_case_for_each_rule(run, loans_model):
     assert "0.001" in suite[0].find("failure").get("message")
 
 
+@pytest.mark.long
 def test_csv_and_parquet_give_the_same_findings(run, loans_model, tmp_path):
     pacsv.write_csv(pq.read_table(loans_model.data), tmp_path / "loans.csv")
     records = [
@@ -319,6 +320,7 @@ def _any_has_the_runtime(children):
     return any("onnxruntime" in path.read_text() for path in maps if path.exists())
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_with_one_line_and_leaves_nothing(loans_model, tmp_path):
     many = pa.concat_tables([pq.read_table(loans_model.data)] * 600)
     pq.write_table(many, tmp_path / "many.parquet")

@@ -53,6 +53,7 @@ def test_each_model_gets_its_own_columns(run):
     assert json.loads(mixed.stdout)["changes"][0] == changes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("own", "words"),
     [

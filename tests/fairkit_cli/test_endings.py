@@ -123,6 +123,7 @@ def test_core_names_a_field_and_the_command_its_option(tmp_path):
     assert told.endswith("remove it or name another --state file\n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [("plugins",), ("--version",), ("plugins", "list", "--format", "json")])
 def test_a_full_device_is_code_2(command):
     with Path("/dev/full").open("w") as full:
@@ -154,6 +155,7 @@ def test_a_reader_that_leaves_is_code_2_and_no_traceback():
     assert ended.stderr == "fairkit: the program that reads the output closed it before all was written\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("closed", "code"), [(">&-", 2), ("<&-", 0), ("2>&-", 0)])
 def test_closed_streams(closed, code, tmp_path):
     ended = subprocess.run(

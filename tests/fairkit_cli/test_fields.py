@@ -67,6 +67,7 @@ def _found(root: str) -> Iterator[tuple[str, str]]:
                 yield place, node.value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("root", ["core", "plugins"])
 def test_no_message_of_core_or_a_plugin_names_an_option(root):
     named = [
@@ -178,6 +179,7 @@ def test_the_typed_option_is_said(command, option, rows, loans_model, tmp_path, 
     assert not (tmp_path / "out.onnx").exists()
 
 
+@pytest.mark.long
 def test_notes_and_reasons_of_a_report_say_options():
     """In the table, on the page and for JUnit."""
     people = pa.table({"y": [1, 0] * 50, "sex": ["f", "m", "m"] * 33 + ["f"], "p": [0.7] * 100})

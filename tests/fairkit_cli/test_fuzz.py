@@ -18,6 +18,7 @@ def fuzz():
     return module
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # the data are nonsense
 @pytest.mark.parametrize(("kind", "count"), [("settings", 30), ("metadata", 20), ("state", 18), ("rows", 30)])
 def test_damaged_input_is_no_bug(fuzz, monkeypatch, kind, count):

@@ -156,6 +156,7 @@ def test_audit(run, files, output_format, tmp_path):
             assert part in result.stdout
 
 
+@pytest.mark.long
 def test_a_terminal_gets_colours_and_nothing_else(files):
     import re
 
@@ -172,6 +173,7 @@ def test_a_terminal_gets_colours_and_nothing_else(files):
     assert not acting(re.sub(r"\x1b\[[0-9;]*m", "", text))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "html"])
 def test_compare(run, files, output_format):
     folder, model, data = files
@@ -201,6 +203,7 @@ def test_mitigate(run, files, output_format, tmp_path):
     _check(result.stdout, output_format)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "html"])
 def test_frontier(run, files, output_format, tmp_path):
     _, _, data = files
@@ -273,6 +276,7 @@ def test_init_writes_what_is_read_again(run, tmp_path):
     assert tomllib.loads(written)["data"]["label"] == "approved"
 
 
+@pytest.mark.long
 def test_file_names_that_are_no_unicode(run, files, tmp_path):
     _, model, data = files
     copy = os.fsencode(tmp_path) + b"/bad\xff\x9b.onnx"
@@ -305,6 +309,7 @@ f()
 '''
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json"])
 def test_plugins(run, tmp_path, monkeypatch, output_format):
     bad = tmp_path / "odd[x]\x1b.py"

@@ -115,6 +115,7 @@ def test_a_settings_file_that_pins_nothing_is_refused(place, text):
     assert ok(call("registry", "alias", "credit", "production")).stdout == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "setting"),
     [
@@ -155,6 +156,7 @@ def test_weights_that_nearly_remove_a_group_are_refused(place, certify, loans_mo
     assert 'refused: setting data.weights is "w"' in promote(1)
 
 
+@pytest.mark.long
 def test_weights_that_remove_a_group_decide_nothing_and_are_not_promoted(place, certify, loans_model):
     weighed(loans_model, 0.0)
     audit = call("audit", loans_model.path, "--data", "w.parquet", *LABEL, *SEX, "--weights", "w", *LENIENT)
@@ -189,6 +191,7 @@ def test_a_foreign_signature_beside_the_trusted_one_adds_no_trust(place, signed_
     assert theirs["keyid"] != ours["keyid"]
 
 
+@pytest.mark.long
 def test_the_trusted_signature_replaced_by_a_foreign_one_is_refused(place, signed_by_two):
     envelope, ours, theirs = signed_by_two
     garbage = base64.b64encode(b"x" * 64).decode()

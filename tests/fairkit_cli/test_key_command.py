@@ -44,6 +44,7 @@ def signed_by(here: Path, public: Path) -> bool:
     return dsse.signers(dsse.Envelope.from_bytes(raw), [load_public(public)]) == (load_public(public),)
 
 
+@pytest.mark.long
 def test_without_a_terminal_the_key_is_plain_and_a_note_says_so(here):
     done = run(here, "key", "new", "k", "--format", "json")
     assert done.returncode == 0
@@ -56,6 +57,7 @@ def test_without_a_terminal_the_key_is_plain_and_a_note_says_so(here):
     assert signed_by(here, here / "other.pub")
 
 
+@pytest.mark.long
 def test_a_passphrase_from_a_file_and_from_a_descriptor(here):
     (here / "pass").write_text("right\nsecond line\n")
     (here / "pass").chmod(0o600)
@@ -78,6 +80,7 @@ def test_a_passphrase_from_a_file_and_from_a_descriptor(here):
     assert signed_by(here, here / "k.pub")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("content", "mode", "said"),
     [
@@ -131,6 +134,7 @@ def typed(here: Path, lines: list[bytes], *arguments: str) -> tuple[int, str]:
     return code, seen.decode("utf-8", "replace")
 
 
+@pytest.mark.long
 def test_a_terminal_is_asked_and_shows_nothing(here):
     code, seen = typed(here, [b"secret words\n", b"secret words\n"], "key", "new", "k")
     assert code == 0, seen
@@ -186,6 +190,7 @@ def test_a_key_in_a_token_signs(here, token):
     assert sign_with(here, f"pkcs11:token=fk;object=auditor?module-path={MODULE}", asked).returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("address", "said"),
     [

@@ -32,6 +32,7 @@ def many():
     return fairkit.audit(fairkit.PredictedColumns(decision="d", score="p"), data)
 
 
+@pytest.mark.long
 def test_twenty_groups_and_a_line(many):
     text = table(many, terminal=False)
     lines = re.findall(r"^g\d{3} ", text, re.MULTILINE)

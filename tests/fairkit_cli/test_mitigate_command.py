@@ -82,6 +82,7 @@ def test_settings_come_from_the_file_and_options_win(loans):
     assert (loans / "made.onnx").is_file()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rule", "code"), [("accuracy=0.01", 0), ("accuracy=0.999", 1)])
 def test_a_policy_decides_the_exit_code(loans, rule, code):
     result = run(
@@ -100,6 +101,7 @@ def test_a_policy_decides_the_exit_code(loans, rule, code):
     assert (loans / "fair.onnx").is_file()
 
 
+@pytest.mark.long
 def test_both_models_are_registered(loans):
     result = run(
         "--plugin",
@@ -120,6 +122,7 @@ def test_both_models_are_registered(loans):
     assert "registered credit@2" in result.stderr
 
 
+@pytest.mark.long
 def test_a_test_file_is_used_whole(loans):
     pq.write_table(loans_table(700, 2), loans / "test.parquet")
     result = run(
@@ -170,6 +173,7 @@ def test_what_is_missing_is_asked_for(loans, arguments, message):
     assert message in result.stderr
 
 
+@pytest.mark.long
 def test_a_constant_model_is_never_handed_out_without_a_sentence_and_exit_code_3(loans):
     few = ["--set", "n_estimators=1", "--set", "learning_rate=0.001"]
     end = ["--threads", "1", "--output", "fair.onnx"]

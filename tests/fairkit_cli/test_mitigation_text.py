@@ -24,6 +24,7 @@ def result():
     return fairkit.mitigate("reweigh", data, learner="logistic")
 
 
+@pytest.mark.long
 def test_each_class_has_its_own_distance_before(result):
     text = comparison(result, terminal=False)
     for label in ("low", "middle", "high"):

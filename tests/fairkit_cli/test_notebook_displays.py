@@ -54,6 +54,7 @@ def results(signed, loans_model):
 KINDS = ["Report", "Finding", "Comparison", "MitigationResult", "Certificate"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_result_is_a_page_in_a_frame_and_a_line(results, kind):
     result = results[kind]
@@ -86,6 +87,7 @@ def test_a_finding_needs_no_renderer(results, monkeypatch):
     assert results["Report"]._repr_html_().startswith("<pre>")
 
 
+@pytest.mark.long
 def test_a_certificate_says_whether_its_signature_was_checked(signed):
     from fairkit_registry.evidence.certificate import read
 

@@ -134,6 +134,7 @@ def test_a_tool_that_scores_is_counted_above_the_median(folder: Path):
         assert float(found[group]["scoring rate"]) == pytest.approx(rate)
 
 
+@pytest.mark.long
 def test_a_model_that_scores_is_counted_above_the_median_of_its_scores(loans_model: Any, tmp_path: Path):
     assert invoke("key", "new", tmp_path / "key").exit_code == 0
     told = (
@@ -220,6 +221,7 @@ def test_from_a_certified_credit_model_to_annex_iv_in_two_commands(loans_model: 
     assert "Post-market monitoring plan (Article 72(3)): GAP" in text
 
 
+@pytest.mark.long
 def test_strict_says_which_clauses_cannot_be_rested_on_and_a_person_accepts(
     loans_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -79,6 +79,7 @@ def _contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
+@pytest.mark.long
 def test_disparities_are_the_findings_with_their_intervals_limits_and_verdicts(report):
     alt = pytest.importorskip("altair", reason="Altair is not installed (pip install 'fairkit[charts]')")
 
@@ -158,6 +159,7 @@ def test_scores_and_calibration(report, people):
     assert rows == (groups["sex"] == "female").sum()
 
 
+@pytest.mark.long
 def test_many_groups_are_cut_and_it_is_said(people):
     X, y, _ = people
     letters = np.array(list("abcdefghij"))[np.arange(len(y)) % 10]
@@ -218,6 +220,7 @@ def test_a_comparison_and_a_mitigation_draw_paired_differences(people):
         result.plot(2)
 
 
+@pytest.mark.long
 def test_charts_are_readable_on_light_and_dark_grounds(report, frontier):
     """No ground and no colour of text is set; every mark's colour stands out from every ground."""
     for colour in {*COLOURS, GREY, *STATUS.values()}:
@@ -230,6 +233,7 @@ def test_charts_are_readable_on_light_and_dark_grounds(report, frontier):
         assert "background" not in json.dumps(spec)
 
 
+@pytest.mark.long
 def test_charts_can_be_changed_combined_and_saved_and_names_from_data_are_text(people, tmp_path):
     pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     X, y, groups = people

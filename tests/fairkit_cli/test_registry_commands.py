@@ -96,6 +96,7 @@ def test_a_new_key_is_two_files_and_is_never_replaced(run, tmp_path):
     assert "exists already" in message(run("key", "new", "k"))
 
 
+@pytest.mark.long
 def test_verify_says_what_holds(run, made):
     arguments = ("verify", made / "good.json", "--key", made / "key.pub", "--model", made / "model.onnx")
     result = ok(run(*arguments, "--data", made / "data.parquet", "--recompute"))
@@ -444,6 +445,7 @@ def test_where_the_registry_is(run, made, tmp_path, monkeypatch):
     assert (tmp_path / "option" / "index.sqlite").is_file()
 
 
+@pytest.mark.long
 def test_mitigate_registers_both_models(run, made, loans_model):
     """The new version has the old one as its parent, and its certificate names the mitigation."""
     ok(

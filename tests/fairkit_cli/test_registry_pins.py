@@ -155,6 +155,7 @@ def test_an_alias_that_wants_no_number_missing(place, loans_model):
     assert not (place / "x.json").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("sent", "background"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)]
 )

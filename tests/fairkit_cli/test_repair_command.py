@@ -110,6 +110,7 @@ def test_a_named_method_gets_its_tolerance_chosen_unless_it_is_set(folder):
     assert "search" not in json.loads(set_by_hand.stdout)
 
 
+@pytest.mark.long
 def test_test_rows_that_cannot_decide_end_with_code_3_and_write_nothing(folder):
     pq.write_table(loans_table(300, 3), "few.parquet")
     refused = mitigate(*FAST, test="few.parquet", rule="equal_opportunity_difference:sex=0.02")

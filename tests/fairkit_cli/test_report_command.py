@@ -51,6 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
+@pytest.mark.long
 def test_a_page_of_one_certificate_that_holds(folder: Path):
     done = invoke("report", folder / "bad.json", "--key", folder / "key.pub", "--output", folder / "one.html")
     assert done.exit_code == 0  # the page is made; the verdict is on it
@@ -62,6 +63,7 @@ def test_a_page_of_one_certificate_that_holds(folder: Path):
     assert len(page) < 400_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", [None, "other.pub"])
 def test_a_page_that_nobody_vouches_for_says_so(folder: Path, key: str | None):
     told = [] if key is None else ["--key", folder / key]
@@ -84,6 +86,7 @@ def _changed(path: Path, target: Path, change: Any) -> Path:
     return target
 
 
+@pytest.mark.long
 def test_a_changed_number_is_red_with_a_key_and_a_contradiction_without(folder: Path, tmp_path: Path):
     def flatter(body: dict[str, Any]) -> None:
         for finding in body["findings"]:
@@ -99,6 +102,7 @@ def test_a_changed_number_is_red_with_a_key_and_a_contradiction_without(folder: 
     assert "the certificate contradicts itself" in invoke("report", path).stderr
 
 
+@pytest.mark.long
 def test_an_outcome_that_the_settings_do_not_have_is_a_contradiction(folder: Path, tmp_path: Path):
     path = _changed(folder / "bad.json", tmp_path / "c.json", lambda body: body["data"].update(label="paid"))
     done = invoke("report", path)
@@ -114,6 +118,7 @@ def test_what_is_no_certificate_writes_nothing(folder: Path, tmp_path: Path):
     assert not (tmp_path / "p.html").exists()
 
 
+@pytest.mark.long
 def test_several_certificates_are_followed_and_the_newest_is_shown(folder: Path):
     done = invoke("report", folder / "good.json", folder / "bad.json", "--key", folder / "key.pub")
     assert done.exit_code == 0
@@ -128,6 +133,7 @@ def test_several_certificates_are_followed_and_the_newest_is_shown(folder: Path)
     assert len(page) < 400_000
 
 
+@pytest.mark.long
 def test_a_repair_is_another_model_by_the_same_rules_on_the_same_table(folder: Path):
     bad, good = read_evidence([folder / "good.json", folder / "bad.json"], [folder / "key.pub"])
     same = replace(good.certificate.report.data, sha256=bad.certificate.report.data.sha256)
@@ -162,6 +168,7 @@ def _own(folder: Path, tmp_path: Path, *options: Any) -> Path:
     return tmp_path / "own.json"
 
 
+@pytest.mark.long
 def test_a_revoked_certificate_is_red(folder: Path, tmp_path: Path):
     path = _own(folder, tmp_path)
     key, listed = tmp_path / "own.pub", tmp_path / "list.json"
@@ -199,6 +206,7 @@ def test_a_revoked_certificate_is_red(folder: Path, tmp_path: Path):
     assert "need --key" in unkeyed.stderr
 
 
+@pytest.mark.long
 def test_an_old_certificate_says_its_age(folder: Path):
     (one,) = read_evidence([folder / "bad.json"], [folder / "key.pub"])
     day = one.certificate.audited_at.date()
@@ -207,6 +215,7 @@ def test_an_old_certificate_says_its_age(folder: Path):
     assert "400 days: more than a year" in html_page(evidence_page([one], today=later))
 
 
+@pytest.mark.long
 def test_a_watch_adds_what_came_since(folder: Path, tmp_path: Path):
     path = _own(folder, tmp_path)
     state = tmp_path / "watch"

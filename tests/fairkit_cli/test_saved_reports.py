@@ -31,6 +31,7 @@ def fairkit_command(tmp_path, monkeypatch):
 ROLES = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
 
 
+@pytest.mark.long
 def test_one_audit_is_written_in_every_format(fairkit_command, loans_model, tmp_path):
     files = [tmp_path / f"report.{end}" for end in ("html", "md", "json", "xml")]
     saves = [word for file in files for word in ("--save", str(file))]
@@ -91,6 +92,7 @@ def test_names_of_groups_are_text_in_markdown():
     assert other.startswith("| a\\|b\\<script\\>x\\</script\\>")
 
 
+@pytest.mark.long
 def test_a_result_is_saved_in_the_format_of_its_name(report, tmp_path):
     for name in ("a.html", "a.md", "a.json", "a.xml"):
         assert report.save(tmp_path / name).stat().st_size > 100
@@ -99,6 +101,7 @@ def test_a_result_is_saved_in_the_format_of_its_name(report, tmp_path):
         report.save(tmp_path / "a.txt")
 
 
+@pytest.mark.long
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own(report):
     shown = report._repr_html_()
     assert shown.startswith('<iframe sandbox="allow-scripts"')
@@ -117,6 +120,7 @@ def test_without_the_renderer_a_notebook_shows_text(report, monkeypatch):
     assert "demographic_parity_difference of sex" in report._repr_html_()
 
 
+@pytest.mark.long
 def test_a_comparison_has_markdown_too(loans_model):
     data = fairkit.load_data(loans_model.data, label="decision", favorable="approved", sensitive="sex")
     text = fairkit.compare([loans_model.path] * 2, data).to_markdown()

@@ -166,6 +166,7 @@ def test_pages_under_a_limit_of_addresses_are_one_message(monkeypatch):
         pass
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # of MLflow's own libraries
 def test_nothing_is_left_in_the_working_folder_by_mlflow(run, tmp_path, monkeypatch):
     pytest.importorskip("mlflow")

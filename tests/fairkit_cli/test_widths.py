@@ -181,6 +181,7 @@ def _check(screens, groups, monkeypatch):
                     assert all(word in text for word in re.split(r"[\s-]+", group))
 
 
+@pytest.mark.long
 def test_every_screen(files, made, monkeypatch):
     _check(quick(made), files[1], monkeypatch)
 

@@ -65,6 +65,7 @@ with multiprocessing.get_context("spawn").Pool(1) as pool:
 """
 
 
+@pytest.mark.long
 def test_no_process_takes_a_module_from_the_working_folder(trap, tmp_path, loans_model):
     options = [
         "--data",

@@ -110,6 +110,7 @@ def test_a_model_beside_itself_is_within_noise_and_a_coin_is_worse():
     assert result.find("selection_rate", model=2).better == "none"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("groups", [2, 5])
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 @pytest.mark.parametrize("spread", [(0.0, 0.0), (0.1, 0.1), (0.1, 0.0)])

@@ -54,6 +54,7 @@ def asked(tmp_path_factory):
     return folder, told, again
 
 
+@pytest.mark.long
 def test_at_most_twelve_lines_say_what_came_out(asked):
     folder, told, again = asked
     lines = told.stdout.splitlines()
@@ -145,6 +146,7 @@ def test_only_what_was_locked_is_asked(asked, tmp_path):
     assert not (tmp_path / "a.parquet").exists()
 
 
+@pytest.mark.long
 def test_a_dry_run_says_what_it_costs_and_what_it_will_see(tmp_path):
     plan = write_plan(tmp_path, documents=30, names=40)
     record = json.loads(run("ask", plan, "--dry-run", "--format", "json").stdout)

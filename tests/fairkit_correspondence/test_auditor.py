@@ -149,6 +149,7 @@ def test_drift_forbids_a_verdict():
     assert difference(report).evidence["drift"]["shift"] == pytest.approx(0.1, abs=0.02)
 
 
+@pytest.mark.long
 def test_drift_is_seldom_seen_where_there_is_none():
     found = [
         difference(audit(answers_table(seed=s, documents=30, names=30))).evidence["drift"]["found"]
@@ -300,6 +301,7 @@ def test_rows_without_a_group_are_in_no_comparison():
     assert difference(adjusted).value == pytest.approx(difference(plain).value, abs=0.01)
 
 
+@pytest.mark.long
 def test_an_undecided_rule_says_documents_and_names_and_not_rows():
     """The advice is about enough: in audits of that size the rule passes about as often as is said."""
     report = audit(answers_table(documents=60, names=40, each=2, gap=0.03, noise=0.2), [LIMIT])

@@ -41,6 +41,7 @@ def audit(rng, T, J, m, base, names=0.0, interaction=0.0, probability=False):
     return Cells(document, np.zeros(len(p), dtype=int), name, side, y, y, T)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("base", "m"), [(0.5, 2), (0.5, 8), (0.1, 2)])
 def test_the_planned_power_is_the_simulated_one(base, m):
     limit = 0.08

@@ -165,6 +165,7 @@ def drawn(world: Any, rows: int, seed: int) -> dict[str, list[Any]]:
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_calibration_covers_where_the_world_is_as_assumed(world: Any, lists: dict[str, Path]):
     tables = (
         method.read_surnames(lists["surnames"]), method.read_first_names(lists["first"]),

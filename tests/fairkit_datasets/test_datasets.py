@@ -140,6 +140,7 @@ def test_the_publishers_format_gives_the_known_table(name: str, public_data: Pat
         assert digests == [download.sha256 for download in recipe.downloads]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_the_usual_roles_fit(name: str, public_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRKIT_DATA", str(public_data))

@@ -118,6 +118,7 @@ def test_another_model_gives_exit_code_one(folder, serve):
     assert not record["matches"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("told", "said"),
     [

@@ -135,6 +135,7 @@ def test_one_classifier_that_keeps_the_bound_is_a_plain_model():
     assert [node.name for node in model.to_onnx().graph.input] == ["x", "z", "g"]
 
 
+@pytest.mark.long
 def test_weights_and_groups_without_an_outcome_are_refused():
     table = Table.from_dataset(data_of(200))
     weighted = table.with_weights(np.arange(200) + 1.0)

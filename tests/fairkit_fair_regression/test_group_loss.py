@@ -188,6 +188,7 @@ def test_weights_are_rows_seen_so_often():
     np.testing.assert_allclose(weighted.predict(columns).score, repeated.predict(columns).score, atol=2e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", ["logistic", "absolute"])
 def test_other_losses_are_bounded_too(loss):
     columns, target, groups = _random(5)

@@ -63,6 +63,7 @@ def result():
     )
 
 
+@pytest.mark.long
 def test_parity_is_reached_and_the_price_is_told(result):
     before = result.before.find("statistical_parity_ks", "g")
     after = result.after.find("statistical_parity_ks", "g")
@@ -216,6 +217,7 @@ LEARNERS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("learner", "settings"), LEARNERS)
 def test_every_learner_reaches_parity_and_becomes_onnx(learner, settings):
     data = _data(700)
@@ -299,6 +301,7 @@ def test_targets_from_predictions_beat_those_from_noisy_labels():
     assert objectives["predictions"] <= objectives["labels"] + 1e-9
 
 
+@pytest.mark.long
 def test_any_estimator_of_scikit_learn_from_python():
     from sklearn.linear_model import BayesianRidge, HuberRegressor
 

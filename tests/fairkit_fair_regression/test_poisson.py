@@ -160,6 +160,7 @@ def _data(rows=3_000, seed=0):
     )
 
 
+@pytest.mark.long
 def test_without_bounds_it_is_the_poisson_regression_of_scikit_learn_and_lightgbm():
     import lightgbm
     from sklearn.linear_model import PoissonRegressor

@@ -54,6 +54,7 @@ def test_law_school_s_frontier_beats_the_constant_and_holds_on_test_rows(public_
     assert model.details["oracle_calls_of_run"] <= 60
 
 
+@pytest.mark.long
 def test_communities_and_crime(public_data):
     import pandas as pd
 

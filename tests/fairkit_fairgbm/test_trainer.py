@@ -62,6 +62,7 @@ def test_without_an_active_constraint_the_trees_are_stock_lightgbms(params, weig
     assert ours.multipliers.size == 0 or not ours.multipliers.any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["fnr", "fpr", "positive_rate"])
 @pytest.mark.parametrize("groups", [2, 3])
 def test_the_constraint_holds_at_the_end_on_the_training_rows(name, groups):
@@ -98,6 +99,7 @@ def test_an_operating_point_is_reached_from_below():
     assert point.rates.overall[0] == pytest.approx(0.4, abs=0.03)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [0.5, 2.0, 10.0, 100.0])
 @pytest.mark.parametrize("rounds", [50, 400])
 def test_no_rate_diverges(rate, rounds):

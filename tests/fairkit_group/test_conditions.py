@@ -136,6 +136,7 @@ def test_one_stratum_is_no_stratum() -> None:
     assert "one group only" in inside.find("demographic_parity_difference", "g", within="d").notes[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("strata", "rows"), [(4, 100), (60, 4)])
 def test_pooled_intervals_cover(strata: int, rows: int) -> None:
     """Few large strata and many tiny ones, with a rate of their own each."""

@@ -35,6 +35,7 @@ def corners() -> ModuleType:
     return module
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["rate", "r2", "weights", "randomized"])
 def test_a_family_holds(corners: ModuleType, family: str) -> None:
     results = corners.run([family], 600, 0)

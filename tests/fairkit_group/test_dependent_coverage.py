@@ -88,6 +88,7 @@ def test_the_distance_of_two_groups_that_score_alike(people: int, most: int, icc
     assert hits >= LEAST
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("strata", "rows", "people"), [(4, 100, 0), (60, 4, 0), (5, 0, 150)])
 def test_differences_inside_strata(strata: int, rows: int, people: int) -> None:
     """Few large strata, many small ones, and people with rows in all of them."""

@@ -158,6 +158,7 @@ def test_adult(public_data: Path) -> None:
     _check_all(_adult(public_data), ["sex", "race"])
 
 
+@pytest.mark.long
 def test_compas(public_data: Path) -> None:
     _check_all(_compas(public_data), ["sex", "race"])
 

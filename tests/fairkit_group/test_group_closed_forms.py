@@ -267,6 +267,7 @@ def test_two_groups_interval_is_newcombes() -> None:
     assert (low, high) == pytest.approx((0.0, max(upper, -lower)), abs=1e-12)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(*[st.integers(0, 40)] * 4), min_size=2, max_size=5),

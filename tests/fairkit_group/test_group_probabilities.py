@@ -33,6 +33,7 @@ def _by_programme(sums: np.ndarray, pair: tuple[int, int]) -> tuple[float, float
     return ends[0], ends[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("groups", [2, 3, 5])
 def test_bounds_of_selection_rates_are_those_of_a_linear_programme(groups: int) -> None:
     rng = np.random.default_rng(groups)
@@ -94,6 +95,7 @@ def _audit(columns: dict[str, np.ndarray]) -> fairkit.Report:
     return fairkit.audit(PredictedColumns(decision="h"), data, options=ModelOptions(task="binary"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gap", [0.0, 0.2, -0.3])
 def test_the_truth_is_inside_whatever_the_proxy_hides(gap: float) -> None:
     rng = np.random.default_rng(5)

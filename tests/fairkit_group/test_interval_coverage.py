@@ -65,6 +65,7 @@ def test_differences_and_ratios_are_covered(groups: int, small: bool, gap: float
         assert width / normal <= 1.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("groups", [2, 10])
 @pytest.mark.parametrize("base", [0.3, 0.5])
 def test_the_same_groups_pass_a_rule_and_never_fail_it(groups: int, base: float) -> None:

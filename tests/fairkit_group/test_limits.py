@@ -158,6 +158,7 @@ def test_a_bounded_mean_is_within_the_limits_of_a_share():
     assert whole_range[0][0] > share[0][0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("groups", "apart", "evenness"), [(3, 1.0, 1.0), (5, 2.0, 1.0), (6, 3.0, 0.5), (20, 2.5, 0.5)]
 )

@@ -103,6 +103,7 @@ def test_a_rare_class_does_not_silence_the_mean_over_classes(name):
     assert not list(contradictions(report, settings))
 
 
+@pytest.mark.long
 def test_limits_with_a_rare_class_cover():
     rng, sizes = np.random.default_rng(3), np.full((8, 2), 150.0)
     sizes[0] = 4

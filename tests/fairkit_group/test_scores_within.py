@@ -100,6 +100,7 @@ def test_every_row_its_own_cluster_is_no_cluster() -> None:
         assert len(other.strata) == len(one.strata)
 
 
+@pytest.mark.long
 def test_repeated_rows_do_not_narrow() -> None:
     """Every person stands there four times: with clusters the limits are those of once, without them half as wide."""
     people = _people(np.random.default_rng(4), 2000)

@@ -65,6 +65,7 @@ def test_limits_of_unequal_clusters_cover(correlation: float) -> None:
     assert covers.mean() >= 0.925  # the jackknife: .9125 at a correlation of one half
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("metric", [SelectionRate, CalibrationInTheLarge])
 def test_a_few_large_clusters_are_named_inside_strata_too(metric: type[Metric]) -> None:
     rng = np.random.default_rng(3)

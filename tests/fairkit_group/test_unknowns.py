@@ -313,6 +313,7 @@ def test_other_auditors_are_given_complete_rows_only():
     assert seen == sum(whole) == len(data.read([])) == data.profile.complete
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("told", "verdict"), [("sex=0.1", "inconclusive"), ("sex=0.1:independent", "inconclusive")]
 )

@@ -116,6 +116,7 @@ def run(model, data, auditor="restricted-dro", options=None, **parameters):
     return fairkit.audit(model, data, auditors=[auditor], parameters={auditor: parameters}, options=options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", MAKERS)
 def test_performance_gap_of_every_kind_of_model(files, kind):
     report = run(files[kind], dataset(people()), epsilon=[0.01, 0.1])

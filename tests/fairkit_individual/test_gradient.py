@@ -120,6 +120,7 @@ def test_one_logit_and_two_that_mean_the_same_get_one_number(method):
     assert found[0] > 0.01
 
 
+@pytest.mark.long
 def test_a_torch_module_and_its_file_get_the_same_number():
     data, module = dataset(people()), net()
     from_file = audit(exported(module), data, FAVORABLE).find("dif").value
@@ -204,6 +205,7 @@ def test_operators_give_what_onnxruntime_gives():
     assert np.abs(head(torch.from_numpy(x.astype(float))).numpy() - wanted).max() < 1e-5
 
 
+@pytest.mark.long
 def test_trees_have_no_gradient():
     from fairkit_testing.samples import sample_data
 
@@ -229,6 +231,7 @@ def test_a_metric_that_the_features_do_not_give_is_refused_by_column(tmp_path):
         audit(exported(net()), dataset(columns), FAVORABLE, fair_metric=str(tmp_path / "metric.json"))
 
 
+@pytest.mark.long
 def test_estimators_without_a_gradient_are_refused():
     from sklearn.linear_model import LogisticRegression
 

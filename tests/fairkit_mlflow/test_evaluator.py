@@ -93,6 +93,7 @@ def test_a_table_of_predictions_and_another_model(tracking: str, logged: Any):
     assert run.data.tags["fairkit.verdict"] == "fail"
 
 
+@pytest.mark.long
 def test_it_keeps_out_of_evaluations_that_do_not_name_it():
     from fairkit_mlflow.evaluator import FairkitEvaluator
 
@@ -101,6 +102,7 @@ def test_it_keeps_out_of_evaluations_that_do_not_name_it():
     assert FairkitEvaluator.can_evaluate(model_type="classifier", evaluator_config={"sensitive": "sex"})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("config", "said"),
     [

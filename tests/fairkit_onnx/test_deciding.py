@@ -75,6 +75,7 @@ def exported(kind, columns):
     return proto, scores, y
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
     [

@@ -56,6 +56,7 @@ FAST = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "task"), CASES)
 def test_every_learner_exports_within_parity_on_new_rows(name, task):
     train, new = table(task), table(task, seed=1)

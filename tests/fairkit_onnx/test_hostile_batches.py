@@ -199,6 +199,7 @@ def test_no_device_is_proved(device):
     assert meeting(proto, ["label"])
 
 
+@pytest.mark.long
 def test_every_tensor_that_is_proved_is_answered_alone_in_random_graphs():
     """Graphs of random operators with random axes: where the walk proves the rows apart, they are."""
     found = {True: 0, False: 0}

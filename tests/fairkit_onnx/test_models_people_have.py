@@ -168,6 +168,7 @@ def _matrix_model(
     return model, _to_onnx(model, [("X", FloatTensorType([width, len(NUMBERS)]))], **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("array", [True, False])
 @pytest.mark.parametrize("kind", ["logistic", "forest"])
 def test_sklearn_on_one_matrix(kind: str, array: bool, people: pd.DataFrame) -> None:
@@ -241,6 +242,7 @@ def test_sklearn_regression(people: pd.DataFrame) -> None:
     assert not {"roc_auc", "accuracy", "log_loss"} & names
 
 
+@pytest.mark.long
 def test_sklearn_three_classes(people: pd.DataFrame) -> None:
     import pandas as pd
 
@@ -368,6 +370,7 @@ def test_torch_network_with_a_logit(
     assert any("read as logits" in note for note in report.model.notes)
 
 
+@pytest.mark.long
 def test_torch_network_with_two_logits(
     network: tuple[Any, np.ndarray], people: pd.DataFrame, tmp_path: Path
 ) -> None:
@@ -388,6 +391,7 @@ def test_torch_network_with_two_logits(
     _same(report, frame, Expected(logit >= 0, 1 / (1 + np.exp(-2 * logit))))
 
 
+@pytest.mark.long
 def test_a_bare_score_of_the_unfavorable_class_is_turned(
     network: tuple[Any, np.ndarray], people: pd.DataFrame, tmp_path: Path
 ) -> None:
@@ -421,6 +425,7 @@ def _labels_only(proto: onnx.ModelProto) -> onnx.ModelProto:
     return result
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("approved", ["approved", 0, 1])
 def test_labels_only(approved: Any, people: pd.DataFrame) -> None:
     other = "denied" if approved == "approved" else 1 - approved
@@ -539,6 +544,7 @@ def test_the_digest_is_the_files(people: pd.DataFrame, tmp_path: Path) -> None:
     assert report.model.name == "m.onnx"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [7, 100, 100_000])
 def test_batches_do_not_matter(rows: int, people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     _, proto = _matrix_model(people, people["decision"])

@@ -59,6 +59,7 @@ def test_a_memory_of_the_audited_rows_gets_no_pass(step):
     assert "unlike rows next to them" in (report.policy[0].reason or "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [LogisticRegression, GradientBoostingClassifier, RandomForestClassifier])
 def test_honest_models_keep_their_verdict(kind):
     """On training rows too: a forest that fits them fully is no memory in this sense."""
@@ -261,6 +262,7 @@ def numbers_memory(keys):
     return proto
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "metric", ["mean_prediction_difference", "mean_absolute_error_difference", "statistical_parity_ks"]
 )
@@ -279,6 +281,7 @@ def test_a_memory_among_predicted_numbers_is_caught(metric):
     assert "unlike rows next to them" in report.policy[0].reason
 
 
+@pytest.mark.long
 def test_honest_numbers_keep_their_verdict_and_agree_with_sums_by_hand():
     from skl2onnx import to_onnx
     from sklearn.ensemble import RandomForestRegressor

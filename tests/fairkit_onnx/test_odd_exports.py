@@ -64,6 +64,7 @@ def exported(model: Any, people: dict[str, Any], **options: Any) -> onnx.ModelPr
 ARRAY = {"options": {"zipmap": False}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", [{}, ARRAY])
 @pytest.mark.parametrize(("label", "favorable"), [("y", 1), ("word", "approved")])
 def test_a_binary_model_of_codes(people: dict[str, Any], more: Any, label: str, favorable: Any) -> None:

@@ -195,6 +195,7 @@ def test_a_crafted_statement_is_caught(honest, name):
     assert list(contradictions(forged, settings))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_honest_statements_are_none(seed):
     rows = (40, 300, 2_000)[seed % 3]

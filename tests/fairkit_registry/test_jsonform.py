@@ -43,6 +43,7 @@ def _changed(statement, rng, places):
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["certificate", "table-certificate", "no-policy"])
 def test_it_accepts_and_refuses_what_jsonschema_does(name):
     """Statements of which one value is another, against the reference implementation of JSON Schema in Python."""

@@ -114,6 +114,7 @@ def signs_of(problem, inputs, pair):
     return np.concatenate(found, axis=1)
 
 
+@pytest.mark.long
 def test_no_input_with_the_signs_of_split_units_is_beyond_the_bound_of_a_linear_programme():
     rng = np.random.default_rng(5)
     for seed in range(6):
@@ -176,6 +177,7 @@ def corners(problem):
     return np.array(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_interval_holds_every_input_and_closes_on_the_best(kind):
     for seed in range(4):
@@ -198,6 +200,7 @@ def test_the_interval_holds_every_input_and_closes_on_the_best(kind):
         assert proved_network(problem, kind, log) == pytest.approx(got.upper, abs=1e-12)
 
 
+@pytest.mark.long
 def test_the_bound_is_that_of_a_mixed_integer_programme():
     for seed in range(3):
         problem = made(seed, widths=(4, 3), sizes=(64, 64, 3, 2), wide=1.0)
@@ -386,6 +389,7 @@ def test_an_operator_that_is_not_read_is_named():
         read(graph(nodes, {"w": rng.normal(size=(5, 1))}, 5), rng.normal(size=(5, 5)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [2, 3])
 def test_witnesses_are_at_least_those_of_a_plain_coordinate_ascent(seed):
     """Six columns of 64 cells, 16-8 units: 60 random starts, each column at 17 cells, until nothing is gained."""

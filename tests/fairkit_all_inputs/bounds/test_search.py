@@ -147,6 +147,7 @@ def milp(asked, pair):
     return -got.fun
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 def test_the_score_bound_is_that_of_a_milp(seed):
     asked = problem(100 + seed, trees=8, depth=3)

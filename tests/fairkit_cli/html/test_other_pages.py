@@ -28,6 +28,7 @@ def invoke(*arguments: str) -> Any:
     return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
+@pytest.mark.long
 def test_audit_writes_a_page(loans_model: Any, tmp_path: Path, browse: Callable[..., Any]):
     target = tmp_path / "report.html"
     done = invoke(
@@ -76,6 +77,7 @@ def test_compare_on_the_command_line(loans_model: Any, tmp_path: Path, faults: C
     assert invoke("compare", models[0], "--data", str(loans_model.data), *DATA).exit_code == 2
 
 
+@pytest.mark.long
 def test_mitigate_writes_a_page(tmp_path: Path, browse: Callable[..., Any]):
     from fairkit_datasets.loans import loans_table
 

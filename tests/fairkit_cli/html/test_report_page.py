@@ -157,6 +157,7 @@ def test_the_page_shows_the_numbers_of_the_report(report: Report):
     assert str(report.data.rows) in page.replace(",", "")
 
 
+@pytest.mark.long
 def test_the_page_is_one_small_file_and_the_same_each_time(report: Report):
     page = report_page(report)
     assert len(page.encode()) < 1_500_000
@@ -295,6 +296,7 @@ def test_without_the_renderer_the_message_says_what_to_install(
         report_page(report)
 
 
+@pytest.mark.long
 def test_the_browser_test_sees_requests_and_errors(browse: Callable[..., Any]):
     visit = browse("<!doctype html><img src='http://page.invalid/x.png'><script>console.error('no')</script>")
     assert visit.requests != []

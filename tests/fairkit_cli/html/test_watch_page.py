@@ -76,6 +76,7 @@ def test_three_days_and_three_years(days, drift, tmp_path, browse, faults):
         assert len(content) < 900_000
 
 
+@pytest.mark.long
 def test_a_page_without_decisions_and_one_with_hostile_names(tmp_path, browse):
     Watch.create(
         tmp_path / "empty", [Rule.parse(f"{DPD}=0.1", "max")], decision="d", sensitive=["sex"]

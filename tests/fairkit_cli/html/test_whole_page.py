@@ -73,6 +73,7 @@ def test_it_is_small_and_every_link_leads_somewhere(page: str, report: fairkit.R
     assert re.search(r'<a href="#pairs-\d">\d like pairs \(performance_gap \(epsilon 0\.05\)\)</a>', opened)
 
 
+@pytest.mark.long
 def test_all_inputs_are_a_section_of_their_own(page: str, report: fairkit.Report):
     start = page.index("Anybody: all inputs")
     section = page[start : page.index("<h2>", start)]
@@ -101,6 +102,7 @@ document.body.append(told);
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "width", [688, 711]
 )  # what is left of A4 and of Letter between the margins, in CSS pixels
@@ -125,6 +127,7 @@ def test_axe_finds_no_serious_fault(page: str, faults: Callable[..., list[str]])
     assert faults(page) == []
 
 
+@pytest.mark.long
 def test_the_page_of_a_phone_does_not_scroll_sideways(page: str, browse: Callable[..., Any], tmp_path: Path):
     script = "document.documentElement.setAttribute('data-wide', document.documentElement.scrollWidth)"
     open_to_scripts = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)

@@ -134,6 +134,7 @@ def both(node, token, signature, roots):
     return page
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "given",
     [
@@ -158,6 +159,7 @@ def test_authorities_of_many_kinds(node, tmp_path, given):
     assert both(node, authority.token(), SIGNATURE[::-1], authority.roots) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "given",
     [

@@ -47,6 +47,7 @@ def told():
     return json.loads(html.unescape(re.search(r'data-scores="([^"]*)"', made)[1]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
 def test_a_moved_threshold_gives_what_an_audit_of_it_finds(node, told, share):
     place = min(range(len(told["edges"])), key=lambda i: abs(told["edges"][i] - share))

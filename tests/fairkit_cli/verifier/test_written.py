@@ -57,6 +57,7 @@ def test_pages_say_how_evidence_is_checked():
     )
 
 
+@pytest.mark.long
 def test_pages_of_certificates_hold_the_page():
     written = page("A page", "text", verifier=True)
     (content,) = re.findall(r'href="data:text/html;base64,([^"]+)" download="verify.html"', written)
