@@ -218,6 +218,7 @@ def test_splits_have_the_papers_sizes(modules, public_data, monkeypatch, data, t
         assert not set(first) & set(second)
 
 
+@pytest.mark.long
 def test_a_kept_run_can_be_had_again(modules, kit, public_data, monkeypatch):
     monkeypatch.setenv("FAIRKIT_DATA", str(public_data))
     made = modules("paper_budro_data")

@@ -99,6 +99,7 @@ def test_a_file_that_is_no_model(content: bytes, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_every_truncation_is_refused_or_runs(tmp_path: Path) -> None:
     whole = _graph().SerializeToString()
     path = tmp_path / "m.onnx"

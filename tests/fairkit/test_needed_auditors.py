@@ -40,6 +40,7 @@ def test_a_misspelt_metric_fails_at_once(auditors):
         fairkit.audit(Untouchable(), _data(), auditors=auditors, policy=[rule])
 
 
+@pytest.mark.long
 def test_a_misspelt_metric_fails_before_training():
     rule = fairkit.Rule(metric="demographic_parity_diference", sensitive="sex", max=0.1)
     done = []
@@ -72,6 +73,7 @@ def test_an_auditor_comes_with_the_policy():
     assert {one.auditor for one in report.findings} == {"consistency", "group"}
 
 
+@pytest.mark.long
 def test_ours_say_what_they_measure():
     for found in plugins.find():
         for cls in plugins.load(found.name).auditors if found.built_in else ():
@@ -79,6 +81,7 @@ def test_ours_say_what_they_measure():
             assert cls.measures(plugins.load("group").metrics)
 
 
+@pytest.mark.long
 def test_what_auditors_measure_is_known_where_their_libraries_are_missing():
     """A base install has no numba: a rule with a misspelt metric is told as everywhere."""
     script = """

@@ -280,6 +280,7 @@ def _run(*told: str) -> SimpleNamespace:
     return SimpleNamespace(code=found.exit_code, text=" ".join(found.output.split()))
 
 
+@pytest.mark.long
 def test_the_command_prints_rows_and_what_they_see():
     found = _run(
         "--max", "demographic_parity_difference:sex=0.05", "--groups", "female=0.2,male=0.8",

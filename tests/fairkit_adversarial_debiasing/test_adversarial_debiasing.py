@@ -75,6 +75,7 @@ def test_a_gap_falls_to_the_tolerance_on_new_rows(constraint, most):
     assert right > max(new.target.mean(), 1 - new.target.mean()) + 0.05
 
 
+@pytest.mark.long
 def test_every_column_that_is_named_is_protected():
     both, new = fit(sensitive=["sex", "race"], tolerance=0.1), table(6000, seed=1)
     assert both.details["groups"] == {"sex": ["f", "m"], "race": ["a", "b", "c"]}

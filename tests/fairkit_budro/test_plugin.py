@@ -160,6 +160,7 @@ def test_a_row_of_weight_two_is_two_rows(tmp_path):
     assert abs(scores[0] - fit(once.with_weights(None)).predict(once.columns).score).max() > 0.01
 
 
+@pytest.mark.long
 def test_directions_choose_whose_predictor_is_ignored(tmp_path):
     """BuDRO's appendix C; the audit of the result is under the metric of training."""
     data = dataset(sensitive=["sex", "age:40"])

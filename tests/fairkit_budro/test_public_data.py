@@ -66,5 +66,6 @@ def test_the_german_trace(inner_maxima, number, expected):
     assert inner_maxima[number] == pytest.approx(expected, abs=0.0015)
 
 
+@pytest.mark.long
 def test_the_inner_maximum_falls(inner_maxima):
     assert (np.diff(inner_maxima[::10]) < 0).all()

@@ -56,6 +56,7 @@ def test_the_json_report_is_of_its_schema_and_names_model_and_data(run, loans_mo
     assert finding["interval"][0] < finding["value"] < finding["interval"][1]
 
 
+@pytest.mark.long
 def test_equal_inputs_give_equal_bytes(run, loans_model):
     first, second = (
         run("audit", loans_model.path, "--data", loans_model.data, *AUDIT, "--format", "json")

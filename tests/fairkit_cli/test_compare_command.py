@@ -35,6 +35,7 @@ def run(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
 
 
+@pytest.mark.long
 def test_each_model_gets_its_own_columns(run):
     own = [
         f"--features-of={name}.onnx={','.join(c)}" for name, c in (("champion", FIVE), ("challenger", EIGHT))

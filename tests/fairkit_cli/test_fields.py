@@ -76,6 +76,7 @@ def test_no_message_of_core_or_a_plugin_names_an_option(root):
     assert named == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("root", ["core", "plugins"])
 def test_every_field_with_a_value_that_core_names_has_its_option(root):
     unknown = [

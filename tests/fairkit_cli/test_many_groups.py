@@ -48,6 +48,7 @@ def test_twenty_groups_and_a_line(many):
     assert len(set(re.findall(r">(g\d{3})<", page))) == groups  # a page has them all
 
 
+@pytest.mark.long
 def test_small_groups_do_not_set_the_scale(many):
     """One loss of 35 in a group of six people would draw all other bars as one point."""
     text = table(many, terminal=False)

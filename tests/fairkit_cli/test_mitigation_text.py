@@ -41,6 +41,7 @@ def test_each_class_has_its_own_distance_before(result):
         assert measured(before.value, before.interval) in line
 
 
+@pytest.mark.long
 def test_no_number_is_broken_over_two_lines(result):
     lines = comparison(result, terminal=False).splitlines()
     assert not [line for line in lines if re.fullmatch(r"\s+\d{1,3}(\s+\d{1,3})?\s*", line)]

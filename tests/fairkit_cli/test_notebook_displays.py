@@ -71,6 +71,7 @@ def test_each_result_is_a_page_in_a_frame_and_a_line(results, kind):
     assert len(line) < 200
 
 
+@pytest.mark.long
 def test_a_finding_shows_its_number_its_meaning_and_its_groups(results):
     finding = results["Finding"]
     page = finding.to_html()

@@ -276,6 +276,7 @@ def test_decisions_without_scores_have_no_curves(people):
         report.plot.roc("sex")
 
 
+@pytest.mark.long
 def test_several_classes_are_asked_for_one(people):
     X, y, groups = people
 

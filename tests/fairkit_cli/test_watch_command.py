@@ -264,6 +264,7 @@ def test_a_log_that_was_changed_is_refused_by_its_signed_statements(state, here)
     assert (found["failed"], found["unsigned_records"]) == (None, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "said"),
     [
@@ -387,6 +388,7 @@ def deployed(here, loans_model):
     return here
 
 
+@pytest.mark.long
 def test_the_certificate_tells_what_to_expect_and_an_alias_is_taken_back_with_evidence(deployed):
     told = json.loads((deployed / "w" / "policy.json").read_text())
     assert (told["model"], told["alias"], told["sensitive"]) == ("credit@2", "production", ["sex"])

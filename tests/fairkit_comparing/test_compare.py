@@ -129,6 +129,7 @@ def test_intervals_of_changed_disparities_cover(groups: int, correlation: float,
     assert hits / runs >= 0.935  # 0.95 less two standard errors of a thousand runs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("groups", [2, 4])
 @pytest.mark.parametrize("spread", [(0.0, 0.0), (0.1, 0.1), (0.1, 0.0), (0.02, 0.05)])
 def test_intervals_of_changed_root_mean_squares_cover(groups: int, spread: tuple[float, float]):
@@ -307,6 +308,7 @@ def test_each_class_is_compared_against_the_others():
     assert result.find("statistical_parity_ks", "g", label="z").interval is not None
 
 
+@pytest.mark.long
 def test_a_mixture_of_drawn_scores_is_compared_as_it_is_audited():
     result = fairkit.mitigate("fair-regression", loans(), learner="logistic", tolerance=0.05, iterations=2)
     models = [result.onnx, result.onnx]

@@ -71,6 +71,7 @@ def test_at_most_twelve_lines_say_what_came_out(asked):
     assert "grey - stone, top-ten" in page
 
 
+@pytest.mark.long
 def test_a_table_of_answers_is_audited_by_its_name(asked):
     folder, *_ = asked
     result = run("audit", folder / "answers.parquet", *LIMIT, "--format", "json", code=1)

@@ -108,6 +108,7 @@ def test_an_attestation_is_signed_and_tied_to_the_certificate(folder, serve):
     assert "does not hold" in refused.stderr
 
 
+@pytest.mark.long
 def test_another_model_gives_exit_code_one(folder, serve):
     url = serve(folder / "credit.onnx", "--behave", "flips")
     asked = ("attest", url, "--model-name", "credit", "--model", "credit.onnx", "--data", "loans.parquet")

@@ -96,6 +96,7 @@ def test_the_interval_of_the_price_is_that_of_resampled_rows():
     np.testing.assert_allclose(found["interval"], np.quantile(draws, [0.025, 0.975]), atol=0.006)
 
 
+@pytest.mark.long
 def test_the_file_draws_the_members_and_stays_on_the_grid_of_the_label(result):
     columns = _columns(500, 2)
     u = np.random.default_rng(0).random(500).astype(np.float32)

@@ -66,6 +66,7 @@ def _inside(strata: int, sizes: tuple[int, int], factors: tuple[float, float], r
     return largest_difference(cells.pairs(metric, cells.cells(metric, rng)), 0.95)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("strata", "sizes", "factors", "truth"),
     [

@@ -142,6 +142,7 @@ def test_performance_gap_of_every_kind_of_model(files, kind):
     assert near.evidence["dual"] >= far.evidence["dual"]
 
 
+@pytest.mark.long
 def test_pairs_are_people_of_the_table(files):
     columns = people()
     finding = run(files["lightgbm"], dataset(columns), epsilon=0.05).findings[0]

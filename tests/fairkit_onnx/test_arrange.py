@@ -114,6 +114,7 @@ def forest():
     return files, feeds | {"job": feeds["job"].astype(object)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zipmap", [False, True])
 @pytest.mark.parametrize("sandbox", [False, True])
 def test_a_forest_gives_every_row_what_it_gives_it_otherwise(forest, zipmap, sandbox, monkeypatch):

@@ -54,6 +54,7 @@ def test_no_batch_of_a_few_rows_at_the_end(monkeypatch):
     assert sizes == [FIRST + 3]
 
 
+@pytest.mark.long
 def test_nearest_neighbours_score_in_little_memory():
     """As much as the model holds for 50,000 rows at once would be 400 MB; it is scored in a fraction."""
     import resource

@@ -178,6 +178,7 @@ def test_sklearn_on_one_matrix(kind: str, array: bool, people: pd.DataFrame) -> 
     _same(report, people, Expected(model.predict(_matrix(people)) == "approved", proba))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("approved", [0, 1])
 def test_numbered_classes_for_text_labels(approved: int, people: pd.DataFrame) -> None:
     """The label was encoded by hand, one way or the other: the ranking of the rows tells which."""

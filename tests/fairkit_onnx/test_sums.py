@@ -189,6 +189,7 @@ def test_texts_whose_shares_have_length_one_are_bounded_by_it_and_counts_by_runs
     assert bound(model("Identity"), "score", feeds) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("served", ["score", "label"])
 def test_the_recorded_bound_is_that_of_all_rows_in_whatever_order(served):
     """Large numbers in the first rows or in the last ones, and two columns that are large in different batches."""

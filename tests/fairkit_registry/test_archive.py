@@ -404,6 +404,7 @@ def not_onnx(files, manifest, config):
     manifest["layers"][0].update(digest=f"sha256:{digest}", size=5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "message"),
     [

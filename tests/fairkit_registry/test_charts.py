@@ -95,6 +95,7 @@ def test_what_is_public_already_stays_and_is_compared(model, certify, signer, ma
     assert any("score_counts" in one for one in found)
 
 
+@pytest.mark.long
 def test_many_groups_stay_within_the_budget(model, certify):
     report = audited(groups=60, rows=6_000)
     many = [finding.to_dict() for finding in report.findings] * 8

@@ -71,6 +71,7 @@ def test_a_runner_that_says_yes_to_everything_is_wrong(tmp_path):
     assert "wrong: envelope/ed25519: verdict is None" in outcome.stdout
 
 
+@pytest.mark.long
 def test_a_runner_that_answers_one_case_and_ends_is_started_again(tmp_path):
     once = "from fairkit_registry.evidence.answering import answer\n"
     once += "print(json.dumps(answer(json.loads(sys.stdin.readline()))), flush=True)"

@@ -269,6 +269,7 @@ READ_ONLY = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("closed_well", [True, False], ids=["closed", "after a crash"])
 def test_a_read_only_folder_is_read_and_says_what_is_wrong(make, closed_well):
     with tempfile.TemporaryDirectory(prefix="fairkit-ro-") as folder:  # pytest's own folders admit root only

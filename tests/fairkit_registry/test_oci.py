@@ -286,6 +286,7 @@ def test_a_manifest_or_a_list_that_was_exchanged_is_refused(credit, there, place
     assert there.models() == []
 
 
+@pytest.mark.long
 def test_a_registry_that_hangs_up_is_gone_on_with(credit, there, place, proxy, monkeypatch, model, certify):
     monkeypatch.setattr(blobs, "_PIECE", 200)  # several pieces of a small model
     hung = {"PATCH": 0, "GET": 0}
@@ -331,6 +332,7 @@ def grant(scopes: set[str]) -> str:
     return base64.b64encode(" ".join(sorted(scopes)).encode()).decode()
 
 
+@pytest.mark.long
 def test_a_token_server_that_grants_only_what_was_asked(credit, there, place, proxy, tmp_path):
     """The first token, from a HEAD, may pull; a POST needs another one."""
     where = through(proxy, place)
@@ -369,6 +371,7 @@ def test_a_token_server_that_grants_only_what_was_asked(credit, there, place, pr
         remote.look(where)
 
 
+@pytest.mark.long
 def test_basic_logins_and_helpers(credit, place, proxy, tmp_path, monkeypatch):
     where = through(proxy, place)
     wanted = "Basic " + base64.b64encode(b"bob:pass:word").decode()
@@ -439,6 +442,7 @@ def login_for(host, tmp_path):
     (tmp_path / "docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["redirect", "location", "link"])
 @pytest.mark.parametrize("kind", ["Basic", "Bearer"])
 def test_a_challenge_from_elsewhere_is_never_answered(

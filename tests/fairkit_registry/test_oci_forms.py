@@ -142,6 +142,7 @@ def sparse(size: int) -> bytes:
     return bytes(entry) + bytes(1024)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("layer", "said"),
     [

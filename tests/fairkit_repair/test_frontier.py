@@ -229,6 +229,7 @@ def test_a_failed_point_is_shown_and_the_rest_goes_on(monkeypatch: pytest.Monkey
     assert 2 not in result.front
 
 
+@pytest.mark.long
 def test_a_damaged_model_is_trained_again(tmp_path: Path):
     sweep = Sweep(plugin="reweigh")
     first = run(sweep, state=tmp_path / "s.json")

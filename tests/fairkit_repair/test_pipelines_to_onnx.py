@@ -54,6 +54,7 @@ def run_file(content, frame):
     return dict(zip(names, session.run(names, feeds), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("last", ["logistic", "lightgbm", "xgboost", "catboost", "fairgbm", "reweigh"])
 def test_a_pipeline_is_one_file_over_raw_columns(people, last, tmp_path):
     from sklearn.linear_model import LogisticRegression

@@ -298,6 +298,7 @@ def test_the_same_inputs_give_the_same_bytes(frame):
     assert contents[0] == contents[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("values", [[False, True], [0, 1], [0.5, 2.5], ["a b & c", "d"]])
 def test_sensitive_columns_of_every_type(frame, values, tmp_path):
     columns = dict(frame, group=np.array(values)[frame["SEX"] - 1])

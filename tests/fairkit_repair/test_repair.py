@@ -223,6 +223,7 @@ def without_sex(rows, seed, share):
     return fairkit.load_data(table, **ROLES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "metric", ["demographic_parity_difference", "equalized_odds_difference", "selection_rate_ratio"]
 )
@@ -255,6 +256,7 @@ def plain_model(tmp_path_factory):
     return fitted, path
 
 
+@pytest.mark.long
 def test_groups_that_are_not_known_are_refused_before_training_and_counted_where_not(plain_model):
     asked = {"methods": ["threshold-optimizer"], "learner": "logistic", "threads": 1}
     with pytest.raises(

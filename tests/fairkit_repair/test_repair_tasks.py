@@ -193,6 +193,7 @@ def changed(name, value, rows, make_table=people):
     return table.set_column(table.column_names.index(name), name, pa.array(values.tolist(), type=pa.string()))
 
 
+@pytest.mark.long
 def test_a_class_that_folds_would_lack_and_a_group_that_only_the_test_has_are_said_before_training():
     rare = fairkit.load_data(changed("job", "pilot", 3), label="job", sensitive="sex", drop=["pay"])
     with pytest.raises(DataError, match="'pilot' has 3 training rows"):

@@ -54,6 +54,7 @@ def _versions(proto):
     return {entry.domain: entry.version for entry in proto.opset_import}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("opset", [None, 15, 18])
 @pytest.mark.parametrize("method", ["fairgbm", "reweigh"])
 def test_a_pipeline_that_ends_in_a_classifier(people, method, opset):

@@ -74,6 +74,7 @@ def test_a_repaired_file_comes_out(folder, plugin):
     assert [entry.name for entry in session.get_outputs()] == ["score", "decision_probability", "decision"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [

@@ -18,6 +18,7 @@ oracles = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(oracles)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", range(12))
 def test_losses_equal_the_linear_program(block):
     for seed in range(20 * block, 20 * block + 20):

@@ -57,6 +57,7 @@ def changed(table: pa.Table, column: str) -> pa.Table:
     return table.set_column(table.column_names.index(column), column, pa.array(values))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pulls", [True, False], ids=["may read rows", "no row is read"])
 def test_a_certificate_of_a_counted_file_is_counted_again(fairkit_command, tmp_path, pulls):
     path, table = tmp_path / "people.parquet", people(900)

@@ -53,6 +53,7 @@ def address(tmp_path_factory):
     return database(tmp_path_factory.mktemp("sql"), people())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SETTINGS)
 def test_findings_are_those_of_the_rows(address, name):
     read, counted = both(address, **{**LABELLED, **SETTINGS[name]})

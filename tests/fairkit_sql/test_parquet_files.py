@@ -49,6 +49,7 @@ def file(tmp_path_factory):
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "roles",
     [
@@ -124,6 +125,7 @@ def test_hostile_names_of_files_and_columns_are_no_sql(tmp_path):
     assert_equal(*both(path, **{**DECIDED, "sensitive": [column]}))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("column", "values"),
     [

@@ -29,6 +29,7 @@ def test_its_own_tests_pass(projects, kind):
     assert " passed" in result.stdout
 
 
+@pytest.mark.long
 def test_all_are_installed_and_load(projects):
     environment, made = projects
     rows = json.loads(environment.fairkit("plugins", "list", "--format", "json").stdout)

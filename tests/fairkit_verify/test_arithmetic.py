@@ -30,6 +30,7 @@ def _near(own, other):
     )
 
 
+@pytest.mark.long
 def test_every_interval_is_the_audit_s():
     rng = random.Random(43)
     for _ in range(250):

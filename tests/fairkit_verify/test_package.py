@@ -42,6 +42,7 @@ def test_the_closure_is_small_and_light(build_hook):
     assert sum(len(path.read_text("utf-8").splitlines()) for path in modules.values()) < 10_250
 
 
+@pytest.mark.long
 def test_what_functions_import_is_there_or_known(build_hook):
     modules = build_hook.closure()
     nodes = [node for path in modules.values() for node in ast.walk(ast.parse(path.read_text("utf-8")))]
@@ -103,6 +104,7 @@ def _both(small, run, tmp_path, *arguments):
     return own, whole
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "key", "model"), CASES)
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_it_answers_as_fairkit_verify(name, key, model, form, small, run, golden, tmp_path):

@@ -207,6 +207,7 @@ def test_bad_tables_are_refused_and_count_nothing(begun, tmp_path, kind, setting
         assert len(watch.book.records) == before
 
 
+@pytest.mark.long
 def test_what_cannot_be_counted_is_read_and_said_or_refused(begun, tmp_path, monkeypatch):
     table = decided(400).append_column("id", pa.array([str(row) for row in range(400)]))
     zoned = table["moment"].cast(pa.timestamp("us", "UTC"))

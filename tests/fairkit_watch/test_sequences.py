@@ -154,6 +154,7 @@ def best(sizes, looks):
     return 1 / (1 / n[:, None] + 1 / n[None, :])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("gaps", "sizes"),
     [([0, 0], [380, 20]), ([0, 0.05], [200, 200]), ([0, 0, 0, 0, 0.05], [80] * 5), ([0] * 5, [80] * 5)],

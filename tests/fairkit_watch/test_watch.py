@@ -118,6 +118,7 @@ def test_a_day_sent_twice_is_counted_once(begun, decisions, day, tmp_path):
         assert watch.look().rows == 1200
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -143,6 +144,7 @@ def test_bad_tables_are_refused_and_count_nothing(begun, decisions, change, mess
         assert len(watch.book.records) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("told", "values", "share"),
     [

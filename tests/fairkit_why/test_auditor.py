@@ -122,6 +122,7 @@ def test_weights_of_two_are_rows_twice_but_no_surer(model, frame):
         assert one.interval[1] - one.interval[0] > other.interval[1] - other.interval[0]
 
 
+@pytest.mark.long
 def test_clusters_make_intervals_wider(model, frame):
     copies = frame.loc[frame.index.repeat(4)].reset_index(drop=True)
     copies["home"] = np.arange(len(copies)) // 4
@@ -179,6 +180,7 @@ def test_any_object_that_predicts_is_divided(frame):
     assert all(abs(value) < 1e-12 for name, value in parts(found[0]).items() if name != "income")
 
 
+@pytest.mark.long
 def test_training_again_is_compared_on_the_same_rows(model, frame, tmp_path):
     frame.to_csv(tmp_path / "train.csv", index=False)
     told = {"refit": str(tmp_path / "train.csv"), "without": ("income",), "metric": ("selection_rate",)}

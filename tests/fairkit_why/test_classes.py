@@ -126,6 +126,7 @@ def test_a_classs_score_is_divided_as_by_enumeration(oracle, name, index):
     assert np.abs(found.rows[0] - pairs.mean(axis=1)).max() < 5 * near
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_an_audit_divides_the_favorable_class(tmp_path):
     (tmp_path / "m.onnx").write_bytes(own_file("lightgbm"))

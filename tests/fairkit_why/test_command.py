@@ -78,6 +78,7 @@ def test_a_wrong_column_is_one_message(folder):
     assert "no column 'height'" in found.output
 
 
+@pytest.mark.long
 def test_no_other_auditor_may_state_what_is_left(folder):
     from fairkit.results.report import Report
     from fairkit_registry.evidence.consistency import contradictions
@@ -101,6 +102,7 @@ def test_no_other_auditor_may_state_what_is_left(folder):
     assert any("of the auditor 'why'" in text for text in contradictions(Report.from_dict(record), settings))
 
 
+@pytest.mark.long
 def test_a_certificate_is_verified_and_computed_again(folder):
     run("key", "new", folder / "k", "--type", "ed25519")
     told = ("--auditor", "why", "--set", "why.allowed=income", "--set", "why.calls=12000")

@@ -123,6 +123,7 @@ def test_the_page_of_a_frontier(faults: Callable[..., list[str]], browse: Callab
     assert "Nothing picked" in frontier_page(empty)
 
 
+@pytest.mark.long
 def test_the_page_of_a_comparison_says_what_is_beyond_noise():
     rows = 600
     table = pa.table(

@@ -303,6 +303,7 @@ def test_the_browser_test_sees_requests_and_errors(browse: Callable[..., Any]):
     assert any("no" in line for line in visit.console)
 
 
+@pytest.mark.long
 def test_the_browser_test_can_be_dark(browse: Callable[..., Any]):
     probe = (
         "<!doctype html><script>document.title = matchMedia('(prefers-color-scheme: dark)').matches</script>"

@@ -241,6 +241,7 @@ def test_axe_finds_no_fault_and_nothing_is_asked_for(
     assert "<img" not in seen.dom
 
 
+@pytest.mark.long
 def test_two_versions_side_by_side_are_those_of_a_comparison(made, tmp_path, browse: Callable[..., Any]):
     """The script's numbers against `fairkit registry diff`'s."""
     page = placed(made, tmp_path, "m/credit/compare.html")

@@ -37,6 +37,7 @@ def test_the_second_arithmetic_finds_what_the_audit_finds(node):
         assert apart < 1e-9, (name, table)
 
 
+@pytest.mark.long
 def test_the_page_s_modules_answer_the_conformance_suite(node):
     """Timestamps, locks, tables, watches and logs are no business of the page; it says so, and is wrong about nothing."""
     outcomes = list(conformance.run(shlex.join([node, str(HERE / "runner.mjs")]), conformance.cases()))
@@ -68,6 +69,7 @@ def test_the_digest_while_streaming_is_sha_256(node):
     assert told == [hashlib.sha256(bytes(i % 251 for i in range(size))).hexdigest() for size in sizes]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "code"),
     [
