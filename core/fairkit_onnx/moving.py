@@ -66,6 +66,8 @@ def neighbours(
             here = here[~np.isin(after, keys)]
             changed[name][here] = targets[name][here]
             moved[here] = True
+        if moved.all():
+            break
     return changed, moved
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import fairkit
 from fairkit.errors import ModelError
 from fairkit.results.rules import Rule
+from fairkit_onnx.read.offsets import offset_that_tells_groups
 
 from .hostile import FAIR, UNFAIR, graph, table
 from .test_nearby import people
@@ -212,6 +215,23 @@ def raw_scores(shift, classes=3):
         each = MatMul(age, w) raw = Add(each, b) logits = Add(raw, part)""",
         f"float[N,{classes}] logits",
     )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_offset_on_both_sides_of_the_others_tells_them_apart(seed):
+    """No order of one number ranks the group above the others, and still it says who is in it."""
+    rng = np.random.default_rng(seed)
+    male, side = rng.random(2_000) < 0.5, rng.choice([-100.0, 100.0], 2_000)
+    reading = SimpleNamespace(kind="logit", score=SimpleNamespace(name="logits", shape="matrix"))
+    groups = {"sex": male.astype(np.int64)}
+
+    def said(offset):
+        scores = rng.normal(size=(2_000, 3)) + offset[:, None]
+        return offset_that_tells_groups(reading, {"logits": scores}, groups)
+
+    assert "tells groups of 'sex' apart" in said(np.where(male, side, 0.0))
+    assert said(side) is None
+    assert said(np.where(rng.random(2_000) < 0.5, side, 0.0)) is None
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -285,10 +285,14 @@ def largest_row(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Array]:
 
 
 def _sizes(values: NDArray[Any]) -> Array:
-    numbers = np.abs(np.asarray(values, dtype=np.float64).reshape(len(values), -1))
-    return np.asarray(
-        np.where(np.isfinite(numbers), numbers, 0.0).max(axis=0, initial=0.0)
-    )  # others give no number
+    if not len(values):
+        return np.zeros(int(np.prod(values.shape[1:])))
+    numbers = values.reshape(len(values), -1)
+    size = np.maximum(numbers.max(axis=0).astype(np.float64), -numbers.min(axis=0).astype(np.float64))
+    if np.isfinite(size).all():
+        return np.asarray(size)
+    finite = np.isfinite(numbers)  # others give no number
+    return np.asarray(np.abs(numbers.astype(np.float64)).max(axis=0, initial=0.0, where=finite))
 
 
 def _of_input(values: NDArray[Any]) -> Extent:
