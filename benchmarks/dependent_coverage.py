@@ -2,6 +2,7 @@
 
     python benchmarks/dependent_coverage.py [RUNS]            # rates, means, F1: some milliseconds a table
     python benchmarks/dependent_coverage.py [RUNS] scores     # ROC-AUC, ECCE and the KS distance as well
+    python benchmarks/dependent_coverage.py [RUNS] strata [SEED]   # differences of ECCE pooled over strata
 
 Rows of a cluster have one chance of a favorable decision and outcome, from a beta distribution: the intra-cluster
 correlation. `nested` clusters have rows of one group, `crossing` ones of both; in `informative` ones the number of rows
@@ -18,16 +19,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from scipy import special
 
 from fairkit.data.clusters import BUCKETS, buckets_of
-from fairkit.dependent import SCORE_BUCKETS, by_bucket, clustered
-from fairkit.intervals import own_quantile
+from fairkit.dependent import SCORE_BUCKETS, STRATA_BUCKETS, by_bucket, clustered
+from fairkit.intervals import Spread, own_quantile
 from fairkit.statistics import Rows, Scores
 from fairkit_group.between import comparisons
 from fairkit_group.calibration import CalibrationInTheLarge, Ecce
 from fairkit_group.errors import BrierScore, LogLoss, MeanPrediction
+from fairkit_group.pooling import largest_difference
 from fairkit_group.ranking import RocAuc, dependent_distances, distances
 from fairkit_group.rates import F1Score, FalsePositiveRate, Precision, SelectionRate, TruePositiveRate
+from fairkit_group.strata import Strata
 
 CONFIDENCE = 0.95
 CHEAP = (SelectionRate, TruePositiveRate, FalsePositiveRate, Precision, F1Score, MeanPrediction, LogLoss, BrierScore,
@@ -149,9 +153,72 @@ def main(runs: int, metrics: tuple[type, ...], chosen: list) -> None:
         print(f"{share:.3f} {name}")
 
 
+WITHIN = [
+    (clusters, rows, strata, kind, alike, factors)
+    for clusters, rows, strata, kind in (
+        (200, 10, 12, "inside"),
+        (200, 10, 12, "crossing strata"),
+        (200, 10, 12, "crossing"),
+        (200, 40, 12, "crossing"),
+        (200, 10, 4, "crossing strata"),
+        (800, 10, 12, "inside"),
+        (800, 10, 12, "crossing"),
+        (200, 10, 1, "inside"),
+    )
+    for alike, factors in ((0.5, (1.0, 1.0)), (0.5, (1.4, 1.0)), (0.1, (1.0, 1.0)))
+]
+"""Clusters, most rows of one, strata, how clusters lie, correlation of the normal numbers behind outcomes, factors."""
+
+
+def apart(factor: float) -> float:
+    """Return the ECCE of outcome rates so many times the score, of scores in hundredths."""
+    grid = np.arange(101) / 100
+    ends = np.clip(np.array([grid - 0.005, grid + 0.005]), 0, 1)
+    chance = np.diff(special.betainc(2, 4, ends), axis=0)[0]
+    return float(np.abs(np.cumsum(chance * (np.clip(factor * grid, 0, 1) - grid))).max())
+
+
+def inside(setting: tuple, rng: np.random.Generator, key: int) -> Spread:
+    """Return the pooled interval of one table: the first group is four times the second one."""
+    clusters, most, strata, kind, alike, factors = setting
+    who = np.repeat(np.arange(clusters), rng.integers(2, most + 1, clusters))
+    group = (rng.random(len(who)) < 0.2) * 1 if kind == "crossing" else (who % 5 == 0) * 1
+    stratum = who // 5 % strata if kind == "inside" else rng.integers(0, strata, len(who))
+    score = np.round(rng.beta(2, 4, len(who)), 2)
+    normal = np.sqrt(alike) * rng.standard_normal(clusters)[who]
+    normal = normal + np.sqrt(1 - alike) * rng.standard_normal(len(who))
+    outcome = (special.ndtr(normal) < np.clip(np.array(factors)[group] * score, 0, 1)) * 1.0
+    rows, cells = Rows(outcome=outcome, score=score), stratum * 2 + group
+    bucket = buckets_of(pa.array(who), np.arange(len(who)), key) // (BUCKETS // STRATA_BUCKETS)
+    metric = Ecce()
+    totals = metric.statistic.collect(rows, cells, 2 * strata)
+    parts = metric.statistic.collect(rows, cells * STRATA_BUCKETS + bucket, 2 * strata * STRATA_BUCKETS)
+    names, name = [str(place) for place in range(strata)], metric.statistic.key
+    pooled = Strata(names, 2, {name: totals}, {name: parts})
+    return largest_difference(pooled.pairs(metric, pooled.cells(metric, rng)), CONFIDENCE)
+
+
+def within(runs: int, seed: int) -> None:
+    """Print how often pooled intervals of ECCE hold the truth, and how often they end below it."""
+    print("clusters rows strata kind              alike factors      holds  below  width")
+    for place, setting in enumerate(WITHIN):
+        truth = abs(apart(setting[5][0]) - apart(setting[5][1]))
+        found = [inside(setting, np.random.default_rng((seed, place, run)), run) for run in range(runs)]
+        holds = np.mean([one.low <= truth <= one.high for one in found])
+        below, width = (
+            np.mean([one.high < truth for one in found]),
+            np.mean([one.high - one.low for one in found]),
+        )
+        clusters, rows, strata, kind, alike, factors = setting
+        print(f"{clusters:8} {rows:4} {strata:6} {kind:17} {alike:5} {factors!s:11} {holds:6.3f} {below:6.3f} "
+              f"{width:6.3f}", flush=True)  # fmt: skip
+
+
 if __name__ == "__main__":
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    if "scores" in sys.argv:
+    if "strata" in sys.argv:
+        within(runs, int(sys.argv[3]) if len(sys.argv) > 3 else 0)
+    elif "scores" in sys.argv:
         main(runs, OF_SCORES, [s for s in SETTINGS if s[0] * s[1] <= 8000])
     else:
         main(runs, CHEAP, SETTINGS)

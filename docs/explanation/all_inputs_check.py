@@ -239,31 +239,32 @@ def digest_of(told, model, sizes, tests):
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
-def run_encoders(told, graph, matrix, sizes):
-    """Run the file's own encoders at both ends of each cell, at every listed value and at random inside."""
-    rng, rows = np.random.default_rng(0), []
-    defaults = {
-        name: value
-        for block in told["domain"]
-        for name, value in zip(block["columns"], first(block), strict=True)
-    }
-    for place, block in enumerate(told["domain"]):
+def inputs_of(told, rng):
+    """Raw values by block with their cells: of one block both ends of each cell, some inside, every listed value; then any."""
+    options = []
+    for block in told["domain"]:
         if "ends" not in block:
-            rows += [
-                (place, cell, choice)
-                for (_, cell), choice in zip(block["members"], block["choices"], strict=True)
-            ]
+            cells = [cell for _, cell in block["members"]]
+            options.append(list(zip(cells, block["choices"], strict=True)))
             continue
+        some = []
         for cell, (low, high) in enumerate(intervals(block)):
-            some = {low, high, *rng.uniform(low, high, 3).tolist()} if low < high else {low}
-            rows += [(place, cell, [value]) for value in some if not block["whole"] or value == int(value)]
-    columns = {}
-    for name, value in defaults.items():
-        column = [value] * len(rows)
-        for row, (place, _, values) in enumerate(rows):
-            names = told["domain"][place]["columns"]
-            column[row] = values[names.index(name)] if name in names else value
-        columns[name] = column
+            values = [low, high, *rng.uniform(low, high, 3).tolist()] if low < high else [low]
+            some += [(cell, [value]) for value in values if not block["whole"] or value == int(value)]
+        options.append(some)
+    base = [some[0] for some in options]
+    rows = [[*base[:place], one, *base[place + 1 :]] for place, some in enumerate(options) for one in some]
+    return rows + [[some[rng.integers(len(some))] for some in options] for _ in range(300)]
+
+
+def run_encoders(told, graph, matrix):
+    """Run the file's own encoders: each feature is what the proof says of its block's cell, whatever the other blocks are."""
+    rows = inputs_of(told, np.random.default_rng(0))
+    columns = {
+        name: [row[place][1][column] for row in rows]
+        for place, block in enumerate(told["domain"])
+        for column, name in enumerate(block["columns"])
+    }
     if matrix in graph.inputs:
         names = next(names for name, _, names in told["inputs"] if name == matrix)
         kind = next(kind for name, kind, _ in told["inputs"] if name == matrix)
@@ -282,18 +283,11 @@ def run_encoders(told, graph, matrix, sizes):
         made = np.asarray(made, dtype=float).reshape(len(rows), -1)
     for feature, (block, *ends) in told["features"].items():
         low, high = (np.array([float.fromhex(text) for text in some]) for some in ends)
-        for (place, cell, _), value in zip(rows, made[:, int(feature)], strict=True):
-            if place != block and block >= 0:
-                continue
-            at = cell if block >= 0 else 0
-            inside = low[at] <= value <= high[at] or (np.isnan(value) and np.isnan(low[at]))
+        for row, value in zip(rows, made[:, int(feature)].tolist(), strict=True):
+            at = row[block][0] if block >= 0 else 0
+            inside = low[at] <= value <= high[at] or (math.isnan(value) and math.isnan(low[at]))
             refuse(not inside, f"the model's encoders make {value} of a cell of feature {feature}, and the proof says "
                    f"{low[at]} to {high[at]}")  # fmt: skip
-
-
-def first(block):
-    """A raw value of each of a block's columns."""
-    return [float.fromhex(block["low"])] if "ends" in block else block["choices"][0]
 
 
 def intervals(block):
@@ -468,7 +462,7 @@ def problem_of(told, graph):
     refuse(
         digest_of(told, model, sizes, tests) != told["problem_sha256"], "the digest is not that of the proof"
     )
-    run_encoders(told, graph, matrix, sizes)
+    run_encoders(told, graph, matrix)
     leaf = [told["direction"] * value for value in model["value"]]
     threshold = told["threshold"] and float.fromhex(told["threshold"])
     return told | model | {"tests": tests, "leaf": leaf, "sizes": sizes, "base": number(told["base"]),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -47,12 +50,22 @@ def convert(model, path, *, drop=(), zipmap=False):
 
 
 @pytest.fixture(scope="session")
-def loans(tmp_path_factory):
+def proofs(tmp_path_factory):
+    """A folder for models and proofs that are made once; `FAIRKIT_PROOFS` keeps it for many runs of these tests."""
+    folder = os.environ.get("FAIRKIT_PROOFS")
+    return Path(folder) if folder else tmp_path_factory.mktemp("proofs")
+
+
+@pytest.fixture(scope="session")
+def loans(proofs):
     """The table as a file, and models by name."""
+    folder = proofs / "loans"
+    if (folder / "linear.onnx").exists():
+        return folder
     from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
 
-    folder = tmp_path_factory.mktemp("all_inputs")
+    folder.mkdir()
     frame().to_csv(folder / "loans.csv", index=False)
     boosted = GradientBoostingClassifier(n_estimators=12, max_depth=3, learning_rate=0.3, random_state=0)
     convert(boosted, folder / "boosted.onnx", zipmap=True)

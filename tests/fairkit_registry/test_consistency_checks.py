@@ -40,6 +40,9 @@ def test_numbers_are_the_same_but_for_rounding():
     assert about(0.0, 1e-10)
     assert about(1e6, 1e6 + 1e-4)
     assert not about(0.2, 0.2 + 1e-8)
+    assert about(0.2, 0.2 + 0.9e-9)
+    assert not about(0.2, 0.2 + 1.1e-9)
+    assert not about(0.2 + 1.1e-9, 0.2)
     assert not about(1e6, 1e6 + 1e-2)
 
 
