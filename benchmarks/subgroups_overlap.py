@@ -49,8 +49,8 @@ def critical(search, truth):
     return middle
 
 
-def truths(search, family, codes, chance, over):
-    """Each group's true difference, from the rows' chances; rows the number is not over do not count."""
+def truths(search, family, codes, chance):
+    """Each group's true difference of selection rates, from the rows' chances."""
     if chance is None:
         return [np.zeros(len(some.numbers)) for some in search.all_groups()]
     name = MEASURES["mean_loss"]
@@ -97,7 +97,7 @@ def main():
     family, codes = people()
     started, joint_at_null = time.process_time(), {}
     print(
-        "measure                p  population            groups  factors: Bonferroni (holds) overlaps (holds) joint (holds)"
+        "measure                p  population            groups  Bonferroni (holds)  overlaps (holds)  joint (holds)"
     )
     for name, p, kind in SETTINGS:
         rng, found, of_overlaps = np.random.default_rng(chosen.seed), [], None
@@ -114,7 +114,7 @@ def main():
             search, rows = search_of(family, codes, MEASURES[name], outcome, decision, score)
             if of_overlaps is None:
                 of_overlaps = -NORMAL.inv_cdf(level(search, rows, True, draw) / 2)
-            truth = truths(search, family, codes, chance, None)
+            truth = truths(search, family, codes, chance)
             found.append(critical(search, truth))
         found = np.sort(found)
         careful = -NORMAL.inv_cdf(0.025 / search.groups)
