@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit import hookspecs
 from fairkit.errors import FairkitError, PluginError, did_you_mean
+from fairkit.installed import entry_points
 from fairkit.learners import add_source
 from fairkit.plugins.loading import load_found, one_line
 from fairkit.plugins.records import FILE, FILES, Plugin, PluginInfo, Row
 from fairkit.settings import DEFAULT_AUDITORS
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from fairkit.auditors import Auditor
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
@@ -49,7 +51,7 @@ def find() -> list[PluginInfo]:
 
 
 def _find() -> list[PluginInfo]:
-    entries = importlib.metadata.entry_points(group=hookspecs.PROJECT)
+    entries = entry_points(hookspecs.PROJECT)
     # each name and version is read from a file: once for a distribution, not for each of its plugins
     known = {id(entry.dist): (entry.dist.name, entry.dist.version) for entry in _one_of_each(entries)}
     found = {
@@ -59,7 +61,7 @@ def _find() -> list[PluginInfo]:
     return sorted(found, key=lambda plugin: (not plugin.built_in, plugin.name, plugin.distribution))
 
 
-def _one_of_each(entries: Iterable[importlib.metadata.EntryPoint]) -> Iterator[Any]:
+def _one_of_each(entries: Iterable[EntryPoint]) -> Iterator[Any]:
     """Return one entry point of each distribution."""
     seen: set[int] = set()
     for entry in entries:
