@@ -7,6 +7,7 @@ import importlib.metadata
 import pytest
 
 import fairkit
+from fairkit import installed
 
 duckdb = pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
 
@@ -32,6 +33,7 @@ def test_a_query_may_be_longer_than_a_name_of_a_file(file, monkeypatch):
 def test_an_address_has_the_installed_distributions_listed_once(file, monkeypatch):
     listings = []
     entry_points = importlib.metadata.entry_points
+    installed._of.cache_clear()
 
     def listing(**chosen):
         listings.append(chosen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import PluginError
+from fairkit.installed import entry_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -164,11 +165,10 @@ def faceted(name: str, result: Any, *asked: Any, **options: Any) -> alt.FacetCha
 
 
 def _drawn(name: str) -> Callable[..., Any]:
-    from importlib.metadata import entry_points  # takes 50 ms to load
-
-    for one in entry_points(group=PLOTS, name=name):
-        draw: Callable[..., Any] = one.load()
-        return draw
+    for one in entry_points(PLOTS):
+        if one.name == name:
+            draw: Callable[..., Any] = one.load()
+            return draw
     raise PluginError(
         f"no installed package draws {name!r}; fix it with: pip install --force-reinstall fairkit"
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError, MissingExtraError, ParameterError
+from fairkit.installed import entry_points
 from fairkit.support.escaping import json_text
 from fairkit.support.files import check_writable, write_atomic
 
@@ -117,9 +118,7 @@ def rendered(result: Any, form: str) -> str:
     """
     if form == "json":
         return json_text(result.to_dict()) + "\n"
-    from importlib.metadata import entry_points  # takes 50 ms to load
-
-    found = {one.name: one for one in entry_points(group=FORMATS)}
+    found = {one.name: one for one in entry_points(FORMATS)}
     if form not in found:
         raise ParameterError(f"there is no format {form!r}; there are: {', '.join(sorted({'json', *found}))}")
     render: Callable[[Any], str] = found[form].load()

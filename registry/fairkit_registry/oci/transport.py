@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import ssl
 import time
 import urllib.parse
 from contextlib import contextmanager
@@ -63,7 +62,7 @@ class Transport:
         self._client = httpx.Client(
             timeout=httpx.Timeout(_READ, connect=_CONNECT),
             follow_redirects=False,
-            verify=ssl.create_default_context(),  # the system's CAs, or those of SSL_CERT_FILE
+            verify=fairkit_http.system_tls(),
             headers={"Accept-Encoding": "identity"},  # digests and ranges are over the bytes as they are
         )
 
