@@ -63,12 +63,13 @@ class Commands(Mapping[str, Any]):
 def lazy_group(
     places: Mapping[str, str], wrap: Wrap, base: type[TyperGroup] = TyperGroup
 ) -> type[TyperGroup]:
-    """Make the class of a group whose commands are `places`; see `Commands`."""
+    """Make the class of a group whose commands are `places`; see `Commands`. All groups of a class share them."""
+    made = Commands(places, wrap)
 
     class Group(base):  # type: ignore[misc, valid-type]
         def __init__(self, *arguments: Any, **settings: Any) -> None:
             super().__init__(*arguments, **settings)
-            self.commands = Commands(places, wrap)
+            self.commands = made
             lighten(self)
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -22,6 +22,20 @@ def entry_points(group: str) -> list[EntryPoint]:
     return list(_of(group, tuple(map(_place, sys.path))))
 
 
+def described(group: str) -> list[tuple[EntryPoint, str, str]]:
+    """List the entry points of a group, each with the name and the version of its distribution."""
+    return list(_described(group, tuple(map(_place, sys.path))))
+
+
+@lru_cache(maxsize=2)
+def _described(group: str, places: tuple[Place, ...]) -> tuple[tuple[EntryPoint, str, str], ...]:
+    entries = _of(group, places)
+    # each name and version is read from a file: once for a distribution, not for each of its entry points
+    owners = {id(entry.dist): entry.dist for entry in entries}
+    known = {key: ("unknown", "0") if one is None else (one.name, one.version) for key, one in owners.items()}
+    return tuple((entry, *known[id(entry.dist)]) for entry in entries)
+
+
 @lru_cache(maxsize=8)
 def _of(group: str, places: tuple[Place, ...]) -> tuple[EntryPoint, ...]:
     from importlib import metadata  # takes 50 ms to load

@@ -112,7 +112,7 @@ class LeftChart(EvidenceChart):
              "refused": left is None, "text": "refused" if left is None else ""}
             for name, left, low, high, _ in rows
         ]  # fmt: skip
-        y = {"field": "among", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 180}}
+        y = {"field": "among", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}}
         x = {"field": "left", "type": "quantitative", "title": "left of the gap"}
         plain, refused = [{"filter": "!datum.refused"}], [{"filter": "datum.refused"}]
         layers = [

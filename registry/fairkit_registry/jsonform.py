@@ -29,6 +29,11 @@ class Mistake(NamedTuple):
 
 
 Check = Callable[[Any], Mistake | None]
+_KINDS: dict[str, tuple[type, ...]] = {
+    "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "null": (type(None),),
+    "number": (int, float), "integer": (int,),
+}  # fmt: skip
+"""Python's own types that surely are of a type; a value of another one is looked at more closely."""
 _SHOWN = 80
 _SILENT = {"$schema", "$id", "$defs", "title", "description", "then", "else"}
 _TYPES: dict[str, Callable[[Any], bool]] = {
@@ -81,6 +86,8 @@ class _Reader:
         return all_of
 
     def _keyword(self, name: str, argument: Any, schema: Mapping[str, Any]) -> Check:
+        if name == "type":
+            return _typed([argument] if isinstance(argument, str) else argument)
         if name in _PLAIN:
             return functools.partial(_PLAIN[name], argument)
         if name == "properties":
@@ -131,11 +138,15 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
-def _type(names: str | Sequence[str], value: Any) -> Mistake | None:
-    wanted = [names] if isinstance(names, str) else names
-    if any(_TYPES[name](value) for name in wanted):
-        return None
-    return Mistake((), f"{_shown(value)} is not of type {', '.join(map(repr, wanted))}")
+def _typed(names: Sequence[str]) -> Check:
+    kinds = frozenset(kind for name in names for kind in _KINDS[name])
+
+    def check(value: Any) -> Mistake | None:
+        if type(value) in kinds or any(_TYPES[name](value) for name in names):
+            return None
+        return Mistake((), f"{_shown(value)} is not of type {', '.join(map(repr, names))}")
+
+    return check
 
 
 def _required(names: Sequence[str], value: Any) -> Mistake | None:
@@ -184,7 +195,6 @@ def _sized(
 
 
 _PLAIN: dict[str, Callable[[Any, Any], Mistake | None]] = {
-    "type": _type,
     "required": _required,
     "const": _constant,
     "enum": _choice,
@@ -242,9 +252,13 @@ def _every(parts: Sequence[Check]) -> Check:
 
 def _some(parts: Sequence[Check], *, only: bool) -> Check:
     def check(value: Any) -> Mistake | None:
-        mistakes = [part(value) for part in parts]
+        mistakes = []
+        for part in parts:
+            mistakes.append(part(value))
+            if mistakes[-1] is None and not only:
+                return None
         fitting = mistakes.count(None)
-        if fitting == 1 or (fitting and not only):
+        if fitting == 1:
             return None
         if fitting:
             return Mistake((), f"{_shown(value)} is valid under more than one of the given schemas")

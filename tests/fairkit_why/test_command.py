@@ -40,11 +40,11 @@ def data(folder):
 def test_lines(folder):
     text = run("why", folder / "loans.onnx", *data(folder), "--allow", "income,employment", "--calls", 12_000)
     lines = text.splitlines()
-    assert lines[0].startswith("why  selection rate, ")
+    assert lines[0].startswith("why  Selection rate, ")
     assert "score before the link (exact)" in lines[1]
     assert "Intervals hold at once; sampling is" in text
-    assert "base rates" in text
-    assert "alike in income, employment:" in text
+    assert "Base rates" in text
+    assert "Alike in income, employment:" in text
     assert "Training again without a column may leave the gap." in text
     assert len(lines) <= 16
 

@@ -65,6 +65,8 @@ def individual_section(report: Report) -> Section | None:
         *(_flips(finding, evidence, anchor) for anchor, finding, evidence in _with(findings, Flips)),
     ]
     shown = any(part is not None for part in people)
+    if not rows and not shown:
+        return None
     title = [
         Span("Single people" if shown else "Other findings", on=On.PAGE),
         Span("Other findings", on=On.TEXT),

@@ -201,14 +201,6 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """Lines that are aligned by spaces; the first is a heading."""
-
-    lines: Sequence[str]
-    on: On = On.ALL
-
-
-@dataclass(frozen=True, slots=True)
 class Section:
     """Parts under a heading.
 
@@ -223,7 +215,7 @@ class Section:
     on: On = On.ALL
 
 
-Part = Note | Listing | Facts | Table | Chart | Legend | Fields | Panel | Lines | Section
+Part = Note | Listing | Facts | Table | Chart | Legend | Fields | Panel | Section
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,22 @@
-"""What carries a gap, as a few lines: columns beside each other, the parts of rates, what allowed columns leave."""
+"""What carries a gap: a table of its columns, the parts of rates, and what allowed columns leave."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit_cli.pages.parts import Lines, On, Section, Span, Table, name_of, numbers, words
+from fairkit_cli.pages.parts import (
+    Column,
+    Note,
+    On,
+    Section,
+    Span,
+    Table,
+    capital,
+    name_of,
+    numbers,
+    words,
+)
 from fairkit_cli.text.numbers import interval, measured, number
 from fairkit_cli.text.view import MEANING
 
@@ -15,7 +26,7 @@ if TYPE_CHECKING:
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
-    from fairkit_cli.pages.parts import Cell
+    from fairkit_cli.pages.parts import Cell, Part
 
 AUDITOR = "why"
 MOST = 6
@@ -49,8 +60,8 @@ def divided(report: Report) -> list[Divided]:
 
 
 def why_parts(report: Report) -> list[Section]:
-    """Return what carries each gap, in lines."""
-    parts = [Lines(why_lines(each)) for each in divided(report)]
+    """Return what carries each gap."""
+    parts = [part for each in divided(report) for part in _parts(each)]
     return [Section(Span("Why", on=On.PAGE | On.SUMMARY), parts)] if parts else []
 
 
@@ -82,29 +93,26 @@ def _is_part(change: Change) -> bool:
     return not {"column", "part"}.isdisjoint(change.parameters)
 
 
-def why_lines(division: Divided) -> list[str]:
-    """Return the lines about one group."""
+def _parts(division: Divided) -> list[Part]:
+    """Return what is said about one group, a paragraph for each part of the division."""
     attributions = [a for a in division.of("attribution") if a.evidence.get("columns")]
-    lines = [_head(division)]
+    head = _head(division)
+    parts: list[Part] = [Note([Span("why  ", on=On.SCREEN), capital(head)], "strong")]
     if attributions:
-        lines += _columns(attributions)
-    parts = [f"{_PARTS[p.metric]} {_sized(p)}" for p in division.findings if p.metric in _PARTS]
-    if parts:
-        lines.append("  " + ", ".join(parts))
-    for left in division.of("unexplained_difference"):
-        lines.append("  " + _left(left))
+        parts += [_table(head, attributions), Note(_rest(attributions[0]))]
+    rates = [f"{_PARTS[p.metric]} {_sized(p)}" for p in division.findings if p.metric in _PARTS]
+    said = [", ".join(rates)] if rates else []
+    said += map(_left, division.of("unexplained_difference"))
     for gone in division.of("gap_without"):
-        told = gone.evidence
-        lines.append(
-            f"  trained again with {gone.parameters['without']} {number(told['with'])}, without it {_sized(gone)}; "
-            f"change {number(told['change'])} {interval(tuple(told['change_interval']))}"
+        again = gone.evidence
+        said.append(
+            f"trained again with {gone.parameters['without']} {number(again['with'])}, without it {_sized(gone)}; "
+            f"change {number(again['change'])} {interval(tuple(again['change_interval']))}"
         )
-    for few in division.of("attribution"):
-        if few.value is None:
-            lines += [f"  {note}" for note in few.notes]
+    said += [note for few in division.of("attribution") if few.value is None for note in few.notes]
     if attributions:
-        lines.append(f"  {attributions[0].notes[-1]}")
-    return lines
+        said.append(attributions[0].notes[-1])
+    return [*parts, *map(Note, map(capital, said)), Note("", on=On.SCREEN)]
 
 
 def _head(one: Divided) -> str:
@@ -113,38 +121,33 @@ def _head(one: Divided) -> str:
     whole = next((f for f in one.findings if f.metric == "attribution" and f.value is not None), None)
     if whole is None:
         gap = next((f.evidence["gap"] for f in one.findings if "gap" in f.evidence), None)
-        return f"why  {first.sensitive}, {groups}" + ("" if gap is None else f": {number(gap)}")
-    return f"why  {_OF[str(whole.parameters['of'])]}, {groups}: {_sized(whole)}"
+        return f"{first.sensitive}, {groups}" + ("" if gap is None else f": {number(gap)}")
+    return f"{_OF[str(whole.parameters['of'])]}, {groups}: {_sized(whole)}"
 
 
 def _sized(finding: Finding) -> str:
     return f"{number(finding.value)} {interval(finding.interval)}"
 
 
-def _columns(attributions: Sequence[Finding]) -> list[str]:
-    """Return a line for each of the largest parts, and one for the others; the first attribution orders them."""
-    first = attributions[0]
-    names = [part["column"] for part in first.evidence["columns"]]
-    shown = names[:MOST]
-    width = max(map(len, [*shown, "column"]))
-    heads = [_title(one) for one in attributions]
+def _table(label: str, attributions: Sequence[Finding]) -> Table:
+    """Return the largest parts of each attribution; the first one orders them, and is drawn."""
     parts = [{part["column"]: part for part in one.evidence["columns"]} for one in attributions]
-    cells = [[_cell(part.get(name)) for name in shown] for part in parts]
-    widths = [max(map(len, [head, *column])) for head, column in zip(heads, cells, strict=True)]
-    longest = max((abs(part["value"]) for part in first.evidence["columns"]), default=0.0) or 1.0
-    lines = [
-        "  " + "  ".join([f"{'column':{width}}", *(f"{h:{w}}" for h, w in zip(heads, widths, strict=True))])
-    ]
-    for place, name in enumerate(shown):
-        row = "  ".join(f"{column[place]:{w}}" for column, w in zip(cells, widths, strict=True))
-        bar = "#" * round(_MARKS * abs(parts[0][name]["value"]) / longest)
-        lines.append(f"  {name:{width}}  {row}  {bar}".rstrip())
-    rest = [part["value"] for part in first.evidence["columns"][MOST:]]
+    longest = max((abs(part["value"]) for part in parts[0].values()), default=0.0) or 1.0
+    rows: list[Sequence[Cell]] = []
+    for name, part in list(parts[0].items())[:MOST]:
+        bar = "#" * round(_MARKS * abs(part["value"]) / longest)
+        rows.append((name_of(name), *(_cell(one.get(name)) for one in parts), bar))
+    columns = [*words("column"), *words(*map(_title, attributions)), Column("", on=On.TEXT)]
+    return Table(label, columns, rows)
+
+
+def _rest(attribution: Finding) -> str:
+    """Return what the other columns carry together, and the sum."""
+    rest = [part["value"] for part in attribution.evidence["columns"][MOST:]]
     more = f"{len(rest)} more {sum(rest):+.3f}; " if rest else ""
-    sampled = first.evidence.get("sampling_share")
+    sampled = attribution.evidence.get("sampling_share")
     share = "" if sampled is None else f"; sampling is {sampled:.0%} of their variance"
-    lines.append(f"  {more}sum {number(first.value)}. Intervals hold at once{share}")
-    return lines
+    return f"{more}sum {number(attribution.value)}. Intervals hold at once{share}"
 
 
 def _title(finding: Finding) -> str:

@@ -13,7 +13,6 @@ from fairkit_cli.pages.parts import (
     Inline,
     Item,
     Legend,
-    Lines,
     Listing,
     Measured,
     Note,
@@ -74,10 +73,6 @@ def _part(part: Part) -> Markup:
 def _listing(part: Listing) -> Markup:
     kind = "rules" if part.kind == "rules" else None
     return tag("ol" if part.kind == "steps" else "ul", [_item(item) for item in part.items], class_=kind)
-
-
-def _lines(part: Lines) -> Markup:
-    return tag("div", tag("pre", "\n".join(part.lines)), class_="scroll", tabindex="0", role="group")
 
 
 def _panel(part: Panel) -> Markup:
@@ -286,7 +281,6 @@ _WRITERS: Mapping[type[Any], Callable[[Any], Markup]] = {
     Table: html_table,
     Chart: _figure,
     Legend: lambda legend: _legend(legend.keys),
-    Lines: _lines,
     Panel: _panel,
     Fields: _fields,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairkit.support.escaping import markdown as escaped
-from fairkit.support.escaping import visible
 from fairkit.support.markdown import markdown_table
 from fairkit_cli.pages.parts import (
     Cell,
@@ -13,7 +12,6 @@ from fairkit_cli.pages.parts import (
     Facts,
     Inline,
     Item,
-    Lines,
     Listing,
     Measured,
     Note,
@@ -61,8 +59,6 @@ def _part(part: Part, level: int) -> Iterator[str]:
     elif isinstance(part, Facts):
         yield from (f"- {_text(name)}: {_text(value)}" for name, value in part.entries)
         yield ""
-    elif isinstance(part, Lines):
-        yield from ("```text", *map(visible, part.lines), "```", "")
     elif isinstance(part, Table):
         yield from _table(part)
     elif isinstance(part, Chart) and part.table is not None:

@@ -12,7 +12,6 @@ from fairkit_cli.pages.parts import (
     Facts,
     Inline,
     Item,
-    Lines,
     Listing,
     Measured,
     Note,
@@ -23,7 +22,7 @@ from fairkit_cli.pages.parts import (
     plain_text,
 )
 from fairkit_cli.text.numbers import number
-from fairkit_cli.text.plain import plain, shown, to_text
+from fairkit_cli.text.plain import shown, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,11 +80,6 @@ def _section(part: Section) -> list[RenderableType]:
     title.stylize("bold")
     gap = [""] if part.kind in _SPACED and inner[-1] != "" else []
     return [*([title] if title.plain else []), *inner, *gap]
-
-
-def _lines(part: Lines) -> list[RenderableType]:
-    first, *others = part.lines
-    return [plain(first, "bold"), *map(plain, others), ""]
 
 
 def _note(note: Note) -> Text:
@@ -186,7 +180,6 @@ _WRITERS: Mapping[type[Any], Callable[[Any], list[RenderableType]]] = {
     Note: lambda note: [_note(note)],
     Listing: lambda listing: [_item(item, listing.kind) for item in listing.items],
     Facts: lambda facts: [_text([name, ": ", value]) for name, value in facts.entries],
-    Lines: _lines,
     Table: lambda table: [_grid(table)],
     Chart: lambda chart: [] if chart.table is None else [_grid(chart.table)],
 }

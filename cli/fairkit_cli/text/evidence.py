@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit_cli.text.numbers import number
+from fairkit_cli.text.view import metric_name
 
 if TYPE_CHECKING:
     from fairkit.charts import Cell, ChartTable, EvidenceChart
@@ -42,7 +43,7 @@ def plugin_evidence(report: Report) -> tuple[list[Shown], list[str]]:
                 notes.append(f"The evidence {key!r} of {finding.metric} cannot be shown: {error}")
                 continue
             about = f" ({finding.sensitive})" if finding.sensitive else ""
-            drawn.append(Shown(finding, f"{chart.title}: {finding.metric}{about}", chart, value, table))
+            drawn.append(Shown(finding, f"{chart.title}: {metric_name(finding)}{about}", chart, value, table))
     return drawn, notes
 
 

@@ -48,8 +48,10 @@ class GroupRow:
 
 
 def metric_name(finding: Finding) -> str:
-    """Name a finding's metric, with the class or the budget that it is about."""
-    told = [f"{key} {finding.parameters[key]}" for key in ("class", "epsilon") if key in finding.parameters]
+    """Name a finding's metric, with the class, the budget or the number that it is about."""
+    told = [
+        f"{key} {finding.parameters[key]}" for key in ("class", "epsilon", "of") if key in finding.parameters
+    ]
     return f"{finding.metric} ({', '.join(told)})" if told else finding.metric
 
 

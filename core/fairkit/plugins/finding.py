@@ -7,19 +7,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairkit import hookspecs
 from fairkit.errors import FairkitError, PluginError, did_you_mean
-from fairkit.installed import entry_points
+from fairkit.installed import described
 from fairkit.learners import add_source
 from fairkit.plugins.loading import load_found, one_line
 from fairkit.plugins.records import FILE, FILES, Plugin, PluginInfo, Row
 from fairkit.settings import DEFAULT_AUDITORS
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from fairkit.auditors import Auditor
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
@@ -51,23 +49,12 @@ def find() -> list[PluginInfo]:
 
 
 def _find() -> list[PluginInfo]:
-    entries = entry_points(hookspecs.PROJECT)
-    # each name and version is read from a file: once for a distribution, not for each of its plugins
-    known = {id(entry.dist): (entry.dist.name, entry.dist.version) for entry in _one_of_each(entries)}
     found = {
-        PluginInfo(entry.name, entry.value, *known.get(id(entry.dist), ("unknown", "0"))) for entry in entries
+        PluginInfo(entry.name, entry.value, distribution, version)
+        for entry, distribution, version in described(hookspecs.PROJECT)
     }
     found |= set(_files())
     return sorted(found, key=lambda plugin: (not plugin.built_in, plugin.name, plugin.distribution))
-
-
-def _one_of_each(entries: Iterable[EntryPoint]) -> Iterator[Any]:
-    """Return one entry point of each distribution."""
-    seen: set[int] = set()
-    for entry in entries:
-        if entry.dist is not None and id(entry.dist) not in seen:
-            seen.add(id(entry.dist))
-            yield entry
 
 
 def load(name: str) -> Plugin:
