@@ -54,7 +54,7 @@ PACKAGES: dict[str, set[str]] = {
 
 LAYERS: dict[str, list[set[str]]] = {
     "fairkit": [
-        {"errors", "limits", "progress"},
+        {"errors", "installed", "limits", "progress"},
         {"support"},
         {"capabilities", "parameters", "results", "sources"},
         {"data"},

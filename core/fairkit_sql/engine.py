@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -199,8 +199,7 @@ class TableTotals:
 
     sha256: str
     rows: int
-    count: int
-    level: int = 0
+    distinct: int
     copied: CopiedRows | None = None
 
     @property
@@ -208,9 +207,9 @@ class TableTotals:
         """A number that is the same for the same rows in any order."""
         return int(self.sha256[:16], 16)
 
-    def update(self, batch: pa.RecordBatch) -> None:
+    def update(self, rows: Sized) -> None:
         """Count rows."""
-        self.rows += batch.num_rows
+        self.rows += len(rows)
 
     def __add__(self, other: Any) -> TableTotals:
         return (

@@ -14,8 +14,10 @@ from typing import Any, Literal
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.parameters.declare import parameter, parse_parameters
+from fairkit_correspondence.lists import NameList, read_names, whole
 from fairkit_correspondence.planning import ENOUGH_NAMES, PLANNED_NAMES
-from fairkit_correspondence.stimuli import CONTEXTS, LISTS, NAME_COLUMNS, Name, matched, read_names
+from fairkit_correspondence.published import LISTS
+from fairkit_correspondence.stimuli import CONTEXTS, NAME_COLUMNS, Name, matched
 
 _SLOT = re.compile(r"\{([a-z_]+)\}")
 _PRONOUNS = re.compile(r"\b(?:he|she|him|his|hers?|himself|herself|mr|mrs|ms)\b\.?", re.IGNORECASE)
@@ -35,20 +37,6 @@ class Texts:
     column: str = parameter("text", help="The table's column of texts.")
     arms: Mapping[str, str] = parameter({}, help="Columns of texts by group, which must be the same text.")
     allow: tuple[str, ...] = parameter((), help="Words that look like names or pronouns and are none.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameList:
-    """Where names come from, and which are taken."""
-
-    file: str = parameter(help="A CSV file, names.zip of the SSA, or a published list.")
-    sha256: str | None = parameter(None, help="What the file must have.")
-    column: str = parameter("group", help="The column of the group; the answers have it, too.")
-    groups: tuple[str, ...] = parameter((), help="These groups only.")
-    per_group: int | None = parameter(None, help="Names of each group.", minimum=2)
-    match: tuple[str, ...] = parameter((), help="Numbers in which the groups' names are made alike.")
-    surnames: str | None = parameter(None, help="A list of surnames, the same for every group.")
-    placebo: str = parameter("", help="A neutral edit of another group, as PLACEBO=GROUP.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +192,9 @@ def read_plan(path: Path, looks: int | None = None) -> Plan:
         notes.append(f"{odd} documents hold what reads like instructions to a model")
     if len(documents) < 50 and not asking.pilot:
         notes.append(f"{len(documents)} documents: 50 are planned, and below 30 there is no verdict")
-    for source in {parsed["names"].file, parsed["names"].surnames} & set(LISTS):
+    for source in sorted(
+        {parsed["names"].file, parsed["names"].surnames, parsed["names"].first_names} & set(LISTS)
+    ):
         notes.append(f"{source}: {LISTS[source][0]}; licence: {LISTS[source][1]}")
     contexts = _contexts(record, asking)
     decided = {
@@ -248,7 +238,7 @@ def _check_question(question: Question, asking: Asking) -> None:
 
 
 def _names(wanted: NameList, folder: Path, asking: Asking) -> list[Name]:
-    names = read_names(wanted.file, folder, wanted.sha256, wanted.column, wanted.surnames)
+    names = read_names(wanted, folder)
     names = [name for name in names if not wanted.groups or name.group in wanted.groups]
     groups = {name.group for name in names}
     if len(groups) < 2:
@@ -257,7 +247,7 @@ def _names(wanted: NameList, folder: Path, asking: Asking) -> list[Name]:
     twice = next((text for text in texts if texts.count(text) > 1), None)
     if twice is not None and not wanted.placebo:
         raise DataError(f"the name {twice!r} stands twice in the list; a name belongs to one group, once")
-    names = matched(names, wanted.per_group, wanted.match, asking.seed)
+    names = whole(matched(names, wanted.per_group, wanted.match, asking.seed), wanted, folder)
     fewest = len(names) // len(groups)
     if asking.names == "sampled" and fewest < ENOUGH_NAMES and not asking.pilot:
         raise ParameterError(

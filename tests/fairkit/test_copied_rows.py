@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import fairkit
+from fairkit.data.clusters import words_of
 from fairkit.data.copies import DIVISORS, copied_rows, most_divisible
 from fairkit.data.repeats import Repeats, RowCopies, mixed
 
@@ -115,3 +116,17 @@ def test_a_verdict_that_depends_on_copies_is_inconclusive():
 
 def test_divisors_are_those_of_the_bound():
     assert all(0 < most_divisible(one) <= 0.51 for one in DIVISORS)
+
+
+@pytest.mark.parametrize(("ids", "near"), [(20_000, 0.0), (300_000, 0.02)])
+def test_clusters_are_counted_in_whatever_parts_they_come(ids, near):
+    column = np.random.default_rng(5).integers(0, ids, 3 * ids)
+    truth = len(np.unique(column))
+    parts = []
+    for piece in np.array_split(column, 5):
+        parts.append(Repeats())
+        for batch in np.array_split(piece, 3):
+            parts[-1].update(words_of(pa.array(batch)))
+    forward, backward = sum(parts[1:], parts[0]), sum(parts[-2::-1], parts[-1])
+    assert forward.distinct == backward.distinct
+    assert abs(forward.distinct - truth) <= near * truth

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections import Counter
 
@@ -14,7 +13,7 @@ import fairkit
 from fairkit.errors import FairkitError
 from fairkit_correspondence.plan import read_plan
 from fairkit_correspondence.requests import requests_of
-from fairkit_correspondence.stimuli import CONTEXTS, Name, balance, matched, read_names
+from fairkit_correspondence.stimuli import CONTEXTS, Name, balance, matched
 from fairkit_correspondence.table import answers_table, requests_digest
 
 from .plans import first, write_plan
@@ -226,46 +225,3 @@ def test_texts_and_names_that_are_no_text_are_one_sentence(tmp_path):
     (tmp_path / "names.csv").write_bytes(b"group,name\n\xff,\xfe\n")
     with pytest.raises(FairkitError, match="cannot be read as a CSV file"):
         read_plan(path)
-
-
-def test_first_names_of_the_ssa_get_the_same_surnames(tmp_path):
-    import zipfile
-
-    with zipfile.ZipFile(tmp_path / "names.zip", "w") as archive:
-        for year, births in ((1980, 300), (1990, 100)):
-            rows = [f"{first(j)},{sex},{births + j}" for sex in "FM" for j in range(600)]
-            archive.writestr(f"yob{year}.txt", "\r\n".join(rows))
-        archive.writestr("readme.pdf", "none")
-    (tmp_path / "surnames.csv").write_text("name\nAble\nBaker\n")
-    names = read_names("names.zip", tmp_path, None, "sex", "surnames.csv")
-    groups = {g: [n for n in names if n.group == g] for g in ("men", "women")}
-    assert [len(members) for members in groups.values()] == [500, 500]
-    assert groups["men"][0].slots["pronoun"] == "he"
-    assert groups["men"][0].numbers["births"] == 300 + 100 + 2 * 599  # the most frequent first
-    assert 1980 < groups["men"][0].numbers["born"] < 1985
-    assert [n.text.split()[1] for n in groups["men"]] == [n.text.split()[1] for n in groups["women"]]
-    assert groups["women"][1].text == f"{first(598)} Baker"
-
-
-def test_published_lists_are_checked_against_their_digest(tmp_path, monkeypatch):
-    from fairkit_correspondence import stimuli
-
-    files = {
-        "top_mens_names.json": b'{"A": ["WEI CHEN"], "B": [], "H": [], "W": ["TOM SMITH"]}',
-        "top_womens_names.json": b'{"A": ["MEI LIN"], "B": [], "H": [], "W": ["ANN JONES"]}',
-    }
-    monkeypatch.setattr(stimuli, "_download", lambda url, name: files[url.rpartition("/")[2]])
-    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path)
-    with pytest.raises(FairkitError, match="not the file whose digest fairkit knows"):
-        read_names("bloomberg-2024", tmp_path, None, "group", None)
-    assert not list((tmp_path / "names").iterdir())
-    digests = {name: hashlib.sha256(raw).hexdigest() for name, raw in files.items()}
-    monkeypatch.setitem(stimuli.LISTS, "bloomberg-2024", ("800 names", "Apache-2.0", digests))
-    names = read_names("bloomberg-2024", tmp_path, None, "group", None)
-    assert [(n.group, n.text, n.slots["possessive"]) for n in names][:3] == [
-        ("asian men", "Wei Chen", "his"),
-        ("white men", "Tom Smith", "his"),
-        ("asian women", "Mei Lin", "her"),
-    ]
-    with pytest.raises(FairkitError, match="has surnames alone"):
-        read_names("census-2010", tmp_path, None, "group", None)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.arrow import as_arrow, as_numpy, decoded
+from fairkit.data.clusters import words_of
 from fairkit.data.codes import codes_of
 from fairkit.data.digest import TableDigest
 from fairkit.data.groups import GroupCoder, quartile_edges
-from fairkit.data.ids import Ids
 from fairkit.data.lookalikes import lookalikes
 from fairkit.data.proxies import probabilities_of
-from fairkit.data.repeats import RowCopies
+from fairkit.data.repeats import Repeats, RowCopies
 from fairkit.data.roles import (
     HIGHEST,
     LARGEST,
@@ -126,7 +126,7 @@ class Tally:
             for s in roles.sensitive
         }
         self.strata = {s.name: GroupCoder(bins[s.name], "group", "stratum") for s in roles.within}
-        self.ids = Ids.nothing()
+        self.ids = Repeats()
         self.used, self.complete = 0, 0
         self.labels: Counter[Any] = Counter()
         self.noted: dict[str, Counter[Any]] = {name: Counter() for name in noted}
@@ -166,7 +166,7 @@ class Tally:
             _count(counts, used.column(used.schema.names.index(name)))
         if self.units is not None:
             ids = decoded(used.column(used.schema.names.index(self.units)))
-            self.ids = self.ids + Ids.of(ids, self.ids.level)
+            self.ids.update(words_of(ids.drop_null()))
         if self.roles.sensitive_probability:
             probabilities_of(used, self.roles, self.table)
         if self.roles.label is not None:
@@ -305,7 +305,7 @@ class Tally:
     def _clusters(self, table: str) -> int | None:
         if self.units is None:
             return None
-        count, role = self.ids.count, "cluster" if self.roles.query is None else "query"
+        count, role = self.ids.distinct, "cluster" if self.roles.query is None else "query"
         if count < 2:
             raise DataError(
                 f"{table}: the `{role}` column {self.units!r} has {'one value' if count else 'no values'}: "

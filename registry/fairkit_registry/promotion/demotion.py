@@ -75,6 +75,7 @@ def demote(registry: Registry, name: str, version: int, alias: str, evidence: Ma
     """
     names.check_alias(alias)
     while True:
+        head = registry.head()
         pointer = registry.alias(name, alias)
         if pointer is None:
             raise RegistryError(f"{name} has no alias {alias!r}: there is nothing to take back")
@@ -85,12 +86,9 @@ def demote(registry: Registry, name: str, version: int, alias: str, evidence: Ma
                 name=name, alias=alias, version=version, now=pointer.version, done=False, reason=reason
             )
         before, certificate, reason = _former(registry, pointer)
-        with registry.index.write() as connection:
-            if (
-                registry.alias(name, alias) != pointer
-            ):  # it took time to decide: the alias must still be the same
-                continue
-            registry.take_back(connection, pointer, before, certificate, {**evidence, "reason": reason})
+        why = {**evidence, "reason": reason}
+        if not registry.take_back(pointer, before, certificate, why, head=head):
+            continue
         return Demotion(name=name, alias=alias, version=version, now=before, done=True, reason=reason)
 
 

@@ -89,27 +89,14 @@ def promote(registry: Registry, reference: str, alias: str, *, now: datetime | N
         There is no such version, or the registry cannot be written.
     """
     while True:
-        about = registry.certificates(model=registry.version(reference).model), registry.revocations()
+        head = registry.head()
         decision = evaluate(registry, reference, alias, now=now)
         if decision.verdict != "pass":
             return decision
-        with registry.index.write() as connection:
-            # The decision took time. It counts only for what it was made about: the alias, and the version
-            # with these certificates, its own and those of other versions with its file (a newer one would decide).
-            still = registry.alias(decision.version.name, alias), registry.version(decision.version.reference)
-            if (
-                still != (decision.alias, decision.version)
-                or (_certificates(registry, decision), registry.revocations()) != about
-            ):
-                continue
-            counted = None if decision.certificate is None else decision.certificate.sha256
-            told = [one.text for one in decision.reasons]
-            registry.point(connection, decision.version, decision.alias, counted, told)
+        counted = None if decision.certificate is None else decision.certificate.sha256
+        notes = [one.text for one in decision.reasons]
+        if registry.point(decision.version, decision.alias, counted, notes, head=head):
             return decision
-
-
-def _certificates(registry: Registry, decision: Decision) -> tuple[str, ...]:
-    return registry.certificates(model=decision.version.model)
 
 
 def _decide(case: Case, trusted: Sequence[PublicKey], current: Certificate | None) -> Certificate | None:

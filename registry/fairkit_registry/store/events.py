@@ -84,12 +84,18 @@ def _digest(event: Event) -> str:
     return fingerprint({key: value for key, value in event.to_dict().items() if key != "digest"})
 
 
+def newest(connection: sqlite3.Connection) -> tuple[int, str]:
+    """Return the number and the digest of the newest event; 0 and `GENESIS` before the first."""
+    row = connection.execute("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+    return (0, GENESIS) if row is None else (row["seq"], row["digest"])
+
+
 def append(
     connection: sqlite3.Connection, action: str, name: str | None, body: dict[str, Any], *, at: str
 ) -> str:
     """Add an event to the end of the chain, inside the caller's write transaction; return its digest."""
-    last = connection.execute("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1").fetchone()
-    seq, previous = (1, GENESIS) if last is None else (last["seq"] + 1, last["digest"])
+    last, previous = newest(connection)
+    seq = last + 1
     body = {**body, "by": _who()}
     event = Event(seq=seq, at=at, action=action, name=name, body=body, previous=previous, digest="")
     digest = _digest(event)

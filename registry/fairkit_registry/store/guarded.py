@@ -83,9 +83,8 @@ class OpenRegistry:
     def remember(self, *, force: bool = False) -> None:
         """Write the newest event to where it is remembered; with `force` also where a later one was remembered."""
         with self.index.read() as connection:
-            row = connection.execute("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1").fetchone()
-        head = Head(events=0, digest=events.GENESIS) if row is None else Head(events=row[0], digest=row[1])
-        self._noted(self.heads.remember(head, force=force))
+            number, digest = events.newest(connection)
+        self._noted(self.heads.remember(Head(events=number, digest=digest), force=force))
 
     def _keep(self, digests: Sequence[str]) -> None:
         head = Head(events=len(digests), digest=digests[-1] if digests else events.GENESIS)

@@ -132,6 +132,11 @@ class ReadableRegistry(OpenRegistry):
                 tables.refuse_unknown(connection, name)
             return events.read(connection, name, limit=limit)
 
+    def head(self) -> str:
+        """Return the digest of the newest event."""
+        with self.index.read() as connection:
+            return events.newest(connection)[1]
+
     def digests(self) -> list[str]:
         """Return the digest of every event, the oldest first, after hashing the whole chain again.
 

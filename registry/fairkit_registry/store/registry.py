@@ -16,7 +16,6 @@ from fairkit_registry.store.records import Alias, Version, read_alias
 from fairkit_registry.store.staging import Staging, staging_in
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
@@ -304,51 +303,60 @@ class Registry(ReadableRegistry):
             events.append(connection, "remove-alias", name, {"alias": alias}, at=events.now())
 
     def point(
-        self,
-        connection: sqlite3.Connection,
-        version: Version,
-        alias: Alias,
-        certificate: str | None,
-        reasons: Sequence[str] = (),
-    ) -> None:
-        """Point an alias to a version, inside a write transaction; `promotion` decides whether, and notes why."""
-        at = events.now()
-        connection.execute(
-            "UPDATE aliases SET version = ?, certificate = ?, changed_at = ? WHERE name = ? AND alias = ?",
-            (version.version, certificate, at, alias.name, alias.alias),
-        )
-        body = {
-            "alias": alias.alias,
-            "version": version.version,
-            "previous": alias.version,
-            "certificate": certificate,
-            "model": version.model,
-            "reasons": list(reasons),
-        }
-        events.append(connection, "promote", version.name, body, at=at)
+        self, version: Version, alias: Alias, certificate: str | None, reasons: Sequence[str], *, head: str
+    ) -> bool:
+        """Point an alias to a version, unless the log has gone on; `promotion` decides whether, and notes why.
+
+        Parameters
+        ----------
+        version, alias, certificate, reasons
+            What was decided, and from which certificate.
+        head
+            The newest event when deciding began (see `ReadableRegistry.head`): a decision counts only for what it was
+            made about.
+
+        Returns
+        -------
+        bool
+            False where something was written since; nothing is changed then.
+        """
+        body = {"previous": alias.version, "model": version.model, "reasons": list(reasons)}
+        return self._move("promote", alias, version.version, certificate, body, head)
 
     def take_back(
         self,
-        connection: sqlite3.Connection,
         alias: Alias,
         version: int | None,
         certificate: str | None,
         evidence: Mapping[str, Any],
-    ) -> None:
-        """Point an alias to a former version or to nothing, inside a write transaction; `promotion` decides which."""
+        *,
+        head: str,
+    ) -> bool:
+        """Point an alias to a former version or to nothing; `promotion` decides which. See `point`."""
+        body = {"taken_from": alias.version, "evidence": dict(evidence)}
+        return self._move("demote", alias, version, certificate, body, head)
+
+    def _move(
+        self,
+        action: str,
+        alias: Alias,
+        version: int | None,
+        certificate: str | None,
+        body: Mapping[str, Any],
+        head: str,
+    ) -> bool:
         at = events.now()
-        connection.execute(
-            "UPDATE aliases SET version = ?, certificate = ?, changed_at = ? WHERE name = ? AND alias = ?",
-            (version, certificate, at, alias.name, alias.alias),
-        )
-        body = {
-            "alias": alias.alias,
-            "version": version,
-            "taken_from": alias.version,
-            "certificate": certificate,
-            "evidence": dict(evidence),
-        }
-        events.append(connection, "demote", alias.name, body, at=at)
+        with self.index.write() as connection:
+            self.confirm(connection, alias.name)
+            if events.newest(connection)[1] != head:
+                return False
+            connection.execute(
+                "UPDATE aliases SET version = ?, certificate = ?, changed_at = ? WHERE name = ? AND alias = ?",
+                (version, certificate, at, alias.name, alias.alias),
+            )
+            written = {"alias": alias.alias, "version": version, "certificate": certificate, **body}
+            events.append(connection, action, alias.name, written, at=at)
+        return True
 
     def staging(self) -> AbstractContextManager[Staging]:
         """Collect files for the store; what was not kept at the end is removed."""
