@@ -404,6 +404,50 @@ def test_the_bound_is_that_of_the_twin(check, monkeypatch, seed, widths):
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("rates", [(1.0, 0.25), (0.0, 0.75), (-0.5, 1.0)])
+def test_the_programmes_part_is_that_of_the_twin(check, bounds, monkeypatch, seed, rates):
+    """Random multipliers are seldom what a whole bound is made of: their part alone."""
+    rng, net, box, sides, _, twin = random_problem(check, monkeypatch, seed, (3, 2))
+    ends, _ = bounds.ranges(net, box, sides, None)
+    plain_ends = [[[v / (1 << 60) for v in own] for own in layer] for layer in ends]
+    multipliers = [np.round(rng.normal(size=(2, width)) * 8) / 8 for width in (3, 2)]
+    scaled = [[[int(v * (1 << 50)) for v in row] for row in pair] for pair in multipliers]
+    found = bounds.dual(net, ends, box, sides, [int(r * (1 << 50)) for r in rates], scaled)
+    assert float(found) == pytest.approx(twin.dual(plain_ends, rates, multipliers), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("rates", [(0, 1), (1, 0), (0, 0), (1, 1)])
+def test_a_rate_of_nothing_bounds_the_probabilities_too(bounds, monkeypatch, rates):
+    """f - g is a f - b g with a or b 0 as well: with a programme that is tight the tangents decide."""
+    whole = 1 << 50
+    net = {"layers": [{"rows": [[1]], "bias": [0], "columns": [[1]]}], "scale": 0}
+    monkeypatch.setattr(bounds, "ranges", lambda *_: ([], ([], [])))
+    monkeypatch.setattr(bounds, "rounding", lambda *_: (Fraction(0), False))
+    monkeypatch.setattr(bounds, "followed", lambda *_: Fraction(4))  # both sums lie between -4 and 4
+    monkeypatch.setattr(bounds, "dual", lambda *_: Fraction(-3))
+    sides = [[0], [0]]
+    found = bounds.bound(net, CHANCE, None, sides, None, tuple(r * whole for r in rates), None, Fraction(0))
+    logistic = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731 -- short
+    plain = logistic(4) - logistic(-4)
+    tangents = [{0: logistic(4), 1: logistic(-4) + 4}[rate] for rate in rates]
+    own = 0.0 if rates == (1, 1) else plain
+    assert float(found) == pytest.approx(min(own, -3 + sum(tangents) - 1) + 1e-6, abs=1e-9)
+
+
+def test_errors_of_inputs_that_are_off_count_too(bounds):
+    """Rough parts weigh the sizes with their errors: two layers of one unit, in eighths."""
+    layer = {"rows": [[1]], "spread": [[8]], "rough": [[1 << 79]], "base": [1 << 77]}  # 1, a half, an eighth
+    net = {"layers": [layer, layer], "scale": 3, "grain": 0}
+    box = bounds.Box(net, [(0, -2, 3)], [])
+    # sizes 3 + 1: an error of 1/8 + 4/2; then 1/8 + that + (2 + that) / 2
+    ends = [[(-(1 << 60), 2 << 60) * 2 + (0, 0)]]
+    error, still = bounds.rounding(net, ends, box, ([1], [0]))
+    first = Fraction(1, 8) + 2
+    assert (error, still) == (Fraction(1, 8) + first + (2 + first) / 2, False)
+    assert bounds.rounding(net, ends, box, ([1], [1]))[1]
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_float32_stays_within_the_error(check, bounds, monkeypatch, seed):
     """Whatever the order of the additions: sums of a random order, and of halves."""
     rng, net, box, sides, _, twin = random_problem(check, monkeypatch, seed, (5, 4))
@@ -846,6 +890,28 @@ def test_the_features_of_each_cell_are_run_again(check, read):
     told["features"]["fixed"].append("0x0p+0")
     with refused(read, "other features"):
         check.run_encoders(told, graph_of([], {}), check.Domain(told))
+
+
+def test_features_of_no_block_stand_still(check, read, monkeypatch):
+    told = domain_told()
+    told["features"]["fixed"].append((0.5).hex())
+
+    def run(fourth):
+        monkeypatch.setattr(check, "features_of", lambda told, graph, table: [
+            [row["n"], row["t"], row["s"], fourth(row)] for row in table])  # fmt: skip
+        check.run_encoders(told, graph_of([], {}), check.Domain(told))
+
+    run(lambda row: 0.5)
+    for fourth in (lambda row: 0.25, lambda row: 0.5 + row["t"]):
+        with refused(read, "other features"):
+            run(fourth)
+
+
+def test_a_range_of_single_numbers_may_not_turn_either(check, read):
+    single = {"whole": False, "single": True}
+    check.Domain(domain_told(domain0=single))
+    with refused(read, "turns"):
+        check.Domain(domain_told(domain0=single, block0={"first": [["0x0p+0"], ["0x1p+1"], ["0x1p+3"]]}))
 
 
 def test_single_numbers_are_rounded_to_single(check):
