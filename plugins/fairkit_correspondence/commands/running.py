@@ -221,7 +221,7 @@ def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
         lines += [f"{rule.verdict.upper()}: {rule.reason}" for rule in outcome.report.policy]
         lines += _pairs(main)
         if worst is not None:
-            lines.append(f"worst context: {_people(worst.value, worst.interval)}")
+            lines.append(f"worst context: {people(worst.value, worst.interval)}")
         rates = ", ".join(f"{one.group} {one.value or 0:.1%}" for one in refused.groups)
         lines += [
             f"documents whose answers differ: {changed.value or 0:.0%} (largest difference "
@@ -253,10 +253,10 @@ def _pairs(finding: Finding) -> list[str]:
         (name.removesuffix(", all contexts"), row) for name, row in rows if name.endswith(", all contexts")
     ]
     pairs.sort(key=lambda pair: -abs(pair[1]["value"]))
-    return [f"{name}: {_people(row['value'], (row['low'], row['high']))}" for name, row in pairs]
+    return [f"{name}: {people(row['value'], (row['low'], row['high']))}" for name, row in pairs]
 
 
-def _people(value: float | None, interval: tuple[float, float] | None) -> str:
-    """Write a difference in people of 100."""
-    low, high = interval or (-1.0, 1.0)
-    return f"{100 * (value or 0):.1f} of 100 [{100 * low:.1f}, {100 * high:.1f}]"
+def people(value: float | None, interval: tuple[float, float] | None = None) -> str:
+    """Write a difference in people of 100, with its interval if there is one."""
+    ends = "" if interval is None else f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
+    return f"{100 * (value or 0):.1f} of 100{ends}"
