@@ -278,7 +278,7 @@ def log(
 
 
 def _put_locks(
-    registry: str | None,
+    registry: Path | None,
     name: str | None,
     limit: int | None,
     certificates: Sequence[Path],

@@ -109,10 +109,9 @@ def run(
     server = Server(url=endpoint, model=model, timeout=timeout)
     for note in read.notes:
         say(f"note: {note}")
-    subject = {"address": server.at(""), "model": model}
     with (
         closing(Client(server)) as client,
-        closing(Store(output.with_name(f"{output.name}.sqlite"), read.digest, subject)) as store,
+        closing(Store(output.with_name(f"{output.name}.sqlite"), read.digest, model)) as store,
         progress_bar() as progress,
     ):
         asker = Asker(read, client, store, budget, concurrency, rate, progress)
