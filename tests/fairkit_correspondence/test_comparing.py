@@ -16,6 +16,7 @@ from .fake_server import Behaviour, FakeServer
 from .plans import write_plan
 from .tables import answers_table
 from .test_ask_commands import run
+from .test_auditor import placed, without_effects
 from .test_interval import benchmark, brute_force
 
 
@@ -98,6 +99,20 @@ def test_of_several_groups_every_pair_has_its_interval_and_all_hold_together(tmp
     (alone,) = compared(tmp_path, before.filter(two), after.filter(two))["changes"]
     ratio = np.diff(changes[2]["interval"])[0] / np.diff(alone[0]["interval"])[0]
     assert ratio == pytest.approx(2.394 / 1.960, rel=0.03)  # 1 - .05/3 for 1 - .05, by normal quantiles
+
+
+def test_effects_of_columns_are_taken_out_of_either_model(tmp_path):
+    before = placed(gap=0.1)
+    after = shifted(before)
+    (change,), (plain,) = (
+        compared(tmp_path, before, after, *more)["changes"][0]
+        for more in (("--set", "adjust=place,form"), ())
+    )
+    rests = [without_effects(table, ["place", "form"]) for table in (before, after)]
+    at = before.column_names.index("answer")
+    cells = by_hand(*(before.set_column(at, "answer", pa.array(rest)) for rest in rests), [[0.0] * 480] * 2)
+    assert change["interval"] == pytest.approx([2 * end for end in limits(parts(cells), 0.95)])
+    assert change["difference"] == pytest.approx(plain["difference"], abs=0.02)
 
 
 def renamed(table):
