@@ -97,8 +97,6 @@ def parameters_of(assignments: list[str] | None) -> dict[str, Any]:
 
 def compared_text(result: Comparison) -> str:
     """Return what is said about two models, a line for each pair of groups."""
-    from fairkit_correspondence.commands.running import people
-
     names, lines = [model.name for model in result.models], []
     for name, rules in zip(names, result.policy, strict=bool(result.policy)):
         lines += [f"{name}: {rule.verdict.upper()}: {rule.reason}" for rule in rules]
@@ -111,3 +109,9 @@ def compared_text(result: Comparison) -> str:
         f"undecided: {one.parameters['inconclusive']}" for one in result.changes[0] if one.parameters
     )
     return "".join(f"{visible(line)}\n" for line in lines)
+
+
+def people(value: float | None, interval: tuple[float, float] | None = None) -> str:
+    """Write a difference in people of 100, with its interval if there is one."""
+    ends = "" if interval is None else f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
+    return f"{100 * (value or 0):.1f} of 100{ends}"

@@ -12,6 +12,7 @@ from fairkit.errors import ParameterError
 from fairkit.support.escaping import visible
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import exit_code, print_json, say, write
+from fairkit_correspondence.commands.compared import people
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -253,9 +254,3 @@ def _pairs(finding: Finding) -> list[str]:
     ]
     pairs.sort(key=lambda pair: -abs(pair[1]["value"]))
     return [f"{name}: {people(row['value'], (row['low'], row['high']))}" for name, row in pairs]
-
-
-def people(value: float | None, interval: tuple[float, float] | None = None) -> str:
-    """Write a difference in people of 100, with its interval if there is one."""
-    ends = "" if interval is None else f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
-    return f"{100 * (value or 0):.1f} of 100{ends}"
