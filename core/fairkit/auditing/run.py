@@ -123,14 +123,19 @@ def audit(
             raise ParameterError("functions are metrics of rows in memory; leave out `engine`, or `metrics`")
         running.check(*plugins.needs_of(loaded.used))
 
+        reasons = _needs_rows(model, loaded)
+
         def audited(running: Engine, data: Dataset) -> Report:
+            if not reasons:
+                data.count_rows()
             (subject,) = prepared([model], data, running.total)
             one = loaded.about(bound(subject, data, chosen.options), data, running, progress, signed=signed)
-            return one.report(score_once(running, data, [one.scorer], one.readers, progress))
+            totals = score_once(running, data, [one.scorer], one.readers, progress, counts=not reasons)
+            return one.report(totals)
 
         try:
             cut = getattr(model, "threshold", None)
-            placed = running.placed(data, _needs_rows(model, loaded), chosen.options, cut)
+            placed = running.placed(data, reasons, chosen.options, cut)
             report = audited(running, placed)
         except RowsNeededError as reason:
             if not getattr(running, "pulls", False):
