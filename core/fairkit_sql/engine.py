@@ -63,12 +63,12 @@ class SqlEngine(LocalEngine):
         RowsNeededError
             The rows must be read, or no engine has them.
         """
+        if reasons:
+            raise RowsNeededError(reasons[0])
         own = None if data.roles.join is not None else counted_part(data.source)
         if own is None:
             what = "columns of another table were joined here" if data.roles.join else "no database holds it"
             raise RowsNeededError(f"{data.name} cannot be counted by SQL: {what}")
-        if reasons:
-            raise RowsNeededError(reasons[0])
         self._counts, self._options = Counts(own), (options, cut)
         view = copy.copy(data)
         origin = data.source.origin or {"kind": "file", "address": data.name}

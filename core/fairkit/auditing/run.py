@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
@@ -118,7 +119,7 @@ def audit(
     )
     loaded = LoadedAuditors.of(chosen, metrics or {})
     loaded.check(data)
-    with opened(engine, scheduler) as running:
+    with opened(engine, scheduler) as running, _closed_on_failure(data):
         if metrics and not running.here:
             raise ParameterError("functions are metrics of rows in memory; leave out `engine`, or `metrics`")
         running.check(*plugins.needs_of(loaded.used))
@@ -145,6 +146,16 @@ def audit(
                 report, warnings=(f"The rows were read: {reason}.", *report.warnings)
             )
     return dataclasses.replace(report, about=facts)
+
+
+@contextmanager
+def _closed_on_failure(data: Dataset) -> Iterator[None]:
+    """Close connections to databases where an audit fails: its traceback holds the table, perhaps for long."""
+    try:
+        yield
+    except BaseException:
+        data.source.close()
+        raise
 
 
 def _needs_rows(model: Any, loaded: LoadedAuditors) -> list[str]:
