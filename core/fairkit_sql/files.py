@@ -39,6 +39,7 @@ def counting_of(parts: Sequence[Any]) -> Counting | None:
     except ImportError as error:
         raise MissingExtraError("duckdb", "duckdb") from error
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    connection.execute("SET TimeZone = 'UTC'")  # what a time with a zone is cast to
     connection.read_parquet(names, hive_partitioning=False).create_view(_VIEW)
 
     def run(text: str) -> pa.Table:
@@ -49,8 +50,11 @@ def counting_of(parts: Sequence[Any]) -> Counting | None:
     return Counting("duckdb", "SELECT * FROM fairkit_files", run)
 
 
-def read_alike(schema: pa.Schema) -> pa.Schema:
-    """Return the columns that DuckDB reads as fairkit does: text, whole numbers, doubles and floats, flags and days."""
+def read_alike(schema: pa.Schema, day: str | None = None) -> pa.Schema:
+    """Return the columns that DuckDB reads as fairkit does: text, whole numbers, doubles and floats, flags and days.
+
+    Of the column `day` only the days count: it may have times, too.
+    """
     import pyarrow as pa
 
     def alike(kind: pa.DataType) -> bool:
@@ -59,7 +63,10 @@ def read_alike(schema: pa.Schema) -> pa.Schema:
         known = any(test(kind) for test in tests) or pa.types.is_date32(kind)
         return known or pa.types.is_float32(kind) or pa.types.is_float64(kind)
 
-    return pa.schema([field for field in schema if alike(field.type)])
+    def times(kind: pa.DataType) -> bool:
+        return pa.types.is_timestamp(kind) and (kind.tz is None or kind.unit != "ns")
+
+    return pa.schema([f for f in schema if alike(f.type) or (f.name == day and times(f.type))])
 
 
 def _columns(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
