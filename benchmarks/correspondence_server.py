@@ -64,7 +64,7 @@ def once(label: str, seed: int) -> tuple[float, float, float]:
         folder = Path(name)
         plan = read_plan(write_plan(folder, documents=30, names=30, **{"each": 1, **settings}))
         client = client_of_this_process()
-        with closing(Store(folder / "a.sqlite", plan.digest, {})) as store:
+        with closing(Store(folder / "a.sqlite", plan.digest, "m")) as store:
             client._http = httpx.Client(transport=httpx.MockTransport(handler), trust_env=False, verify=False)
             outcome = Asker(plan, client, store, budget=BUDGET, concurrency=1, sleep=lambda _: None).run()
     finding = next(f for f in outcome.report.findings if not f.within)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,6 +127,18 @@ class Answers:
         """Return how many names a group has."""
         return len(np.unique(self.name[self.group == group]))
 
+    def take(self, rows: NDArray[np.bool_]) -> Answers:
+        """Return the answers of some rows, with the documents and names that these are about."""
+        present, document = np.unique(self.document[rows], return_inverse=True)
+        used, name = np.unique(self.name[rows], return_inverse=True)
+        block = np.unique(self.block[rows], return_inverse=True)[1]
+        others = ("context", "group", "low", "high", "open", "outcome", "order", "tokens")
+        kept = {key: values[rows] for key in others if (values := getattr(self, key)) is not None}
+        documents, names = [self.documents[i] for i in present], [self.names[i] for i in used]
+        return replace(
+            self, documents=documents, names=names, document=document, name=name, block=block, **kept
+        )
+
     def cells(self, first: int, second: int, context: int | None = None, *, open_only: bool = False) -> Cells:
         """Return the mean answers of two groups: draws of one cell are one entry.
 
@@ -142,17 +154,20 @@ class Answers:
         rows = (self.group == first) | (self.group == second)
         if context is not None:
             rows &= self.context == context
-        shape = [len(self.documents), len(self.contexts), len(self.names)]
-        flat = np.ravel_multi_index((self.document[rows], self.context[rows], self.name[rows]), shape)
-        cell, index, count = np.unique(flat, return_inverse=True, return_counts=True)
-        document, context_of, name = np.unravel_index(cell, shape)
-        low, high = (self.open, self.open) if open_only else (self.low, self.high)
-        means = [np.bincount(index, values[rows]) / count for values in (low, high)]
+        bounds = (self.open, self.open) if open_only else (self.low, self.high)
+        (document, context_of, name), (low, high) = self.means(rows, *bounds)
         side = np.zeros(len(self.names), dtype=bool)
         side[self.name[self.group == first]] = True
         present, number = np.unique(document, return_inverse=True)
         context_of = context_of if context is None else np.zeros_like(context_of)
-        return Cells(number, context_of, name, side[name], means[0], means[1], len(present))
+        return Cells(number, context_of, name, side[name], low, high, len(present))
+
+    def means(self, rows: NDArray[np.bool_], *values: Array) -> tuple[tuple[Indices, ...], list[Array]]:
+        """Return document, context and name of the cells that some rows are of, and the mean of each value there."""
+        shape = [len(self.documents), len(self.contexts), len(self.names)]
+        flat = np.ravel_multi_index((self.document[rows], self.context[rows], self.name[rows]), shape)
+        cell, index, count = np.unique(flat, return_inverse=True, return_counts=True)
+        return np.unravel_index(cell, shape), [np.bincount(index, each[rows]) / count for each in values]
 
 
 def answers_of(
@@ -194,8 +209,8 @@ def answers_of(
         low = high = np.where(is_open, fixed, y + fixed * unresolved)
     size = len(documents)
     left = np.bincount(document, outcome == len(OUTCOMES) - 1, minlength=size) > 0
+    block: NDArray[Any] = none
     keep, stage, looks = ~left[document], 1, 1
-    block: Array = none.astype(np.float64)
     if "look" in roles:
         block = _numbers(table, roles["look"])
         looks = int(np.nanmax(block, initial=1))
@@ -208,17 +223,14 @@ def answers_of(
         raise NothingCompleteError(
             f"{label}: no document has all of its answers yet: ask more, with the same plan and output"
         )
-    present, document = np.unique(document[keep], return_inverse=True)
-    cells, index = np.unique(name[keep] * len(groups) + group[keep], return_inverse=True)
     answers = Answers(
-        documents=[documents[i] for i in present], contexts=contexts, groups=groups,
-        names=[(names[cell // len(groups)], groups[cell % len(groups)]) for cell in cells],
-        document=document, context=where[keep], name=index, group=group[keep],
-        low=low[keep], high=np.maximum(high, low)[keep], open=np.where(is_open, 1.0, unresolved)[keep],
-        outcome=outcome[keep], order=_numbers(table, roles["order"])[keep] if "order" in roles else None,
-        tokens=_numbers(table, "prompt_tokens")[keep] if "prompt_tokens" in table.column_names else None,
-        block=np.unique(block[keep], return_inverse=True)[1], look=stage, looks=looks, unfinished=unfinished,
-    )  # fmt: skip
+        documents=documents, contexts=contexts, groups=groups, names=[(n, g) for n in names for g in groups],
+        document=document, context=where, name=name * len(groups) + group, group=group,
+        low=low, high=np.maximum(high, low), open=np.where(is_open, 1.0, unresolved),
+        outcome=outcome, order=_numbers(table, roles["order"]) if "order" in roles else None,
+        tokens=_numbers(table, "prompt_tokens") if "prompt_tokens" in table.column_names else None,
+        block=block, look=stage, looks=looks, unfinished=unfinished,
+    ).take(keep)  # fmt: skip
     _check_arms(answers, label)
     return answers
 

@@ -119,9 +119,9 @@ class Asker:
 
     @cached_property
     def _keys(self) -> list[str]:
-        """What every request is known by: whom it asks, what it says, and which one it is."""
-        server = self.client.server
-        told = ([server.at(""), server.model, r.digest(self.plan), r.unit, r.number] for r in self.requests)
+        """What every request is known by: which model it asks, what it says, and which one it is."""
+        model = self.client.server.model
+        told = ([model, r.digest(self.plan), r.unit, r.number] for r in self.requests)
         return [hashlib.sha256(json.dumps(one).encode()).hexdigest() for one in told]
 
     def run(self) -> Outcome:
@@ -171,11 +171,8 @@ class Asker:
 
     def table(self) -> pa.Table:
         """Return the answers so far."""
-        served = {
-            "address": self.client.server.at("").partition("?")[0],
-            "model": self.client.server.model,
-            "parameters": json.dumps(self._sent, sort_keys=True),
-        }
+        parameters = json.dumps(self._sent, sort_keys=True)
+        served = {"model": self.client.server.model, "parameters": parameters}
         records = {number: {**record, "cost": cost} for number, record, cost in self.store.records()}
         return answers_table(self.plan, self.requests, records, served)
 
@@ -203,19 +200,31 @@ class Asker:
         return self._parameters or parameters_of(self.plan.asking)
 
     def probe(self) -> None:
-        """Find out once what the server can do; at most four calls besides those that it puts off.
+        """Find out once at every address what the server can do; at most four calls besides those that it puts off.
 
         Raises
         ------
+        DriftError
+            Another model answers than at the address before, or it takes other parameters.
         ModelError
             It is no such server, or cannot do what the plan asks for.
         """
-        known = self.store.fact("probe")
-        if known is not None:
-            self._parameters, self._stated = (
-                json.loads(known)[key] for key in ("parameters", "stated_model")
-            )
+        known = json.loads(self.store.fact("probe") or "{}")
+        if known.get("address") == self.client.address:
+            self._parameters, self._stated = known["parameters"], known["stated_model"]
             return
+        self._parameters, self._stated = self._probed()
+        fact = {"stated_model": self._stated, "parameters": self._parameters, "address": self.client.address}
+        changed = next((key for key, value in fact.items() if known and known[key] != value), "address")
+        if changed != "address":
+            raise DriftError(
+                f"another model is served: at {known['address']} its {changed.replace('_', ' ')} was "
+                f"{known[changed]!r}, and at {self.client.address} it is {fact[changed]!r}"
+            )
+        self.store.remember("probe", json.dumps(fact, sort_keys=True))
+
+    def _probed(self) -> tuple[dict[str, Any], Any]:
+        """Return the parameters that the server takes, and the model's name as it states it."""
         parameters, outcome = parameters_of(self.plan.asking), None
         for turn in range(PROBES):
             request = self.requests[turn * len(self.requests) // PROBES]
@@ -239,9 +248,7 @@ class Asker:
             said = reply.record["choices"][0].get("logprobs")
             if option_masses(said, self.plan.question.options) is None:
                 raise ModelError(self._no_logprobs())
-        self._parameters, self._stated = parameters, reply.record.get("model")
-        fact = {"parameters": parameters, "stated_model": self._stated}
-        self.store.remember("probe", json.dumps(fact, sort_keys=True))
+        return parameters, reply.record.get("model")
 
     def _adapted(self, parameters: dict[str, Any], reply: Reply) -> bool:
         """Change a parameter that a server refused for another one with the same meaning; return whether it helps."""
@@ -400,6 +407,7 @@ class Asker:
             "stated_model": str(reply["model"]) if reply.get("model") else None,
             "fingerprint": None if mark in (None, _OURS) else str(mark),
             "asked_on": self.today(),
+            "address": self.client.address,
         }
 
     def _most(self, messages: Messages) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
+    from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
     from fairkit_correspondence.answers import AnswerRows
+    from fairkit_correspondence.findings import Statement
 
 
 class CorrespondenceAuditor(Auditor):
@@ -102,13 +104,32 @@ class CorrespondenceAuditor(Auditor):
 
     def findings(self, total: AnswerRows, context: AuditContext) -> list[Finding]:
         """Return the differences with their intervals, for every sensitive column."""
+        from fairkit_correspondence.findings import findings
+
+        return [one for statement in self._statements(total, context) for one in findings(statement)]
+
+    def table_changes(
+        self, totals: Sequence[Sequence[AnswerRows]], contexts: Sequence[Sequence[AuditContext]]
+    ) -> list[Change]:
+        """Return how much the differences of two models differ (see `fairkit.auditors.ComparesTables`).
+
+        Raises
+        ------
+        ParameterError
+            The tables are not answers to the same questions.
+        """
+        from fairkit_correspondence.comparing import changes
+
+        before = self._statements(totals[0][0], contexts[0][0])
+        after = self._statements(totals[1][-1], contexts[1][-1])
+        return [one for pair in zip(before, after, strict=True) for one in changes(*pair)]
+
+    def _statements(self, total: AnswerRows, context: AuditContext) -> Iterator[Statement]:
         from fairkit_correspondence.answers import answers_of
-        from fairkit_correspondence.findings import Statement, findings
+        from fairkit_correspondence.findings import Statement
 
         table, groups, y = total.joined()
-        made: list[Finding] = []
         for split in context.dataset.roles.sensitive:
             names = context.dataset.group_names(split.name)
             answers = answers_of(table, groups[split.name], names, y, self.parameters, context)
-            made += findings(Statement(answers, split.name, self.parameters, context, table))
-        return made
+            yield Statement(answers, split.name, self.parameters, context, table)

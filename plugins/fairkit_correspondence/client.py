@@ -118,9 +118,14 @@ class Client:
         self._http.close()
 
     @property
+    def address(self) -> str:
+        """Where the server is, without a version."""
+        return self.server.at("").partition("?")[0].rstrip("/")
+
+    @property
     def name(self) -> str:
         """What messages call the server."""
-        return f"the endpoint {visible(self.server.at('').rstrip('/').partition('?')[0].rstrip('/'))}"
+        return f"the endpoint {visible(self.address)}"
 
     def ask(self, messages: list[dict[str, str]], parameters: Mapping[str, Any]) -> Reply:
         """Put one request, once."""

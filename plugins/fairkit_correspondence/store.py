@@ -38,11 +38,11 @@ class Store:
         The file.
     plan
         The digest of the plan; a file of another plan is refused.
-    subject
-        The address and model that are asked; another one is refused.
+    model
+        The model's name; another one is refused.
     """
 
-    def __init__(self, path: Path, plan: str, subject: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, plan: str, model: str) -> None:
         self.path, self._lock = path, threading.Lock()
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
@@ -57,14 +57,12 @@ class Store:
             raise DataError(
                 f"{path} is no file of fairkit ask ({error}); move it away, or name another output"
             ) from None
-        served = json.dumps(dict(subject), sort_keys=True)
-        for key, value, what in (
-            ("plan", plan, "another plan"),
-            ("subject", served, "another address or model"),
-        ):
+        for key, value in (("plan", plan), ("model", model)):
             if self.fact(key) not in (None, value):
                 self.close()
-                raise DataError(f"{path} has answers to {what}; name another --output, or ask with that one")
+                raise DataError(
+                    f"{path} has answers to another {key}; name another --output, or ask with that one"
+                )
             self.remember(key, value)
         self._lost = float(self.fact("lost") or 0) + self._sum("SELECT SUM(amount) FROM reserved")
         self._settled = self._sum("SELECT SUM(cost) FROM answers")

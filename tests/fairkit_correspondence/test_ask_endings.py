@@ -40,7 +40,7 @@ def asked(folder, server, **more):
     slept = []
     with (
         closing(Client(Server(url=server.url, model="m"))) as client,
-        closing(Store(folder / "a.sqlite", plan.digest, {})) as store,
+        closing(Store(folder / "a.sqlite", plan.digest, "m")) as store,
     ):
         return Asker(plan, client, store, budget=5.0, sleep=slept.append, **more).run()
 

@@ -39,7 +39,7 @@ def ask(
         one = Server(url=server.url, model="m", timeout=timeout)
         with (
             closing(Client(one)) as client,
-            closing(Store(folder / name, plan.digest, {"model": "m"})) as store,
+            closing(Store(folder / name, plan.digest, "m")) as store,
         ):
             asker = Asker(plan, client, store, budget=budget, concurrency=concurrency, sleep=slept.append)
             outcome = asker.run()
@@ -122,6 +122,36 @@ def test_the_budget_is_never_exceeded_and_the_plan_goes_on(tmp_path):
     assert outcome.table.drop_columns(["address"]).equals(whole.table.drop_columns(["address"]))
 
 
+def test_the_model_behind_another_address_goes_on_and_each_answer_keeps_its_own(tmp_path):
+    plan = read_plan(write_plan(tmp_path, documents=30, names=30))
+    first, before, _ = ask(tmp_path, Behaviour(gap=0.1), budget=0.4 * bill(plan, requests_of(plan))["price"])
+    answered = len(requests_of(plan)) - first.pending
+    assert answered > 20
+    second, after, _ = ask(tmp_path, Behaviour(gap=0.1))
+    assert second.pending == 0
+    # nothing twice: the rest, twenty sentinels at either end, and one probe of the new address
+    assert after.calls == first.pending + 2 * 20 + 1
+    addresses = second.table.column("address").to_pylist()
+    assert [addresses.count(server.url) for server in (before, after)] == [answered, first.pending]
+    (finding, *_) = second.report.findings
+    assert finding.evidence["served"]["address"] == ", ".join(sorted({before.url, after.url}))
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "message"),
+    [
+        (Behaviour(gap=0.1, rename_after=0), "its stated model was 'fake-1', and at http://127.0.0.1:"),
+        (Behaviour(gap=0.1, level=0.55), "the same 20 questions are answered +0."),
+    ],
+)
+def test_another_model_behind_another_address_stops_it(behaviour, message, tmp_path):
+    plan = read_plan(write_plan(tmp_path, documents=30, names=30))
+    first, *_ = ask(tmp_path, Behaviour(gap=0.1), budget=0.4 * bill(plan, requests_of(plan))["price"])
+    second, *_ = ask(tmp_path, behaviour)
+    assert message in second.stopped
+    assert second.pending == first.pending
+
+
 def test_what_costs_needs_a_budget_and_a_price(tmp_path):
     with pytest.raises(ParameterError, match="--budget"):
         ask(tmp_path, Behaviour(), budget=None, documents=4)
@@ -175,7 +205,7 @@ def test_no_such_server_is_one_sentence(tmp_path):
             server._server.RequestHandlerClass.do_POST = server._server.RequestHandlerClass.do_GET
             at = url.format(server._server.server_port)
             connected = closing(Client(Server(url=at, model="m")))
-            kept = closing(Store(tmp_path / f"{len(at)}.sqlite", plan.digest, {}))
+            kept = closing(Store(tmp_path / f"{len(at)}.sqlite", plan.digest, "m"))
             with connected as client, kept as store, pytest.raises(ModelError, match=message) as raised:
                 Asker(plan, client, store, budget=1.0, sleep=lambda _: None).run()
         assert "\n" not in str(raised.value)
@@ -224,7 +254,7 @@ def test_answers_can_be_asked_again(tmp_path):
         with (
             FakeServer(behaviour) as server,
             closing(Client(Server(url=server.url, model="m"))) as client,
-            closing(Store(tmp_path / "a.sqlite", plan.digest, {"model": "m"})) as store,
+            closing(Store(tmp_path / "a.sqlite", plan.digest, "m")) as store,
         ):
             found.append(ask_again(Asker(plan, client, store, budget=5.0), 60))
     assert found[0] == (60, 0)
@@ -253,7 +283,7 @@ from fairkit_correspondence.store import Store
 folder, url = Path(sys.argv[1]), sys.argv[2]
 plan = read_plan(folder / "plan.toml")
 with closing(Client(Server(url=url, model="m"))) as client:
-    with closing(Store(folder / "a.sqlite", plan.digest, {})) as store:
+    with closing(Store(folder / "a.sqlite", plan.digest, "m")) as store:
         print("ready", flush=True)
         outcome = Asker(plan, client, store, budget=float(sys.argv[3]), today=lambda: "2026-01-01").run()
 import pyarrow.parquet as pq

@@ -15,6 +15,7 @@ from fairkit.errors import FairkitError
 from fairkit.results.report import Report
 from fairkit.results.rules import Rule
 from fairkit.results.schema import validate_report
+from fairkit_correspondence.answers import adjusted
 from fairkit_correspondence.charts import by_name
 from fairkit_correspondence.interval import Cells, limits, parts
 
@@ -191,6 +192,52 @@ def test_effects_of_places_are_taken_out():
     narrower = np.diff(difference(adjusted).interval)[0] / np.diff(difference(plain).interval)[0]
     assert narrower < 0.8
     assert difference(adjusted).interval[0] < 0.1 < difference(adjusted).interval[1]
+
+
+def placed(seed=0, **settings):
+    """Return answers that depend on two columns as well, in a design that is not balanced; some are open."""
+    table, rng = answers_table(seed, **settings), np.random.default_rng(seed + 1)
+    place, form = rng.integers(0, 4, table.num_rows), rng.choice(["long", "short", "odd"], table.num_rows)
+    place[[race == "white" for race in table.column("race").to_pylist()]] %= 3
+    y = table.column("answer").to_numpy(zero_copy_only=False) + 0.05 * place + 0.1 * (form == "odd") - 0.1
+    y = pa.array(np.where(np.isnan(y), None, np.clip(y, 0, 1)), pa.float64())
+    table = table.set_column(table.column_names.index("answer"), "answer", y)
+    return table.append_column("place", pa.array(place)).append_column("form", pa.array(form))
+
+
+def without_effects(table, columns):
+    """Return the answers less the columns' effects, of least squares on an explicit matrix of dummies of full rank."""
+    y = table.column("answer").to_numpy(zero_copy_only=False).astype(float)
+    blocks = []
+    for column in ("race", *columns):
+        values = np.array(table.column(column).to_pylist())
+        blocks.append(np.stack([values == one for one in sorted(set(values.tolist()))[1:]], axis=1))
+    matrix, used = np.column_stack([np.ones(len(y)), *blocks]), ~np.isnan(y)
+    assert np.linalg.matrix_rank(matrix[used]) == matrix.shape[1]
+    effects = np.linalg.solve(matrix[used].T @ matrix[used], matrix[used].T @ y[used])
+    start, rest = 1 + blocks[0].shape[1], y.copy()
+    for block in blocks[1:]:
+        part = block @ effects[start : start + block.shape[1]]
+        rest -= part - part[used].mean()
+        start += block.shape[1]
+    return rest
+
+
+@pytest.mark.parametrize("columns", [["place"], ["place", "form"]])
+@pytest.mark.parametrize("seed", range(4))
+def test_adjusted_answers_are_those_of_least_squares_on_dummies(columns, seed):
+    table = placed(seed, gap=0.1, refused=0.05, contexts=1 + seed % 2, noise=0.1)
+    rest = without_effects(table, columns)
+    by_hand = table.set_column(
+        table.column_names.index("answer"),
+        "answer",
+        pa.array(np.where(np.isnan(rest), None, rest), pa.float64()),
+    )
+    group = np.array(table.column("race").to_pylist()) == "white"
+    y = table.column("answer").to_numpy(zero_copy_only=False).astype(float)
+    np.testing.assert_allclose(adjusted(table, y, group.astype(np.int64), columns), rest, atol=1e-12)
+    low, high = difference(audit(table, adjust=columns)).interval
+    assert (low, high) == pytest.approx(difference(audit(by_hand)).interval, abs=1e-9)
 
 
 def test_planned_looks_use_their_own_confidence():

@@ -118,7 +118,7 @@ def test_its_answers_are_the_networks_own_and_its_interval_holds_the_truth(speak
     plan = read_plan(write_plan(tmp_path, documents=30, names=30, each=1))
     with (
         closing(Client(Server(url=url, model="speaker"))) as client,
-        closing(Store(tmp_path / "a.sqlite", plan.digest, {})) as store,
+        closing(Store(tmp_path / "a.sqlite", plan.digest, "m")) as store,
     ):
         outcome = Asker(plan, client, store, budget=1.0).run()
     requests = requests_of(plan)

@@ -248,6 +248,40 @@ def test_by_command(loans_model, signer, tmp_path, monkeypatch):
     assert any("were locked at" in one["text"] for one in json.loads(done.stdout)["reasons"])
     log = run("registry", "log").stdout
     assert "lock" in log
+    # the auditor sees the lock that was never reported, and certificates that the registry does not have
+    assert run(*lock[:-1], "second.json", *rule, "--purpose", "another try").exit_code == 0
+    assert run("registry", "lock", "spare", "second.json").exit_code == 0
+    uses = json.loads(run("registry", "log", "--locks", "--format", "json").stdout)
+    assert [(one["model"], one["purpose"], len(one["certificates"])) for one in uses] == [
+        ("spare", "another try", 0), ("credit", "the yearly audit", 1)
+    ]  # fmt: skip
+    assert uses[1]["certificates"][0].endswith(": pass")
+    table = run("registry", "log", "spare", "--locks").stdout
+    assert "another try" in table
+    assert table.rstrip().endswith("none")
+    second = (
+        "--lock",
+        "second.json",
+        "--key",
+        signer.path,
+        "--output",
+        "c2.json",
+        "--data",
+        loans_model.data,
+    )
+    assert run("certify", loans_model.path, *second).exit_code == 0
+    told = run("registry", "log", "spare", "--locks", "--certificate", "c2.json", "--format", "json").stdout
+    assert len(json.loads(told)[0]["certificates"]) == 1
+    for wrong in (
+        ("--certificate", "c2.json"),
+        ("--locks", "--decisions"),
+        ("--locks", "--certificate", "lock.json"),
+    ):
+        assert run("registry", "log", *wrong).exit_code == 2
+    digest = uses[1]["certificates"][0][:12]
+    assert run("registry", "detach", "credit@1", digest, "--reason", "not ours").exit_code == 0
+    uses = json.loads(run("registry", "log", "credit", "--locks", "--format", "json").stdout)
+    assert uses[0]["certificates"][0].endswith(": pass, taken off")
 
 
 SALT = "5a" * 32

@@ -19,6 +19,8 @@ from fairkit_cli.registry.common import (
 from fairkit_cli.terminal.output import echo, json_lines, print_json, put
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fairkit_registry.store.registry import Registry
 
 
@@ -213,6 +215,14 @@ def log(
             "--decisions", help="Only decisions about aliases: who promoted what, on which evidence."
         ),
     ] = False,
+    locks: Annotated[
+        bool,
+        typer.Option("--locks", help="Only policy locks, with the certificates that were made under each."),
+    ] = False,
+    certificate: Annotated[
+        list[Path] | None,
+        typer.Option(help="With --locks: a certificate that no version has, as of answers (repeatable)."),
+    ] = None,
     registry: RegistryOption = None,
     output_format: Annotated[str, opt.formats("table", "json", "csv: with --decisions")] = "table",
 ) -> None:
@@ -221,6 +231,11 @@ def log(
 
     if output_format == "csv" and not decisions:
         raise FairkitError("--format csv is for the decisions about aliases: add --decisions")
+    if (certificate and not locks) or (locks and decisions):
+        raise FairkitError("--certificate goes with --locks, and --locks without --decisions")
+    if locks:
+        _put_locks(registry, name, limit, certificate or (), output_format)
+        return
     if decisions:
         with open_registry(registry) as store:
             _put_decisions(store, name, limit, output_format)
@@ -260,6 +275,35 @@ def log(
             )
         )
     echo(*columns(("event", "at", "action", "what", "", "by", "digest"), rows))
+
+
+def _put_locks(
+    registry: Path | None,
+    name: str | None,
+    limit: int | None,
+    certificates: Sequence[Path],
+    output_format: str,
+) -> None:
+    from dataclasses import asdict
+
+    from fairkit_cli.text.registry import columns
+    from fairkit_registry.evidence.certificate import read_file
+    from fairkit_registry.exchange.inventory import lock_uses
+
+    files = list(map(read_file, certificates))
+    with open_registry(registry) as store:
+        uses = lock_uses(store, name, files)[:limit]
+    if output_format == "json":
+        print_json([asdict(one) for one in uses])
+        return
+    rows = [
+        (
+            str(one.event), one.at[:19], one.by, one.model or "-", one.lock[:12], f"{one.table}, {one.rows:,} rows",
+            one.purpose, "; ".join(one.certificates) or "none",
+        )
+        for one in uses
+    ]  # fmt: skip
+    echo(*columns(("event", "at", "by", "model", "lock", "table", "purpose", "certificates"), rows))
 
 
 def _put_decisions(store: Registry, name: str | None, limit: int | None, output_format: str) -> None:

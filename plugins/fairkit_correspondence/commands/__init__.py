@@ -12,6 +12,7 @@ from fairkit_cli.terminal.timings import with_timings
 
 _COMMANDS = {
     "run": "fairkit_correspondence.commands.running:run",
+    "compare": "fairkit_correspondence.commands.compared:compare",
     "plan": "fairkit_correspondence.commands.planned:plan",
 }
 

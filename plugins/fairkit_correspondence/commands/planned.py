@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairkit.errors import ParameterError
 from fairkit.support.escaping import visible
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import echo, print_json
+from fairkit_correspondence.commands.compared import Answer, Sensitive, answers_data, parameters_of
 
 if TYPE_CHECKING:
     from fairkit_correspondence.plan import Plan
 
 
 def plan(
-    pilot: Annotated[Path, typer.Argument(metavar="PILOT.parquet", help="A pilot's answers.")],
+    pilot: Annotated[str, typer.Argument(metavar="PILOT.parquet", help="A pilot's answers.")],
     *,
-    sensitive: Annotated[
-        str | None,
-        opt.option("--sensitive", "COL", "The column of groups. Default: the one that the file names."),
-    ] = None,
-    answer: Annotated[str, opt.option("--answer", "COL", "The column of answers in [0, 1].")] = "answer",
+    sensitive: Sensitive = None,
+    answer: Answer = "answer",
     assignments: opt.Assignments = None,
     limit: Annotated[float, opt.option("--limit", "X", "The difference that matters, in [0, 1].")] = 0.05,
     truth: Annotated[float, opt.option("--truth", "X", "The true difference to plan for.")] = 0.0,
@@ -34,16 +30,9 @@ def plan(
 ) -> None:
     """Say how many documents and calls decide a limit, from a pilot's answers."""
     import fairkit
-    from fairkit.parameters.declare import split_assignment
-    from fairkit_cli.subject import carried_by
     from fairkit_correspondence.planning import Size, Spread, documents_needed, names_needed
 
-    column = sensitive or next(iter(carried_by(str(pilot)).get("sensitive", ())), None)
-    if column is None:
-        raise ParameterError("which column holds the groups? Name it with --sensitive COL")
-    settings = dict(split_assignment(text) for text in assignments or ())
-    settings = {key.removeprefix("correspondence."): value for key, value in settings.items()}
-    data = fairkit.load_data(pilot, sensitive=[column], predictions={"answer": answer})
+    data, settings = answers_data(pilot, sensitive, answer), parameters_of(assignments)
     report = fairkit.audit(None, data, auditors=["correspondence"], parameters={"correspondence": settings})
     finding = report.findings[0]
     spread, contexts = Spread(**finding.evidence["variances"]), finding.evidence["counts"]["contexts"]

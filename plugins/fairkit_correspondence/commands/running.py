@@ -12,6 +12,7 @@ from fairkit.errors import ParameterError
 from fairkit.support.escaping import visible
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import exit_code, print_json, say, write
+from fairkit_correspondence.commands.compared import people
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,10 +110,9 @@ def run(
     server = Server(url=endpoint, model=model, timeout=timeout)
     for note in read.notes:
         say(f"note: {note}")
-    subject = {"address": server.at(""), "model": model}
     with (
         closing(Client(server)) as client,
-        closing(Store(output.with_name(f"{output.name}.sqlite"), read.digest, subject)) as store,
+        closing(Store(output.with_name(f"{output.name}.sqlite"), read.digest, model)) as store,
         progress_bar() as progress,
     ):
         asker = Asker(read, client, store, budget, concurrency, rate, progress)
@@ -221,7 +221,7 @@ def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
         lines += [f"{rule.verdict.upper()}: {rule.reason}" for rule in outcome.report.policy]
         lines += _pairs(main)
         if worst is not None:
-            lines.append(f"worst context: {_people(worst.value, worst.interval)}")
+            lines.append(f"worst context: {people(worst.value, worst.interval)}")
         rates = ", ".join(f"{one.group} {one.value or 0:.1%}" for one in refused.groups)
         lines += [
             f"documents whose answers differ: {changed.value or 0:.0%} (largest difference "
@@ -253,10 +253,4 @@ def _pairs(finding: Finding) -> list[str]:
         (name.removesuffix(", all contexts"), row) for name, row in rows if name.endswith(", all contexts")
     ]
     pairs.sort(key=lambda pair: -abs(pair[1]["value"]))
-    return [f"{name}: {_people(row['value'], (row['low'], row['high']))}" for name, row in pairs]
-
-
-def _people(value: float | None, interval: tuple[float, float] | None) -> str:
-    """Write a difference in people of 100."""
-    low, high = interval or (-1.0, 1.0)
-    return f"{100 * (value or 0):.1f} of 100 [{100 * low:.1f}, {100 * high:.1f}]"
+    return [f"{name}: {people(row['value'], (row['low'], row['high']))}" for name, row in pairs]

@@ -1,4 +1,4 @@
-"""An inventory of a registry's models, and the log of decisions about its aliases: what examiners ask for first."""
+"""For examiners: an inventory of models, the decisions about aliases, and what became of policy locks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ConfigError, did_you_mean
+from fairkit_registry.evidence.certificate import read
+from fairkit_registry.evidence.locks import LARGEST, read_lock
 from fairkit_registry.exchange.describe import certificates_of
 
 if TYPE_CHECKING:
@@ -302,3 +304,65 @@ def _decision(event: Event, known: Mapping[str, Certificate]) -> AliasDecision:
         reasons=reasons.get(event.action, ""),
         digest=event.digest,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockUse:
+    """A policy lock in the log, and what was certified under it.
+
+    Attributes
+    ----------
+    event, at, by, model
+        The event's number, when, the user of the machine, and the name for which it was registered.
+    lock, table, rows, purpose
+        The digest of its statement, and what it says.
+    certificates
+        Those that carry it: digest, day, verdict and whether it was taken off; none: nothing was reported.
+    """
+
+    event: int
+    at: str
+    by: str
+    model: str | None
+    lock: str
+    table: str
+    rows: int
+    purpose: str
+    certificates: tuple[str, ...]
+
+
+def lock_uses(registry: Registry, name: str | None = None, files: Sequence[bytes] = ()) -> list[LockUse]:
+    """Return every policy lock in the log, the newest first, with the certificates made under it.
+
+    Parameters
+    ----------
+    registry
+        An open registry.
+    name
+        Of a model; None: of all.
+    files
+        Certificates that the registry does not have, such as those of tables of answers, which are about no model.
+
+    Raises
+    ------
+    CertificateError
+        A file is no certificate.
+    """
+    detached = registry.detached()
+    raws = [*files, *map(registry.certificate, dict.fromkeys((*registry.certificates(), *detached)))]
+    made: dict[str, dict[str, str]] = {}
+    for one in map(read, raws):
+        if one.policy_lock is not None:
+            off = ", taken off" if one.sha256 in detached else ""
+            said = f"{one.sha256[:12]}, {one.audited_at:%Y-%m-%d}: {one.report.verdict}{off}"
+            made.setdefault(read_lock(one.policy_lock).statement_sha256, {})[one.sha256] = said
+    uses = []
+    for event in registry.log(name):
+        if event.action == "lock":
+            lock = read_lock(registry.blobs.read(event.body["lock"], limit=LARGEST))
+            uses.append(LockUse(
+                event=event.seq, at=event.at, by=str(event.body["by"]), model=event.name, lock=lock.statement_sha256,
+                table=lock.name, rows=lock.rows, purpose=lock.purpose,
+                certificates=tuple(made.get(lock.statement_sha256, {}).values()),
+            ))  # fmt: skip
+    return uses

@@ -1,0 +1,117 @@
+"""`fairkit ask compare`: how much the differences of two models, or of two versions of one, differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit.errors import ParameterError
+from fairkit.support.escaping import visible
+from fairkit_cli import options as opt
+from fairkit_cli.formats import text_of
+from fairkit_cli.terminal.output import exit_code, write
+from fairkit_cli.text.view import MEANING
+
+if TYPE_CHECKING:
+    from fairkit.data.dataset import Dataset
+    from fairkit.results.comparisons import Comparison
+
+Sensitive = Annotated[
+    str | None,
+    opt.option("--sensitive", "COL", "The column of groups. Default: the one that the file names."),
+]
+Answer = Annotated[str, opt.option("--answer", "COL", "The column of answers in [0, 1].")]
+
+
+def compare(
+    before: Annotated[str, typer.Argument(metavar="A.parquet", help="The answers of the first model.")],
+    after: Annotated[
+        str, typer.Argument(metavar="B.parquet", help="Those of the other one, to the same plan.")
+    ],
+    *,
+    sensitive: Sensitive = None,
+    answer: Answer = "answer",
+    assignments: opt.Assignments = None,
+    maximums: opt.MaxRules = None,
+    confidence: opt.Confidence = None,
+    output_format: opt.TableFormat = "table",
+) -> None:
+    """Compare two models that answered the same plan: how much more does the name matter to the second?
+
+    The number is the difference of the two models' differences, on the same documents, names and contexts. With --max
+    either model is judged; the exit code is that of the verdict on the second, as of `fairkit compare`.
+    """
+    import fairkit
+    from fairkit.models.columns import PredictedColumns
+    from fairkit.results.comparisons import Comparison
+    from fairkit.settings import AuditSettings
+    from fairkit_cli.commands.compared import told_apart
+    from fairkit_comparing.windows import changes_between
+
+    settings = AuditSettings(
+        auditors=("correspondence",), parameters={"correspondence": parameters_of(assignments)},
+        policy=opt.rules_of(maximums, None), confidence=0.95 if confidence is None else confidence,
+    )  # fmt: skip
+    tables = answers_data(before, sensitive, answer), answers_data(after, sensitive, answer)
+    changes = changes_between([PredictedColumns(answer=answer)], tables, settings)
+    reports = [fairkit.audit(None, data, settings=settings) for data in tables]
+    result = Comparison(
+        models=tuple(replace(one.model, name=one.data.name) for one in reports), data=reports[1].data,
+        changes=(tuple(changes),), confidence=settings.confidence,
+        policy=tuple(one.policy for one in reports if one.policy),
+    )  # fmt: skip
+    result = told_apart(result, [before, after])
+    if output_format == "json":
+        write(lambda terminal: text_of(result, "json", terminal))
+    else:
+        write(lambda terminal: compared_text(result))
+    raise typer.Exit(exit_code(result.verdict))
+
+
+def answers_data(path: str, sensitive: str | None, answer: str) -> Dataset:
+    """Load a table of answers.
+
+    Raises
+    ------
+    FairkitError
+        It cannot be read, or nobody says which column holds the groups.
+    """
+    import fairkit
+    from fairkit_cli.subject import carried_by
+
+    column = sensitive or next(iter(carried_by(path).get("sensitive", ())), None)
+    if column is None:
+        raise ParameterError("which column holds the groups? Name it with --sensitive COL")
+    return fairkit.load_data(path, sensitive=[column], predictions={"answer": answer})
+
+
+def parameters_of(assignments: list[str] | None) -> dict[str, Any]:
+    """Return the auditor's parameters that were set, with the auditor's name before them or without."""
+    from fairkit.parameters.declare import split_assignment
+
+    settings = dict(split_assignment(text) for text in assignments or ())
+    return {key.removeprefix("correspondence."): value for key, value in settings.items()}
+
+
+def compared_text(result: Comparison) -> str:
+    """Return what is said about two models, a line for each pair of groups."""
+    names, lines = [model.name for model in result.models], []
+    for name, rules in zip(names, result.policy, strict=bool(result.policy)):
+        lines += [f"{name}: {rule.verdict.upper()}: {rule.reason}" for rule in rules]
+    for one in result.changes[0]:
+        lines.append(
+            f"{one.group} - {one.reference}: {people(one.before)} in {names[0]}, {people(one.after)} in {names[1]}; "
+            f"the second minus the first: {people(one.difference, one.interval)}: {MEANING[one.outcome]}"
+        )
+    lines += dict.fromkeys(
+        f"undecided: {one.parameters['inconclusive']}" for one in result.changes[0] if one.parameters
+    )
+    return "".join(f"{visible(line)}\n" for line in lines)
+
+
+def people(value: float | None, interval: tuple[float, float] | None = None) -> str:
+    """Write a difference in people of 100, with its interval if there is one."""
+    ends = "" if interval is None else f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
+    return f"{100 * (value or 0):.1f} of 100{ends}"
