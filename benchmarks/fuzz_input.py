@@ -1,16 +1,18 @@
 """Files that were damaged or forged, fed to the command: each run must end with a code that the manual lists.
 
     python benchmarks/fuzz_input.py                 # everything in full
-    python benchmarks/fuzz_input.py settings 200    # one kind, so many cases
+    python benchmarks/fuzz_input.py settings 200 7  # one kind, so many cases, another seed
 
 Kinds: ``settings`` (fairkit.toml), ``state`` (of a frontier), ``rows`` (of a registry's index), ``metadata`` (of an
-ONNX file). An error inside fairkit (code 70), or an exception that nobody caught, is a bug; it is
-printed with the case that made it. The same seed makes the same cases. ``tests/fairkit_cli/test_fuzz.py`` runs a
-few of each.
+ONNX file), ``watch`` (log and statements), ``certificates`` (signed again by a trusted key), ``plans`` (of questions,
+and a pilot's report). A run of more than a minute, an error inside fairkit (code 70), or an exception that nobody
+caught, is a bug; it is printed with the case that made it. The same seed makes the same cases.
+``tests/fairkit_cli/test_fuzz.py`` runs a few of each.
 """
 
 from __future__ import annotations
 
+import base64
 import copy
 import datetime
 import json
@@ -20,6 +22,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import chdir, suppress
 from pathlib import Path
@@ -27,6 +30,9 @@ from typing import Any, NamedTuple
 
 LISTED = frozenset({0, 1, 2, 3})
 COUNTS = {"settings": 600, "state": 2_000, "rows": 1_000, "metadata": 400}
+COUNTS |= {"watch": 1_000, "certificates": 1_000, "plans": 1_000}
+SLOW = 60.0
+"""Seconds."""
 
 
 class Case(NamedTuple):
@@ -102,7 +108,10 @@ def command(*arguments: object) -> tuple[int, str]:
 
     from fairkit_cli.main import app
 
+    began = time.monotonic()
     result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if time.monotonic() - began > SLOW:
+        return -2, f"it took {time.monotonic() - began:.0f} seconds"
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return -1, f"{type(result.exception).__name__}: {result.exception}"
     return result.exit_code, result.output
@@ -357,11 +366,157 @@ def _damage_row(index: Path, rng: random.Random) -> str:
         connection.close()
 
 
+def watch_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
+    """Damaged logs of a watch, with digests that fit where somebody made them again, and damaged statements."""
+    import hashlib
+
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from fairkit_watch.log import frame, read
+    from fairkit_watch.settings import canonical
+
+    whole, state = folder / "whole-watch", folder / "watch"
+    prepare("key", "new", folder / "k", "--no-passphrase")
+    prepare("watch", "init", "--state", whole, "--sensitive", "sex", "--max",
+            "demographic_parity_difference:sex=0.2")  # fmt: skip
+    for day in range(1, 5):
+        file = folder / f"decisions-2024-01-0{day}.parquet"
+        draws = np.random.default_rng(day).integers(0, 2, (2, 300))
+        pq.write_table(pa.table({"sex": np.where(draws[0], "f", "m"), "decision": draws[1]}), file)
+        if day < 4:
+            prepare("watch", "add", whole, "--data", file, "--heartbeat", folder / "k")
+    log = read((whole / "totals.log").read_bytes(), "")[0]
+    acts = (
+        ("show", state, "--key", folder / "k.pub"), ("show", state), ("show", state, "--format", "openmetrics"),
+        ("show", state, "--format", "html"), ("add", state, "--data", file, "--heartbeat", folder / "k"),
+        ("show", state, "--format", "json"),
+    )  # fmt: skip
+    for i in range(count):
+        shutil.rmtree(state, ignore_errors=True)
+        shutil.copytree(whole, state)
+        target = state / ("heartbeats.jsonl" if i % 5 == 0 else "totals.log")
+        if i % 5 == 0 or i % 4 == 0:
+            content, what = scrambled(target.read_bytes(), rng)
+        else:
+            records, what = damaged(list(log), rng, VALUES)
+            records = json.loads(json.dumps(records, default=str))
+            if i % 2:
+                for one in records if isinstance(records, list) else ():
+                    if isinstance(one, dict) and "counts" in one and "days" in one:
+                        with suppress(ValueError, TypeError):
+                            one["counts"] = hashlib.sha256(canonical(one["days"])).hexdigest()
+            try:
+                content = b"".join(frame(one) for one in records)
+            except (ValueError, TypeError, AttributeError):  # the log has no such record
+                content, what = scrambled(target.read_bytes(), rng)
+        target.write_bytes(content)
+        act = acts[i % len(acts)]
+        yield Case("watch", f"{act[0]} {act[2:]}: {what}", *command("watch", *act))
+
+
+def certificate_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
+    """Damaged certificates: envelopes, and statements that a trusted key has signed all the same."""
+    from fairkit_registry.evidence import dsse
+    from fairkit_registry.evidence.signers import load_secret
+
+    model, data = sample(folder)
+    key, public, path = folder / "k", folder / "k.pub", folder / "damaged.json"
+    prepare("key", "new", key, "--no-passphrase")
+    prepare("certify", model, "--data", data, "--label", "decision", "--favorable", "approved", "--sensitive", "sex",
+            "--max", "accuracy_difference:sex=0.9", "--key", key, "--output", folder / "c.json")  # fmt: skip
+    envelope = json.loads((folder / "c.json").read_bytes())
+    statement = json.loads(base64.b64decode(envelope["payload"]))
+    signer = load_secret(key)
+    registry = folder / "registry"
+    acts = (
+        ("verify", path, "--key", public), ("verify", path, "--key", public, "--format", "json"),
+        ("report", path, "--key", public), ("verify", path, "--key", public, "--model", model, "--data", data),
+        ("registry", "add", "credit", model, "--certificate", path, "--registry", registry),
+        ("verify", path, "--key", public, "--recompute", "--model", model, "--data", data),
+    )  # fmt: skip
+    for i in range(count):
+        if i % 4 == 0:
+            record, what = damaged(envelope, rng, VALUES)
+            content = json.dumps(record, default=str).encode()
+        elif i % 4 == 1:
+            content, what = scrambled((folder / "c.json").read_bytes(), rng)
+        else:
+            record, what = damaged(statement, rng, VALUES)
+            payload = json.dumps(record, default=str).encode()
+            if i % 8 == 3:
+                payload, more = scrambled(payload, rng)
+                what += f", {more}"
+            content = dsse.sign(payload, envelope["payloadType"], [signer]).to_bytes()
+        path.write_bytes(content)
+        act = acts[i % len(acts)]
+        yield Case("certificates", f"{act[0]}: {what}", *command(*act))
+
+
+FIRST = [f"{first}{second}" for first in "BDFGLM" for second in ("ad", "el", "in", "ov", "un", "yr", "or")]
+
+
+def plan_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
+    """Damaged plans of questions to a language model, and damaged reports of a pilot."""
+    model, data = sample(folder)
+    texts = folder / "texts"
+    texts.mkdir()
+    for t in range(4):
+        (texts / f"text{t}.txt").write_text(f"Applicant: {{name}}. Drove a tram for {t + 2} years.\n")
+    rows = [f"{group},{first}a {group.title()}" for group in ("grey", "stone") for first in FIRST]
+    names = "group,name\n" + "\n".join(rows) + "\n"
+    whole = {
+        "documents": {"path": "texts", "allow": ["April"]},
+        "names": {"file": "names.csv", "column": "group", "per_group": 30, "groups": ["grey", "stone"]},
+        "contexts": {"use": ["company", "top-ten"], "own": "We hire a {role}. {document} {question}"},
+        "details": {"company": "the works", "role": "technician"},
+        "question": {"text": "Invite?", "options": ["Yes", "No"], "favorable": ["Yes"]},
+        "asking": {"names_per_document": 2, "draws": 1, "looks": 2, "limit": 0.05, "max_tokens": 5,
+                   "temperature": 1, "names": "sampled", "system": "Be careful.", "extra": {"top_p": 1.0}},
+        "price": {"prompt": 0.15, "completion": 0.6},
+    }  # fmt: skip
+    (folder / "names.csv").write_text(names)
+    plan, pilot = folder / "plan.toml", folder / "pilot.json"
+    rule = ("--max", "accuracy_difference:sex=0.1")
+    prepare("audit", model, "--data", data, "--label", "decision", "--favorable", "approved", "--sensitive", "sex",
+            "--output", pilot, "--format", "json")  # fmt: skip
+    report = json.loads(pilot.read_bytes())
+    for i in range(count):
+        (folder / "names.csv").write_text(names)
+        if i % 3 == 0:
+            record, what = damaged(report, rng, VALUES)
+            pilot.write_bytes(json.dumps(record, default=str).encode())
+            yield Case("plans", f"report: {what}", *command("plan", "--report", pilot, *rule))
+            continue
+        if i % 3 == 1:
+            record, what = damaged(whole, rng, VALUES)
+            content = tables(record).encode("utf-8", "surrogatepass")
+        else:
+            content, what = scrambled(tables(whole).encode(), rng)
+            if i % 2:
+                changed, what = scrambled(names.encode(), rng)
+                (folder / "names.csv").write_bytes(changed)
+                content = tables(whole).encode()
+        plan.write_bytes(content)
+        yield Case("plans", f"plan: {what}", *command("ask", plan, "--dry-run"))
+
+
+def prepare(*arguments: object) -> None:
+    """Run a command that must not fail."""
+    code, said = command(*arguments)
+    if code not in LISTED - {2}:
+        raise SystemExit(f"{arguments} ended with {code}: {said}")
+
+
 KINDS: dict[str, Callable[[int, random.Random, Path], Iterator[Case]]] = {
     "settings": settings_cases,
     "metadata": metadata_cases,
     "rows": rows_cases,
     "state": state_cases,
+    "watch": watch_cases,
+    "certificates": certificate_cases,
+    "plans": plan_cases,
 }
 
 
@@ -379,9 +534,10 @@ def run(kind: str, count: int, seed: int = 0) -> list[Case]:
 def main() -> None:
     """Print the number of cases and of bugs for each kind."""
     wanted = [sys.argv[1]] if len(sys.argv) > 1 else list(KINDS)
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     for kind in wanted:
         count = int(sys.argv[2]) if len(sys.argv) > 2 else COUNTS[kind]
-        bugs = run(kind, count)
+        bugs = run(kind, count, seed)
         for case in bugs:
             print(f"  {case.what}: {case.code}: {case.said.strip()[-200:]}")
         print(f"{kind}: {count} cases, {len(bugs)} bugs")

@@ -1,6 +1,7 @@
 """How far a number moves to its neighbour (`moving.REACH`): false alarms on honest models, memories that are caught.
 
     FAIRKIT_DATA=... python benchmarks/nearby.py [--seeds 3]
+    FAIRKIT_DATA=... python benchmarks/nearby.py --seeds 8 --first 100 --reaches 0.02 --results nearby_fresh.json
 
 Tables x learners, audited on rows that they were trained on and on others. An alarm is what takes a pass away in an
 audit: a disparity whose interval next to the rows lies above the tightest limit that passes (the upper end of the
@@ -36,7 +37,7 @@ from fairkit_datasets.catalog import RECIPES
 from fairkit_onnx import moving, nearby
 from fairkit_onnx.paired import rates_of
 
-RESULTS = Path(__file__).parent / "results" / "nearby.json"
+RESULTS = Path(__file__).parent / "results"
 REACHES = (0.01, 0.02, 0.05, 0.1, 0.2)
 RADII = (0.0, 0.001, 0.01)
 TABLES = ("compas", "adult", "german", "loans", "acs_income", "credit_default")
@@ -171,7 +172,7 @@ def study_honest(tally, name, seed, audited, others, measures):
             fitted = learner.fit(model.matrix(batch.columns(features)), batch.favorable)
             model._decide = lambda rows, fitted=fitted: fitted.predict_proba(rows)[:, 1]
             limit = limits(model, audited)
-            for reach in REACHES:
+            for reach in tally:
                 found = evidence(model, audited, reach, measures, METRICS)
                 if found is None:
                     continue
@@ -200,7 +201,7 @@ def study_memories(tally, name, audited, others, measures):
         scale = np.where(known.std(axis=0) > 0, known.std(axis=0), 1.0)
         far, _ = cKDTree(known / scale).query(model.matrix(strangers)[:, numbers] / scale, p=np.inf)
         awake = round(float((far <= radius + 1e-9).mean()), 3)
-        for reach in REACHES:
+        for reach in tally:
             found = evidence(model, audited, reach, measures, METRICS[:1])
             caught = found is not None and any(
                 alarmed(limit.get((s, m), np.inf), ends) for (s, m), ends in found.items()
@@ -220,7 +221,10 @@ def main() -> None:
     """Print and write alarms and catches by reach."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--reaches", nargs="+", type=float, default=REACHES)
     parser.add_argument("--tables", nargs="+", default=TABLES)
+    parser.add_argument("--results", default="nearby.json", help="the file's name in results/")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     measures = rates_of(plugins.installed_metrics()[0]), {}
@@ -230,9 +234,9 @@ def main() -> None:
             "alarms": [],
             "memories": {str(r): {"caught": 0, "of": 0, "missed": []} for r in RADII},
         }
-        for reach in REACHES
+        for reach in options.reaches
     }
-    for seed in range(options.seeds):
+    for seed in range(options.first, options.first + options.seeds):
         for name in options.tables:
             audited, others = parts(name, seed)
             study_honest(tally, name, seed, audited, others, measures)
@@ -250,8 +254,9 @@ def main() -> None:
                     caught,
                     flush=True,
                 )
-            done = {"seeds": seed + 1, "last": name, "tables": options.tables, "reach": tally}
-            RESULTS.write_text(json.dumps(done, indent=1) + "\n")
+            done = {"seeds": [options.first, seed + 1], "last": name, "tables": options.tables}
+            done["reach"] = tally
+            (RESULTS / options.results).write_text(json.dumps(done, indent=1) + "\n")
 
 
 if __name__ == "__main__":

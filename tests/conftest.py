@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,9 +36,37 @@ LONGEST = (
 )
 """Files that take longest, although some have few tests: begun first, so that no worker waits for one at the end."""
 
+KERNELS = ({"fairkit_all_inputs"}, {"fairkit_budro", "fairkit_individual", "fairkit_similarity"})
+"""Rooms whose tests run the same compiled loops: one worker has them, else two would compile each at once."""
+
 
 OUTSIDE = (ROOT / "tests" / "outside", ROOT / "tests" / "docs")
 """Folders whose tests start servers, processes or fresh environments, or run whole pages as typed: all are long."""
+
+
+def pytest_sessionstart() -> None:
+    """Leave the garbage collector off while tests are collected: it would look through all of them again and again."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected to the end of the process, and collect what the tests leave."""
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give a worker whole files as `--dist loadfile` does, and whole rooms where `KERNELS` says so."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByKernel(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            rooms = next((rooms for rooms in KERNELS if rooms & set(file.split("/"))), None)
+            return file if rooms is None else " ".join(sorted(rooms))
+
+    return ByKernel(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.lists import shortened
 from fairkit.data.roles import value_text
 from fairkit.errors import FairkitError
 from fairkit_onnx.moving import neighbours
-from fairkit_onnx.paired import DRAWS, PairedDecisions, PairedNumbers, means_of, rates_of
+from fairkit_onnx.paired import DRAWS, SMALL, PairedDecisions, PairedNumbers, means_of, rates_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,6 +76,8 @@ def with_nearby(
         pairs = first.pairs(scorer, changed, moved, measures, rng) if moved.sum() >= FEWEST else {}
         if pairs:
             found = [_with_evidence(finding, pairs, confidence, key) for finding in found]
+        if pairs and key == KEY:
+            found = [_with_small_groups(finding, pairs, dataset) for finding in found]
     return found
 
 
@@ -219,14 +222,41 @@ class _FirstRows:
         return changed, moved
 
 
+def _with_small_groups(
+    finding: Finding, drawn: Mapping[tuple[str, str | None], Pairs], dataset: Dataset
+) -> Finding:
+    """Name the groups that a disparity next to the rows says nothing about."""
+    pairs = _pairs_of(finding, drawn)
+    small = None if pairs is None else pairs.small(finding.metric)
+    if small is None:
+        return finding
+    every = dataset.group_names(str(finding.sensitive))
+    names = [name for code, name in enumerate(every) if code >= len(small) or small[code]]
+    if not names:
+        return finding
+    many = len(names) > 1
+    note = (
+        f"{len(names):,} group{'s' * many} of fewer than {SMALL} rows here {'are' if many else 'is'} not compared with "
+        f"rows nearby: {shortened(names, most=4)}."
+    )
+    return replace(finding, notes=(*finding.notes, note))
+
+
+def _pairs_of(finding: Finding, drawn: Mapping[tuple[str, str | None], Pairs]) -> Pairs | None:
+    """Return what is said about the rows of a finding; None where nothing is."""
+    if finding.within or finding.reference is not None or finding.value is None:
+        return None
+    return drawn.get((str(finding.sensitive), finding.parameters.get("class")))
+
+
 def _with_evidence(
     finding: Finding,
     drawn: Mapping[tuple[str, str | None], Pairs],
     confidence: float,
     key: str,
 ) -> Finding:
-    pairs = drawn.get((str(finding.sensitive), finding.parameters.get("class")))
-    if pairs is None or finding.within or finding.reference is not None or finding.value is None:
+    pairs = _pairs_of(finding, drawn)
+    if pairs is None:
         return finding
     with np.errstate(all="ignore"):  # groups without the outcome that a rate is over
         both = pairs.disparity(finding.metric)

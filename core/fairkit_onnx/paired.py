@@ -66,6 +66,13 @@ class PairedDecisions:
         here, there = (disparity(metric, cells, self._rates, self._rows) for cells in (self.here, self.there))
         return None if here is None or there is None else (here, there)
 
+    def small(self, metric: str) -> NDArray[np.bool_] | None:
+        """Return the groups with too few rows for a disparity, shape [G]; None for what is no rate's."""
+        parts = _parts(metric, self._rates)
+        if parts is None:
+            return None
+        return np.asarray(np.any([~_enough(rate, self._rows) for rate in parts[0]], axis=0))
+
 
 class PairedNumbers:
     """Predicted numbers of rows and of rows next to them, by group; and draws of such tables.
@@ -99,7 +106,8 @@ class PairedNumbers:
             self._times = draws[:, grouped]
         codes = group[grouped]
         members = np.eye(int(codes.max(initial=0)) + 1)[codes]
-        self._members = members[:, members.sum(axis=0) >= SMALL]
+        self._small: NDArray[np.bool_] = members.sum(axis=0) < SMALL
+        self._members = members[:, ~self._small]
         self._predictions = [
             Rows(outcome=outcome[grouped], score=values[grouped]) for values in (here, there)
         ]
@@ -118,6 +126,11 @@ class PairedNumbers:
                 )
                 return here, there
         return None
+
+    def small(self, metric: str) -> NDArray[np.bool_] | None:
+        """Return the groups with too few rows, shape [G]; None for what is no mean's."""
+        known = metric == DISTANCE or any(metric.removesuffix(one) in self._means for one in _SUFFIXES)
+        return self._small if known else None
 
     def _by_group(self, values: Array) -> Array:
         return np.asarray((self._times @ (self._members * values[:, None])) / (self._times @ self._members))
@@ -168,24 +181,30 @@ def disparity(metric: str, cells: Array, rates: Mapping[str, Rate], rows: Sequen
     array or None
         Shape [D]; None for what is no disparity of rates.
     """
+    parts = _parts(metric, rates)
+    if parts is None:
+        return None
+    found, suffix = parts
+    each = [_between(rate.compute(cells[:, _enough(rate, rows)]), suffix) for rate in found]
+    return np.asarray((np.fmax if suffix == "_difference" else np.fmin).reduce(each))
+
+
+def _parts(metric: str, rates: Mapping[str, Rate]) -> tuple[list[Rate], str] | None:
+    """Return the rates that a disparity compares, and how; None for what is no disparity of rates."""
     if metric in ("equalized_odds_difference", "equalized_odds_ratio"):
-        if not set(ODDS) <= set(rates):
-            return None
         suffix = metric.removeprefix("equalized_odds")
-        both = [_between(_computed(rates[name], cells, rows), suffix) for name in ODDS]
-        return np.fmax(*both) if suffix == "_difference" else np.fmin(*both)
+        return ([rates[name] for name in ODDS], suffix) if set(ODDS) <= set(rates) else None
     for suffix in _SUFFIXES:
         rate = rates.get(metric.removesuffix(suffix))
         if metric.endswith(suffix) and rate is not None:
-            return _between(_computed(rate, cells, rows), suffix)
+            return [rate], suffix
     return None
 
 
-def _computed(rate: Rate, cells: Array, rows: Sequence[Array]) -> Array:
-    """Return a rate of the groups with enough rows, shape [D, G']."""
+def _enough(rate: Rate, rows: Sequence[Array]) -> NDArray[np.bool_]:
+    """Return the groups with enough rows for a rate, shape [G]."""
     over = np.array(rate.over, float)
-    enough = np.min([counts @ over for counts in rows], axis=0) >= SMALL
-    return rate.compute(cells[:, enough])
+    return np.asarray(np.min([counts @ over for counts in rows], axis=0) >= SMALL)
 
 
 def _between(values: Array, suffix: str) -> Array:

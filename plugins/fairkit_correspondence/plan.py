@@ -317,11 +317,14 @@ def _table_texts(path: Path, wanted: Texts) -> list[tuple[str, str]]:
 
 def _contexts(record: Mapping[str, Any], asking: Asking) -> dict[str, str]:
     wanted = record.get("contexts", {"use": list(CONTEXTS)})
-    unknown = next((name for name in wanted.get("use", ()) if name not in CONTEXTS), None)
+    use = wanted.get("use", [])
+    if not isinstance(use, list) or not all(isinstance(name, str) for name in use):
+        raise ParameterError('[contexts] use is a list of names, such as ["company", "culture"]')
+    unknown = next((name for name in use if name not in CONTEXTS), None)
     if unknown is not None:
         hint = did_you_mean(unknown, CONTEXTS, what="contexts")
         raise ParameterError(f"no context {unknown!r} is shipped. {hint}")
-    contexts = {name: CONTEXTS[name] for name in wanted.get("use", ())}
+    contexts = {name: CONTEXTS[name] for name in use}
     contexts |= {name: str(text) for name, text in wanted.items() if name != "use"}
     if len(contexts) < 2 and not asking.pilot:
         raise ParameterError(

@@ -243,21 +243,30 @@ def test_a_log_that_was_changed_is_refused_by_its_signed_statements(state, here)
     original = path.read_bytes()
     records = read(original, "")[0]
     begin, first, second, third = records
-    replaced = with_digest(second, days={day(1): first["days"][day(0)]}, rows=first["rows"])
-    attacks = {
-        "it was cut": records[:-1],
-        "log, rows, since, totals differ": [begin, second, third, first],
-        "log, missing_days, rows, totals differ": [begin, first, third, third | {"batch": "again"}],
-        "log, totals differ": [begin, first, replaced, third],
-    }
-    for said, changed in attacks.items():
-        last = max(one["at"] for one in changed)
-        path.write_bytes(frames([one if one is begin else one | {"at": last} for one in changed]))
-        shown = run("watch", "show", state, "--key", "k.pub", code=1).stderr
-        assert said in shown or "differ" in shown, said
-        refused = run("watch", "add", state, "--data", write(here / "in", 5), "--heartbeat", "k", code=2)
-        assert "statement" in refused.stderr
-        (here / "in" / f"decisions-{day(5)}.parquet").unlink()
+    fitted = with_digest(second, days={day(1): first["days"][day(0)]})
+    newest = with_digest(third, days={day(2): first["days"][day(0)]})
+    times = [one["at"] for one in records]  # in the order of the log, so that no time goes back
+    attacks = [
+        (
+            records[:-1],
+            f"statement 3 of the watch ({day(2)}) is about 4 records, and the log has 3: it was cut",
+        ),
+        ([begin, second, third, first], f"statement 1 of the watch ({day(0)}) was about: log differ."),
+        ([begin, first, third, second], f"statement 2 of the watch ({day(1)}) was about: log differ."),
+        ([begin, first, fitted, third], f"statement 2 of the watch ({day(1)}) was about: log differ."),
+        (
+            [begin, first, second, newest],
+            f"statement 3 of the watch ({day(2)}) was about: log, totals differ.",
+        ),
+    ]
+    for changed, said in attacks:
+        path.write_bytes(frames([one | {"at": at} for one, at in zip(changed, times, strict=False)]))
+        assert said in run("watch", "show", state, "--key", "k.pub", code=1).stderr
+        before = path.read_bytes()
+        file = write(here / "new", 5)
+        for command in (("add", state, "--data", file), ("run", state, "--folder", here / "new", "--once")):
+            assert said in run("watch", *command, "--heartbeat", "k", code=2).stderr
+        assert path.read_bytes() == before  # nothing is counted either
     path.write_bytes(original)
     run("watch", "add", state, "--data", write(here / "in", 2, rows=500), "--batch", "later")
     found = json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json").stdout)["statements"]

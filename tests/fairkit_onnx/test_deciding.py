@@ -113,7 +113,7 @@ def test_rows_on_the_cut_are_undetermined_and_no_others():
     columns = table(500)
     arrays = {name: columns[name].astype(np.float32).reshape(-1, 1) for name in ("age", "sex")}
     found = label_rounding(OnnxFile.load(proto), "label", arrays, trees)
-    near = found.margins(arrays)
+    near = found.near(arrays)
     assert (near == (columns["age"] + columns["sex"] == 40)).all()
     assert near.any()
 
@@ -160,3 +160,31 @@ def test_several_classes_without_scores():
     dataset = fairkit.load_data(columns, label="y", sensitive=["sex"], features=["age", "sex_"])
     report = fairkit.audit(proto, dataset)
     assert report.model.serving["rounding"]["proved"]
+
+
+GROWING = """x = Concat<axis = 1>(age, sex) small = Constant<value = float {0.001}>() y = Mul(x, small) z = Exp(y)
+    w = Constant<value = float[2,1] {0.1, 0.1}>() score = MatMul(z, w)
+    cut = Constant<value = float[1] {0.206}>() yes = Greater(score, cut) label = Cast<to = 7>(yes)"""
+
+
+def test_a_label_of_a_sum_of_numbers_of_any_size_is_tried_with_other_threads():
+    """An infinite bound was called proved, and no JSON has it."""
+    report = fairkit.audit(graph(GROWING, "int64[N,1] label"), data(table(500)), policy=[RULE])
+    assert report.model.serving["rounding"] == {"bound": 0.0, "proved": False}
+
+
+LINEAR = """x = Concat<axis = 1>(age, sex) w = Constant<value = float[2,1] {0.1, 0.1}>() score = MatMul(x, w)
+    cut = Constant<value = float[1] {4.0}>() yes = Greater(score, cut) label = Cast<to = 7>(yes)"""
+
+
+@pytest.mark.parametrize("output", ["int64[N,1] label", "float[N,1] score"])
+def test_the_bound_that_is_recorded_is_that_of_all_rows(output):
+    """Large numbers come after the rows that the model is bound to."""
+    bounds = []
+    for age in (60.0, 6e6):
+        columns = table(6_000)
+        columns["age"][5_000] = age
+        options = fairkit.ModelOptions(score_kind="logit") if "score" in output else None
+        report = fairkit.audit(graph(LINEAR, output), data(columns), options=options)
+        bounds.append(report.model.serving["rounding"]["bound"])
+    assert bounds[1] > 1_000 * bounds[0] > 0

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import fairkit
 from fairkit.results.rules import Rule
+from fairkit_cli.text.view import report_view
 from fairkit_onnx.moving import neighbours
 
 from .hostile import FAIR, UNFAIR, graph
@@ -124,7 +125,20 @@ def test_a_group_of_few_rows_is_left_out_next_to_the_rows():
     report = fairkit.audit(proto, data(columns))
     told = report.find("demographic_parity_difference", "sex").evidence["nearby"]
     assert told["here"] < 0.1  # of the two large groups; with the third it is more than .4
-    assert report.find("demographic_parity_difference", "sex").value > 0.4
+    found = report.find("demographic_parity_difference", "sex")
+    assert found.value > 0.4
+    assert "1 group of fewer than 30 rows here is not compared with rows nearby: 2." in found.notes
+    assert f"sex: {found.notes[-1]}" in report_view(report).notes
+
+
+def test_where_one_group_is_left_nothing_is_compared_and_that_is_said():
+    columns = people() | {"sex": np.r_[np.ones(20), np.zeros(2_980)]}
+    report = fairkit.audit(memory([1]), data(columns))
+    found = report.find("equal_opportunity_difference", "sex")
+    assert "nearby" not in found.evidence
+    assert "1 group of fewer than 30 rows here is not compared with rows nearby: 1." in found.notes
+    plain = fairkit.audit(memory([1]), data(people())).find("demographic_parity_difference", "sex")
+    assert not any("nearby" in note for note in plain.notes)
 
 
 def test_a_memory_of_coarse_numbers_is_caught():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fairkit_cli.options import AlarmOptions
+    from fairkit_registry.evidence.heartbeats import Heartbeat
     from fairkit_watch.alarms import Alarm
     from fairkit_watch.watch import Watch
 
@@ -77,13 +78,17 @@ class Delivery:
         return ("fail",) if self.typed.demote else ()
 
     def check(self, watch: Watch) -> None:
-        """Refuse to take back what the watch does not know.
+        """Refuse, before anything is counted, what cannot be delivered or signed.
 
         Raises
         ------
         ParameterError
-            The watch is not about an alias.
+            An alias is to be taken back, and the watch is about none.
+        CertificateError
+            Statements are to be signed, and the log is not the one that they were about.
         """
+        if self._secrets:
+            _chain(watch)
         if self._demotes and watch.settings.alias is None:
             raise ParameterError(
                 "--demote takes an alias back, and this watch is about none; begin it with fairkit watch init "
@@ -189,14 +194,11 @@ class Delivery:
         """
         if not self._secrets:
             return
-        from fairkit_registry.evidence.heartbeats import read_heartbeats, sign_heartbeat
+        from fairkit_registry.evidence.heartbeats import sign_heartbeat
         from fairkit_watch import snapshot as looking
 
-        path = watch.book.folder / HEARTBEATS
-        raw = path.read_bytes() if path.exists() else b""
-        whole = raw[: raw.rfind(b"\n") + 1]
-        chain, data = read_heartbeats(whole), watch.data
-        check_statements(watch, chain)  # nothing is signed over a log that was cut or rewritten
+        path, data = watch.book.folder / HEARTBEATS, watch.data
+        size, chain = _chain(watch)
         last = chain[-1] if chain else None
         if not data.days or (last is not None and last.day >= data.days[-1]):
             return
@@ -215,7 +217,19 @@ class Delivery:
         }
         previous = None if last is None else last.digest
         line = sign_heartbeat(data.days[-1], subject_of(watch), body, previous, self._secrets)
-        _write_end(path, len(whole), line + b"\n")
+        _write_end(path, size, line + b"\n")
+
+
+def _chain(watch: Watch) -> tuple[int, list[Heartbeat]]:
+    """Return the bytes and the statements of a watch; nothing is signed over a log that was cut or rewritten."""
+    from fairkit_registry.evidence.heartbeats import read_heartbeats
+
+    path = watch.book.folder / HEARTBEATS
+    raw = path.read_bytes() if path.exists() else b""
+    whole = raw[: raw.rfind(b"\n") + 1]
+    chain = read_heartbeats(whole)
+    check_statements(watch, chain)
+    return len(whole), chain
 
 
 def _levels(text: str | None) -> tuple[str, ...]:

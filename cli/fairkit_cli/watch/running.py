@@ -83,8 +83,6 @@ def run(
 
     delivery = Delivery(alarms)
 
-    with Watch.open(state) as watch:
-        delivery.check(watch)
     said: set[str] = set()
     while True:
         with Watch.open(state) as watch:
@@ -104,6 +102,7 @@ def _round(
     watch: Watch, folders: tuple[Path, Path | None], delivery: Delivery, said: set[str], today: datetime.date
 ) -> tuple[Alarm, ...]:
     """Add every file that was not added before, in the order of the names, and deliver what is alarming."""
+    delivery.check(watch)
     alarms: list[Alarm] = []
     folder, labels = folders
 

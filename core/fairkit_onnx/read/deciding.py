@@ -7,7 +7,7 @@ outputs of a derived graph; a row is undetermined where one of them lies within 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,9 +32,12 @@ DECIDING = CLASSIFIERS | _COMPARED | _STEPS | _PICKED
 """Operators after which a number says on which side of something another one lies."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRounding:
     """The rows whose label rounding could turn.
+
+    A row's error is within the bound of every batch that it is in, so each batch's rows are held against their own: the
+    bound of all rows is known after the last one only, and would count more rows than need be.
 
     Attributes
     ----------
@@ -45,26 +48,27 @@ class LabelRounding:
     derived
         The graph with what they compare as outputs.
     bound
-        The largest error of what is compared, on the rows it was made for.
+        The largest error of what is compared, on the rows it was made for; infinite where there is no bound.
+    names
+        The tensors of `derived` that are compared; others are constants.
     """
 
     walk: SumWalk
     nodes: Mapping[str, onnx.NodeProto]
     derived: OnnxFile
-    bound: float = 0.0
-    _names: tuple[str, ...] = field(default=())
+    bound: float
+    names: tuple[str, ...]
 
-    def margins(self, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_] | None:
-        """Return the rows within the bound, shape [n]; None where it cannot be told."""
+    def near(self, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_] | None:
+        """Return the rows within their batch's bound, shape [n]; None where it cannot be told."""
         if self.walk(arrays) != 0:  # what is served must be a decision, not a sum
             return None
         rows = len(next(iter(arrays.values())))
         decided = dict(self.walk.decided)
-        self.bound = max([self.bound, *decided.values()])
         wanted = list(dict.fromkeys(name for label in decided for name in _compared(self.nodes[label])))
         try:
             values = (
-                self.derived.run(arrays, [name for name in wanted if name in self._names]) if decided else {}
+                self.derived.run(arrays, [name for name in wanted if name in self.names]) if decided else {}
             )
             near = np.zeros(rows, dtype=bool)
             for label, error in decided.items():
@@ -82,19 +86,19 @@ class LabelRounding:
         """
         if arrays is None or found.members is not None:
             return None
-        near = self.margins(arrays)
+        near = self.near(arrays)
         if near is None:
             return np.ones(len(next(iter(arrays.values()))), dtype=bool)
         return near if near.any() else None
 
     def over(self, largest: Mapping[str, NDArray[np.float64]]) -> LabelRounding:
         """Return it for all rows, by the largest numbers among them."""
-        exact = self.walk(largest)
-        return self if exact is None else replace(self, bound=max(self.walk.decided.values(), default=0.0))
+        followed = self.walk(largest) is not None
+        return replace(self, bound=max(self.walk.decided.values(), default=0.0) if followed else np.inf)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"bound": self.bound, "proved": True}
+        return bound_record(self.bound, proved=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +131,12 @@ class LabelTrials:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"bound": self.share, "proved": False}
+        return bound_record(self.share, proved=False)
+
+
+def bound_record(bound: float, *, proved: bool) -> dict[str, Any]:
+    """Return the JSON form of a bound; null where a later batch has none."""
+    return {"bound": bound, "proved": proved} if np.isfinite(bound) else {"bound": None, "proved": False}
 
 
 def label_rounding(
@@ -167,8 +176,11 @@ def label_rounding(
             return None  # an input as it is: no sum
     derived = OnnxFile(proto.SerializeToString(), model.name, None, None, model.sandbox)
     usable = tuple(name for name in names if name in made)
-    found = LabelRounding(walk=walk, nodes=nodes, derived=derived, _names=usable)
-    return None if found.margins(arrays) is None else found
+    far = max(walk.decided.values(), default=0.0)
+    if not np.isfinite(far):
+        return None
+    found = LabelRounding(walk=walk, nodes=nodes, derived=derived, bound=far, names=usable)
+    return None if found.near(arrays) is None else found
 
 
 def _with_names(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -46,3 +46,19 @@ def ancestors(graph: onnx.GraphProto, outputs: Collection[str]) -> list[onnx.Nod
             kept.append(node)
             wanted |= read_by(node)
     return kept[::-1]
+
+
+RUNTIME = ("ai.onnx", "com.microsoft", "com.ms", "org.pytorch")
+"""Domains of operators that onnxruntime brings with it, and what they begin with."""
+
+
+def replaces_operator(function: onnx.FunctionProto) -> bool:
+    """Whether a function has a domain of onnxruntime's: its own operator of that name would run in its place."""
+    domain = function.domain
+    return not domain or any(domain == one or domain.startswith(f"{one}.") for one in RUNTIME)
+
+
+def function_key(entry: onnx.FunctionProto | onnx.NodeProto) -> tuple[str, str, str]:
+    """Return what a function is called by: domain, name and, from version 10 of the format on, overload."""
+    name = getattr(entry, "op_type", None) or entry.name
+    return entry.domain, name, getattr(entry, "overload", "")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit_onnx.read.deciding import LabelRounding, LabelTrials, label_rounding
+from fairkit_onnx.read.deciding import LabelRounding, LabelTrials, bound_record, label_rounding
 from fairkit_onnx.read.sums import SIGMOID, UNIT, SumWalk
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Rounding:
     Attributes
     ----------
     bound
-        In the units of the score, on the rows it was made for; 0 where nothing moved.
+        In the units of the score, on the rows it was made for; 0 where nothing moved, infinite where there is none.
     proved
         Whether it follows from the graph, else from runs with other threads.
     cut
@@ -82,12 +82,14 @@ class Rounding:
 
     def over(self, largest: Mapping[str, NDArray[np.float64]]) -> Rounding:
         """Return it for all rows, by the largest numbers among them; one that follows from the graph alone stays."""
-        moved = None if self.walk is None else self.walk(largest)
-        return self if moved is None else replace(self, bound=float(moved * self.slope))
+        if self.walk is None:
+            return self
+        moved = self.walk(largest)
+        return replace(self, bound=np.inf if moved is None else float(moved * self.slope))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"bound": self.bound, "proved": self.proved}
+        return bound_record(self.bound, proved=self.proved)
 
 
 def _margin(found: Predictions, cut: float | None) -> NDArray[np.float64] | None:

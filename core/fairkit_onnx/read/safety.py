@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ModelError
 from fairkit.support.timings import phase
-from fairkit_onnx.read.nodes import walk
+from fairkit_onnx.read.nodes import function_key, replaces_operator, walk
 
 if TYPE_CHECKING:
     import onnx
@@ -107,6 +107,7 @@ def external_files(model: onnx.ModelProto, name: str, folder: Path | None) -> li
     return list(files)
 
 
+Key = tuple[str, str, str]
 DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 """The operator domains of the ONNX standard."""
 MOST_NODES = 1_000_000
@@ -121,17 +122,19 @@ def check_operators(model: onnx.ModelProto, name: str, allowed: Collection[str] 
     ModelError
         An operator of another domain that is not in `allowed`; it names the operator and the option.
     """
-    functions = {(function.domain, function.name): function for function in model.functions}
+    functions = {
+        function_key(function): function for function in model.functions if not replaces_operator(function)
+    }
     for nodes in (model.graph.node, *(function.node for function in model.functions)):
         for node in walk(nodes):
             known = node.domain in DOMAINS or node.domain in allowed
-            if not known and (node.domain, node.op_type) not in functions:
+            if not known and function_key(node) not in functions:
                 raise ModelError(
                     f"{name} uses the operator {node.domain}::{node.op_type}, which is not of the ONNX standard; "
                     "its code is not checked as the standard's is. If you trust it, allow it: "
                     f"`domains={node.domain}`"
                 )
-    sizes: dict[tuple[str, str], int] = {}
+    sizes: dict[Key, int] = {}
     if _unfolded(model.graph.node, functions, sizes, ()) > MOST_NODES:
         raise ModelError(
             f"{name} has functions that unfold to more than {MOST_NODES:,} nodes, which no real model needs; it is not "
@@ -141,14 +144,14 @@ def check_operators(model: onnx.ModelProto, name: str, allowed: Collection[str] 
 
 def _unfolded(
     nodes: Collection[onnx.NodeProto],
-    functions: Mapping[tuple[str, str], onnx.FunctionProto],
-    sizes: dict[tuple[str, str], int],
-    inside: tuple[tuple[str, str], ...],
+    functions: Mapping[Key, onnx.FunctionProto],
+    sizes: dict[Key, int],
+    inside: tuple[Key, ...],
 ) -> int:
     """Count the nodes after every call of a function is replaced by its body; endless where one calls itself."""
     total = 0
     for node in walk(nodes):
-        key = (node.domain, node.op_type)
+        key = function_key(node)
         if key not in functions:
             total += 1
         elif key in inside:

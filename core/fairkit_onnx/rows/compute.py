@@ -37,7 +37,10 @@ def elementwise(call: Call) -> list[Tensor]:
 
 
 def dropout(call: Call) -> list[Tensor]:
-    """Dropout in evaluation mode; what drops is refused before."""
+    """Dropout in evaluation mode."""
+    training = call.given(2)
+    if training is not None and training.known() != (0,):
+        raise MixedRowsError
     return [replace(call.needed(0), values=None)] * max(len(call.node.output), 1)
 
 

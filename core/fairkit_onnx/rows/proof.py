@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from fairkit_onnx.read.nodes import function_key, replaces_operator
 from fairkit_onnx.rows import classical, compute, shapes
 from fairkit_onnx.rows.call import Call, of_tensor
 from fairkit_onnx.rows.loops import Environment, branch, loop, scan
@@ -25,6 +26,7 @@ from fairkit_onnx.rows.types import (
     joined_kind,
     mixed,
     rows,
+    volume,
 )
 from fairkit_onnx.rows.values import evaluated
 
@@ -136,12 +138,24 @@ def _unproved(name: str, tensor: Tensor | None) -> Collection[Origin]:
     return [Origin("output", name)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What nodes refer to, in branches and loops too: the attributes of the function around them, and its versions."""
+
+    bound: Mapping[str, onnx.AttributeProto]
+    opsets: Mapping[str, int]
+
+
+def _versions(imports: Collection[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    return {entry.domain or "ai.onnx": entry.version for entry in imports}
+
+
 class _Walker:
     """Types every tensor of a model."""
 
     def __init__(self, proto: onnx.ModelProto) -> None:
-        self._opsets = {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import}
-        self._functions = {(function.domain, function.name): function for function in proto.functions}
+        self._functions = {function_key(function): function for function in proto.functions}
+        self._scope = _Scope({}, _versions(proto.opset_import))
         self._left = MOST_NODES
 
     def graph(self, graph: onnx.GraphProto, around: Environment, inputs: Environment) -> Environment:
@@ -153,19 +167,13 @@ class _Walker:
             for sparse in graph.sparse_initializer
         }
         types |= inputs
-        self._nodes(graph.node, types, {}, self._opsets)
+        self._nodes(graph.node, types)
         return types
 
-    def _nodes(
-        self,
-        nodes: Collection[onnx.NodeProto],
-        types: Environment,
-        bound: Mapping[str, onnx.AttributeProto],
-        opsets: Mapping[str, int],
-    ) -> None:
+    def _nodes(self, nodes: Collection[onnx.NodeProto], types: Environment) -> None:
         for node in nodes:
-            attributes = _attributes(node, bound)
-            opset = opsets.get(node.domain or "ai.onnx", 1)
+            attributes = _attributes(node, self._scope.bound)
+            opset = self._scope.opsets.get(node.domain or "ai.onnx", 1)
             inputs = [types.get(name, _absent(name)) if name else None for name in node.input]
             call = Call(node, attributes, inputs, opset)
             self._left -= 1
@@ -186,9 +194,9 @@ class _Walker:
             return [mixed([call.origin])] * len(call.node.output)
 
     def _ruled(self, call: Call, types: Environment) -> Sequence[Tensor]:
-        key = (call.node.domain, call.operator)
-        if key in self._functions:
-            return self._called(call, self._functions[key])
+        function = self._functions.get(function_key(call.node))
+        if function is not None:
+            return self._called(call, function)
         rules = _RULES.get(call.node.domain)
         if rules is _STANDARD and call.operator in _BODIES:
             return _BODIES[call.operator](call, types, self._body)
@@ -216,14 +224,17 @@ class _Walker:
         return [inside.get(output.name, _absent(output.name)) for output in graph.output]
 
     def _called(self, call: Call, function: onnx.FunctionProto) -> Sequence[Tensor]:
-        if function.domain in _RULES:  # it stands in the place of an operator of the standard
+        if replaces_operator(function):
             raise MixedRowsError
-        opsets = {entry.domain or "ai.onnx": entry.version for entry in function.opset_import}
         bound = {attribute.name: attribute for attribute in function.attribute_proto} | dict(call.attributes)
         inside: Environment = {
             name: each for name, each in zip(function.input, call.inputs, strict=False) if each is not None
         }
-        self._nodes(function.node, inside, bound, opsets)
+        around, self._scope = self._scope, _Scope(bound, _versions(function.opset_import))
+        try:
+            self._nodes(function.node, inside)
+        finally:
+            self._scope = around
         return [inside.get(name, _absent(name)) for name in function.output]
 
 
@@ -281,7 +292,9 @@ def _plain(call: Call, rule: Any) -> Sequence[Tensor]:
     outputs = [each if each.has_rows else replace(each, kind=kind) for each in outputs]
     entries = evaluated(call)
     if entries is not None and outputs and not outputs[0].has_rows and outputs[0].values is None:
-        outputs[0] = replace(outputs[0], values=entries)
+        shape = (len(entries),) if call.operator == "Range" else outputs[0].shape
+        if shape is not None and volume(shape) == len(entries):
+            outputs[0] = replace(outputs[0], shape=shape, values=entries)
     return [_without_size(each) for each in outputs]
 
 

@@ -1,0 +1,108 @@
+"""What the walk over a graph once misread: functions, their attributes and names, and arithmetic on shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import fairkit
+from fairkit.errors import ModelError
+from fairkit_onnx.read.statics import draws
+from fairkit_onnx.rows.proof import prove
+from fairkit_onnx.session import open_session
+
+from .hostile import data, graph
+
+BOTH = "x = Concat<axis = 1>(age, sex)"
+OWN = '< domain: "own", opset_import: ["" : 17] > f '
+WIDTHS = {"age": (1,), "sex": (1,)}
+
+DEVICES = {
+    # [[2, N]] multiplied along its first axis stays (2, N): the rows come to lie along the last of four axes
+    "a product along one axis of a shape": (
+        f"""{BOTH} rows = Shape<start = 0, end = 1>(x) two = Constant<value = int64[1] {{2}}>()
+        pair = Concat<axis = 0>(two, rows) first = Constant<value = int64[1] {{0}}>() table = Unsqueeze(pair, first)
+        wide = ReduceProd<axes = [0], keepdims = 0>(table) turned = Reshape(x, wide)
+        more = Constant<value = int64[2] {{1, 2}}>() four = Unsqueeze(turned, more)
+        last = Constant<value = int64 {{-1}}>() sums = CumSum(four, last)
+        to = Constant<value = int64[2] {{-1, 2}}>() score = Reshape(sums, to)""",
+        "",
+    ),
+    "a function's attribute in a branch": (
+        f"{BOTH} score = own.f<how = 0>(x)",
+        f"""{OWN}<how>(x) => (y) {{ yes = Constant<value = bool {{1}}>()
+        y = If(yes)<then_branch = a () => (float[N,2] p) {{ p = Softmax<axis : int = @how>(x) }},
+          else_branch = b () => (float[N,2] q) {{ q = Softmax<axis : int = @how>(x) }}> }}""",
+    ),
+    "a function's attribute through another function": (
+        f"{BOTH} score = own.f<how = 0>(x)",
+        """< domain: "own", opset_import: ["" : 17, "own" : 1] > f <how>(x) => (y) { y = own.g<axis : int = @how>(x) }
+        < domain: "own", opset_import: ["" : 17] > g <axis>(x) => (y) { y = Softmax<axis : int = @axis>(x) }""",
+    ),
+}
+
+
+def run(proto, rows):
+    return open_session(proto.SerializeToString()).run(["score"], rows)[0]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_that_meet_are_not_proved_apart(device):
+    body, more = DEVICES[device]
+    proto = graph(body, "float[N,2] score", more=more)
+    rows = {name: np.arange(1, 7, dtype=np.float32).reshape(6, 1) for name in WIDTHS}
+    alone = [run(proto, {name: values[[row]] for name, values in rows.items()}) for row in range(6)]
+    assert not np.allclose(run(proto, rows), np.concatenate(alone))
+    assert not prove(proto, ["score"], WIDTHS).holds
+
+
+def overloaded(nodes, called):
+    """Return a model that calls one of two functions of one name."""
+    functions = [
+        helper.make_function("own", "f", ["x"], ["y"], [node], [helper.make_opsetid("", 17)])
+        for node in nodes
+    ]
+    for name, function in zip("ab", functions, strict=True):
+        function.overload = name
+    proto = graph(f"{BOTH} score = own.f(x)", "float[N,2] score")
+    proto.ir_version = 10
+    proto.functions.extend(functions)
+    proto.graph.node[-1].overload = called
+    return proto
+
+
+def test_functions_of_one_name_are_told_apart_by_their_overload():
+    """The walk took the last one, whichever was called."""
+    kinds = [helper.make_node("Softmax", ["x"], ["y"], axis=axis) for axis in (0, 1)]
+    assert [prove(overloaded(kinds, one), ["score"], WIDTHS).holds for one in "ab"] == [False, True]
+    kinds = [helper.make_node(kind, ["x"], ["y"]) for kind in ("RandomUniformLike", "Identity")]
+    assert [draws(overloaded(kinds, one), ["score"]) for one in "ab"] == [["RandomUniformLike 'y'"], []]
+    with pytest.raises(ModelError, match="draws random numbers"):
+        fairkit.audit(overloaded(kinds, "a"), data())
+
+
+def test_a_function_does_not_hide_the_runtimes_operator_of_its_name(tmp_path):
+    """Onnxruntime runs its own operator, and never the function, which was read in its place."""
+    proto = graph(
+        f"{BOTH} m = com.microsoft.FusedMatMul<transA = 1>(x, x) score = com.microsoft.FusedMatMul(x, m)",
+        "float[N,2] score",
+        more='< domain: "com.microsoft", opset_import: ["" : 17] > FusedMatMul (a, b) => (y) { y = Add(a, b) }',
+    )
+    assert not prove(proto, ["score"], WIDTHS).holds
+    onnx.save(proto, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match=r"com\.microsoft::FusedMatMul, which is not of the ONNX standard"):
+        fairkit.audit(tmp_path / "m.onnx", data())
+
+
+def test_dropout_is_read_in_the_function_that_it_is_in():
+    """Its flag has the name of a constant outside that says no."""
+    proto = graph(
+        f"{BOTH} training = Constant<value = bool {{0}}>() score = own.f(x)",
+        "float[N,2] score",
+        more=f"""{OWN}(x) => (y) {{ training = Constant<value = bool {{1}}>() half = Constant<value = float {{0.5}}>()
+        y = Dropout(x, half, training) }}""",
+    )
+    assert draws(proto, ["score"]) == ["Dropout 'y'"]
+    assert not prove(proto, ["score"], WIDTHS).holds
