@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,8 +46,13 @@ OUTSIDE = (ROOT / "tests" / "outside", ROOT / "tests" / "docs")
 
 
 def pytest_sessionstart() -> None:
-    """Leave the garbage collector off while tests are collected: it would look through all of them again and again."""
+    """Leave the garbage collector off while tests are collected: it would look through all of them again and again.
+
+    A job in the background of a shell is deaf to Ctrl-C, and so would be the commands that tests interrupt.
+    """
     gc.disable()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
