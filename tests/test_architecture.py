@@ -158,7 +158,7 @@ def test_packages_import_downward_only(root):
 def test_core_is_small():
     """What does not belong to everybody has a package of its own."""
     lines = sum(len(path.read_text("utf-8").splitlines()) for path in _modules("core/fairkit"))
-    assert lines <= 21_500
+    assert lines <= 22_000
 
 
 @functools.cache

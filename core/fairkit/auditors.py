@@ -181,8 +181,9 @@ class Auditor(ABC):
     def needs_rows(self, metrics: Sequence[type[Metric]]) -> str | None:
         """Return why rows must be read one by one; None where it is enough to know how many rows are equal.
 
-        A database then counts them (engine ``sql``), and `measure` gets each distinct row once, with the columns that
-        it reads; for rows that occur k times its partial result is added k times. Row numbers mean nothing.
+        They are then counted, by a database (engine ``sql``) or while a large table is read, and `measure` gets each
+        distinct row once, with the columns that it reads; for rows that occur k times its partial result is added k
+        times. Row numbers mean nothing.
         """
         return f"the auditor {self.name!r} looks at single rows"
 

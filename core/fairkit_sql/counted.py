@@ -31,12 +31,15 @@ MANY = 4_096
 
 
 class CountedPart:
-    """The rows of a relation as a part of a table: of single rows only the first ones are read."""
+    """The rows of a relation as a part of a table: of single rows only the first ones are read.
+
+    `files` tells whether they are those of Parquet files, which say in which zone times are.
+    """
 
     alone = True
 
-    def __init__(self, relation: Relation, name: str, schema: pa.Schema) -> None:
-        self.relation, self.name, self._schema = relation, name, schema
+    def __init__(self, relation: Relation, name: str, schema: pa.Schema, *, files: bool = False) -> None:
+        self.relation, self.name, self._schema, self.files = relation, name, schema, files
 
     def schema(self) -> pa.Schema:
         """Return the rows' schema."""
@@ -55,10 +58,10 @@ class CountedPart:
         yield from plain_rows(pa_table(arrays, columns), self.name).to_batches()
 
 
-def counted_part(source: Source) -> CountedPart | None:
+def counted_part(source: Source, day: str | None = None) -> CountedPart | None:
     """Return a table as it is counted: by the database of its address, or by DuckDB where it is Parquet files.
 
-    None where no engine has it.
+    None where no engine has it. Of a column `day` only the days are needed.
     """
     part: Any = source.parts[0]
     part = getattr(part, "part", part)  # columns of lists are read place by place
@@ -66,10 +69,11 @@ def counted_part(source: Source) -> CountedPart | None:
     if counting is not None:
         columns = part.received
     elif counting := counting_of(source.parts):
-        columns = read_alike(part.schema())
+        columns = read_alike(part.schema(), day)
     else:
         return None
-    return CountedPart(relation_of(counting, columns, source.name), source.name, part.schema())
+    relation = relation_of(counting, columns, source.name)
+    return CountedPart(relation, source.name, part.schema(), files=not hasattr(part, "counting"))
 
 
 def pa_table(arrays: Sequence[Any], names: Sequence[str]) -> pa.Table:

@@ -12,8 +12,8 @@ from fairkit.auditing.measure import measure
 from fairkit.data.copies import copied_rows
 from fairkit.data.profile import tally_of
 from fairkit.data.source import Source
-from fairkit.engines.base import Told, add, nobody
-from fairkit.engines.local import Here, LocalEngine
+from fairkit.engines.base import Told, nobody
+from fairkit.engines.local import Doubled, LocalEngine
 from fairkit.errors import RowsNeededError
 from fairkit_sql.counted import Counts, counted_part, score_bins
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.parts import Types
     from fairkit.data.profile import Tally
-    from fairkit.data.roles import Roles
     from fairkit.metrics import Metric
     from fairkit.results.findings import Finding
     from fairkit.settings import ModelOptions
@@ -64,12 +63,12 @@ class SqlEngine(LocalEngine):
         RowsNeededError
             The rows must be read, or no engine has them.
         """
+        if reasons:
+            raise RowsNeededError(reasons[0])
         own = None if data.roles.join is not None else counted_part(data.source)
         if own is None:
             what = "columns of another table were joined here" if data.roles.join else "no database holds it"
             raise RowsNeededError(f"{data.name} cannot be counted by SQL: {what}")
-        if reasons:
-            raise RowsNeededError(reasons[0])
         self._counts, self._options = Counts(own), (options, cut)
         view = copy.copy(data)
         origin = data.source.origin or {"kind": "file", "address": data.name}
@@ -87,8 +86,8 @@ class SqlEngine(LocalEngine):
             )
         types, raw = source.types, tuple[str, ...]()
         if function is tally_of:
-            roles, bins, noted = shared
-            types = {name: kind for name, kind in types.items() if name in _columns_of(roles, noted)}
+            roles, bins, noted, *_ = shared
+            types = {name: kind for name, kind in types.items() if name in roles.audited(noted)}
             options, cut = self._options or (None, None)
             assert options is not None  # noqa: S101 -- `placed` came first
             counts.learn(roles, bins.values(), list(types), score_bins(counts.part, roles, options, cut))
@@ -123,17 +122,6 @@ class SqlEngine(LocalEngine):
             else one
             for one in findings
         ]
-
-
-def _columns_of(roles: Roles, noted: Sequence[str]) -> set[str]:
-    """Return the columns that an audit reads for the roles that columns have."""
-    from fairkit.data.roles import proxy_of
-
-    named = [roles.label, roles.weights, roles.cluster, roles.query, *noted]
-    named += [] if roles.predictions is None else roles.predictions.columns
-    named += [column for split in (*roles.sensitive, *roles.within) for column in split.columns]
-    named += [column for text in roles.sensitive_probability for column in proxy_of(text)[1]]
-    return {name for name in named if name is not None}
 
 
 def _evidence(counts: Counts) -> dict[str, Any]:
@@ -207,7 +195,7 @@ class TableTotals:
         """A number that is the same for the same rows in any order."""
         return int(self.sha256[:16], 16)
 
-    def update(self, rows: Sized) -> None:
+    def update(self, rows: Sized, how: object = None) -> None:
         """Count rows."""
         self.rows += len(rows)
 
@@ -223,20 +211,3 @@ class TableTotals:
     def warnings(self, skipped: Sequence[str]) -> list[str]:
         """Return none: no row was looked at."""
         return []
-
-
-@dataclass(frozen=True, slots=True)
-class Doubled(Here):
-    """What distinct rows add up to, by the binary digits of their counts, the highest first."""
-
-    def derive(self, function: Callable[..., Any], *shared: Any) -> Doubled:
-        """See `Spread.derive`."""
-        return Doubled(tuple(function(part, *shared) for part in self.parts))
-
-    def total(self) -> Any:
-        """Double and add: Σ 2^k T_k, with nothing but ``+``; lists are put together once."""
-        found = None
-        for part in self.parts:
-            twice = found if isinstance(found, list) else add(found, found)
-            found = add(twice, part)
-        return found

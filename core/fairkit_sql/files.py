@@ -1,14 +1,18 @@
-"""Parquet files on this machine, counted by DuckDB in this process."""
+"""Parquet files, on this machine or those of a table in a lake, counted by DuckDB in this process."""
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.parts import ParquetPart
+from fairkit.data.remote import FilledPart
 from fairkit.errors import MissingExtraError
 from fairkit.sources import Counting
+from fairkit.sources.stored import StoredFile
 from fairkit_sql.relation import without_statistics
 
 if TYPE_CHECKING:
@@ -27,30 +31,71 @@ def counting_of(parts: Sequence[Any]) -> Counting | None:
     MissingExtraError
         DuckDB is not installed.
     """
-    paths = [part.path for part in parts if isinstance(part, ParquetPart) and part.groups is None]
-    names = [str(path.resolve()) for path in paths if isinstance(path, Path)]
-    if len(names) < len(parts) or any(sign in name for name in names for sign in _PATTERN):
-        return None
     first = _columns(parts[0].schema())
     if any(_columns(part.schema()) != first for part in parts[1:]):
         return None
+    stored = [_inner(part) for part in parts]
+    paths = [part.path for part in stored if part is not None and part.groups is None]
+    names = [str(path.resolve()) for path in paths if isinstance(path, Path)]
+    files = [path for path in paths if isinstance(path, StoredFile)]
+    if any(len(found) == len(parts) for found in (names, files)):
+        return (
+            None
+            if any(sign in name for name in names for sign in _PATTERN)
+            else _counting(parts, names, files)
+        )
+    return None
+
+
+def _counting(parts: Sequence[Any], names: list[str], files: list[StoredFile]) -> Counting:
     try:
         import duckdb
     except ImportError as error:
         raise MissingExtraError("duckdb", "duckdb") from error
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-    connection.read_parquet(names, hive_partitioning=False).create_view(_VIEW)
+    connection.execute("SET TimeZone = 'UTC'")  # what a time with a zone is cast to
+    if names:
+        connection.read_parquet(names, hive_partitioning=False).create_view(_VIEW)
+    else:
+        connection.register(_VIEW, _dataset(parts, files))
 
     def run(text: str) -> pa.Table:
         with without_statistics(connection):
             rows = connection.sql(text)
-            return (getattr(rows, "to_arrow_table", None) or rows.fetch_arrow_table)()
+            found = (getattr(rows, "to_arrow_table", None) or rows.fetch_arrow_table)()
+        for file in files:
+            file.check()
+        return found
 
     return Counting("duckdb", "SELECT * FROM fairkit_files", run)
 
 
-def read_alike(schema: pa.Schema) -> pa.Schema:
-    """Return the columns that DuckDB reads as fairkit does: text, whole numbers, doubles and floats, flags and days."""
+def _inner(part: Any) -> ParquetPart | None:
+    """Return the file of a part, which may lack columns of its table."""
+    inner = part.inner if isinstance(part, FilledPart) else part
+    return inner if isinstance(inner, ParquetPart) else None
+
+
+def _dataset(parts: Sequence[Any], files: Sequence[StoredFile]) -> Any:
+    """Return files of a table as a dataset of Arrow: what a file lacks has one value in all its rows, or is missing."""
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    schema, form = parts[0].schema(), ds.ParquetFileFormat()
+    fragments = []
+    for part, file in zip(parts, files, strict=True):
+        constants = dict(part.constants) if isinstance(part, FilledPart) else {}
+        held = [pc.field(name) == pc.scalar(value) for name, value in constants.items() if value is not None]
+        same = functools.reduce(operator.and_, held) if held else None
+        fragments.append(form.make_fragment(file.path, file.filesystem, partition_expression=same))
+    return ds.FileSystemDataset(fragments, schema, form, files[0].filesystem)
+
+
+def read_alike(schema: pa.Schema, day: str | None = None) -> pa.Schema:
+    """Return the columns that DuckDB reads as fairkit does: text, whole numbers, doubles and floats, flags and days.
+
+    Of the column `day` only the days count: it may have times, too.
+    """
     import pyarrow as pa
 
     def alike(kind: pa.DataType) -> bool:
@@ -59,7 +104,10 @@ def read_alike(schema: pa.Schema) -> pa.Schema:
         known = any(test(kind) for test in tests) or pa.types.is_date32(kind)
         return known or pa.types.is_float32(kind) or pa.types.is_float64(kind)
 
-    return pa.schema([field for field in schema if alike(field.type)])
+    def times(kind: pa.DataType) -> bool:
+        return pa.types.is_timestamp(kind) and (kind.tz is None or kind.unit != "ns")
+
+    return pa.schema([f for f in schema if alike(f.type) or (f.name == day and times(f.type))])
 
 
 def _columns(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fairkit.data.source import Source
     from fairkit_sql.counted import CountedPart
 
+_QUARTERS_SINCE = 1973
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -70,7 +71,7 @@ def counted_cells(source: Source, columns: CountedColumns) -> tuple[pa.RecordBat
     """
     from fairkit_sql.counted import counted_part
 
-    part = counted_part(source)
+    part = counted_part(source, columns.day)
     if part is None:
         raise RowsNeededError(f"{source.name} cannot be counted by SQL: no database holds it")
     return _Query(part, columns).cells()
@@ -85,6 +86,7 @@ class _Query:
         self.part, self.columns = part, columns
         self.relation, self.table = part.relation, part.relation.table
         check_known(self.relation, columns.everything)
+        self._zone: str | None = None
 
     def cells(self) -> tuple[pa.RecordBatch, RowSums]:
         """Run it."""
@@ -100,6 +102,8 @@ class _Query:
             )
         sums = self._sums(answer)
         arrays = {name: answer.column(key) for name, key in zip(self.columns.names, keys, strict=True)}
+        if self._zone is not None:
+            arrays[str(self.columns.day)] = self._local_days(arrays[str(self.columns.day)], self._zone)
         import pyarrow as pa
 
         rows = plain_rows(pa.table(arrays), self.part.name).combine_chunks()
@@ -119,7 +123,7 @@ class _Query:
         return keys_of(self.table, self.columns.names, coding)
 
     def _day(self, name: str) -> Any:
-        """Return the expression of each row's day, from dates, times without a zone, or text that begins with a day."""
+        """Return the expression of each row's day, from dates, times, or text that begins with a day."""
         column = self.table[name]
         kind = column.type()
         if kind.is_string():
@@ -128,12 +132,29 @@ class _Query:
             return column
         if any(name in split.columns for split in self.columns.splits):
             raise RowsNeededError(f"the day column {name!r} has times and is a sensitive column, too")
+        if kind.timezone is not None and self.part.files:
+            self._zone = kind.timezone
+            return column.cast("timestamp").bucket(minutes=15)  # zones are whole quarters of an hour apart
         if kind.timezone is not None:
             raise RowsNeededError(
                 f"the day column {name!r} has times with a zone, and which day one is of hangs on it; "
                 "let the query make days of them, as in (time AT TIME ZONE 'UTC')::date AS day"
             )
         return column.date()
+
+    def _local_days(self, quarters: pa.ChunkedArray, zone: str) -> pa.ChunkedArray:
+        """Return the days, in their zone, of quarters of an hour in UTC."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        first = pc.min(quarters).as_py()
+        if first is not None and first.year < _QUARTERS_SINCE:
+            raise RowsNeededError(
+                f"the day column {self.columns.day!r} has times before {_QUARTERS_SINCE}, when zones were not whole "
+                "quarters of an hour apart"
+            )
+        local = quarters.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us", zone))
+        return pc.utf8_slice_codeunits(local.cast(pa.string()), 0, 10)
 
     def _measures(self) -> dict[str, Any]:
         """Return the sums of each cell, and how many of its rows have no usable weight or score."""

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fairkit
@@ -178,3 +179,28 @@ def test_scores_of_too_many_values_are_in_bins_and_decide_nothing(tmp_path):
         assert read.find(name, "sex").value == pytest.approx(counted.find(name, "sex").value, abs=2e-3)
         assert "in bins" in counted.find(name, "sex").inconclusive
     assert any("counted in bins" in note for note in counted.data.notes)
+
+
+@pytest.mark.parametrize("engine", ["counted", "read"])
+def test_a_failed_audit_leaves_no_connection_open(tmp_path, engine):
+    """Whoever holds the error holds the table; DuckDB refuses to write to a file that is open for reading."""
+    duckdb = pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
+    data = fairkit.load_data(database(tmp_path, people(400)), **{**ROLES, "favorable": "perhaps"})
+    with pytest.raises(duckdb.Error), duckdb.connect(str(tmp_path / "people.db")):
+        pass
+    with pytest.raises(fairkit.DataError, match="never has the favorable value") as held:
+        fairkit.audit(None, data, engine=SqlEngine() if engine == "counted" else None)
+    with duckdb.connect(str(tmp_path / "people.db")) as connection:
+        connection.sql("CREATE TABLE others AS SELECT 1")
+    assert held.value is not None
+    if engine == "counted":
+        with pytest.raises(fairkit.DataError, match="was closed; open the table again"):
+            data.learn()
+
+
+def test_what_needs_rows_is_said_before_a_database_is_asked(tmp_path, monkeypatch):
+    pq.write_table(people(400), tmp_path / "people.parquet")
+    monkeypatch.setattr("fairkit_sql.engine.counted_part", lambda source: pytest.fail("asked"))
+    data = fairkit.load_data(tmp_path / "people.parquet", **ROLES)
+    with pytest.raises(RowsNeededError, match="looks at single rows"):
+        fairkit.audit(None, data, auditors=["correspondence"], engine=SqlEngine(pulls=False))

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fairkit
-from fairkit_sql.engine import Doubled, SqlEngine
+from fairkit.engines.local import Doubled
+from fairkit_sql.engine import SqlEngine
 
 from .shared import LABELLED, assert_equal, both, database, people
 

@@ -115,8 +115,6 @@ def assert_same_counts(read: Watch, counted: Watch) -> None:
 def test_counts_by_day_are_those_of_the_rows(begun, tmp_path, unread, kind, name):
     settings = dict(SETTINGS[name])
     rules, settings = settings.pop("rules", []), {"day": "date", **settings}
-    if kind == "parquet" and name == "times":
-        settings["day"] = "date"  # DuckDB and Arrow do not name all times alike: see below
     table = decided()
     data = placed(kind, table, tmp_path)
     with begun("read", *rules, **settings) as read, begun("counted", *rules, **settings) as counted:
@@ -211,7 +209,9 @@ def test_bad_tables_are_refused_and_count_nothing(begun, tmp_path, kind, setting
 def test_what_cannot_be_counted_is_read_and_said_or_refused(begun, tmp_path, monkeypatch):
     table = decided(400).append_column("id", pa.array([str(row) for row in range(400)]))
     zoned = table["moment"].cast(pa.timestamp("us", "UTC"))
-    table = table.append_column("zoned", zoned)
+    table = table.append_column("zoned", zoned).append_column("fine", zoned.cast(pa.timestamp("ns", "UTC")))
+    old = [datetime.datetime(1960, 1, 1, tzinfo=datetime.UTC)] * 400
+    table = table.append_column("old", pa.array(old, pa.timestamp("us", "Africa/Monrovia")))
     data = placed("duckdb", table, tmp_path)
     late = {"label": "outcome", "id": "id", "horizon": 3, "day": "date"}
     cases = [
@@ -219,12 +219,13 @@ def test_what_cannot_be_counted_is_read_and_said_or_refused(begun, tmp_path, mon
         ("zoned", [], {"day": "zoned"}, data, "has times with a zone"),
         ("memory", [], {"day": "date"}, table, "no database holds it"),
         (
-            "times",
+            "nanoseconds",
             [],
-            {"day": "moment"},
+            {"day": "fine"},
             placed("parquet", table, tmp_path),
             "has a type that is not counted",
         ),
+        ("old", [], {"day": "old"}, placed("parquet", table, tmp_path), "has times before 1973"),
     ]
     for name, rules, settings, given, message in cases:
         with begun(name, *rules, **settings) as watch:
@@ -249,6 +250,27 @@ def test_a_session_in_another_zone_counts_the_same_days(begun, tmp_path, monkeyp
     data = placed("duckdb", decided(), tmp_path)
     with begun("read", day="moment") as read, begun("counted", day="moment") as counted:
         read.add(decided())
+        counted.add(data, engine=SqlEngine(pulls=False))
+        assert_same_counts(read, counted)
+
+
+@pytest.mark.parametrize(
+    ("unit", "zone"),
+    [("s", None), ("us", None), ("ns", None), ("s", "UTC"), ("us", "Asia/Kathmandu"), ("us", "America/New_York"),
+     ("s", "-09:30")],
+)  # fmt: skip
+def test_times_in_files_are_days_of_their_zone(begun, tmp_path, unread, monkeypatch, unit, zone):
+    """Two zones of which one changes its clocks within the days; what DuckDB takes for the zone here is no matter."""
+    monkeypatch.setenv("TZ", "Pacific/Auckland")
+    table = decided()
+    begin = datetime.datetime(2024, 3, 5)
+    moments = [begin + datetime.timedelta(hours=13 * row % 480, microseconds=999_999) for row in range(3_000)]
+    times = pa.array(moments, pa.timestamp("us")).cast(pa.timestamp(unit), safe=False)
+    table = table.append_column("at", times if zone is None else times.cast(pa.timestamp(unit, zone)))
+    data = placed("parquet", table, tmp_path)
+    with begun("read", day="at") as read, begun("counted", day="at") as counted:
+        read.add(data)
+        unread()
         counted.add(data, engine=SqlEngine(pulls=False))
         assert_same_counts(read, counted)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fairkit.engines.base import add
+from fairkit.engines.local import Doubled
 from fairkit.engines.parts import pick
 from fairkit.support.ahead import threads
 from fairkit.support.timings import phase
@@ -61,7 +62,13 @@ class Job:
 
 
 def score_once(
-    engine: Engine, data: Dataset, scorers: Sequence[Scorer], readers: Sequence[Reader], progress: Progress
+    engine: Engine,
+    data: Dataset,
+    scorers: Sequence[Scorer],
+    readers: Sequence[Reader],
+    progress: Progress,
+    *,
+    counts: bool = False,
 ) -> list[Any]:
     """Score all rows once with every model.
 
@@ -77,6 +84,8 @@ def score_once(
         Who looks at the scores.
     progress
         Told how many rows are scored.
+    counts
+        Whether it is enough for all readers to know how many rows are equal.
 
     Returns
     -------
@@ -87,9 +96,13 @@ def score_once(
     wanted += [column for reader in readers for column in reader.columns]
     job = Job(scorers, readers, list(dict.fromkeys(wanted)), data.without_rows())
     rows = data.profile.rows + data.profile.dropped_rows
-    found = engine.map(
-        measure, data.source, engine.share(job), told=lambda done: progress("scoring rows", done, rows)
-    )
+    distinct = data.distinct(job.columns) if counts else None
+    if distinct is None:
+        found = engine.map(
+            measure, data.source, engine.share(job), told=lambda done: progress("scoring rows", done, rows)
+        )
+    else:
+        found = Doubled(tuple(measure(piece, 0, job) for piece in distinct.pieces(data.name)))
     each = [found.derive(pick, number) for number in range(len(readers))]
     return [one.merged() if reader.spread else one.total() for one, reader in zip(each, readers, strict=True)]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
@@ -118,19 +119,24 @@ def audit(
     )
     loaded = LoadedAuditors.of(chosen, metrics or {})
     loaded.check(data)
-    with opened(engine, scheduler) as running:
+    with opened(engine, scheduler) as running, _closed_on_failure(data):
         if metrics and not running.here:
             raise ParameterError("functions are metrics of rows in memory; leave out `engine`, or `metrics`")
         running.check(*plugins.needs_of(loaded.used))
 
+        reasons = _needs_rows(model, loaded)
+
         def audited(running: Engine, data: Dataset) -> Report:
+            if not reasons:
+                data.count_rows()
             (subject,) = prepared([model], data, running.total)
             one = loaded.about(bound(subject, data, chosen.options), data, running, progress, signed=signed)
-            return one.report(score_once(running, data, [one.scorer], one.readers, progress))
+            totals = score_once(running, data, [one.scorer], one.readers, progress, counts=not reasons)
+            return one.report(totals)
 
         try:
             cut = getattr(model, "threshold", None)
-            placed = running.placed(data, _needs_rows(model, loaded), chosen.options, cut)
+            placed = running.placed(data, reasons, chosen.options, cut)
             report = audited(running, placed)
         except RowsNeededError as reason:
             if not getattr(running, "pulls", False):
@@ -140,6 +146,16 @@ def audit(
                 report, warnings=(f"The rows were read: {reason}.", *report.warnings)
             )
     return dataclasses.replace(report, about=facts)
+
+
+@contextmanager
+def _closed_on_failure(data: Dataset) -> Iterator[None]:
+    """Close connections to databases where an audit fails: its traceback holds the table, perhaps for long."""
+    try:
+        yield
+    except BaseException:
+        data.source.close()
+        raise
 
 
 def _needs_rows(model: Any, loaded: LoadedAuditors) -> list[str]:

@@ -74,8 +74,11 @@ def decoded(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def places_in(column: pa.DictionaryArray) -> NDArray[Any]:
-    """Return each row's place in a column's dictionary, shape [n]; of missing cells the dictionary's length."""
+def places_in(column: pa.DictionaryArray) -> NDArray[np.intp]:
+    """Return each row's place in a column's dictionary, shape [n]; of missing cells the dictionary's length.
+
+    They are of numpy's own type of indices: `take` converts others very slowly.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -83,7 +86,7 @@ def places_in(column: pa.DictionaryArray) -> NDArray[Any]:
     if places.null_count:
         absent = as_arrow(np.array([len(column.dictionary)], dtype=np.int32))[0]
         places = pc.fill_null(places.cast(pa.int32()), absent)
-    return _shared(places)
+    return _shared(places).astype(np.intp, copy=False)
 
 
 def _texts_of(column: pa.DictionaryArray) -> NDArray[Any]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    Places = NDArray[np.signedinteger[Any]]
+    Places = NDArray[np.intp]
 
 _HEAD = 1_024
 _SPAN = 1_024
@@ -40,10 +40,16 @@ class Codes:
         """The values as Python's objects, and None for missing cells."""
         return [*self.values.to_pylist(), None]
 
-    def counted(self) -> tuple[list[int], list[int]]:
-        """Return the places that cells have, in the order in which they first do, and how many cells have each."""
+    def counted(self, times: NDArray[np.int64] | None = None) -> tuple[list[int], list[int]]:
+        """Return the places that cells have, in the order in which they first do, and how many cells have each.
+
+        Parameters
+        ----------
+        times
+            How many equal cells each stands for, shape [n], positive; None: one.
+        """
         size, rows = len(self.values) + 1, len(self.places)
-        counts = np.bincount(self.places, minlength=size)
+        counts = np.bincount(self.places, times, size).astype(np.int64, copy=False)
         first = np.full(size, rows)
         for part in (self.places[:_HEAD], self.places):
             first[part[::-1]] = np.arange(len(part))[::-1]
@@ -60,15 +66,25 @@ class Codes:
 
 def codes_of(column: pa.Array) -> Codes:
     """Return a column's values and places: those that it has, those of close whole numbers, or those that are found."""
+    known = ready_codes(column)
+    if known is not None:
+        return known
+    coded = column.dictionary_encode()
+    return Codes(coded.dictionary, places_in(coded))
+
+
+def ready_codes(column: pa.Array) -> Codes | None:
+    """Return a column's values and places where they need no search: of dictionaries, and of close whole numbers."""
     import pyarrow as pa
 
+    if pa.types.is_dictionary(column.type):
+        return Codes(column.dictionary, places_in(column))
     if pa.types.is_integer(column.type) and len(column) and not column.null_count:
         cells = as_numpy(column)
         low, high = int(cells.min()), int(cells.max())
         if high - low < _SPAN:
             return Codes(as_arrow(np.arange(low, high + 1)), cells - low)
-    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    return Codes(coded.dictionary, places_in(coded))
+    return None
 
 
 def equal_cells(column: pa.Array, value: Any) -> NDArray[np.bool_]:

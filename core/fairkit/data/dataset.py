@@ -29,7 +29,6 @@ from fairkit.data.proxies import probabilities_of
 from fairkit.data.roles import (
     Roles,
     Sensitive,
-    proxy_of,
     require_columns,
     same_value,
     value_text,
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from fairkit.data.distinct import DistinctRows
     from fairkit.data.groups import GroupCoder
 
 __all__ = ["BATCH_ROWS", "Dataset", "Profile"]
@@ -64,6 +64,8 @@ class Dataset:
         self._profile: Profile | None = None
         self._start = 0
         self._noted: tuple[str, ...] = ()
+        self._counts_rows = False
+        self._distinct: DistinctRows | None = None
         self.published: str | None = None
         """The content digest that the table should have, where its publisher's is known; another one is a note."""
         self.like: Any = None
@@ -138,8 +140,9 @@ class Dataset:
         """
         if self._profile is None:
             bins, notes = choose_bins(self.source, self.roles)
-            tally = take_tally(self.source, self.roles, bins, total, self._noted)
-            self._profile = tally.profile(self.name, notes)
+            apart = self.roles.audited(self._noted) if self._counts_rows else ()
+            tally = take_tally(self.source, self.roles, bins, total, self._noted, apart)
+            self._profile, self._distinct = tally.profile(self.name, notes), tally.distinct
             self._coders, self._strata = tally.coders, tally.strata
         return self._profile
 
@@ -158,6 +161,26 @@ class Dataset:
         if more:
             self._noted += tuple(more)
             self._profile = None
+
+    def count_rows(self) -> None:
+        """Ask the first pass, where it was not made, to count equal rows too: see `distinct`."""
+        self._counts_rows = True
+
+    def distinct(self, columns: Sequence[str]) -> DistinctRows | None:
+        """Return the distinct rows with their counts where these stand for the rows.
+
+        Parameters
+        ----------
+        columns
+            What is read besides the columns with a role.
+
+        Returns
+        -------
+        DistinctRows
+            None where the first pass did not count them, they lack a column, or too few rows are equal.
+        """
+        found = self._distinct
+        return found if found is not None and found.serves([*columns, *self.roles.columns]) else None
 
     def without_rows(self) -> Dataset:
         """Return a dataset that knows groups and labels, and whose rows are read part by part only."""
@@ -216,7 +239,7 @@ class Dataset:
             group in every sensitive column come.
         """
         self.learn()
-        wanted = [*columns, *self._role_columns()] or self.columns[:1]
+        wanted = [*columns, *self.roles.columns] or self.columns[:1]
         yield from each(
             "read", ahead("read", self._batches(wanted, rows, partial=partial), threads(self.source.parts))
         )
@@ -236,7 +259,7 @@ class Dataset:
 
         wanted = list(self.features if columns is None else columns)
         self.learn()
-        parts = list(self.source.batches([*wanted, *self._role_columns()] or self.columns[:1], BATCH_ROWS))
+        parts = list(self.source.batches([*wanted, *self.roles.columns] or self.columns[:1], BATCH_ROWS))
         return self._batch(pa.Table.from_batches(parts).combine_chunks().to_batches()[0], self._start)
 
     def info(self) -> DataInfo:
@@ -270,13 +293,6 @@ class Dataset:
             f"{self.name} is not the published table: its content is {self.profile.sha256[:12]}, that of the published "
             f"one {self.published[:12]}."
         ]
-
-    def _role_columns(self) -> list[str]:
-        roles = self.roles
-        named = [roles.label, roles.weights, *(c for split in roles.sensitive for c in split.columns)]
-        named += [roles.cluster, roles.query, *(c for split in roles.within for c in split.columns)]
-        named += [c for text in roles.sensitive_probability for c in proxy_of(text)[1]]
-        return list(dict.fromkeys(column for column in named if column is not None))
 
     @phase("read")
     def _batch(self, arrow: pa.RecordBatch, start: int, *, partial: bool = False) -> Batch:

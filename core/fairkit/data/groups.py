@@ -144,8 +144,15 @@ class GroupCoder:
         for column in self.columns:
             column.reset()
 
-    def learn(self, arrow: pa.RecordBatch) -> None:
+    def learn(self, arrow: pa.RecordBatch, times: NDArray[np.int64] | None = None) -> None:
         """Count the groups of one batch.
+
+        Parameters
+        ----------
+        arrow
+            Rows.
+        times
+            How many equal ones each stands for, shape [n]; None: one.
 
         Raises
         ------
@@ -154,7 +161,7 @@ class GroupCoder:
         """
         codes = [coder.codes(arrow) for coder in self.columns]
         shape = [len(coder.index) + 1 for coder in self.columns]
-        cells = np.bincount(_cells(codes, shape), minlength=0) if codes[0].size else np.empty(0)
+        cells = np.bincount(_cells(codes, shape), times) if codes[0].size else np.empty(0)
         for cell in np.flatnonzero(cells):
             self._counts[tuple(int(i) for i in np.unravel_index(cell, shape))] += int(cells[cell])
         self._check_count()

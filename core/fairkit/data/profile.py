@@ -13,8 +13,9 @@ import numpy as np
 
 from fairkit.data.arrow import as_arrow, as_numpy, decoded
 from fairkit.data.clusters import words_of
-from fairkit.data.codes import codes_of
+from fairkit.data.codes import codes_of, ready_codes
 from fairkit.data.digest import TableDigest
+from fairkit.data.distinct import DistinctRows
 from fairkit.data.groups import GroupCoder, quartile_edges
 from fairkit.data.lookalikes import lookalikes
 from fairkit.data.proxies import probabilities_of
@@ -103,6 +104,8 @@ class Tally:
         The number of its first row.
     noted
         Columns whose distinct values are counted.
+    apart
+        The columns that rows are told apart by where equal ones are counted.
     """
 
     def __init__(
@@ -114,6 +117,7 @@ class Tally:
         table: str,
         start: int = 0,
         noted: Sequence[str] = (),
+        apart: Sequence[str] = (),
         matches: Any = None,
     ) -> None:
         self.roles, self.table = roles, table
@@ -133,6 +137,7 @@ class Tally:
         self.label_low, self.label_high = math.inf, -math.inf
         self.weight_high = 0.0
         self.label_numeric = False
+        self.distinct = DistinctRows(apart, roles.cluster) if apart and roles.query is None else None
 
     @property
     def units(self) -> str | None:
@@ -153,24 +158,43 @@ class Tally:
         DataError
             A label or weight is infinite, a weight is negative, or there are too many groups.
         """
-        self.copies.update(arrow if self.matches is None else arrow.select(self.own))
+        names = zip(arrow.schema.names, arrow.columns, strict=True)
+        codes = {name: known for name, column in names if (known := ready_codes(column)) is not None}
+        own = arrow if self.matches is None else arrow.select(self.own)
+        self.copies.update(own, {name: codes[name] for name in own.schema.names if name in codes})
         self.sheet.add(arrow)
         if self.matches is not None:
             self.matches = self.matches + self.matches.of(arrow)
-        used, _ = used_rows(arrow, self.roles)
-        self.used += used.num_rows
-        self.complete += int(complete_rows(used, self.roles).sum())
+        if self.distinct is None or not self.distinct.add(arrow, codes):
+            self.learn_counted()
+            self.distinct = None
+            self._learn(arrow)
+
+    def learn_counted(self) -> None:
+        """Learn from the rows that were counted."""
+        if self.distinct is not None and self.distinct.rows:
+            self._learn(*self.distinct.table())
+
+    def _learn(self, arrow: pa.RecordBatch, times: NDArray[np.int64] | None = None) -> None:
+        """Learn what the columns with a role hold from rows, each of which stands for so many equal ones."""
+        used, keep = used_rows(arrow, self.roles)
+        times = None if times is None else times[keep]
+        complete = complete_rows(used, self.roles)
+        self.used += used.num_rows if times is None else int(times.sum())
+        self.complete += int(complete.sum() if times is None else times[complete].sum())
         for coder in (*self.coders.values(), *self.strata.values()):
-            coder.learn(used)
+            coder.learn(used, times)
         for name, counts in self.noted.items():
-            _count(counts, used.column(used.schema.names.index(name)))
+            _count(counts, used.column(used.schema.names.index(name)), times)
         if self.units is not None:
             ids = decoded(used.column(used.schema.names.index(self.units)))
-            self.ids.update(words_of(ids.drop_null()))
+            self.ids.update(
+                words_of(ids.drop_null()), times
+            )  # without any missing one where rows are counted
         if self.roles.sensitive_probability:
             probabilities_of(used, self.roles, self.table)
         if self.roles.label is not None:
-            _count(self.labels, used.column(used.schema.names.index(self.roles.label)))
+            _count(self.labels, used.column(used.schema.names.index(self.roles.label)), times)
             self._add_label(cells(used, self.roles.label))
         if self.roles.weights is not None:
             self._check_weights(cells(used, self.roles.weights))
@@ -195,6 +219,8 @@ class Tally:
         joined.label_high = max(self.label_high, right.label_high)
         joined.weight_high = max(self.weight_high, right.weight_high)
         joined.label_numeric = self.label_numeric or right.label_numeric
+        if self.distinct is not None:
+            joined.distinct = None if right.distinct is None else self.distinct + right.distinct
         return joined
 
     def _add_label(self, label: NDArray[Any]) -> None:
@@ -340,12 +366,12 @@ class Tally:
         )
 
 
-def _count(counts: Counter[Any], column: pa.Array) -> None:
+def _count(counts: Counter[Any], column: pa.Array, times: NDArray[np.int64] | None) -> None:
     """Count the values of a column, until there are too many; NaN is a missing value."""
     if len(counts) <= MAX_CLASSES:
         codes = codes_of(column)
         cells = codes.cells
-        for place, count in zip(*codes.counted(), strict=True):
+        for place, count in zip(*codes.counted(times), strict=True):
             value = cells[place]
             counts[None if isinstance(value, float) and math.isnan(value) else value] += count
 
@@ -357,11 +383,18 @@ def _both(one: Counter[Any], other: Counter[Any]) -> Counter[Any]:
     return joined
 
 
-def take_tally(source: Source, roles: Roles, bins: Bins, total: Total, noted: Sequence[str] = ()) -> Tally:
+def take_tally(
+    source: Source,
+    roles: Roles,
+    bins: Bins,
+    total: Total,
+    noted: Sequence[str] = (),
+    apart: Sequence[str] = (),
+) -> Tally:
     """Make the first pass over a table, and again where a column of a CSV file turns out to be wider."""
     while True:
         try:
-            tally: Tally = total(tally_of, source, roles, bins, noted)
+            tally: Tally = total(tally_of, source, roles, bins, noted, apart)
         except DataError as error:
             if not source.widen(str(error.__cause__ or error)):
                 raise
@@ -369,11 +402,19 @@ def take_tally(source: Source, roles: Roles, bins: Bins, total: Total, noted: Se
             return tally
 
 
-def tally_of(source: Source, start: int, roles: Roles, bins: Bins, noted: Sequence[str] = ()) -> Tally:
+def tally_of(
+    source: Source,
+    start: int,
+    roles: Roles,
+    bins: Bins,
+    noted: Sequence[str] = (),
+    apart: Sequence[str] = (),
+) -> Tally:
     """Make the first pass over a piece of a table, whose first row is number `start`."""
     part = source.parts[0] if source.parts else None
     own: Sequence[str] = getattr(part, "own", source.columns)  # the digest is that of the table itself
     matches = getattr(part, "matches", None)
+    counted = getattr(part, "counted", None)
     tally = Tally(
         own,
         roles,
@@ -381,14 +422,15 @@ def tally_of(source: Source, start: int, roles: Roles, bins: Bins, noted: Sequen
         table=source.name,
         start=start,
         noted=noted,
+        apart=apart if counted is None else (),
         matches=None if matches is None else matches(),
     )
-    counted = getattr(part, "counted", None)
     if counted is not None:  # each row stands for equal ones: what is not in them is known already
         counted(tally)
     batches = source.batches(source.columns, BATCH_ROWS, coded=True)
     for batch in ahead("read", tally.digested(batches), threads(source.parts)):
         tally.add(batch)
+    tally.learn_counted()
     return tally
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.data.arrow import as_numpy, empty_text
+from fairkit.data.arrow import as_arrow, as_numpy, empty_text
 from fairkit.data.codes import Codes, codes_of
 from fairkit.data.copies import CopiedRows, copied_rows
 from fairkit.data.digest import plain_doubles
-from fairkit.data.text_hashes import mixed, text_words
+from fairkit.data.distinct import equal_rows
+from fairkit.data.text_hashes import PIECE, mixed, text_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 MOST = 1 << 15
 """So many distinct hashes are kept at most; all copies of a row have one hash, so their counts stay exact."""
-PIECE = 8_192
-"""So many rows are hashed at once: what that needs stays in the processor's cache."""
 FEWEST = 0.001
 """A smaller share of copies is not worth a sentence."""
 
@@ -32,7 +31,6 @@ _ID = re.compile(
     r"(^|[_\W])(id|ids|uuid|guid|ssn|email|person|customer|client|applicant|patient|employee|student|user|member)$"
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def looks_like_id(column: str) -> bool:
@@ -48,35 +46,66 @@ class Repeats:
     ----------
     rows
         How many there were.
-    keys, counts
-        The kept hashes, in order, and how often each occurred.
-    shift
-        Only hashes whose leading `shift` bits are 0 are kept.
     """
 
     rows: int = 0
-    keys: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    shift: int = 0
+    _shift: int = 0
+    _keys: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+    _counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    _waiting: list[Hashes] = field(default_factory=list)
 
-    def update(self, hashes: Hashes) -> None:
-        """Count more of them."""
-        keys, counts = np.unique(self._kept(hashes, self.shift), return_counts=True)
-        self.rows += len(hashes)
-        self._join(keys, counts)
+    @property
+    def shift(self) -> int:
+        """Only hashes whose leading bits, so many, are 0 are kept."""
+        self._settle()
+        return self._shift
+
+    @property
+    def keys(self) -> Hashes:
+        """The kept hashes, in order."""
+        self._settle()
+        return self._keys
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How often each of the kept hashes occurred."""
+        self._settle()
+        return self._counts
+
+    def update(self, hashes: Hashes, times: NDArray[np.int64] | None = None) -> None:
+        """Count more of them, each once, or so many times, shape [n]."""
+        if times is None:
+            self._waiting.append(self._kept(hashes, self._shift))
+            if sum(map(len, self._waiting)) > MOST // 2:
+                self._settle()
+        else:
+            self._settle()
+            kept = self._mask(hashes, self._shift)
+            keys, places = np.unique(hashes[kept], return_inverse=True)
+            self._join(keys, np.bincount(places, times[kept], len(keys)).astype(np.int64))
+        self.rows += len(hashes) if times is None else int(times.sum())
+
+    def _settle(self) -> None:
+        """Count the hashes that wait."""
+        if self._waiting:
+            keys, counts = np.unique(np.concatenate(self._waiting), return_counts=True)
+            self._waiting = []
+            self._join(keys, counts)
 
     def __add__(self, right: Repeats) -> Repeats:
-        joined = Repeats(self.rows + right.rows, self.keys, self.counts, max(self.shift, right.shift))
-        kept = self._mask(joined.keys, joined.shift)
-        joined.keys, joined.counts = joined.keys[kept], joined.counts[kept]
-        kept = self._mask(right.keys, joined.shift)
-        joined._join(right.keys[kept], right.counts[kept])
+        mine, theirs = self.keys, right.keys
+        joined = Repeats(self.rows + right.rows, max(self.shift, right.shift))
+        kept = self._mask(mine, joined._shift)
+        joined._keys, joined._counts = mine[kept], self.counts[kept]
+        kept = self._mask(theirs, joined._shift)
+        joined._join(theirs[kept], right.counts[kept])
         return joined
 
     @property
     def distinct(self) -> int:
         """How many different ones there are: exact up to `MOST`, else estimated from the sample."""
-        return len(self.keys) if self.shift == 0 else round(self.rows * (1 - self.copies))
+        self._settle()
+        return len(self._keys) if self._shift == 0 else round(self.rows * (1 - self.copies))
 
     @property
     def copies(self) -> float:
@@ -91,17 +120,17 @@ class Repeats:
         return float((counts * (counts - 1)).sum()) / 2 * 2.0**self.shift
 
     def _join(self, keys: Hashes, counts: NDArray[np.int64]) -> None:
-        places = np.searchsorted(self.keys, keys)  # both are in order: no sorting again
-        known = places < len(self.keys)
-        known[known] = self.keys[places[known]] == keys[known]
-        summed = self.counts.copy()
+        places = np.searchsorted(self._keys, keys)  # both are in order: no sorting again
+        known = places < len(self._keys)
+        known[known] = self._keys[places[known]] == keys[known]
+        summed = self._counts.copy()
         summed[places[known]] += counts[known]
-        self.counts = np.insert(summed, places[~known], counts[~known])
-        self.keys = np.insert(self.keys, places[~known], keys[~known])
-        while len(self.keys) > MOST:
-            self.shift += 1
-            kept = self._mask(self.keys, self.shift)
-            self.keys, self.counts = self.keys[kept], self.counts[kept]
+        self._counts = np.insert(summed, places[~known], counts[~known])
+        self._keys = np.insert(self._keys, places[~known], keys[~known])
+        while len(self._keys) > MOST:
+            self._shift += 1
+            kept = self._mask(self._keys, self._shift)
+            self._keys, self._counts = self._keys[kept], self._counts[kept]
 
     @staticmethod
     def _mask(hashes: Hashes, shift: int) -> NDArray[np.bool_]:
@@ -123,12 +152,16 @@ class RowCopies:
         Counts of the values of those columns that have about as many as there are different rows.
     total
         The sum of the rows' hashes, 64 bits: the same for the same rows in any order.
+    checked
+        How many rows there were when columns were last left out of `fine`.
     """
 
     whole: Repeats
     ids: dict[str, Repeats]
     fine: dict[str, Repeats] = field(default_factory=dict)
     total: int = 0
+    checked: int = 0
+    _known: dict[str, tuple[pa.Array, Hashes]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, columns: Sequence[str]) -> RowCopies:
@@ -136,30 +169,63 @@ class RowCopies:
         ids = {name: Repeats() for name in columns if looks_like_id(name)}
         return cls(Repeats(), ids, {name: Repeats() for name in columns})
 
-    def update(self, batch: pa.RecordBatch) -> None:
-        """Count more rows."""
-        if batch.num_rows:
-            hashes = self._update(batch)
-            self.whole.update(hashes)
-            self._drop_coarse()
-            self.total = (self.total + int(hashes.sum(dtype=np.uint64))) % 2**64
+    def update(self, batch: pa.RecordBatch, codes: Mapping[str, Codes] | None = None) -> None:
+        """Count more rows.
 
-    def _update(self, batch: pa.RecordBatch) -> Hashes:
-        """Count the ids of some rows, and return a hash of each row."""
+        Parameters
+        ----------
+        batch
+            Rows.
+        codes
+            The codes of columns, where they are known.
+        """
+        if not batch.num_rows:
+            return
+        codes = codes or {}
+        counted = equal_rows(list(codes.values())) if len(codes) == batch.num_columns else None
+        if counted is None:
+            hashes, times = self._hashes(batch, codes), None
+            self.total += int(hashes.sum(dtype=np.uint64))
+        else:
+            first, times = counted
+            hashes = self._hashes(batch.take(as_arrow(first)), {}, times)
+            self.total += int((hashes * times.astype(np.uint64)).sum(dtype=np.uint64))
+        self.total %= 2**64
+        self.whole.update(hashes, times)
+        if self.whole.rows >= 2 * self.checked:
+            self._drop_coarse()
+
+    def _hashes(
+        self, batch: pa.RecordBatch, codes: Mapping[str, Codes], times: NDArray[np.int64] | None = None
+    ) -> Hashes:
+        """Count the cells of some columns, and return a hash of each row: Σ of odd numbers times words of cells."""
         total = np.zeros(batch.num_rows, dtype=np.uint64)
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            hashes = column_hashes(column)
-            if name in self.ids:
-                self.ids[name].update(mixed(hashes if not column.null_count else hashes[~_missing(column)]))
-            if name in self.fine:
-                self.fine[name].update(mixed(hashes))
-            total *= _STEP
-            total += hashes
-            total ^= total >> np.uint64(32)
-        return mixed(total)
+        factors = mixed(np.arange(batch.num_columns, dtype=np.uint64)) | np.uint64(1)
+        for name, column, factor in zip(batch.schema.names, batch.columns, factors, strict=True):
+            counters = [counts[name] for counts in (self.ids, self.fine) if name in counts]
+            if name in codes and not counters:
+                total += codes[name].mapped(self._words(name, codes[name].values) * factor)
+                continue
+            words = mixed(column_hashes(column))
+            for counter in counters:
+                absent = _missing(column) if counter is self.ids.get(name) and column.null_count else None
+                counter.update(*((words, times) if absent is None else _left(words, times, ~absent)))
+            total += words * factor  # not in place: the words wait to be counted
+        return total
+
+    def _words(self, name: str, values: pa.Array) -> Hashes:
+        """Return the mixed hash of each value of a coded column, and that of a missing cell."""
+        import pyarrow as pa
+
+        known = self._known.get(name)
+        if known is None or not known[0].equals(values):
+            cells = pa.concat_arrays([values, pa.nulls(1, values.type)])
+            known = self._known[name] = values, mixed(column_hashes(cells))
+        return known[1]
 
     def _drop_coarse(self) -> None:
         """Count no longer the values of columns that many different rows share."""
+        self.checked = self.whole.rows
         for name, one in list(self.fine.items()):
             if one.distinct < 0.5 * self.whole.distinct:
                 del self.fine[name]
@@ -207,21 +273,10 @@ MOST_GROUPS = 20
 """A column with at most so many values is no id."""
 
 
-def _coded_hashes(codes: Codes) -> Hashes:
-    """Return the words of coded text that `text_words` has for pieces: the empty text's own where all else is empty."""
-    import pyarrow as pa
-
-    ends = pa.py_buffer(np.array([0, 0, 1], np.int32))
-    more = pa.StringArray.from_buffers(
-        2, ends, pa.py_buffer(b"x")
-    )  # for missing cells; and a text that is not empty
-    hashes = codes.mapped(text_words(pa.concat_arrays([codes.values, more]))[:-1])
-    empty = codes.mapped(np.array([not cell for cell in codes.cells]))
-    if empty.any():
-        for start in range(0, len(hashes), PIECE):
-            if empty[start : start + PIECE].all():
-                hashes[start : start + PIECE] = mixed(np.zeros(1, np.uint64))
-    return hashes
+def _left(
+    words: Hashes, times: NDArray[np.int64] | None, keep: NDArray[np.bool_]
+) -> tuple[Hashes, NDArray[np.int64] | None]:
+    return words[keep], None if times is None else times[keep]
 
 
 def _missing(column: pa.Array) -> NDArray[np.bool_]:
@@ -237,7 +292,8 @@ def column_hashes(column: pa.Array) -> Hashes:
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(column.type):
-        return _coded_hashes(codes_of(column))
+        codes = codes_of(column)
+        return codes.mapped(column_hashes(pa.concat_arrays([codes.values, pa.nulls(1, codes.values.type)])))
     if pa.types.is_string(column.type):
         texts = pc.fill_null(column, empty_text()) if column.null_count else column
         pieces = [text_words(texts.slice(start, PIECE)) for start in range(0, len(texts), PIECE)]

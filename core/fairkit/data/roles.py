@@ -224,6 +224,19 @@ class Roles:
     query: str | None = None
     counts_from: int = 0
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns that have a role, but for those of predictions and features, each once."""
+        named = [self.label, self.weights, *(c for split in self.sensitive for c in split.columns)]
+        named += [self.cluster, self.query, *(c for split in self.within for c in split.columns)]
+        named += [c for text in self.sensitive_probability for c in proxy_of(text)[1]]
+        return list(dict.fromkeys(column for column in named if column is not None))
+
+    def audited(self, noted: Sequence[str] = ()) -> list[str]:
+        """Return the columns that an audit of recorded predictions reads, those whose values are noted with them."""
+        predicted = () if self.predictions is None else self.predictions.columns
+        return list(dict.fromkeys([*self.columns, *predicted, *noted]))
+
     def feature_names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The columns that a model gets, in order."""
         if self.features is not None:

@@ -91,8 +91,9 @@ class Sheet:
         names = arrow.schema.names
         self.more = max(len(names) - MOST_COLUMNS, 0)
         for place, name in enumerate(names[:MOST_COLUMNS]):
-            known = self.columns.setdefault(name, ColumnSheet(type_word(arrow.schema.field(place).type)))
-            known.add(arrow.column(place))
+            if name not in self.columns:
+                self.columns[name] = ColumnSheet(type_word(arrow.schema.field(place).type))
+            self.columns[name].add(arrow.column(place))
 
     def __add__(self, right: Self) -> Sheet:
         joined = dict(self.columns)

@@ -102,9 +102,14 @@ class LatePart:
     def taken(self) -> SnapshotPart:
         """The rows, once they were read."""
         if self._taken is None:
-            self._close.detach()
+            if self._close.detach() is None:
+                raise DataError(f"the connection to {self.name} was closed; open the table again")
             self._taken = take_snapshot(self._records)
         return self._taken
+
+    def close(self) -> None:
+        """Close the connection; rows that were read stay."""
+        self._close()
 
     def schema(self) -> pa.Schema:
         """Return the rows' schema."""

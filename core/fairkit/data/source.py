@@ -82,6 +82,13 @@ class Source:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise unreadable(self._where(part), error, "") from error
 
+    def close(self) -> None:
+        """Close connections to databases whose rows are counted there; rows that were read stay."""
+        for part in self.parts:
+            close = getattr(getattr(part, "part", part), "close", None)
+            if close is not None:
+                close()
+
     def of(self, part: Part) -> Source:
         """Return one part as a table of its own, with the whole table's types."""
         return Source(self._where(part), self.types, (part,))

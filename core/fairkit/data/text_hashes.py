@@ -16,16 +16,26 @@ _GOLDEN, _FIRST, _SECOND = (
     np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
 _MASKS = np.array([(1 << (8 * kept)) - 1 for kept in range(9)], dtype=np.uint64)
+_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+PIECE = 8_192
+"""So many words are mixed at once: what that needs stays in the processor's cache."""
 _SHORT = 64
 """Longer texts are hashed one by one: a single cell of a megabyte must not make everybody's loop long."""
 
 
 def mixed(words: Words) -> Words:
-    """Return the words well mixed: every bit depends on every bit (the finaliser of splitmix64)."""
-    z = words + _GOLDEN
-    z = (z ^ (z >> np.uint64(30))) * _FIRST
-    z = (z ^ (z >> np.uint64(27))) * _SECOND
-    return np.asarray(z ^ (z >> np.uint64(31)))
+    """Return the words, shape [n], well mixed: every bit depends on every bit (the finaliser of splitmix64)."""
+    found = words + _GOLDEN
+    shifted = np.empty(min(len(words), PIECE), dtype=np.uint64)
+    for start in range(0, len(words), PIECE):
+        z = found[start : start + PIECE]
+        moved = shifted[: len(z)]
+        z ^= np.right_shift(z, _SHIFTS[0], out=moved)
+        z *= _FIRST
+        z ^= np.right_shift(z, _SHIFTS[1], out=moved)
+        z *= _SECOND
+        z ^= np.right_shift(z, _SHIFTS[2], out=moved)
+    return found
 
 
 def text_words(column: pa.Array) -> Words:
@@ -47,7 +57,7 @@ def text_words(column: pa.Array) -> Words:
     starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
     hashes: Words = lengths.astype(np.uint64)
     if content is None or not lengths.any():
-        return mixed(hashes)
+        return mixed(mixed(hashes))  # as among other texts
     first, last = int(offsets[0]), int(offsets[-1])
     padded = np.zeros(last - first + 8, dtype=np.uint8)  # so that eight bytes can be read at every place
     padded[: last - first] = np.frombuffer(content, np.uint8)[first:last]

@@ -100,6 +100,23 @@ class Here:
         return list(self.parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Doubled(Here):
+    """What distinct rows add up to, by the binary digits of their counts, the highest first."""
+
+    def derive(self, function: Callable[..., Any], *shared: Any) -> Doubled:
+        """See `Spread.derive`."""
+        return Doubled(tuple(function(part, *shared) for part in self.parts))
+
+    def total(self) -> Any:
+        """Double and add: Σ 2^k T_k, with nothing but ``+``; lists are put together once."""
+        found = None
+        for part in self.parts:
+            twice = found if isinstance(found, list) else add(found, found)
+            found = add(twice, part)
+        return found
+
+
 class _Watched(Source):
     """A table that says how many of its rows have been worked on."""
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import fairkit
+from fairkit_sql.engine import SqlEngine
 
 from .shared import ROLES
 
@@ -45,6 +46,21 @@ def test_each_version_has_its_rows(table, loans):
     women = [row for row in second if row["sex"] == "female"]
     assert in_any_order(rows(f"delta:{table}")) == in_any_order(women)
     assert rows(f"delta:{table}?version=1") == rows(f"delta:{table}?version=1")
+
+
+def test_its_files_are_counted_by_duckdb(table):
+    """Columns that files lack, or that stand in their paths only, are counted as they are read."""
+    pytest.importorskip("ibis", reason="needs the extra fairkit[sql]")
+    address = f"delta:{table}?version=1"
+    roles = {"sensitive": ["sex"], "predictions": {"decision": "decision", "favorable": "approved"}}
+    read, counted = (
+        fairkit.audit(None, fairkit.load_data(address, **roles), engine=engine)
+        for engine in (None, SqlEngine(pulls=False))
+    )
+    assert read.findings == counted.findings
+    assert counted.data.source["counts"]["distinct"] == 4
+    name, value = ("version", 1)
+    assert counted.data.source[name] == read.data.source[name] == value
 
 
 def test_the_id_and_the_version_are_signed(table, loans_model, fairkit_command, tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import fairkit
+from fairkit_sql.engine import SqlEngine
 
 from .shared import ROLES
 
@@ -72,6 +73,21 @@ def test_each_snapshot_has_its_rows(table, tmp_path, loans):
     assert in_any_order(rows(f"iceberg:{folder}")) == in_any_order(women)
     assert in_any_order(rows("iceberg:db.loans?catalog=prod")) == in_any_order(women)
     assert rows(f"iceberg:{folder}?snapshot={second}") == rows(f"iceberg:{folder}?snapshot={second}")
+
+
+def test_its_files_are_counted_by_duckdb(table, tmp_path):
+    """Columns that files lack, or that stand in their paths only, are counted as they are read."""
+    pytest.importorskip("ibis", reason="needs the extra fairkit[sql]")
+    address = f"iceberg:{tmp_path / 'loans'}?snapshot={ids(table)[1]}"
+    roles = {"sensitive": ["sex"], "predictions": {"decision": "decision", "favorable": "approved"}}
+    read, counted = (
+        fairkit.audit(None, fairkit.load_data(address, **roles), engine=engine)
+        for engine in (None, SqlEngine(pulls=False))
+    )
+    assert read.findings == counted.findings
+    assert counted.data.source["counts"]["distinct"] == 4
+    name, value = ("snapshot", ids(table)[1])
+    assert counted.data.source[name] == read.data.source[name] == value
 
 
 def test_the_id_and_the_snapshot_are_signed(table, tmp_path, loans_model, fairkit_command):
