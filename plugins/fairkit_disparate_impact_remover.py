@@ -162,8 +162,8 @@ class RepairedEncoding:
             outputs=list(range(len(trees))),
             base=[0.0] * len(trees),
         )
-        kept = graph.node("Mul", [x, graph.constant([[1.0 - self.amount]])])
-        moved = graph.node("Mul", [stepped, graph.constant([[self.amount]])])
+        kept = graph.node("Mul", [x, 1.0 - self.amount])
+        moved = graph.node("Mul", [stepped, self.amount])
         repaired = graph.node("Where", [graph.node("IsNaN", [x]), x, graph.node("Add", [kept, moved])])
         untouched = [place for place in range(len(self.names)) if place not in self.places]
         if not untouched:

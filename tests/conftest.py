@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,9 +37,42 @@ LONGEST = (
 )
 """Files that take longest, although some have few tests: begun first, so that no worker waits for one at the end."""
 
+KERNELS = ({"fairkit_all_inputs"}, {"fairkit_budro", "fairkit_individual", "fairkit_similarity"})
+"""Rooms whose tests run the same compiled loops: one worker has them, else two would compile each at once."""
+
 
 OUTSIDE = (ROOT / "tests" / "outside", ROOT / "tests" / "docs")
 """Folders whose tests start servers, processes or fresh environments, or run whole pages as typed: all are long."""
+
+
+def pytest_sessionstart() -> None:
+    """Leave the garbage collector off while tests are collected: it would look through all of them again and again.
+
+    A job in the background of a shell is deaf to Ctrl-C, and so would be the commands that tests interrupt.
+    """
+    gc.disable()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected to the end of the process, and collect what the tests leave."""
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give a worker whole files as `--dist loadfile` does, and whole rooms where `KERNELS` says so."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByKernel(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            rooms = next((rooms for rooms in KERNELS if rooms & set(file.split("/"))), None)
+            return file if rooms is None else " ".join(sorted(rooms))
+
+    return ByKernel(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairkit.errors import ParameterError
+from fairkit.support.records import record_of
 
 __all__ = ["CONSTRAINTS", "FRACTIONS", "Capability", "constraint_of", "metrics_of"]
 
@@ -128,15 +129,4 @@ class Capability:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {
-            "constraints": list(self.constraints),
-            "settings": dict(self.settings),
-            "dial": self.dial,
-            "steps": list(self.steps) if self.dial else [],
-            "of_limit": self.of_limit,
-            "reads_group": self.reads_group,
-            "randomized": self.randomized,
-            "level": self.level,
-            "steadier": [dict(one) for one in self.steadier],
-            "trainings": self.trainings,
-        }
+        return record_of(self) | ({} if self.dial else {"steps": []})

@@ -122,7 +122,12 @@ def read_answer(read: Callable[[int], bytes], most: int, deadline: float) -> byt
 
 
 def pause_of(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that an answer asks to be left alone (Retry-After: seconds, or a date); None: it does not."""
+    """Return the seconds that an answer asks to be left alone; None: it does not.
+
+    Read from Retry-After-Ms, as servers of language models write it, else from Retry-After: seconds, or a date.
+    """
+    with suppress(KeyError, ValueError):
+        return max(0.0, float(headers["retry-after-ms"]) / 1000)
     text = headers.get("retry-after", "").strip()
     try:
         return max(float(text), 0.0) if text.lower() not in ("nan", "") else None

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from fairkit.support.records import record_of
+
 if TYPE_CHECKING:
     from fairkit.results.rules import Rule
 
@@ -95,21 +97,7 @@ class Alternative:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "method": self.method,
-            "parameters": {key: _plain(value) for key, value in self.parameters.items()},
-            "randomized": self.randomized,
-            "reads_group": self.reads_group,
-            "accuracy": self.accuracy,
-            "values": dict(self.values),
-            "chance": self.chance,
-            "chances": dict(self.chances),
-            "rate": self.rate,
-            "change": None if self.change is None else list(self.change),
-            "seconds": round(self.seconds, 3),
-            "status": self.status,
-            "reason": self.reason,
-        }
+        return record_of(self) | {"seconds": round(self.seconds, 3)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,12 +242,6 @@ class Search:
 
 def _short(one: Alternative) -> dict[str, Any]:
     return {"name": one.name, "accuracy": one.accuracy, "values": dict(one.values)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
 def _text(value: Any) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fairkit.support.records import record_of
 from fairkit_watch.detectors import Detector, locate
 from fairkit_watch.gap_changes import gap_change
 from fairkit_watch.judging import Judge, Path  # noqa: TC001
@@ -62,14 +63,7 @@ class Alarm:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "level": self.level,
-            "subject": self.subject,
-            "day": self.day,
-            "text": self.text,
-            "evidence": dict(self.evidence),
-            "number": self.number,
-        }
+        return record_of(self)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Alarm:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from fairkit.support.records import record_of
+
 if TYPE_CHECKING:
     from fairkit_watch.alarms import Alarm
     from fairkit_watch.judging import Verdict
@@ -221,12 +223,4 @@ class Added:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "batch": self.batch,
-            "rows": self.rows,
-            "days": list(self.days),
-            "unknown": self.unknown,
-            "closed": list(self.closed),
-            "alarms": [one.to_dict() for one in self.alarms],
-            "notes": list(self.notes),
-        }
+        return record_of(self)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Self
 
 from fairkit.data.roles import Sensitive
 from fairkit.errors import ParameterError, PolicyError
 from fairkit.results.rules import Rule
+from fairkit.support.records import record_of
 
 WINDOWS_A_YEAR = 52
 POOLED = ""
@@ -162,17 +163,8 @@ class WatchSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        plain: dict[str, Any] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name in ("columns", "reference"):
-                value = {inner.name: _plain(getattr(value, inner.name)) for inner in fields(value)}
-            plain[one.name] = _plain(value)
-        if (
-            plain["follows"] is None
-        ):  # the digest of a first watch is what it was before watches could follow others
-            del plain["follows"]
-        return plain
+        # the digest of a first watch is what it was before watches could follow others
+        return record_of(self, without=() if self.follows is not None else ("follows",))
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -206,12 +198,6 @@ class WatchSettings:
     def policy(self) -> tuple[Rule, ...]:
         """Return the rules."""
         return tuple(Rule.from_dict(record) for record in self.rules)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
 def canonical(value: Any) -> bytes:

@@ -70,8 +70,8 @@ class BarycenterModel(FittedModel):
         moved = plain
         for transport in self.transports:
             moved = transport.add_to(graph, moved)
-        kept = graph.node("Mul", [plain, graph.constant([[1 - np.float32(self.share)]])])
-        mixed = graph.node("Add", [kept, graph.node("Mul", [moved, graph.constant([[self.share]])])])
+        kept = graph.node("Mul", [plain, float(1 - np.float32(self.share))])
+        mixed = graph.node("Add", [kept, graph.node("Mul", [moved, self.share])])
         add_outputs(graph, mixed, "regression")
         return graph.build()
 

@@ -78,7 +78,7 @@ class BuDROModel(FittedModel):
             graph.output("probabilities", graph.node("Softmax", [margin], axis=1), width=None)
             return graph.build()
         graph.output("score", graph.node("Sigmoid", [margin]))
-        decided = graph.node("GreaterOrEqual", [margin, graph.constant([[0.0]])])
+        decided = graph.node("GreaterOrEqual", [margin, 0.0])
         graph.output("decision_probability", graph.node("Cast", [decided], to=1))
         graph.output("decision", graph.node("Cast", [decided], to=7), "int64")
         return graph.build()

@@ -179,16 +179,8 @@ class Client:
         if status == 400 and ("content_filter" in text or "content management policy" in text):
             # Azure: the filter refused; the prompt is charged
             return Reply({"choices": [{"finish_reason": "content_filter", "message": {}}]}, status)
-        reason, pause = f"error {status}: {text}", _pause(response.headers)
+        reason, pause = f"error {status}: {text}", fairkit_http.pause_of(response.headers)
         return Reply(status=status, reason=reason, pause=pause, again=status in _AGAIN, paid=False)
-
-
-def _pause(headers: Mapping[str, str]) -> float | None:
-    """Read retry-after-ms, and retry-after in seconds or as a date."""
-    try:
-        return max(0.0, float(headers["retry-after-ms"]) / 1000.0)
-    except (KeyError, ValueError):
-        return fairkit_http.pause_of(headers)
 
 
 def refuse(client: Client, reply: Reply) -> ModelError:

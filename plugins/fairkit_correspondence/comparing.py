@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 def changes(before: Statement, after: Statement) -> Iterator[Change]:
     """Yield the change of each pair's difference, averaged over contexts; the intervals of all pairs hold together.
 
+    The largest one is that of the column as a whole; the others are those of their first group against the second.
+
     Parameters
     ----------
     before, after
@@ -36,24 +38,23 @@ def changes(before: Statement, after: Statement) -> Iterator[Change]:
     earlier, later = (_shared(before, after), _shared(after, before))
     joined = replace(after, answers=_difference(earlier, later))
     doubts = {one.context.dataset.name: one.doubt for one in (before, after, joined) if one.doubt}
-    for change in joined.averaged:
+    said = "; ".join(f"{table}: {doubt}" for table, doubt in doubts.items())
+    for rank, change in enumerate(sorted(joined.averaged, key=lambda one: -abs(one.value))):
         pair = change.first, change.second
-        low, high = (
-            2 * end for end in joined.pair_limits(change, joined.context.confidence, len(joined.pairs))
-        )
+        ends = joined.pair_limits(change, joined.context.confidence, len(joined.pairs))
+        low, high = (2 * end for end in ends)
+        first, second = (joined.answers.groups[group] for group in pair)
         yield Change(
             metric=DIFFERENCE,
             sensitive=joined.sensitive,
-            group=joined.answers.groups[change.first],
-            reference=joined.answers.groups[change.second],
+            group=first if rank else None,
+            reference=second,
+            parameters={"pair": f"{first} - {second}"} | ({"inconclusive": said} if said else {}),
             before=earlier.compare(pair).value,
             after=later.compare(pair).value,
             interval=(low, high),
             better="none",
-            outcome="undecided" if doubts else outcome_of(low, high, "none"),
-            parameters={"inconclusive": "; ".join(f"{table}: {doubt}" for table, doubt in doubts.items())}
-            if doubts
-            else {},
+            outcome="undecided" if said else outcome_of(low, high, "none"),
         )
 
 
@@ -83,7 +84,7 @@ def _difference(before: Statement, after: Statement) -> Answers:
             labels = (before.context.dataset.name, after.context.dataset.name)
             raise ParameterError(
                 f"{' and '.join(labels)} have different {what}: models are compared on answers to one plan; ask the "
-                "other model with the same plan"
+                "other model with the same plan (two reports, as JSON, are compared as independent ones)"
             )
     document, context, name = where
     group = np.array([answers.groups.index(group) for _, group in answers.names])

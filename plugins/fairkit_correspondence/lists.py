@@ -9,16 +9,24 @@ import json
 import lzma
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.parameters.declare import parameter
 from fairkit_correspondence.published import BLOOMBERG, CENSUS, LISTS, SSA, fetch
 from fairkit_correspondence.stimuli import NAME_COLUMNS, Name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Indices = NDArray[np.int64]
 
 _RACES = {"A": "asian", "B": "black", "H": "hispanic", "W": "white"}
 _SHARES = {"pctwhite": "white", "pctblack": "black", "pctapi": "asian", "pctaian": "american indian",
@@ -127,8 +135,10 @@ def _read(source: str, wanted: NameList, folder: Path, *, shared: bool = False) 
     files = fetch(source)
     if source == BLOOMBERG:
         return _bloomberg(files)
-    rows = csv.DictReader(io.StringIO(lzma.decompress(files[0]).decode()))
-    return _census(rows, shared=shared) if source == CENSUS else _ssa(_births_of_table(rows), wanted.born)
+    raw = lzma.decompress(files[0])
+    if source == SSA:
+        return _ssa(_births_of_table(raw), wanted.born)
+    return _census(csv.DictReader(io.StringIO(raw.decode())), shared=shared)
 
 
 def _bytes(path: Path, sha256: str | None) -> bytes:
@@ -166,51 +176,57 @@ def _table(raw: bytes, path: Path, column: str, *, grouped: bool) -> Iterator[Na
         yield Name(group, slots, numbers)
 
 
-Births = dict[str, dict[str, dict[int, int]]]
-"""Births by name, sex (M or F) and year."""
-
-
-def _births_of_years(raw: bytes) -> Births:
+def _births_of_years(raw: bytes) -> Iterator[tuple[list[str], Indices, Indices]]:
     """Read the SSA's national file: one text for each year of birth, with rows `name,sex,births`."""
-    births: Births = {}
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         for member in archive.namelist():
             if (year := re.fullmatch(r"yob(\d{4})\.txt", Path(member).name)) is not None:
-                for line in archive.read(member).decode("ascii", "replace").split():
-                    first, sex, count = line.split(",")
-                    births.setdefault(first, {}).setdefault(sex, {})[int(year[1])] = int(count)
+                rows = archive.read(member).decode("ascii", "replace").split()
+                keys, counts = zip(*(row.rsplit(",", 1) for row in rows), strict=True)
+                yield list(keys), np.array([int(year[1])]), np.array(counts, dtype=np.int64)[:, None]
+
+
+def _births_of_table(raw: bytes) -> Iterator[tuple[list[str], Indices, Indices]]:
+    """Read a row for each name and sex with a column for each year."""
+    header, *rows = (line.split(",", 2) for line in raw.decode().splitlines())
+    counts = np.fromstring(",".join(row[2] for row in rows), dtype=np.int64, sep=",")
+    years = np.array(header[2].split(","), dtype=np.int64)
+    yield [f"{name},{sex}" for name, sex, _ in rows], years, counts.reshape(len(rows), len(years))
+
+
+def _ssa(parts: Iterable[tuple[list[str], Indices, Indices]], born: Sequence[int]) -> Iterator[Name]:
+    """Yield the most frequent first names of either sex among births of these years, without those of both sexes.
+
+    Parameters
+    ----------
+    parts
+        `name,sex` by row, years by column, and births, shape [rows, years].
+    born
+        The first and the last year; empty: all.
+    """
+    first, last = born or (0, 9999)
+    births: dict[str, tuple[int, int]] = {}  # and the sum of their years
+    for keys, years, counts in parts:
+        wanted = (first <= years) & (years <= last)
+        sums = counts[:, wanted] @ np.stack([np.ones_like(years), years], axis=1)[wanted]
+        for key, (n, moment) in zip(keys, sums.tolist(), strict=True):
+            before = births.get(key, (0, 0))
+            births[key] = before[0] + n, before[1] + moment
     if not births:
         raise DataError(
             "the zip file has no yobYYYY.txt; download names.zip from the Social Security Administration"
         )
-    return births
-
-
-def _births_of_table(rows: Iterable[Mapping[str, str]]) -> Births:
-    births: Births = {}
-    for row in rows:
-        years = {int(year): int(count) for year, count in row.items() if year.isdigit()}
-        births.setdefault(row["name"], {})[row["sex"]] = years
-    return births
-
-
-def _ssa(births: Births, born: Sequence[int]) -> Iterator[Name]:
-    """Yield the most frequent first names of either sex among births of these years, without those of both sexes."""
-    first, last = born or (0, 9999)
-    totals = {
-        name: {
-            sex: sum(n for year, n in years.items() if first <= year <= last) for sex, years in sexes.items()
-        }
-        for name, sexes in births.items()
-    }
+    total: Counter[str] = Counter()
+    for key, (n, _) in births.items():
+        total[key[:-2]] += n
     for sex, group in _LETTERS.items():
-        mine = {name: (total.get(sex, 0), sum(total.values())) for name, total in totals.items()}
-        clear = [name for name, (n, both) in mine.items() if n > 0 and n >= CLEAR * both]
-        for name in sorted(clear, key=lambda name: (-mine[name][0], name))[:FREQUENT]:
-            n, both = mine[name]
-            mean = sum(year * m for year, m in births[name][sex].items() if first <= year <= last) / n
-            yield Name(group, _sexed(name, group), {"born": mean, "births": float(n), "share": n / both})
-        if not clear:
+        own = {key[:-2]: (n, moment) for key, (n, moment) in births.items() if key[-1] == sex and n}
+        mine = {name: one for name, one in own.items() if one[0] >= CLEAR * total[name]}
+        for name in sorted(mine, key=lambda name: (-mine[name][0], name))[:FREQUENT]:
+            n, moment = mine[name]
+            numbers = {"born": moment / n, "births": float(n), "share": n / total[name]}
+            yield Name(group, _sexed(name, group), numbers)
+        if not mine:
             raise ParameterError(
                 f"born = {[first, last]}: the list has no names of {group} born in these years"
             )

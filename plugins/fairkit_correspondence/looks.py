@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 _NORMAL = NormalDist()
-_GRID = np.linspace(-8, 8, 1601)
-_ERF = np.vectorize(_NORMAL.cdf)
+_CDF = np.vectorize(_NORMAL.cdf)
+LARGEST = 8.0
+"""The largest bound: a confidence beyond it is 1 in floating point, and no interval has it."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -32,40 +33,25 @@ def quantiles(looks: int, confidence: float) -> tuple[float, ...]:
     """
     if looks == 1:
         return (two_sided(confidence),)
-    tail = (1 - confidence) / 2
-    z = _NORMAL.inv_cdf(1 - tail / 2)
-    shares = [(look + 1) / looks for look in range(looks)]
-    spent = [2 * _NORMAL.cdf(-z / math.sqrt(share)) for share in shares]
-    bounds: list[float] = []
-    density: Array | None = None  # of the sum at the last look, where no look has ended the audit
-    grid = _GRID
-    for stage, step in enumerate(shares):
-        scale = math.sqrt(step)
-        due = spent[stage] - (spent[stage - 1] if stage else 0.0)
-        if density is None:
-            bound = _NORMAL.inv_cdf(1 - due)
-        else:
-            bound = _solve(density, grid, step - shares[stage - 1], scale, due)
-        bounds.append(bound)
-        inside = np.linspace(-bound * scale, bound * scale, 1601)
-        if density is None:
-            density = np.exp(-(inside**2) / (2 * step)) / math.sqrt(2 * math.pi * step)
-        else:
-            sd = math.sqrt(step - shares[stage - 1])
-            kernel = np.exp(-((inside[:, None] - grid) ** 2) / (2 * sd**2)) / (sd * math.sqrt(2 * math.pi))
-            density = np.asarray(np.trapezoid(kernel * density, grid, axis=1))
-        grid = inside
+    z, sd, spent = _NORMAL.inv_cdf(1 - (1 - confidence) / 4), math.sqrt(1 / looks), 0.0
+    # the distribution of the sum where no look has ended the audit: places with their weights
+    place, weight, bounds = np.zeros(1), np.ones(1), []
+    for share in (look / looks for look in range(1, looks + 1)):
+        whole = 2 * _NORMAL.cdf(-z / math.sqrt(share))
+        end = _end(place, weight, sd, whole - spent, LARGEST * math.sqrt(share))
+        bounds.append(end / math.sqrt(share))
+        inside = np.linspace(-end, end, 1601)
+        density = (
+            np.exp(-(((inside[:, None] - place) / sd) ** 2) / 2) @ weight / (sd * math.sqrt(2 * math.pi))
+        )
+        place, weight, spent = inside, density * (inside[1] - inside[0]), whole
+        weight[[0, -1]] /= 2
     return tuple(bounds)
 
 
-def _solve(density: Array, grid: Array, step: float, scale: float, due: float) -> float:
-    """Return the bound that the sum crosses for the first time now with probability `due`, on one side."""
-
-    def crossed(bound: float) -> bool:
-        late = _ERF((grid - bound * scale) / math.sqrt(step))
-        return float(np.trapezoid(density * late, grid)) > due
-
-    return bisected(crossed, 0.5, 8.0)
+def _end(place: Array, weight: Array, sd: float, due: float, most: float) -> float:
+    """Return what the sum exceeds after one more step of deviation `sd` with probability `due`; at most `most`."""
+    return bisected(lambda end: weight @ _CDF((place - end) / sd) > due, 0.0, most)
 
 
 def bisected(below: Callable[[float], bool], low: float, high: float) -> float:

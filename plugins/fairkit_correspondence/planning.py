@@ -10,6 +10,7 @@ are drawn and judged, and the formula only says how their power changes with T.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -201,13 +202,9 @@ def _power(spread: Spread, documents: int, size: Size) -> float:
 
 def _smallest(spread: Spread, size: Size, power: float) -> int | None:
     """Return the documents that the normal quantiles need; None where 100,000 are too few."""
-    low, high = 1, MOST_DOCUMENTS
-    if _power(spread, high, size) < power:
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _power(spread, middle, size) >= power else (middle, high)
-    return high
+    sizes = range(2, MOST_DOCUMENTS + 1)
+    index = bisect_left(sizes, power, key=lambda documents: _power(spread, documents, size))
+    return sizes[index] if index < len(sizes) else None
 
 
 def documents_needed(spread: Spread, size: Size, power: float = 0.8) -> int | None:

@@ -65,7 +65,7 @@ class Constant:
         """Return as many values as there are rows."""
         missing = graph.node("Cast", [graph.node("IsNaN", [matrix])], to=1)
         zeros = graph.node("MatMul", [missing, graph.constant(np.zeros((width, 1)))])
-        return graph.node("Add", [zeros, graph.constant([[self.value]])])
+        return graph.node("Add", [zeros, self.value])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

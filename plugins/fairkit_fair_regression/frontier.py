@@ -11,6 +11,7 @@ import numpy as np
 
 from fairkit.errors import DataError
 from fairkit.intervals import student, two_sided
+from fairkit.support.records import record_of
 from fairkit_fair_regression.parity import disparities
 
 if TYPE_CHECKING:
@@ -48,13 +49,7 @@ class Measured:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {
-            "loss": self.loss,
-            "loss_interval": list(self.loss_interval),
-            "disparity": self.disparity,
-            "disparity_interval": list(self.disparity_interval),
-            "group": self.group,
-        }
+        return record_of(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,8 +44,8 @@ class Constant:
     def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
         """Return as many values as there are rows."""
         zeros = graph.node("MatMul", [matrix, graph.constant(np.zeros((width, 1)))])
-        finite = graph.node("Where", [graph.node("IsNaN", [zeros]), graph.constant([[0.0]]), zeros])
-        return graph.node("Add", [finite, graph.constant([[self.value]])])
+        finite = graph.node("Where", [graph.node("IsNaN", [zeros]), 0.0, zeros])
+        return graph.node("Add", [finite, self.value])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,12 @@ class Chances:
         """Return predictions; probabilities of 0 and 1 become the ends."""
         raw = add_estimator(graph, matrix, self.estimator, "binary", width=width)
         # onnxruntime adds a forest's trees in another order for one row than for many: the sum may exceed 1 by rounding
-        chance = graph.node(
-            "Min", [graph.node("Max", [raw, graph.constant([[0.0]])]), graph.constant([[1.0]])]
-        )
-        rest = graph.node("Sub", [graph.constant([[1.0]]), chance])
+        chance = graph.node("Min", [graph.node("Max", [raw, 0.0]), 1.0])
+        rest = graph.node("Sub", [1.0, chance])
         logit = graph.node("Sub", [graph.node("Log", [chance]), graph.node("Log", [rest])])
-        scaled = graph.node("Mul", [logit, graph.constant([[0.5 / STEEPNESS]])])
-        moved = graph.node("Add", [scaled, graph.constant([[0.5]])])
-        return graph.node(
-            "Min", [graph.node("Max", [moved, graph.constant([[0.0]])]), graph.constant([[1.0]])]
-        )
+        scaled = graph.node("Mul", [logit, 0.5 / STEEPNESS])
+        moved = graph.node("Add", [scaled, 0.5])
+        return graph.node("Min", [graph.node("Max", [moved, 0.0]), 1.0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +113,9 @@ class Logs:
         """Return predictions."""
         found = add_estimator(graph, matrix, self.estimator, "regression", width=width)
         if not self.logged:
-            found = graph.node("Log", [graph.node("Max", [found, graph.constant([[self.rates.low / 2]])])])
-        centred = graph.node("Sub", [found, graph.constant([[float(np.log(self.rates.low))]])])
-        return graph.node("Mul", [centred, graph.constant([[1 / self.rates.span]])])
+            found = graph.node("Log", [graph.node("Max", [found, self.rates.low / 2])])
+        centred = graph.node("Sub", [found, float(np.log(self.rates.low))])
+        return graph.node("Mul", [centred, 1 / self.rates.span])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +143,10 @@ class Counted:
         pairs = graph.node("Concat", [rows, column], axis=2)
         flat = graph.node("Reshape", [pairs, graph.constant([-1, width + 1], np.int64)])
         chance = add_estimator(graph, flat, self.estimator, "binary", width=width + 1)
-        reached = graph.node("Cast", [graph.node("GreaterOrEqual", [chance, graph.constant([[0.5]])])], to=1)
+        reached = graph.node("Cast", [graph.node("GreaterOrEqual", [chance, 0.5])], to=1)
         table = graph.node("Reshape", [reached, graph.constant([-1, self.count], np.int64)])
         total = graph.node("MatMul", [table, graph.constant(np.full((self.count, 1), 1 / self.count))])
-        return graph.node("Add", [total, graph.constant([[0.5 / self.count]])])
+        return graph.node("Add", [total, 0.5 / self.count])
 
 
 def with_thresholds(matrix: Matrix, count: int, step: float) -> Matrix:

@@ -62,16 +62,16 @@ class Scale:
         low, high = graph.constant([[0.0]]), graph.constant([[1.0]])
         clipped = graph.node("Min", [graph.node("Max", [predictions, low]), high])
         if self.grid is not None:
-            steps = graph.node("Mul", [clipped, graph.constant([[self.grid.size]])])
+            steps = graph.node("Mul", [clipped, self.grid.size])
             level = graph.node("Cast", [graph.node("Floor", [steps])], to=7)
             return graph.node("Gather", [graph.constant(self.to_label(self.grid.values)), level], axis=0)
         if self.rates is not None:
             span, start = graph.constant([[self.rates.span]]), graph.constant([[self.rates.low]])
             return graph.node("Mul", [graph.node("Exp", [graph.node("Mul", [clipped, span])]), start])
         if self.chances:
-            centred = graph.node("Sub", [clipped, graph.constant([[0.5]])])
-            clipped = graph.node("Sigmoid", [graph.node("Mul", [centred, graph.constant([[2 * STEEPNESS]])])])
+            centred = graph.node("Sub", [clipped, 0.5])
+            clipped = graph.node("Sigmoid", [graph.node("Mul", [centred, 2 * STEEPNESS])])
         if (self.low, self.high) == (0.0, 1.0):
             return clipped
-        scaled = graph.node("Mul", [clipped, graph.constant([[self.high - self.low]])])
-        return graph.node("Add", [scaled, graph.constant([[self.low]])])
+        scaled = graph.node("Mul", [clipped, self.high - self.low])
+        return graph.node("Add", [scaled, self.low])

@@ -116,7 +116,7 @@ class LinearPostModel(FittedModel):
         terms = self.adjustment.add_to(graph, add_probabilities(graph, self.base))
         top = graph.node("ReduceMax", [terms], axes=[1], keepdims=1)
         best = graph.node("Cast", [graph.node("GreaterOrEqual", [terms, top])], to=1)
-        tiny = graph.node("Mul", [best, graph.constant([[1e-6]])])
+        tiny = graph.node("Mul", [best, 1e-6])
         above = graph.node("Add", [graph.node("Relu", [terms]), tiny])
         total = graph.node("ReduceSum", [above, graph.constant([1], np.int64)], keepdims=1)
         shares = graph.node("Div", [above, total])
@@ -138,5 +138,5 @@ def add_probabilities(graph: GraphBuilder, model: TabularModel) -> str:
     score = add_estimator(graph, matrix, model.estimator, model.task, width=len(model.encoder.names))
     if model.task == "multiclass":
         return score
-    other = graph.node("Sub", [graph.constant([[1.0]]), score])
+    other = graph.node("Sub", [1.0, score])
     return graph.node("Concat", [other, score], axis=1)

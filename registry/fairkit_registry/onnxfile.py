@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairkit.support.records import record_of
 from fairkit_registry.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -28,13 +29,7 @@ class GraphSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "operators": self.operators,
-            "weights": self.weights,
-            "inputs": list(self.inputs),
-            "outputs": list(self.outputs),
-            "opsets": self.opsets,
-        }
+        return record_of(self, without=("metadata",))
 
 
 def check_file(path: Path, *, shown: Path | None = None) -> None:

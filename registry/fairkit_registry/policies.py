@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from fairkit.support.records import read_record, record_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -89,55 +91,9 @@ class AliasPolicy:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "rules": [dict(rule) for rule in self.rules],
-            "keys": list(self.keys),
-            "max_age_days": self.max_age_days,
-            "data": list(self.data),
-            "no_worse": list(self.no_worse),
-            "confidence": self.confidence,
-            "checks": list(self.checks),
-            "open": self.open,
-            "settings": dict(self.settings),
-            "min_rows": self.min_rows,
-            "data_keys": list(self.data_keys),
-            "sequential": self.sequential,
-            "revokers": list(self.revokers),
-            "timestamp_roots": list(self.timestamp_roots),
-            "pre_registered": self.pre_registered,
-            "unseen": self.unseen,
-            "operators": list(self.operators),
-            "outputs": list(self.outputs),
-            "inputs": list(self.inputs),
-            "machines": self.machines,
-            "probation_days": self.probation_days,
-            "watch_keys": list(self.watch_keys),
-        }
+        return record_of(self)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote, also what an older version wrote, which asked for less."""
-        return cls(
-            rules=tuple(record["rules"]),
-            keys=tuple(record["keys"]),
-            max_age_days=record["max_age_days"],
-            data=tuple(record["data"]),
-            no_worse=tuple(record["no_worse"]),
-            confidence=record["confidence"],
-            checks=tuple(record["checks"]),
-            open=record["open"],
-            settings=record.get("settings", {}),
-            min_rows=record.get("min_rows"),
-            data_keys=tuple(record.get("data_keys", ())),
-            sequential=record.get("sequential", False),
-            revokers=tuple(record.get("revokers", ())),
-            timestamp_roots=tuple(record.get("timestamp_roots", ())),
-            pre_registered=record.get("pre_registered", False),
-            unseen=record.get("unseen", False),
-            operators=tuple(record.get("operators", ())),
-            outputs=tuple(record.get("outputs", ())),
-            inputs=tuple(record.get("inputs", ())),
-            machines=record.get("machines", 1),
-            probation_days=record.get("probation_days"),
-            watch_keys=tuple(record.get("watch_keys", ())),
-        )
+        return read_record(cls, record)

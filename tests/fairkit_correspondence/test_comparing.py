@@ -69,7 +69,22 @@ def test_the_number_is_the_difference_of_the_two_with_the_two_way_interval(tmp_p
     assert change["difference"] == pytest.approx(2 * value)
     assert change["difference"] == pytest.approx(-0.08, abs=0.02)
     assert change["outcome"] == "changed"
-    assert (change["group"], change["reference"]) == ("black", "white")
+    assert (change["group"], change["reference"]) == (None, "white")
+    assert change["parameters"] == {"pair": "black - white"}
+    # `fairkit compare` says the same, in place of what takes the tables as independent
+    tables = (
+        "--data",
+        tmp_path / "a.parquet",
+        "--against",
+        tmp_path / "b.parquet",
+        "--auditor",
+        "correspondence",
+    )
+    told = run(
+        "compare", *tables, "--predictions", "answer=answer", "--sensitive", "race", "--format", "json"
+    )
+    same = [one for one in json.loads(told.stdout)["changes"][0] if one["metric"] == change["metric"]]
+    assert same == [change]
     # pairing: far narrower than two independent audits
     alone = [json.loads(run("audit", tmp_path / f"{one}.parquet", "--sensitive", "race", "--format", "json").stdout)
              for one in "ab"]  # fmt: skip
@@ -92,12 +107,14 @@ def test_of_several_groups_every_pair_has_its_interval_and_all_hold_together(tmp
     before = answers_table(gap=0.1, groups=("asian", "black", "white"))
     after = shifted(before)
     (changes,) = compared(tmp_path, before, after)["changes"]
-    assert [(one["group"], one["reference"]) for one in changes] == [
-        ("asian", "black"), ("asian", "white"), ("black", "white")
-    ]  # fmt: skip
+    pairs = [one["parameters"]["pair"] for one in changes]
+    assert sorted(pairs) == ["asian - black", "asian - white", "black - white"]
+    assert [one["group"] for one in changes] == [None, *(pair.split(" - ")[0] for pair in pairs[1:])]
+    sizes = [abs(one["difference"]) for one in changes]
+    assert sizes == sorted(sizes, reverse=True)
     two = [row["race"] != "asian" for row in before.to_pylist()]
     (alone,) = compared(tmp_path, before.filter(two), after.filter(two))["changes"]
-    ratio = np.diff(changes[2]["interval"])[0] / np.diff(alone[0]["interval"])[0]
+    ratio = np.diff(changes[pairs.index("black - white")]["interval"])[0] / np.diff(alone[0]["interval"])[0]
     assert ratio == pytest.approx(2.394 / 1.960, rel=0.03)  # 1 - .05/3 for 1 - .05, by normal quantiles
 
 

@@ -18,6 +18,11 @@ def test_the_boundaries_are_those_of_lan_and_demets():
     assert quantiles(1, 0.95) == pytest.approx((1.959964,), abs=1e-6)
     assert quantiles(2, 0.95) == pytest.approx((2.963, 1.969), abs=2e-3)
     assert confidence_at(5, 5, 0.95) == pytest.approx(0.9577, abs=1e-3)
+    # twenty looks spend less at the first than floating point can tell from nothing: no interval is infinite
+    many = quantiles(20, 0.95)
+    assert many[:2] == pytest.approx((8.0, 7.015), abs=0.1)
+    assert list(many) == sorted(many, reverse=True)
+    assert 0.999 < confidence_at(1, 20, 0.99) < 1
 
 
 @pytest.mark.parametrize("looks", [3, 8])

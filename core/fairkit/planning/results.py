@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
+from fairkit.support.records import record_of
+
 if TYPE_CHECKING:
     from fairkit.results.rules import Rule
 
@@ -111,18 +113,7 @@ class RulePlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            **self.rule.to_dict(),
-            "value": self.value,
-            "side": self.side,
-            "rows": self.rows,
-            "groups": [group.to_dict() for group in self.groups],
-            "power": self.power,
-            "balanced_rows": self.balanced_rows,
-            "detectable": None if self.detectable is None else self.detectable.to_dict(),
-            "curve": [list(point) for point in self.curve],
-            "notes": list(self.notes),
-        }
+        return self.rule.to_dict() | record_of(self, without=("rule", "line"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

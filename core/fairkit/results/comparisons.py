@@ -10,7 +10,7 @@ from fairkit.errors import ParameterError
 from fairkit.results.plots import layered
 from fairkit.results.policy import verdict_of
 from fairkit.results.rendering import Saved
-from fairkit.results.tables import Tabular, ends, place
+from fairkit.results.tables import Tabular, ends, place, place_words
 
 if TYPE_CHECKING:
     import altair as alt
@@ -77,11 +77,7 @@ class Change:
     @property
     def place(self) -> str | None:
         """Between which groups, in the words of `Finding.place`; None over all rows."""
-        if self.sensitive is None:
-            return None
-        against = "" if self.reference is None else f" against {self.reference}"
-        inside = f" | {'+'.join(self.within)}" if self.within else ""
-        return f"{self.sensitive}{against}{inside}"
+        return place_words(self)
 
     @property
     def difference(self) -> float | None:

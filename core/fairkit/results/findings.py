@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from fairkit.results.rendering import Shown
+from fairkit.results.tables import place_words
 from fairkit.results.values import (
     Better,
     GroupValue,
@@ -95,11 +96,7 @@ class Finding(Shown):
     @property
     def place(self) -> str | None:
         """Between which groups, in words: ``sex``, ``sex against male``, ``sex | department``; None over all rows."""
-        if self.sensitive is None:
-            return None
-        against = "" if self.reference is None else f" against {self.reference}"
-        inside = f" | {'+'.join(self.within)}" if self.within else ""
-        return f"{self.sensitive}{against}{inside}"
+        return place_words(self)
 
     @property
     def plain(self) -> bool:

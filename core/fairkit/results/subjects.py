@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from fairkit.support.records import read_record, record_of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
@@ -36,28 +38,15 @@ class ModelInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        record = {"name": self.name, "sha256": self.sha256, "task": self.task, "notes": list(self.notes)}
-        details = {
-            "outputs": self.outputs,
-            "endpoint": self.endpoint,
-            "columns": self.predictions,
-            "serving": self.serving,
+        always, called = ("name", "sha256", "task", "notes"), {"predictions": "columns"}
+        return {
+            called.get(key, key): value for key, value in record_of(self).items() if key in always or value
         }
-        return record | {key: dict(value) for key, value in details.items() if value}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
-        return cls(
-            name=record["name"],
-            sha256=record["sha256"],
-            task=record["task"],
-            notes=tuple(record.get("notes", ())),
-            outputs=dict(record.get("outputs", {})),
-            endpoint=dict(record.get("endpoint", {})),
-            predictions=dict(record.get("columns", {})),
-            serving=dict(record.get("serving", {})),
-        )
+        return read_record(cls, {**record, "predictions": record.get("columns", {})})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,46 +83,17 @@ class DataInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
+        always = ("name", "sha256", "rows", "dropped_rows", "groups", "notes")
         return {
-            "name": self.name,
-            "sha256": self.sha256,
-            "rows": self.rows,
-            "dropped_rows": self.dropped_rows,
-            "groups": {name: dict(sizes) for name, sizes in self.groups.items()},
-            "notes": list(self.notes),
-            **({"missing": dict(self.missing)} if self.missing else {}),
-            **({} if self.weights is None else {"weights": self.weights}),
-            **({"joined": dict(self.joined)} if self.joined else {}),
-            **({} if self.label is None else {"label": self.label}),
-            **({} if self.favorable is None else {"favorable": self.favorable}),
-            **({"columns": [dict(column) for column in self.columns]} if self.columns else {}),
-            **({"more_columns": self.more_columns} if self.more_columns else {}),
-            **({"period": dict(self.period)} if self.period else {}),
-            **({"clusters": dict(self.clusters)} if self.clusters else {}),
-            **({"source": dict(self.source)} if self.source else {}),
+            key: value
+            for key, value in record_of(self).items()
+            if key in always or value not in (None, 0, [], {})
         }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
-        return cls(
-            name=record["name"],
-            sha256=record["sha256"],
-            rows=record["rows"],
-            dropped_rows=record["dropped_rows"],
-            groups=record["groups"],
-            notes=tuple(record.get("notes", ())),
-            missing=record.get("missing", {}),
-            weights=record.get("weights"),
-            clusters=dict(record.get("clusters", {})),
-            joined=record.get("joined", {}),
-            label=record.get("label"),
-            favorable=record.get("favorable"),
-            columns=tuple(record.get("columns", ())),
-            more_columns=record.get("more_columns", 0),
-            period=record.get("period", {}),
-            source=record.get("source", {}),
-        )
+        return read_record(cls, record)
 
 
 def subject_record(model: ModelInfo) -> dict[str, Any]:

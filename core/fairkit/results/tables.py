@@ -69,6 +69,15 @@ def ends(interval: tuple[float, float] | None) -> dict[str, float | None]:
     return {"low": low, "high": high}
 
 
+def place_words(subject: Any) -> str | None:
+    """Say between which groups, as ``sex``, ``sex against male`` or ``sex | department``; None over all rows."""
+    if subject.sensitive is None:
+        return None
+    against = "" if subject.reference is None else f" against {subject.reference}"
+    inside = f" | {'+'.join(subject.within)}" if subject.within else ""
+    return f"{subject.sensitive}{against}{inside}"
+
+
 def place(subject: Any) -> dict[str, Any]:
     """Return which groups a finding or a change is about, as columns; ``class`` is a class of several, or None."""
     return {

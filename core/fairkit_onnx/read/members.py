@@ -63,7 +63,7 @@ def add_member_outputs(
         graph.output("score", _pick(graph, scores, ends, u, len(shares) - 1))
         return
     ranked, order = graph.nodes("TopK", [scores, graph.constant([len(shares)], np.int64)], 2, axis=1)
-    reached = graph.node("GreaterOrEqual", [ranked, graph.constant([[threshold]])])
+    reached = graph.node("GreaterOrEqual", [ranked, threshold])
     columns = graph.constant(shares)
     # one rounding for both: the sums that u is compared with and the chance are the same numbers
     sums = graph.node("CumSum", [graph.node("Gather", [columns, order]), graph.constant(1, np.int64)])
@@ -72,8 +72,8 @@ def add_member_outputs(
     counted = graph.node("Mul", [sums, graph.node("Cast", [reached], to=1)])
     chance = graph.node("ReduceMax", [counted], axes=[1], keepdims=1)
     everyone = graph.node("Slice", [reached, *(graph.constant([v], np.int64) for v in _LAST)])
-    certain = graph.node("Where", [everyone, graph.constant([[1.0]]), chance])
-    graph.output("decision_probability", graph.node("Min", [certain, graph.constant([[1.0]])]))
+    certain = graph.node("Where", [everyone, 1.0, chance])
+    graph.output("decision_probability", graph.node("Min", [certain, 1.0]))
     decided = graph.node("Less", [u, certain])
     graph.output("decision", graph.node("Cast", [decided], to=7), "int64")
 

@@ -136,12 +136,12 @@ def favorable_score(graph: Appender, head: ScoreHead) -> str:
     if head.kind == "value":
         return matrix
     if head.kind == "percent":
-        matrix = graph.node("Div", [matrix, graph.constant([[100.0]])])
+        matrix = graph.node("Div", [matrix, 100.0])
     if head.scale is not None:
         matrix = _squashed(graph, matrix, head.scale)
     if head.width == 1:
         value = sigmoid(graph, matrix) if head.kind == "logit" else clipped(graph, matrix)
-        return value if column else graph.node("Sub", [graph.constant([[1.0]]), value])
+        return value if column else graph.node("Sub", [1.0, value])
     if head.kind == "logit":
         matrix = graph.node("Softmax", [matrix], axis=1)
     return clipped(graph, graph.node("Gather", [matrix, graph.constant([column], np.int64)], axis=1))
@@ -149,10 +149,10 @@ def favorable_score(graph: Appender, head: ScoreHead) -> str:
 
 def _squashed(graph: Appender, score: str, scale: Scale) -> str:
     """`Scale.squash` in the graph."""
-    apart = graph.node("Sub", [score, graph.constant([[scale.centre]])])
-    size = graph.node("Add", [graph.node("Abs", [apart]), graph.constant([[scale.spread]])])
-    half = graph.node("Mul", [graph.node("Div", [apart, size]), graph.constant([[0.5]])])
-    return graph.node("Add", [half, graph.constant([[0.5]])])
+    apart = graph.node("Sub", [score, scale.centre])
+    size = graph.node("Add", [graph.node("Abs", [apart]), scale.spread])
+    half = graph.node("Mul", [graph.node("Div", [apart, size]), 0.5])
+    return graph.node("Add", [half, 0.5])
 
 
 def _is_label(graph: Appender, tensor: str, head: ScoreHead) -> str:
@@ -182,13 +182,13 @@ def _score_tensor(graph: onnx.GraphProto, head: ScoreHead) -> tuple[str, int]:
 
 def sigmoid(graph: Appender, logit: str) -> str:
     """Add 1 / (1 + exp(-logit)) in double, and return its name."""
-    half = graph.node("Tanh", [graph.node("Mul", [logit, graph.constant([[0.5]])])])
-    return graph.node("Mul", [graph.node("Add", [half, graph.constant([[1.0]])]), graph.constant([[0.5]])])
+    half = graph.node("Tanh", [graph.node("Mul", [logit, 0.5])])
+    return graph.node("Mul", [graph.node("Add", [half, 1.0]), 0.5])
 
 
 def clipped(graph: Appender, value: str) -> str:
     """Bring into [0, 1]; NaN stays NaN."""
-    return graph.node("Min", [graph.node("Max", [value, graph.constant([[0.0]])]), graph.constant([[1.0]])])
+    return graph.node("Min", [graph.node("Max", [value, 0.0]), 1.0])
 
 
 def _adjusted(graph: Appender, score: str, rule: GroupRule, group: str) -> str:
@@ -196,7 +196,7 @@ def _adjusted(graph: Appender, score: str, rule: GroupRule, group: str) -> str:
         return score
     odds = graph.node("Gather", [graph.constant(np.reshape(rule.odds, (-1, 1))), group], axis=0)
     scaled = graph.node("Mul", [odds, score])
-    rest = graph.node("Sub", [graph.constant([[1.0]]), score])
+    rest = graph.node("Sub", [1.0, score])
     return graph.node("Div", [scaled, graph.node("Add", [scaled, rest])])
 
 
@@ -208,7 +208,7 @@ def _chance(graph: Appender, score: str, rule: GroupRule, group: str) -> str:
     weighted = graph.node("Mul", [parts, _row(graph, weights, group)])
     total = graph.node("MatMul", [weighted, graph.constant(np.ones((thresholds.shape[1], 1)))])
     # a NaN score must not pass for a decision, whatever its comparisons give
-    no_score = graph.node("Mul", [score, graph.constant([[0.0]])])
+    no_score = graph.node("Mul", [score, 0.0])
     return graph.node("Add", [clipped(graph, total), no_score])
 
 
@@ -216,7 +216,7 @@ def _pieces(graph: Appender, above: str, widths: np.ndarray[Any, Any], group: st
     sloped = clipped(graph, graph.node("Div", [above, _row(graph, np.where(widths > 0, widths, 1.0), group)]))
     if (widths > 0).all():
         return sloped
-    reached = graph.node("Not", [graph.node("Less", [above, graph.constant([[0.0]])])])
+    reached = graph.node("Not", [graph.node("Less", [above, 0.0])])
     step = graph.cast(reached, np.float64)
     if not (widths > 0).any():
         return step

@@ -144,7 +144,7 @@ def correct(
     added = graph.cast(add_ensemble(graph, matrix, trees), np.float64)
     low, high = graph.constant([[CERTAIN]]), graph.constant([[1 - CERTAIN]])
     p = graph.node("Min", [graph.node("Max", [clipped(graph, base), low]), high])
-    odds = graph.node("Div", [p, graph.node("Sub", [graph.constant([[1.0]]), p])])
+    odds = graph.node("Div", [p, graph.node("Sub", [1.0, p])])
     moved = graph.node("Add", [graph.node("Log", [odds]), added])
     score = graph.cast(sigmoid(graph, moved), np.float32)
     below = graph.node("Less", [score, graph.constant([[rule.threshold]], np.float32)])

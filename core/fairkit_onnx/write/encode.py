@@ -84,10 +84,10 @@ class NumberColumn:
         needs_missing = self.indicator or not np.isnan(self.fill)
         missing = graph.node("IsNaN", [raw]) if needs_missing else ""
         if not np.isnan(self.fill):
-            outputs[0] = graph.node("Where", [missing, graph.constant([[self.fill]]), raw])
+            outputs[0] = graph.node("Where", [missing, self.fill, raw])
         if (self.shift, self.scale) != (0.0, 1.0):
-            shifted = graph.node("Sub", [outputs[0], graph.constant([[self.shift]])])
-            outputs[0] = graph.node("Mul", [shifted, graph.constant([[self.scale]])])
+            shifted = graph.node("Sub", [outputs[0], self.shift])
+            outputs[0] = graph.node("Mul", [shifted, self.scale])
         if self.indicator:
             outputs.append(graph.node("Cast", [missing], to=1))
         return outputs

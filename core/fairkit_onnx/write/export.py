@@ -82,7 +82,7 @@ def add_outputs(graph: GraphBuilder, scores: str, task: Task, *, threshold: floa
         return
     graph.output("score", scores)
     if task == "binary":
-        decided = graph.node("GreaterOrEqual", [scores, graph.constant([[threshold]])])
+        decided = graph.node("GreaterOrEqual", [scores, threshold])
         graph.output("decision_probability", graph.node("Cast", [decided], to=1))
         graph.output("decision", graph.node("Cast", [decided], to=7), "int64")
 

@@ -52,19 +52,20 @@ class GraphWriter:
         self._prefix, self._numbers = prefix, numbers
         self._count = 0
 
-    def node(self, op: str, inputs: Sequence[str], *, domain: str = "", **attributes: Any) -> str:
-        """Add a node with one output and return the output's name."""
+    def node(self, op: str, inputs: Sequence[str | float], *, domain: str = "", **attributes: Any) -> str:
+        """Add a node with one output and return the output's name; a number among the inputs becomes a constant."""
         return self.nodes(op, inputs, 1, domain=domain, **attributes)[0]
 
     def nodes(
-        self, op: str, inputs: Sequence[str], outputs: int, *, domain: str = "", **attributes: Any
+        self, op: str, inputs: Sequence[str | float], outputs: int, *, domain: str = "", **attributes: Any
     ) -> list[str]:
         """Add a node with several outputs and return their names."""
         from onnx import helper
 
+        given = [one if isinstance(one, str) else self.constant([[one]]) for one in inputs]
         name = self._fresh(op)
         names = [name if place == 0 else f"{name}/{place}" for place in range(outputs)]
-        self._nodes.append(helper.make_node(op, list(inputs), names, name=name, domain=domain, **attributes))
+        self._nodes.append(helper.make_node(op, given, names, name=name, domain=domain, **attributes))
         return names
 
     def constant(self, values: Any, dtype: Any = None) -> str:

@@ -83,7 +83,7 @@ def _number_codes(graph: GraphBuilder, column: GroupColumn) -> str:
     counted = graph.node(
         "MatMul", [graph.node("Cast", [hits], to=_FLOAT), graph.constant(weights.reshape(-1, 1))]
     )
-    places = graph.node("Add", [counted, graph.constant([[start]])])
+    places = graph.node("Add", [counted, start])
     missing = graph.constant([[float(column.size) if column.missing else 0.0]])
     known = graph.node("Where", [graph.node("IsNaN", [cells]), missing, places])
     return graph.node("Cast", [known], to=_INT64)

@@ -42,9 +42,9 @@ def add_mixture_outputs(
     shares = check_weights(weights)
     column = graph.constant(shares.reshape(-1, 1))
     graph.output("score", graph.node("MatMul", [scores, column]))
-    favorable = graph.node("GreaterOrEqual", [scores, graph.constant([[threshold]])])
+    favorable = graph.node("GreaterOrEqual", [scores, threshold])
     chance = graph.node("MatMul", [graph.node("Cast", [favorable], to=1), column])
-    add_decision(graph, graph.node("Min", [chance, graph.constant([[1.0]])]))
+    add_decision(graph, graph.node("Min", [chance, 1.0]))
 
 
 def add_decision(graph: GraphBuilder, chance: str) -> None:

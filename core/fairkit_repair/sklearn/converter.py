@@ -140,7 +140,7 @@ def _graph(estimator: Any, columns: Sequence[_Column]) -> onnx.ModelProto:
         places = graph.node("ArgMax", [probabilities], axis=1, keepdims=0)
     else:
         score = outputs["score"]
-        rest = graph.node("Sub", [graph.constant([[1.0]]), score])
+        rest = graph.node("Sub", [1.0, score])
         probabilities = graph.node("Concat", [rest, score], axis=1)
         chance = graph.reshape(outputs["decision_probability"], (-1,))
         unlikely = graph.node("Less", [chance, graph.constant([0.5])])

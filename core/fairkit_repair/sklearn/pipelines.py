@@ -345,7 +345,7 @@ def _add_others(
     else:
         scores = add_estimator(graph, matrix, last, task, width=width, double=double)
     if turned:  # the probability of the first class
-        scores = graph.node("Sub", [graph.constant([[1.0]]), scores])
+        scores = graph.node("Sub", [1.0, scores])
     add_outputs(graph, scores, task)
 
 

@@ -102,12 +102,11 @@ def compared_text(result: Comparison) -> str:
         lines += [f"{name}: {rule.verdict.upper()}: {rule.reason}" for rule in rules]
     for one in result.changes[0]:
         lines.append(
-            f"{one.group} - {one.reference}: {people(one.before)} in {names[0]}, {people(one.after)} in {names[1]}; "
+            f"{one.parameters['pair']}: {people(one.before)} in {names[0]}, {people(one.after)} in {names[1]}; "
             f"the second minus the first: {people(one.difference, one.interval)}: {MEANING[one.outcome]}"
         )
-    lines += dict.fromkeys(
-        f"undecided: {one.parameters['inconclusive']}" for one in result.changes[0] if one.parameters
-    )
+    doubts = (one.parameters.get("inconclusive") for one in result.changes[0])
+    lines += [f"undecided: {doubt}" for doubt in dict.fromkeys(doubts) if doubt]
     return "".join(f"{visible(line)}\n" for line in lines)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairkit.support.records import record_of
 from fairkit_registry import names, onnxfile
 from fairkit_registry.blobs import BlobStore, Staged
 from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError
@@ -63,13 +64,7 @@ class Imported:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "origin": self.origin,
-            "version": None if self.version is None else self.version.to_dict(),
-            "new": self.new,
-            "certificates": [one.to_dict() for one in self.certificates],
-            "carried_keys": list(self.carried_keys),
-        }
+        return record_of(self)
 
 
 def import_archive(

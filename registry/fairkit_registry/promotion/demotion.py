@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairkit.support.records import record_of
 from fairkit_registry import names
 from fairkit_registry.errors import RegistryError
 from fairkit_registry.promotion.run import evaluate
@@ -43,14 +44,7 @@ class Demotion:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "name": self.name,
-            "alias": self.alias,
-            "version": self.version,
-            "now": self.now,
-            "done": self.done,
-            "reason": self.reason,
-        }
+        return record_of(self)
 
 
 def demote(registry: Registry, name: str, version: int, alias: str, evidence: Mapping[str, Any]) -> Demotion:
