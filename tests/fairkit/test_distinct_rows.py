@@ -49,7 +49,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the list of the numbers of rows that will be measured, of tables of any size."""
-    for name, value in (("FEWEST", 0), ("_SMALLEST", 0), ("SHARE", 1)):
+    for name, value in (("FEWEST", 0), ("_HEAD", 1), ("SHARE", 1)):
         monkeypatch.setattr(distinct, name, value)
     rows: list[int] = []
     known = measuring.measure
@@ -84,7 +84,7 @@ def test_findings_are_those_of_the_rows(name: str, measured: list[int], tmp_path
     assert few == (name not in ("scores of many values", "clusters that are missing"))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), rows=st.integers(40, 400), values=st.integers(2, 5))
 def test_tables_at_random(measured: list[int], data: Any, rows: int, values: int):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
@@ -122,7 +122,7 @@ def test_rows_are_counted_in_the_order_in_which_they_first_occur():
 def test_parts_add_up_to_the_table(cells: int, monkeypatch: pytest.MonkeyPatch):
     """Whatever the batches and the parts are, and whether keys are numbered anew."""
     monkeypatch.setattr(distinct, "_CELLS", cells)
-    monkeypatch.setattr(distinct, "_SMALLEST", 0)
+    monkeypatch.setattr(distinct, "_HEAD", 1)
     rng = np.random.default_rng(0)
     table = pa.table({
         "a": pa.array(rng.choice(["x", "y", None], 9_000).tolist(), pa.string()),
@@ -162,3 +162,54 @@ def test_too_many_rows_are_learnt_and_then_read(measured: list[int], monkeypatch
     read, counted, few = audits(table, measured, **roles)
     assert not few
     assert_equal(read, counted)
+
+
+def test_what_is_too_much_is_dropped_where_parts_meet(monkeypatch: pytest.MonkeyPatch):
+    """Parts of many machines are small enough each, and together too many."""
+    monkeypatch.setattr(distinct, "MOST", 40)
+    monkeypatch.setattr(distinct, "FEWEST", 0)
+    parts = []
+    for start in (0, 60):
+        parts.append(DistinctRows(["a"]))
+        assert parts[-1].add(pa.record_batch({"a": np.arange(start, start + 60).repeat(20)}), {})
+    assert all(part.serves(["a"]) for part in parts)
+    assert not (parts[0] + parts[1]).serves(["a"])
+
+
+@pytest.mark.parametrize("first", [10, 8_000])
+def test_the_head_of_a_table_tells_whether_its_rows_repeat(first: int):
+    """Small batches at the beginning, as of a folder's small files, close nothing."""
+    rng = np.random.default_rng(1)
+    few, many = DistinctRows(["a"]), DistinctRows(["a"])
+    for rows in (first, 10_000, 10_000):
+        assert few.add(pa.record_batch({"a": rng.integers(0, 9, rows)}), {})
+        added = many.add(pa.record_batch({"a": rng.integers(0, 9_000, rows)}), {})
+    assert not added
+    assert few.rows == first + 20_000
+    assert many.rows == first + 10_000
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [("weight", -1.0, "6 weights in column 'weight' are negative"), ("hired", np.inf, "6 infinite numbers"),
+     ("p_a", 2.0, "6 rows have a value of p_a, p_b outside")],
+)  # fmt: skip
+def test_what_is_wrong_is_counted_in_rows(measured: list[int], column: str, value: float, message: str):
+    columns = {
+        "hired": np.arange(60) % 2.0,
+        "weight": np.ones(60),
+        "p_a": np.full(60, 0.5),
+        "p_b": np.full(60, 0.5),
+    }
+    columns[column] = np.where(np.arange(60) % 10 == 3, value, columns[column])
+    table = pa.table({**columns, "offered": np.arange(60) // 3 % 2})
+    data = fairkit.load_data(
+        table,
+        label="hired",
+        favorable=1,
+        weights="weight",
+        sensitive_probability=["race=p_a,p_b"],
+        predictions={"decision": "offered"},
+    )
+    with pytest.raises(fairkit.DataError, match=message):
+        fairkit.audit(None, data)

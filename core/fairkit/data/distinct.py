@@ -25,13 +25,13 @@ FEWEST = 1 << 18
 """Of a table with fewer rows the rows themselves are measured."""
 
 SHARE = 16
-"""Rows are counted where each distinct one stands for so many, in the first batch and in the table."""
+"""Rows are counted where each distinct one stands for so many, among the first ones and in the table."""
 
 MOST = 1 << 17
 """So many distinct rows are kept at most."""
 
-_SMALLEST = 1 << 13
-"""A first batch of fewer rows says too little."""
+_HEAD = 1 << 13
+"""So many rows say whether the others are worth counting."""
 
 _CELLS = 1 << 18
 """So many combinations of values are counted in a batch without sorting."""
@@ -51,6 +51,7 @@ class DistinctRows:
     def __init__(self, columns: Sequence[str], known: str | None = None) -> None:
         self.columns, self.known = tuple(columns), known
         self.rows = 0
+        self._closed = False
         self._block: _Block | None = None
         self._waiting: list[pa.RecordBatch] = []
 
@@ -64,10 +65,8 @@ class DistinctRows:
         codes
             The codes of columns, where they are known.
         """
-        if self.rows == 0 and batch.num_rows < _SMALLEST:
-            return False
         chosen = batch.select(list(self.columns))
-        if self._many() or self._unknown(chosen):
+        if self._closed or self._many() or self._unknown(chosen):
             return False
         every = [codes[name] if name in codes else codes_of(chosen.column(name)) for name in self.columns]
         if math.prod(len(one.values) + 1 for one in every) <= batch.num_rows:
@@ -75,17 +74,15 @@ class DistinctRows:
                 self._flush()
                 self._block = _Block(every)
             self._block.add(every)
-            distinct = int(np.count_nonzero(self._block.counts))
         else:
             found = equal_rows(every)
             if found is None:
                 return False
             self._flush()
             self._waiting.append(_with_counts(chosen.take(as_arrow(found[0])).columns, found[1]))
-            distinct = len(found[0])
-        if self.rows == 0 and distinct * SHARE > batch.num_rows:
-            self._block, self._waiting = None, []
-            return False
+        if self.rows < _HEAD:
+            seen = self.rows + batch.num_rows
+            self._closed = seen >= _HEAD and self._kept() * SHARE > seen
         self.rows += batch.num_rows
         return True
 
@@ -109,7 +106,7 @@ class DistinctRows:
 
     def serves(self, columns: Iterable[str]) -> bool:
         """Return whether measuring these rows, and these columns of them, is less work than measuring all rows."""
-        known = self.rows >= FEWEST and set(columns) <= set(self.columns)
+        known = self.rows >= FEWEST and not self._closed and set(columns) <= set(self.columns)
         return known and len(self.table()[1]) * SHARE <= self.rows
 
     def __add__(self, right: DistinctRows) -> DistinctRows:
@@ -117,6 +114,9 @@ class DistinctRows:
         self._flush()
         right._flush()
         joined.rows, joined._waiting = self.rows + right.rows, [*self._waiting, *right._waiting]
+        joined._closed = self._closed or right._closed or joined._many()
+        if joined._closed:
+            joined._waiting = []
         return joined
 
     def _unknown(self, batch: pa.RecordBatch) -> bool:
@@ -126,6 +126,11 @@ class DistinctRows:
 
         column = batch.column(self.columns.index(self.known))
         return bool(as_numpy(pc.is_null(column, nan_is_null=True)).any())
+
+    def _kept(self) -> int:
+        """Return how many distinct rows are kept, those of several batches as often."""
+        block = 0 if self._block is None else int(np.count_nonzero(self._block.counts))
+        return block + sum(int(part.num_rows) for part in self._waiting)
 
     def _many(self) -> bool:
         """Return whether more distinct rows are kept than should be."""

@@ -18,7 +18,7 @@ from fairkit.data.digest import TableDigest
 from fairkit.data.distinct import DistinctRows
 from fairkit.data.groups import GroupCoder, quartile_edges
 from fairkit.data.lookalikes import lookalikes
-from fairkit.data.proxies import probabilities_of
+from fairkit.data.proxies import probabilities_of, rows_where
 from fairkit.data.repeats import Repeats, RowCopies
 from fairkit.data.roles import (
     HIGHEST,
@@ -181,7 +181,7 @@ class Tally:
         times = None if times is None else times[keep]
         complete = complete_rows(used, self.roles)
         self.used += used.num_rows if times is None else int(times.sum())
-        self.complete += int(complete.sum() if times is None else times[complete].sum())
+        self.complete += rows_where(complete, times)
         for coder in (*self.coders.values(), *self.strata.values()):
             coder.learn(used, times)
         for name, counts in self.noted.items():
@@ -192,12 +192,12 @@ class Tally:
                 words_of(ids.drop_null()), times
             )  # without any missing one where rows are counted
         if self.roles.sensitive_probability:
-            probabilities_of(used, self.roles, self.table)
+            probabilities_of(used, self.roles, self.table, times)
         if self.roles.label is not None:
             _count(self.labels, used.column(used.schema.names.index(self.roles.label)), times)
-            self._add_label(cells(used, self.roles.label))
+            self._add_label(cells(used, self.roles.label), times)
         if self.roles.weights is not None:
-            self._check_weights(cells(used, self.roles.weights))
+            self._check_weights(cells(used, self.roles.weights), times)
 
     def __add__(self, right: Tally) -> Tally:
         joined = copy.copy(self)
@@ -223,23 +223,23 @@ class Tally:
             joined.distinct = None if right.distinct is None else self.distinct + right.distinct
         return joined
 
-    def _add_label(self, label: NDArray[Any]) -> None:
+    def _add_label(self, label: NDArray[Any], times: NDArray[np.int64] | None) -> None:
         if label.dtype.kind in "if" and len(label):
             self.label_numeric = True
             if not np.isfinite(label).all():
-                self._refuse_infinite(str(self.roles.label), int((~np.isfinite(label)).sum()))
+                self._refuse_infinite(str(self.roles.label), rows_where(~np.isfinite(label), times))
             self.label_low = min(self.label_low, float(label.min()))
             self.label_high = max(self.label_high, float(label.max()))
 
-    def _check_weights(self, weights: NDArray[Any]) -> None:
+    def _check_weights(self, weights: NDArray[Any], times: NDArray[np.int64] | None) -> None:
         name = str(self.roles.weights)
         if weights.dtype.kind not in "if":
             raise DataError(f"{self.table}: the weights column {name!r} holds text; weights are numbers")
         if not np.isfinite(weights).all():
-            self._refuse_infinite(name, int((~np.isfinite(weights)).sum()))
+            self._refuse_infinite(name, rows_where(~np.isfinite(weights), times))
         if len(weights) and weights.min() < 0:
             raise DataError(
-                f"{self.table}: {int((weights < 0).sum())} weights in column {name!r} are negative; "
+                f"{self.table}: {rows_where(weights < 0, times)} weights in column {name!r} are negative; "
                 "weights are 0 or more"
             )
         self.weight_high = max(self.weight_high, float(weights.max(initial=0.0)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,8 +34,12 @@ def _names(columns: tuple[str, ...]) -> tuple[str, ...]:
     return columns
 
 
-def probabilities_of(arrow: pa.RecordBatch, roles: Roles, table: str) -> dict[str, Array]:
+def probabilities_of(
+    arrow: pa.RecordBatch, roles: Roles, table: str, times: NDArray[np.int64] | None = None
+) -> dict[str, Array]:
     """Return each proxy's group probabilities, shape [n, K], adding up to 1; NaN in rows that have none.
+
+    Each row stands for so many equal ones, shape [n]; None: one.
 
     Raises
     ------
@@ -44,7 +48,7 @@ def probabilities_of(arrow: pa.RecordBatch, roles: Roles, table: str) -> dict[st
     """
     return {
         name: _checked(
-            np.stack([_numbers(arrow, column, table) for column in columns], axis=1), columns, table
+            np.stack([_numbers(arrow, column, table) for column in columns], axis=1), columns, table, times
         )
         for name, columns in map(proxy_of, roles.sensitive_probability)
     }
@@ -59,24 +63,29 @@ def _numbers(arrow: pa.RecordBatch, column: str, table: str) -> Array:
     return values.astype(np.float64)
 
 
-def _checked(values: Array, columns: tuple[str, ...], table: str) -> Array:
+def rows_where(flags: Any, times: NDArray[np.int64] | None) -> int:
+    """Return how many rows are flagged, shape [n] of bool, where each stands for so many equal ones."""
+    return int(flags.sum() if times is None else times[flags].sum())
+
+
+def _checked(values: Array, columns: tuple[str, ...], table: str, times: NDArray[np.int64] | None) -> Array:
     absent = np.isnan(values)
     part = absent.any(axis=1) & ~absent.all(axis=1)
     shown = ", ".join(columns)
     if part.any():
         raise DataError(
-            f"{table}: {int(part.sum())} rows lack some of the probabilities {shown}; give all or none"
+            f"{table}: {rows_where(part, times)} rows lack some of the probabilities {shown}; give all or none"
         )
     outside = ~absent & ~((values >= 0) & (values <= 1))
     if outside.any():
         raise DataError(
-            f"{table}: {int(outside.any(axis=1).sum())} rows have a value of {shown} outside [0, 1]"
+            f"{table}: {rows_where(outside.any(axis=1), times)} rows have a value of {shown} outside [0, 1]"
         )
     total = values.sum(axis=1)
     off = np.abs(total - 1) > ROUNDING
     if off.any():
         raise DataError(
-            f"{table}: the probabilities {shown} add up to {total[off][0]:.4g}, not to 1, in {int(off.sum())} rows; "
-            "name a column for every group, or add one for the others"
+            f"{table}: the probabilities {shown} add up to {total[off][0]:.4g}, not to 1, in "
+            f"{rows_where(off, times)} rows; name a column for every group, or add one for the others"
         )
     return np.asarray(values / total[:, None])

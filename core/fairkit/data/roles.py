@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import DataError, did_you_mean
+from fairkit.support.records import record_of
 
 if TYPE_CHECKING:
     from fairkit.data.predictions import PredictionRoles
@@ -249,21 +250,9 @@ class Roles:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as they stand in a configuration file and in a model's metadata."""
-        return {
-            "label": self.label,
-            "favorable": self.favorable,
-            "sensitive": [split.text for split in self.sensitive],
-            "features": None if self.features is None else list(self.features),
-            "drop": list(self.drop),
-            "weights": self.weights,
-            "missing": self.missing,
-            "predictions": None if self.predictions is None else self.predictions.to_dict(),
-            "join": None if self.join is None else self.join.to_dict(),
-            "reference": list(self.reference),
-            "within": [split.text for split in self.within],
-            "cluster": self.cluster,
-            "sensitive_probability": list(self.sensitive_probability),
-        } | {key: value for key, value in (("query", self.query), ("counts_from", self.counts_from)) if value}
+        unset = ("joined", *(name for name in ("query", "counts_from") if not getattr(self, name)))
+        texts = {name: [split.text for split in getattr(self, name)] for name in ("sensitive", "within")}
+        return record_of(self, without=unset) | texts
 
 
 def reference_of(text: str, columns: Sequence[str]) -> tuple[str, str]:

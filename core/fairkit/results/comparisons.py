@@ -11,6 +11,7 @@ from fairkit.results.plots import layered
 from fairkit.results.policy import verdict_of
 from fairkit.results.rendering import Saved
 from fairkit.results.tables import Tabular, ends, place, place_words
+from fairkit.support.records import record_of
 
 if TYPE_CHECKING:
     import altair as alt
@@ -192,21 +193,8 @@ class Comparison(Tabular, Saved):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, schema ``fairkit.comparison/1``."""
-        return {
-            "schema": SCHEMA,
-            "models": [model.to_dict() for model in self.models],
-            "data": self.data.to_dict(),
-            "changes": [[one.to_dict() for one in changes] for changes in self.changes],
-            "confidence": self.confidence,
-            "notes": list(self.notes),
-            **({"warnings": list(self.warnings)} if self.warnings else {}),
-            **(
-                {"policy": [[rule.to_dict() for rule in rules] for rules in self.policy]}
-                if self.policy
-                else {}
-            ),
-            **({"title": self.title} if self.title else {}),
-        }
+        optional = ("warnings", "policy", "title")
+        return {"schema": SCHEMA} | record_of(self, [name for name in optional if not getattr(self, name)])
 
 
 def outcome_of(low: float, high: float, better: Better) -> Outcome:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairkit.support.records import record_of
 from fairkit_registry.policies import AliasPolicy
 
 if TYPE_CHECKING:
@@ -55,19 +56,7 @@ class Version:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "name": self.name,
-            "version": self.version,
-            "sha256": self.model,
-            "size": self.size,
-            "filename": self.filename,
-            "parent": self.parent,
-            "tags": list(self.tags),
-            "notes": self.notes,
-            "origin": self.origin,
-            "added_at": self.added_at,
-            "certificates": list(self.certificates),
-        }
+        return {"sha256" if name == "model" else name: value for name, value in record_of(self).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
