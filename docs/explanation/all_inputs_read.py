@@ -105,6 +105,7 @@ class Graph:
     def __init__(self, data):
         self.data = data
         self.sha256 = hashlib.sha256(data).hexdigest()
+        refuse(fields(data).get(25), "the file has functions, whose names say nothing of what they do")
         told = fields(fields(data)[7][0])
         self.nodes = []
         for node in map(fields, told.get(1, [])):

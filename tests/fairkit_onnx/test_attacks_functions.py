@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 import fairkit
-from fairkit.errors import ModelError
+from fairkit.errors import ModelError, ParameterError
 from fairkit_onnx.read.statics import draws
 from fairkit_onnx.rows.proof import prove
 from fairkit_onnx.session import open_session
@@ -138,3 +138,20 @@ def test_weights_in_other_files_are_found_in_functions(tmp_path, place):
         fairkit.audit(tmp_path / "m.onnx", data())
     with pytest.raises(RegistryError, match="weights in other files"):
         check_file(tmp_path / "m.onnx")
+
+
+def test_a_proof_for_all_inputs_takes_no_function_for_the_operator_of_its_name():
+    """It is a Relu but for one age that is in no table, where it decides by sex."""
+    body = """x = Concat<axis = 1>(age, sex) a = Constant<value = float[2,1] {0.1, 0.0}>()
+      h = MatMul(x, a) r = own.Relu(h, sex) b = Constant<value = float[1,1] {1.0}>() s = MatMul(r, b)
+      k = Constant<value = float[1] {4.0}>() z = Sub(s, k) score = Sigmoid(z)"""
+    more = """< domain: "own", opset_import: ["" : 17] > Relu (x, s) => (y) { r = Relu(x)
+      odd = Constant<value = float {3.1234567}>() here = Equal(r, odd) f = Cast<to = 1>(here)
+      far = Constant<value = float {9.0}>() t = Mul(s, far) u = Mul(t, f) y = Add(r, u) }"""
+    with pytest.raises(ParameterError, match="calls own::Relu, and functions are not read"):
+        fairkit.audit(
+            graph(body, "float[N,1] score", more=more),
+            data(),
+            auditors=["all-inputs"],
+            parameters={"all-inputs": {"columns": ["sex"]}},
+        )

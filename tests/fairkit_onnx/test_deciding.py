@@ -188,3 +188,26 @@ def test_the_bound_that_is_recorded_is_that_of_all_rows(output):
         report = fairkit.audit(graph(LINEAR, output), data(columns), options=options)
         bounds.append(report.model.serving["rounding"]["bound"])
     assert bounds[1] > 1_000 * bounds[0] > 0
+
+
+SWALLOW = "w = Constant<value = float[3,1] {0.02, 33554432.0, -33554432.0}>() y = MatMul(x, w)"
+CUT = "cut = Constant<value = float[1] {0.8}>() yes = Greater(s, cut) label = Cast<to = 7>(yes)"
+
+
+@pytest.mark.parametrize("name", ["Floor", "Relu", "Mixer"])
+def test_a_function_is_not_taken_for_the_operator_of_its_name(name):
+    """A network whose sums swallow the score, in a function called as an operator that rounds nothing."""
+    more = f'< domain: "own", opset_import: ["" : 17] > {name} (x) => (y) {{ {SWALLOW} }}'
+    body = f"x = Concat<axis = 1>(age, sex, sex) s = own.{name}(x)"
+    plain = f"{body} one = Constant<value = float[1,1] {{1.0}}>() score = MatMul(s, one)"
+    options = fairkit.ModelOptions(score_kind="logit")
+    report = fairkit.audit(graph(plain, "float[N,1] score", more=more), data(table(500)), options=options)
+    assert not report.model.serving["rounding"]["proved"]
+    report = fairkit.audit(graph(f"{body} {CUT}", "int64[N,1] label", more=more), data(table(500)))
+    assert not report.model.serving["rounding"]["proved"]  # it is tried with other threads
+
+
+def test_a_sum_that_is_no_product_is_tried_behind_a_label():
+    body = f"x = Concat<axis = 1>(age, sex) s = ReduceMean<axes = [1], keepdims = 1>(x) {CUT}"
+    report = fairkit.audit(graph(body, "int64[N,1] label"), data(table(500)))
+    assert report.model.serving["rounding"] == {"bound": 0.0, "proved": False}

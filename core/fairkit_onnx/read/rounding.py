@@ -166,7 +166,7 @@ def _of_labels(
     vary = getattr(runner.model, "run_variant", None)
     if found is not None or vary is None or getattr(runner.model, "batch", None) is not None:
         return found
-    if not SumWalk(runner.model.proto, settled.label.name, trees).summed:
+    if not SumWalk(runner.model.proto, settled.label.name, trees).adds:
         return None
 
     def again(feeds: Mapping[str, NDArray[Any]], before: Predictions) -> NDArray[np.bool_]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.read.nodes import ancestors, walk
+from fairkit_onnx.read.safety import DOMAINS
 from fairkit_onnx.structure.networks.layers import CURVED
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ CLASSIFIERS = frozenset({"LinearClassifier", "TreeEnsembleClassifier"})
 """Operators with a label and the scores that it follows from."""
 DENSE = frozenset({"MatMul", "Gemm", "BatchNormalization", "LinearClassifier", "LinearRegressor"})
 """Operators whose sums follow from weights and the sizes of their inputs."""
+_SUMS = DENSE | frozenset(
+    """AveragePool Conv ConvInteger CumSum Einsum GRU GlobalAveragePool LSTM LayerNormalization LpNormalization
+    MatMulInteger Mean QLinearConv QLinearMatMul RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean ReduceSum
+    ReduceSumSquare SVMClassifier SVMRegressor Sum TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor""".split()  # noqa: SIM905
+)
+"""Operators that add numbers up, in an order of the runtime's."""
 _SAME = frozenset({"Identity", "Cast", "Dropout", "Flatten", "ZipMap", "Neg", "Abs", "Relu"})
 """Operators after which a column is at most as large, and as far off, as before."""
 _ARRANGED = frozenset(
@@ -114,6 +121,9 @@ class SumWalk:
         }
         self.dense = any(node.op_type in DENSE for node in self._nodes)
         self.summed = self.dense or bool(self._trees)
+        self.adds = any(
+            node.op_type in _SUMS or node.domain not in DOMAINS for node in walk(self._nodes)
+        )  # a function's name says nothing of what it does
 
     def __call__(self, inputs: Mapping[str, NDArray[Any]]) -> float | None:
         """Return how far rounding could move the output on these rows; None where no bound is known.
@@ -137,6 +147,8 @@ class SumWalk:
     def _outputs(self, node: onnx.NodeProto, known: Mapping[str, Extent]) -> dict[str, Extent]:
         """Return the extent of each output; a classifier's first one is its label, which its scores decide."""
         named = [name for name in node.output if name]
+        if node.domain not in DOMAINS:  # a function, whatever it is called
+            raise NotFollowedError
         if node.op_type in self._deciding and node.op_type not in CLASSIFIERS:
             errors = [self._known(name, known).error.max(initial=0.0) for name in node.input if name]
             if any(errors):

@@ -10,7 +10,7 @@ import numpy as np
 from fairkit.errors import ModelError
 from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.constants import constant_of
-from fairkit_onnx.structure.encoded import refuse_draws
+from fairkit_onnx.structure.encoded import refuse_unread
 from fairkit_onnx.structure.ensemble import attributes_of, read_class_ensembles
 from fairkit_onnx.structure.linear import KINDS, LinearModel
 from fairkit_onnx.structure.operators import TREES
@@ -54,7 +54,7 @@ def read_class_score(
     ParameterError
         The model's decisions are drawn.
     """
-    refuse_draws(scorer)
+    refuse_unread(scorer)
     nodes = ancestors(scorer.model.proto.graph, scorer.reading.wanted)
     sums = [node for node in nodes if node.op_type in (*TREES, *KINDS)]
     order = np.argsort(scorer.reading.class_places)

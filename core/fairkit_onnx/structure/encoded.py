@@ -12,7 +12,8 @@ import numpy as np
 from fairkit.errors import ModelError, ParameterError
 from fairkit_onnx.file import OnnxFile
 from fairkit_onnx.read.feeds import RANDOM_INPUT
-from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.read.nodes import ancestors, walk
+from fairkit_onnx.read.safety import DOMAINS
 from fairkit_onnx.structure.domain import Listed, Numbers
 from fairkit_onnx.structure.pieces import pieces_of
 from fairkit_onnx.structure.sources import Sources
@@ -306,14 +307,20 @@ def _repeated(values: Sequence[Any], count: int) -> NDArray[Any]:
     return np.repeat(np.array(values, dtype=object if text else None), count)
 
 
-def refuse_draws(scorer: OnnxScorer) -> None:
-    """Refuse a model whose decisions are drawn.
+def refuse_unread(scorer: OnnxScorer) -> None:
+    """Refuse a model whose decisions are drawn, and one with functions: their names say nothing of what they do.
 
     Raises
     ------
     ParameterError
-        They are: it has the input of a draw, or is a mixture.
+        They are: it has the input of a draw, or is a mixture. Or it calls a function.
     """
+    called = next((node for node in walk(scorer.model.proto.graph.node) if node.domain not in DOMAINS), None)
+    if called is not None:
+        raise ParameterError(
+            f"all-inputs: the model calls {called.domain}::{called.op_type}, and functions are not read; put their "
+            "nodes into the graph (onnx.inliner.inline_local_functions)"
+        )
     drawn = scorer.reading.chance is not None and any(
         one.name == RANDOM_INPUT for one in scorer.model.proto.graph.input
     )

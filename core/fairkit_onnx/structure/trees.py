@@ -11,7 +11,7 @@ import numpy as np
 from fairkit.errors import ModelError
 from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.constants import constant_of
-from fairkit_onnx.structure.encoded import Encoded, refuse_draws
+from fairkit_onnx.structure.encoded import Encoded, refuse_unread
 from fairkit_onnx.structure.ensemble import NEWER, classes_of, floats_of, read_ensemble, told_of
 from fairkit_onnx.structure.group_rules import group_part
 from fairkit_onnx.structure.links import check_monotone
@@ -104,7 +104,7 @@ def read_trees(scorer: OnnxScorer, *, grouped: bool = False) -> TreeModel | None
         The model's decisions are drawn.
     """
     reading, proto = scorer.reading, scorer.model.proto
-    refuse_draws(scorer)
+    refuse_unread(scorer)
     wanted = reading.wanted
     nodes = ancestors(proto.graph, wanted)
     trees = [node for node in nodes if node.op_type in TREES]

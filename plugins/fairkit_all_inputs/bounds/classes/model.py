@@ -13,7 +13,7 @@ from fairkit_all_inputs.bounds.problem import Problem
 from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.cells import make_blocks
 from fairkit_onnx.structure.constants import constant_of
-from fairkit_onnx.structure.encoded import Encoded, refuse_draws
+from fairkit_onnx.structure.encoded import Encoded, refuse_unread
 from fairkit_onnx.structure.ensemble import attributes_of, read_class_ensembles
 from fairkit_onnx.structure.operators import ARRANGES, TREES
 from fairkit_onnx.structure.tail import PROBE, Tail, one_tree, tail_nodes, with_tree
@@ -115,7 +115,7 @@ def read_classes(scorer: OnnxScorer) -> ClassModel:
     ParameterError
         The model's decisions are drawn.
     """
-    refuse_draws(scorer)
+    refuse_unread(scorer)
     graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
     nodes = ancestors(graph, wanted)
     matches = [node for node in nodes if node.op_type in (*TREES, "LinearClassifier", "Gemm", "MatMul")]

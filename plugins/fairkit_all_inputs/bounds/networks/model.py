@@ -17,7 +17,7 @@ from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.cells import encode_rows, listed_block
 from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.domain import Block, Listed, Numbers, numbers_block
-from fairkit_onnx.structure.encoded import Encoded, refuse_draws, up_to
+from fairkit_onnx.structure.encoded import Encoded, refuse_unread, up_to
 from fairkit_onnx.structure.group_rules import group_part, group_thresholds, score_of
 from fairkit_onnx.structure.links import check_monotone
 from fairkit_onnx.structure.networks.reading import DENSE, STRAIGHT, Reader
@@ -178,7 +178,7 @@ def read_network(scorer: OnnxScorer, rows: Columns) -> NetworkModel | None:
     nodes = ancestors(graph, score_of(scorer))
     if not any(node.op_type in DENSE for node in nodes):
         return None
-    refuse_draws(scorer)
+    refuse_unread(scorer)
     values = _run(scorer, rows, [name for node in nodes for name in node.output if name])
     matrix, width = _front(scorer, nodes, values)
     return _network(scorer, nodes, values, matrix, width)
