@@ -11,6 +11,7 @@ from typing import Any, Literal
 from fairkit.errors import ConfigError, did_you_mean
 from fairkit.results.rules import SCENARIO, Rule
 from fairkit.settings import declared
+from fairkit.support.files import read_small
 from fairkit_cli.trust import check_table, written_by_user
 
 NAME = "fairkit.toml"
@@ -282,7 +283,7 @@ def read_config(tables: Mapping[str, Any], path: Path | None = None) -> Config:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_small(path))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path.name} is not valid TOML: {error}") from error
     except OSError as error:

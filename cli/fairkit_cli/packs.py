@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit.errors import ConfigError, ParameterError, did_you_mean
+from fairkit.support.files import read_small
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import say
 
@@ -97,7 +98,7 @@ def read_facts_file(pack: PackFile, path: Path | None) -> dict[str, str | bool]:
     if path is None:
         return {}
     try:
-        record = tomllib.loads(path.read_text(encoding="utf-8"))
+        record = tomllib.loads(read_small(path))
     except OSError as error:
         raise ConfigError(f"the facts {str(path)!r} cannot be read: {error.strerror}") from error
     except ValueError as error:

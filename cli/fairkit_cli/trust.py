@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairkit.errors import ConfigError, DataError
+from fairkit.support.files import read_small
 
 USER_FILE = "config.toml"
 """The user's own settings, in the user's configuration folder of fairkit: ``trusted_hosts = ["db.example.org"]``."""
@@ -54,7 +55,7 @@ def trusted_hosts() -> set[str]:
     hosts: Any = []
     if path.is_file():
         try:
-            record = tomllib.loads(path.read_text("utf-8"))
+            record = tomllib.loads(read_small(path))
         except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(f"{path} cannot be read: {error}") from None
         hosts = record.get("trusted_hosts", [])

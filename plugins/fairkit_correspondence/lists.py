@@ -144,9 +144,10 @@ def _read(source: str, wanted: NameList, folder: Path, *, shared: bool = False) 
 def _bytes(path: Path, sha256: str | None) -> bytes:
     try:
         raw = path.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # or a name that no system takes
         lists = did_you_mean(path.name, LISTS, what="published lists")
-        raise DataError(f"cannot read the names {str(path)!r}: {error.strerror}. {lists}") from error
+        said = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot read the names {str(path)!r}: {said}. {lists}") from error
     digest = hashlib.sha256(raw).hexdigest()
     if sha256 is not None and digest != sha256:
         raise DataError(

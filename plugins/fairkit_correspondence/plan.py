@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.parameters.declare import parameter, parse_parameters
+from fairkit.support.files import read_small
 from fairkit_correspondence.lists import NameList, read_names, whole
 from fairkit_correspondence.planning import ENOUGH_NAMES, PLANNED_NAMES
 from fairkit_correspondence.published import LISTS
@@ -155,10 +156,10 @@ def read_plan(path: Path, looks: int | None = None) -> Plan:
         One sentence about what is wrong in the plan or its texts.
     """
     try:
-        record = tomllib.loads(path.read_text(encoding="utf-8"))
+        record = tomllib.loads(read_small(path))
     except OSError as error:
         raise DataError(f"cannot read the plan {str(path)!r}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"the plan {str(path)!r} is not TOML: {error}") from error
     for key in record:
         if key not in _TABLES:
@@ -206,12 +207,21 @@ def read_plan(path: Path, looks: int | None = None) -> Plan:
         "column": parsed["names"].column,
         "placebo": parsed["names"].placebo,
     }
-    text = json.dumps(decided, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return Plan(
         documents=documents, contexts=contexts, names=tuple(names), column=decided["column"], question=question,
-        asking=asking, price=parsed.get("price"), digest=hashlib.sha256(text.encode()).hexdigest(),
+        asking=asking, price=parsed.get("price"), digest=_digest(decided),
         placebo=decided["placebo"], notes=tuple(notes),
     )  # fmt: skip
+
+
+def _digest(decided: Mapping[str, Any]) -> str:
+    try:
+        text = json.dumps(decided, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            "[asking] extra has a value that JSON does not have; write dates as texts"
+        ) from None
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _check_question(question: Question, asking: Asking) -> None:
@@ -286,8 +296,8 @@ def _documents(wanted: Texts, folder: Path) -> Iterator[Document]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_small(path)
+    except (OSError, ValueError) as error:
         raise DataError(f"the document {path} cannot be read as UTF-8 text: {error}") from None
 
 

@@ -85,7 +85,8 @@ def _walk(model: Any) -> tuple[list[Any], list[Any]]:
         tensors.extend(getattr(graph, "initializer", ()))
         for sparse in getattr(graph, "sparse_initializer", ()):
             tensors.extend((sparse.values, sparse.indices))
-        for attribute in (one for node in graph.node for one in node.attribute):
+        defaults = getattr(graph, "attribute_proto", ())
+        for attribute in (*defaults, *(one for node in graph.node for one in node.attribute)):
             tensors.extend([*attribute.tensors, *([attribute.t] if attribute.HasField("t") else [])])
             graphs.extend([*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])])
     return nodes, tensors

@@ -551,3 +551,17 @@ def test_an_edited_index_is_not_accepted(run, made, tmp_path):
     assert "alias credit@production was changed" in message(run("registry", "show", "credit@production"))
     assert "alias credit@production was changed" in ok(run("registry", "check", "--accept"), 1).stdout
     assert "was changed" in message(run("registry", "list"))
+
+
+@pytest.mark.parametrize("body", ["NaN", "[1e999]", "no"])
+def test_an_event_whose_body_is_no_json_is_named(run, made, tmp_path, body):
+    import sqlite3
+
+    loaded(run, made)
+    connection = sqlite3.connect(tmp_path / "fairkit-registry" / "index.sqlite")
+    for (trigger,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+        connection.execute(f"DROP TRIGGER {trigger}")
+    connection.execute("UPDATE events SET body = ? WHERE seq = 2", (body,))
+    connection.commit()
+    connection.close()
+    assert "event 2 was changed: its body is not JSON" in ok(run("registry", "check"), 1).stdout

@@ -234,6 +234,21 @@ def with_digest(record, **changes):
     return made | {"counts": hashlib.sha256(canonical(made["days"])).hexdigest()}
 
 
+def test_a_folder_that_was_replaced_shows_at_the_next_signature_and_in_its_days(state, here):
+    """Somebody without a key begins the watch anew; the holder of the key adds the next day."""
+    new_key_pair(here / "k")
+    for t in range(2):
+        run("watch", "add", state, "--data", write(here / "in", t), "--heartbeat", "k")
+    shutil.rmtree(state)
+    run("watch", "init", "--state", "w", "--sensitive", "sex", "--max", RULE, "--groups", "sex=f,m")
+    for t in range(2):
+        run("watch", "add", state, "--data", write(here / "forged", t, rows=900))
+    added = run("watch", "add", state, "--data", write(here / "in", 2), "--heartbeat", "k")
+    assert f"covers all days since {day(0)}; if others were signed before" in " ".join(added.stderr.split())
+    shown = json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json").stdout)["statements"]
+    assert (shown["failed"], shown["missing_days"]) == (None, [day(0), day(1)])
+
+
 def test_a_log_that_was_changed_is_refused_by_its_signed_statements(state, here):
     """Whoever can write to the folder makes every digest fit, and has no key."""
     new_key_pair(here / "k")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.main import get_command
@@ -301,3 +303,39 @@ def names_of(command, prefix=""):
             yield from names_of(inner, f"{prefix}{name} ")
         else:
             yield f"{prefix}{name}"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("plan", "--report", "endless", "--max", "accuracy_difference:sex=0.1"), "is not JSON"),
+        (("ask", "endless", "--dry-run"), "it has more than 16 MiB"),
+        (("audit", "m.onnx", "--data", "d.csv"), "fairkit.toml is not valid TOML: it has more than 16 MiB"),
+    ],
+)
+def test_a_file_without_an_end_is_one_message(tmp_path, monkeypatch, words, said):
+    """They were read until the memory was full."""
+    monkeypatch.chdir(tmp_path)
+    Path("endless").symlink_to("/dev/zero")
+    if words[0] == "audit":
+        Path("fairkit.toml").write_bytes(b"#" * (16 * 2**20 + 1))
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == 2, result.output
+    assert said in " ".join(result.stderr.split())
+
+
+def test_a_number_of_a_report_that_no_float_holds_is_one_message(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    loans = fairkit.datasets.table("loans").slice(0, 300)
+    report = fairkit.audit(
+        SimpleNamespace(predict=lambda rows: ["approved"] * len(rows)),
+        fairkit.load_data(loans, label="decision", favorable="approved", sensitive=["sex"]),
+    ).to_dict()
+    report["findings"][0]["interval"] = [0, 10**400]
+    Path("r.json").write_text(json.dumps(report))
+    for words in (
+        ("plan", "--report", "r.json", "--max", "accuracy_difference:sex=0.1"),
+        ("compare", "r.json", "r.json"),
+    ):
+        result = CliRunner().invoke(app, list(words))
+        assert (result.exit_code, "a number that no float holds" in result.stderr) == (2, True), result.output

@@ -45,6 +45,10 @@ REFUSED = {
     "arm in an id": ({}, "{name}, see resume_stone_01.pdf", "arm 'stone'"),
     "one context": ({"more": '[details]\nrole = "driver"'}, "contexts", "fewer than two contexts"),
     "unknown context": ({}, ('use = ["company"', 'use = ["compny"'), "Did you mean"),
+    "contexts that are no list": ({}, ('use = ["company"', 'use = [1, "company"'), "a list of names"),
+    "a date in extra": ({"asking": "extra = { at = 2020-01-01 }"}, None, "value that JSON does not have"),
+    "draws without end": ({"asking": "draws = -inf"}, None, "draws"),
+    "a name of a file that is none": ({}, ('"names.csv"', '"a\\u0000b"'), "cannot read the names"),
     "no options": ({"question": 'text = "Well?"'}, None, "exactly one of options, score and list_size"),
     "favorable": (
         {"question": 'text = "?"\noptions = ["Yes", "No"]\nfavorable = ["Maybe"]'},

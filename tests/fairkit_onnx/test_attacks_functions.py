@@ -12,6 +12,8 @@ from fairkit.errors import ModelError
 from fairkit_onnx.read.statics import draws
 from fairkit_onnx.rows.proof import prove
 from fairkit_onnx.session import open_session
+from fairkit_registry.errors import RegistryError
+from fairkit_registry.onnxfile import check_file
 
 from .hostile import data, graph
 
@@ -106,3 +108,33 @@ def test_dropout_is_read_in_the_function_that_it_is_in():
     )
     assert draws(proto, ["score"]) == ["Dropout 'y'"]
     assert not prove(proto, ["score"], WIDTHS).holds
+
+
+def test_an_output_whose_width_is_the_batchs_is_one_message():
+    proto = graph("other = Transpose(age) score = MatMul(age, other)", "float[N,M] score")
+    with pytest.raises(ModelError, match="has 1 columns for a batch of"):
+        fairkit.audit(proto, data())
+
+
+@pytest.mark.parametrize("place", ["a node", "a default"])
+def test_weights_in_other_files_are_found_in_functions(tmp_path, place):
+    """A certificate's digest would not cover them."""
+    proto = graph(
+        "y = own.f(age) score = Sigmoid(y)",
+        "float[N,1] score",
+        more=f"{OWN}(x) => (y) {{ w = Constant<value = float[1] {{0.01}}>() y = Mul(x, w) }}",
+    )
+    function = proto.functions[0]
+    tensor = function.node[0].attribute[0].t
+    tensor.ClearField("float_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="w.bin")
+    if place == "a default":
+        function.attribute_proto.add(name="given", type=onnx.AttributeProto.TENSOR).t.CopyFrom(tensor)
+        function.node[0].attribute[0].ClearField("t")
+        function.node[0].attribute[0].ref_attr_name = "given"
+    onnx.save(proto, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match=r"w\.bin"):
+        fairkit.audit(tmp_path / "m.onnx", data())
+    with pytest.raises(RegistryError, match="weights in other files"):
+        check_file(tmp_path / "m.onnx")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fairkit.errors import ParameterError
 from fairkit.support.escaping import json_text
+from fairkit.support.files import read_small
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import write
 
@@ -132,10 +133,10 @@ def _read(path: Path) -> Report:
     from fairkit.results.schema import validate_report
 
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(read_small(path))
     except OSError as error:
         raise DataError(f"cannot read the report {str(path)!r}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(
             f"{str(path)!r} is not JSON; write a report with fairkit audit ... --format json --output {path}"
         ) from error

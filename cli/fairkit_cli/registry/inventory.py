@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fairkit.errors import ConfigError
+from fairkit.support.files import read_small
 from fairkit_cli import options as opt
 from fairkit_cli.registry.common import RegistryOption, open_registry
 from fairkit_cli.terminal.output import record_text, say, write
@@ -68,7 +69,7 @@ def _toml(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_small(path))
     except OSError as error:
         raise ConfigError(f"the facts {str(path)!r} cannot be read: {error.strerror}") from error
     except ValueError as error:

@@ -216,6 +216,11 @@ class Delivery:
             ],
         }
         previous = None if last is None else last.digest
+        if last is None and len(data.days) > 1:
+            self.notes.append(
+                f"the first signed statement of this watch covers all days since {data.days[0]}; if others were "
+                "signed before, somebody has replaced the folder"
+            )
         line = sign_heartbeat(data.days[-1], subject_of(watch), body, previous, self._secrets)
         _write_end(path, size, line + b"\n")
 

@@ -102,8 +102,13 @@ def heartbeats(watch: Watch, keys: Sequence[PublicKey] | None) -> dict[str, Any]
         "count": len(chain),
         "first": chain[0].day if chain else None,
         "last": chain[-1].day if chain else None,
-        "missing_days": list(missing_days([one.day for one in chain])),
+        "missing_days": [*_before(watch, chain), *missing_days([one.day for one in chain])],
         "unsigned_records": records,
         "keyids": sorted({keyid for one in chain for keyid in one.keyids}) if keys else [],
         "failed": failed,
     }
+
+
+def _before(watch: Watch, chain: Sequence[Heartbeat]) -> list[str]:
+    """Return the days of decisions before the first statement: whoever replaces a folder has none for them."""
+    return [day for day in watch.data.days if chain and day < chain[0].day]

@@ -98,7 +98,7 @@ def _convert_int(value: Any) -> int:
         raise Unreadable
     try:
         number = int(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise Unreadable from error
     if not isinstance(value, str) and number != value:
         raise Unreadable
@@ -110,7 +110,7 @@ def _convert_float(value: Any) -> float:
         raise Unreadable
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise Unreadable from error
     if math.isnan(number):
         raise Unreadable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -31,3 +32,13 @@ def validate_report(record: Any) -> None:
     if error is not None:
         where = "/".join(str(part) for part in error.absolute_path) or "its top level"
         raise DataError(f"this is not a fairkit.report/1 record: at {where}: {error.message[:200]}")
+    _check_numbers(record)
+
+
+def _check_numbers(value: Any) -> None:
+    """Refuse whole numbers that no float holds, which JSON may have."""
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise DataError("this is not a fairkit.report/1 record: it has a number that no float holds")
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for one in inner:
+        _check_numbers(one)

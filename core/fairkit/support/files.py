@@ -22,6 +22,27 @@ class FileError(FairkitError, OSError):
     """A file that cannot be written where it was asked for."""
 
 
+MOST_TEXT = 16 * 2**20
+"""The most bytes of a file of settings, a plan or a report: a device in its place has no end."""
+
+
+def read_small(path: Path) -> str:
+    """Return the text of a file of settings, a plan or a report, in UTF-8.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    ValueError
+        It is larger than 16 MiB, its name is none that a system takes, or it is not UTF-8.
+    """
+    with path.open("rb") as file:
+        content = file.read(MOST_TEXT + 1)
+    if len(content) > MOST_TEXT:
+        raise ValueError(f"it has more than {MOST_TEXT // 2**20} MiB")
+    return content.decode("utf-8")
+
+
 def explain(error: OSError, doing: str, path: Path) -> str:
     """Return one message for an error of the operating system, with what to do about it.
 

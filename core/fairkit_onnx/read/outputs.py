@@ -266,12 +266,22 @@ class Reading:
         if self.score is not None:
             raw = as_matrix(self.score, values[self.score.name])
             check_scores(raw, "scores")
+            self._check_width(raw)
         label = None if self.label is None else as_matrix(self.label, values[self.label.name])
         if self.task == "regression":
             return Predictions(score=raw if raw is not None else _as_float(label))
         if self.task == "multiclass":
             return self._multiclass(raw, label)
         return self._binary(raw, label, values)
+
+    def _check_width(self, raw: NDArray[np.float64]) -> None:
+        """Refuse scores of fewer classes than those of the first batch."""
+        places = [*self.class_places, *([] if self.place is None else [self.place])]
+        if raw.ndim > 1 and self.score is not None and max(places, default=0) >= raw.shape[1]:
+            raise ModelError(
+                f"the output {self.score.name!r} has {raw.shape[1]:,} columns for a batch of {len(raw):,} rows, and "
+                "more for another: a decision about a person must not depend on who else is in the batch"
+            )
 
     def _chances(self, values: Any) -> NDArray[np.float64]:
         chance = np.asarray(values, dtype=np.float64).reshape(-1)

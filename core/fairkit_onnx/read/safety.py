@@ -100,7 +100,8 @@ def external_files(model: onnx.ModelProto, name: str, folder: Path | None) -> li
         A tensor refers to a path outside the folder, to a missing file, or the model came as bytes.
     """
     files: dict[Path, None] = {}
-    for tensor in _tensors(model.graph):
+    graphs: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
+    for tensor in (tensor for graph in graphs for tensor in _tensors(graph)):
         for entry in tensor.external_data:
             if entry.key == "location":
                 files[_inside(entry.value, name, folder)] = None
@@ -191,18 +192,18 @@ def _inside(location: str, name: str, folder: Path | None) -> Path:
     return target
 
 
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
+def _tensors(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.TensorProto]:
+    yield from getattr(graph, "initializer", ())
+    for sparse in getattr(graph, "sparse_initializer", ()):
         yield sparse.values
         yield sparse.indices
-    for node in graph.node:
-        for attribute in node.attribute:
-            yield attribute.t
-            yield from attribute.tensors
-            for inner in (attribute.g, *attribute.graphs):
-                if inner.node or inner.initializer:
-                    yield from _tensors(inner)
+    defaults = getattr(graph, "attribute_proto", ())  # those of a function's attributes
+    for attribute in (*defaults, *(one for node in graph.node for one in node.attribute)):
+        yield attribute.t
+        yield from attribute.tensors
+        for inner in (attribute.g, *attribute.graphs):
+            if inner.node or inner.initializer:
+                yield from _tensors(inner)
 
 
 def digest(content: bytes) -> str:

@@ -3,7 +3,7 @@
 Each tensor gets a `Tensor`: a constant, rows along an axis, a number that follows from the size of the batch, or mixed.
 An output whose rows lie along its first axis answers each row from that row, whoever else is in the batch, up to the
 rounding of sums. What has no rule counts as mixed, so that a proof holds also for graphs that were written against it.
-Batches of up to 2,097,152 rows are covered: shapes that graphs compute in int32 could wrap around beyond.
+Batches of fewer than 2,097,152 rows are covered: shapes that graphs compute in int32 could wrap around from there on.
 """
 
 from __future__ import annotations

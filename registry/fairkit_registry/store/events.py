@@ -180,13 +180,14 @@ def walk(connection: sqlite3.Connection) -> Iterator[Event | str]:
             yield f"event {expected} is missing from the log (the next one is {row['seq']})"
         try:
             event = _event(row)
-        except ValueError:
+            digest = _digest(event)
+        except ValueError:  # NaN, too
             yield f"event {row['seq']} was changed: its body is not JSON"
             previous, expected = row["digest"], row["seq"] + 1
             continue
         if event.previous != previous:
             yield f"event {event.seq} does not follow the event before it: the chain of hashes is broken"
-        if _digest(event) != event.digest:
+        if digest != event.digest:
             yield f"event {event.seq} ({event.action} {event.name}) was changed: it no longer has its digest"
         yield event
         previous, expected = event.digest, event.seq + 1
