@@ -80,11 +80,11 @@ def test_the_number_is_the_difference_of_the_two_with_the_two_way_interval(tmp_p
         "--auditor",
         "correspondence",
     )
-    told = run(
-        "compare", *tables, "--predictions", "answer=answer", "--sensitive", "race", "--format", "json"
-    )
+    columns = ("--predictions", "answer=answer", "--sensitive", "race")
+    told = run("compare", *tables, *columns, "--format", "json")
     same = [one for one in json.loads(told.stdout)["changes"][0] if one["metric"] == change["metric"]]
     assert same == [change]
+    assert "correspondence_difference" in run("compare", *tables, *columns).stdout
     # pairing: far narrower than two independent audits
     alone = [json.loads(run("audit", tmp_path / f"{one}.parquet", "--sensitive", "race", "--format", "json").stdout)
              for one in "ab"]  # fmt: skip

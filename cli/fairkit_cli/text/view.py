@@ -250,7 +250,10 @@ MEANING: Mapping[Outcome, str] = {
 
 
 def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
-    """Return the changes that people look at first: of performance over all rows, and of disparities."""
+    """Return the changes that people look at first: of performance over all rows, and of disparities.
+
+    Where no metric is ranked they are those of whole splits: an auditor that measures one number of its own ranks none.
+    """
     shown = headlines()
     names = {one.metric for one in changes}
     first, then = shown.performance(), shown.between("binary" if shown.decides(names) else "regression")
@@ -260,6 +263,8 @@ def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Chan
     between = [
         one for one in changes if one.sensitive is not None and one.group is None and one.metric in then
     ]
+    if not performance and not between:
+        return [], _most([one for one in changes if one.group is None])
     performance, between = _most(performance), _most(between)
     performance.sort(key=lambda one: first.index(one.metric))
     between.sort(key=lambda one: (one.sensitive or "", then.index(one.metric)))
