@@ -20,7 +20,18 @@ def fuzz():
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # the data are nonsense
-@pytest.mark.parametrize(("kind", "count"), [("settings", 30), ("metadata", 20), ("state", 18), ("rows", 30)])
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        ("settings", 30),
+        ("metadata", 20),
+        ("state", 18),
+        ("rows", 30),
+        ("watch", 24),
+        ("certificates", 24),
+        ("plans", 30),
+    ],
+)
 def test_damaged_input_is_no_bug(fuzz, monkeypatch, kind, count):
     monkeypatch.setenv("XDG_STATE_HOME", "")  # set by the fuzzer, and put back here
     assert fuzz.run(kind, count) == []
