@@ -84,6 +84,7 @@ def test_findings_are_those_of_the_rows(name: str, measured: list[int], tmp_path
     assert few == (name not in ("scores of many values", "clusters that are missing"))
 
 
+@pytest.mark.long
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), rows=st.integers(40, 400), values=st.integers(2, 5))
 def test_tables_at_random(measured: list[int], data: Any, rows: int, values: int):

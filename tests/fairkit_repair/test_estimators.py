@@ -36,6 +36,7 @@ def small(**values):
     return Fair(n_estimators=10, n_jobs=1, **values)
 
 
+@pytest.mark.long
 @parametrize_with_checks([Fair(n_estimators=5, n_jobs=1)])
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:Estimator's parameters changed:FutureWarning")

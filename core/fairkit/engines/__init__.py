@@ -12,17 +12,11 @@ Files must be found under the same path by the client and by every worker.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fairkit.support.faces import lazy_names
-
-if TYPE_CHECKING:
-    from fairkit.engines.cluster import connected
-    from fairkit.engines.dask import DaskEngine
-    from fairkit.engines.local import LocalEngine
 
 __all__ = ["DaskEngine", "LocalEngine", "connected"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {"DaskEngine": "dask", "LocalEngine": "local", "connected": "cluster"}
+    __name__,
+    {"DaskEngine": "fairkit_dask.engine", "LocalEngine": ".local", "connected": "fairkit_dask.cluster"},
 )

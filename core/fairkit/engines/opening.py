@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 ENGINES = ("dask", "sql")
 SQL = "fairkit_sql.engine:SqlEngine"
 """What has a database count."""
+DASK, CONNECTED = "fairkit_dask.engine:DaskEngine", "fairkit_dask.cluster:connected"
+"""What has the workers of a cluster read rows, and what reaches or starts one."""
 
 
 @contextmanager
@@ -48,11 +50,8 @@ def opened(engine: Engine | str | None, scheduler: str | None = None) -> Iterato
                 raise ParameterError(f"the scheduler {scheduler} is for `engine=dask`, not for sql")
             yield imported(SQL)()
             return
-        from fairkit.engines.cluster import connected
-        from fairkit.engines.dask import DaskEngine
-
-        with connected(scheduler) as client:
-            yield DaskEngine(client)
+        with imported(CONNECTED)(scheduler) as client:
+            yield imported(DASK)(client)
         return
     if scheduler is not None and (engine is None or engine.here):
         raise ParameterError(f"the scheduler {scheduler} is for an engine: add `engine=dask`")

@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "RulePlan", "advised", "plan"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {"Plan": "results", "RulePlan": "results", "advised": "advice", "plan": "run"}
+    __name__, {"Plan": ".results", "RulePlan": ".results", "advised": ".advice", "plan": ".run"}
 )

@@ -23,12 +23,12 @@ def lazy_names(
     package
         The package's ``__name__``.
     homes
-        The module of every name, below the package: ``{"Dataset": "dataset"}``.
+        The module of every name, with a dot before it where it is below the package: ``{"Dataset": ".dataset"}``.
     """
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{homes[name]}"), name)
+        return getattr(import_module(homes[name], package), name)
 
     return load, lambda: sorted(homes)

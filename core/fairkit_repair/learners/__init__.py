@@ -19,9 +19,9 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "check_target": "fit",
-        "encoder_for": "fit",
-        "fit_estimator": "fit",
-        "fit_learner": "fit",
+        "check_target": ".fit",
+        "encoder_for": ".fit",
+        "fit_estimator": ".fit",
+        "fit_learner": ".fit",
     },
 )

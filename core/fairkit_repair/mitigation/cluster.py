@@ -8,9 +8,9 @@ import numpy as np
 
 from fairkit import plugins
 from fairkit.data.table import Table
-from fairkit.engines.dask import DaskEngine
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.mitigators import TrainsInParts
+from fairkit_dask.engine import DaskEngine
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.learners import check_target

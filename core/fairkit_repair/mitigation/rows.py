@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.source import Source
     from fairkit.data.task import Task
-    from fairkit.engines.dask import DaskEngine
+    from fairkit_dask.engine import DaskEngine
 
 SAMPLE_ROWS = 20_000
 """Training rows that come here, for the checks of the exported file."""

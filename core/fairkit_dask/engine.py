@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from fairkit.data.frames import FramePart
 from fairkit.engines import parts
 from fairkit.engines.base import Told, nobody
-from fairkit.engines.cluster import check_workers
 from fairkit.errors import DataError, EngineError
+from fairkit_dask.cluster import check_workers
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
