@@ -125,7 +125,7 @@ def run(path, output="decision"):
     "columns",
     [
         pytest.param((SEX,), id="sex"),
-        pytest.param((SEX, AGE), id="sex and age"),
+        pytest.param((SEX, AGE), id="sex and age", marks=pytest.mark.long),
         pytest.param((AGE, REGION), id="age and region", marks=pytest.mark.long),
         pytest.param((SEX, REGION, AGE), id="all", marks=pytest.mark.long),
     ],

@@ -24,6 +24,7 @@ WORD = st.text("abcdefgh_+& -", min_size=1, max_size=34).filter(str.strip)
 NUMBER = st.from_regex(r"[0-9]\.[0-9]{1,4}", fullmatch=True)
 
 
+@pytest.mark.long
 @given(
     st.lists(st.tuples(WORD, WORD, NUMBER, NUMBER), min_size=1, max_size=5),
     st.tuples(WORD, WORD, WORD, WORD),

@@ -13,6 +13,7 @@ from fairkit_correspondence.looks import confidence_at, quantiles
 from fairkit_correspondence.planning import Size, Spread, documents_needed, forecast, names_needed
 
 
+@pytest.mark.long
 def test_the_boundaries_are_those_of_lan_and_demets():
     assert quantiles(5, 0.95) == pytest.approx((4.877, 3.357, 2.680, 2.290, 2.031), abs=1e-3)
     assert quantiles(1, 0.95) == pytest.approx((1.959964,), abs=1e-6)
