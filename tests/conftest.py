@@ -75,6 +75,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByKernel(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file of only long tests where none is run."""
+    return (config.option.markexpr == "not long" and collection_path in OUTSIDE) or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files; the others keep their order."""
     places = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}

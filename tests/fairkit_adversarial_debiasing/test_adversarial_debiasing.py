@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-pytest.importorskip("torch")
-
+from tests.optional import LazyModule
 
 from fairkit import plugins
 from fairkit.data.roles import Roles
@@ -15,6 +13,8 @@ from fairkit_adversarial_debiasing.groups import LABELS, Protected, protect
 from fairkit_adversarial_debiasing.plugin import AdversarialDebiasing
 from fairkit_onnx.write.export import export
 from fairkit_repair.mitigation.useless import is_constant
+
+torch = LazyModule("torch")
 
 RUN = Run(seed=1, threads=1)
 QUICK = {"epochs": 12, "batch": 128, "hidden": [16], "rate": 0.005}

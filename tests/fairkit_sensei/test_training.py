@@ -6,17 +6,18 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.optional import LazyModule
 
-torch = pytest.importorskip("torch")
+from fairkit.errors import DataError, ModelError, ParameterError
+from fairkit_repair.learners.networks import fully_connected
+from fairkit_sensei import fit_network
+from fairkit_sensei.batches import BalancedBatches
+from fairkit_sensei.losses import loss_for
+from fairkit_sensei.records import SenSeIRows, SenSeISettings, usual_rho
+from fairkit_sensei.training import train
+from fairkit_similarity.geometry import Geometry
 
-from fairkit.errors import DataError, ModelError, ParameterError  # noqa: E402 -- after torch is known to be there
-from fairkit_repair.learners.networks import fully_connected  # noqa: E402
-from fairkit_sensei import fit_network  # noqa: E402
-from fairkit_sensei.batches import BalancedBatches  # noqa: E402
-from fairkit_sensei.losses import loss_for  # noqa: E402
-from fairkit_sensei.records import SenSeIRows, SenSeISettings, usual_rho  # noqa: E402
-from fairkit_sensei.training import train  # noqa: E402
-from fairkit_similarity.geometry import Geometry  # noqa: E402
+torch = LazyModule("torch")
 
 
 def tilted(n=400, seed=0):

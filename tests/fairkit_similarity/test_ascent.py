@@ -6,20 +6,21 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.optional import LazyModule
 
-torch = pytest.importorskip("torch")
-
-from fairkit.errors import DataError, ModelError  # noqa: E402 -- after torch is known to be there
-from fairkit_similarity.ascent import Disparity, Frame, Origin, output_directions, worst_case  # noqa: E402
-from fairkit_similarity.geometry import Geometry  # noqa: E402
-from fairkit_similarity.networks import (  # noqa: E402
+from fairkit.errors import DataError, ModelError
+from fairkit_similarity.ascent import Disparity, Frame, Origin, output_directions, worst_case
+from fairkit_similarity.geometry import Geometry
+from fairkit_similarity.networks import (
     DenseNetwork,
     Image,
     ModuleNetwork,
     as_network,
     check_module,
 )
-from fairkit_similarity.outside import best_plan, search_outside  # noqa: E402
+from fairkit_similarity.outside import best_plan, search_outside
+
+torch = LazyModule("torch")
 
 
 def network(activation, widths=(5, 7, 6, 3), seed=0):
