@@ -105,3 +105,22 @@ def test_a_table_of_few_categories_repeats_by_its_nature() -> None:
     columns = {"sex": np.array(["f", "m"])[rng.integers(0, 2, 500)], "d": rng.integers(0, 2, 500)}
     data = fairkit.load_data(columns, sensitive=["sex"], predictions={"decision": "d"})
     assert not fairkit.audit(None, data).warnings
+
+
+@pytest.mark.parametrize("kind", ["few values", "dictionaries", "many values"])
+def test_cells_that_change_rows_are_not_another_order_of_the_same_rows(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    sexes, outcomes = rng.integers(0, 2, (2, 2_000))
+    columns = {"sex": pa.array(np.array(["f", "m"])[sexes]), "outcome": pa.array(outcomes)}
+    if kind == "dictionaries":
+        columns["sex"] = columns["sex"].dictionary_encode()
+    if kind == "many values":
+        columns["score"] = pa.array(rng.random(2_000))
+
+    def unordered(table: pa.Table) -> str:
+        return fairkit.load_data(table, sensitive=[]).learn().unordered
+
+    table, order = pa.table(columns), rng.permutation(2_000)
+    assert unordered(table.take(order)) == unordered(table)
+    moved = table.set_column(0, "sex", table.column("sex").take(order))
+    assert unordered(moved) != unordered(table)

@@ -198,7 +198,10 @@ class RowCopies:
     def _hashes(
         self, batch: pa.RecordBatch, codes: Mapping[str, Codes], times: NDArray[np.int64] | None = None
     ) -> Hashes:
-        """Count the cells of some columns, and return a hash of each row: Σ of odd numbers times words of cells."""
+        """Count the cells of some columns, and return a hash of each row: Σ of odd numbers times words of cells, mixed.
+
+        Without the last mixing a sum over rows would be one over cells: cells that change rows would not be seen.
+        """
         total = np.zeros(batch.num_rows, dtype=np.uint64)
         factors = mixed(np.arange(batch.num_columns, dtype=np.uint64)) | np.uint64(1)
         for name, column, factor in zip(batch.schema.names, batch.columns, factors, strict=True):
@@ -211,7 +214,7 @@ class RowCopies:
                 absent = _missing(column) if counter is self.ids.get(name) and column.null_count else None
                 counter.update(*((words, times) if absent is None else _left(words, times, ~absent)))
             total += words * factor  # not in place: the words wait to be counted
-        return total
+        return mixed(total)
 
     def _words(self, name: str, values: pa.Array) -> Hashes:
         """Return the mixed hash of each value of a coded column, and that of a missing cell."""
