@@ -10,6 +10,9 @@ from fairkit.support.records import read_record, record_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_ALWAYS = ("rules", "keys", "max_age_days", "data", "no_worse", "confidence", "checks", "open")
+"""Conditions that the first version wrote, too."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AliasPolicy:
@@ -95,5 +98,11 @@ class AliasPolicy:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote, also what an older version wrote, which asked for less."""
-        return read_record(cls, record)
+        """Read what `to_dict` wrote, also what an older version wrote, which asked for less.
+
+        Raises
+        ------
+        TypeError
+            A condition that every version wrote is absent: nothing is asked for less in silence.
+        """
+        return read_record(cls, record, _ALWAYS)

@@ -25,13 +25,23 @@ def plain(value: Any) -> Any:
     return record_of(value) if is_dataclass(value) else value
 
 
-def read_record(cls: type[T], record: Mapping[str, Any]) -> T:
+def read_record(cls: type[T], record: Mapping[str, Any], required: Collection[str] = ()) -> T:
     """Return a dataclass of what `record_of` wrote: lists are tuples, names that it does not have are passed over.
+
+    Parameters
+    ----------
+    cls, record
+        The class, and the JSON form.
+    required
+        Fields that have a default and were written always: where one is absent somebody took it out.
 
     Raises
     ------
     TypeError
-        A field without a default is absent.
+        A field without a default, or one that is required, is absent.
     """
+    absent = [name for name in required if name not in record]
+    if absent:
+        raise TypeError(f"{cls.__name__}: {', '.join(absent)} is not there")
     known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
     return cls(**{key: tuple(v) if isinstance(v, list) else v for key, v in record.items() if key in known})
