@@ -56,9 +56,14 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was collected to the end of the process, and collect what the tests leave."""
+    """Leave what was collected to the end of the session, and collect what the tests leave."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Let everything be collected at the end, else libraries say that objects of theirs leaked."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)
