@@ -14,7 +14,8 @@ import numpy as np
 
 import fairkit
 from fairkit.metrics import CONFUSION
-from fairkit.planning.run import installed, limit_of
+from fairkit.planning.draws import settled
+from fairkit.planning.run import installed
 from fairkit.planning.targets import target_of
 from fairkit.statistics import Rows
 
@@ -37,7 +38,7 @@ SETTINGS = [
 def simulated(rule, sizes, rates, base, side, audits, seed=1):
     """Return the share of simulated audits with the wanted verdict."""
     rng = np.random.default_rng(seed)
-    target, limit = target_of(rule.metric, installed()), limit_of(rule)
+    target = target_of(rule.metric, installed())
     codes = np.repeat(np.arange(len(sizes)), sizes)
     over = {rate.name: rates[k] for k, rate in enumerate(target.rates)}
     given = {
@@ -51,7 +52,7 @@ def simulated(rule, sizes, rates, base, side, audits, seed=1):
         decision = (rng.random(len(codes)) < np.where(outcome == 1, chances[1], chances[0])).astype(float)
         totals = CONFUSION.collect(Rows(outcome=outcome, decision=decision), codes, len(sizes))
         estimates = [rate().estimate(totals, rng) for rate in target.rates]
-        hits += limit.verdict(*target.interval(estimates, 0.95)) == side
+        hits += settled(rule, target.interval(estimates, 0.95)) is (side == "pass")
     return hits / audits
 
 

@@ -24,6 +24,7 @@ import numpy as np
 import fairkit
 from fairkit.data.table import Table
 from fairkit.errors import PowerError
+from fairkit.planning.draws import settled
 from fairkit.statistics import Confusion, Rows
 from fairkit_datasets.hiring import HIRING_ROLES, hiring_table
 from fairkit_repair.repairing import run as running
@@ -196,9 +197,9 @@ def judged(bench: Any, method: Any, test: Any, limit: Any) -> dict[str, Any] | N
     groups = test.groups[limit.split]
     totals = Confusion().collect(rows, groups.codes, len(groups.names))
     estimates = [rate().estimate(totals, np.random.default_rng(0)) for rate in limit.target.rates]
-    low, high = limit.target.interval(estimates, limit.confidence)
+    interval = limit.target.interval(estimates, limit.confidence)
     return {
-        "verdict": limit.limit.verdict(low, high),
+        "verdict": {True: "pass", False: "fail", None: "inconclusive"}[settled(limit.rule, interval)],
         "accuracy": float(np.where(test.target > 0, chance, 1 - chance).mean()),
         "disparity": limit.target.value(np.stack([one.values for one in estimates])),
     }

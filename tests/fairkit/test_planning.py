@@ -102,7 +102,7 @@ def test_a_rate_over_outcomes_needs_rows_with_that_outcome():
 def test_the_smallest_difference_that_an_audit_fails():
     """At a rate of .3, half and half, 2,000 rows fail .112 with 80 % chance (simulated: 79 %), and 10,000 fail .077."""
     from fairkit.planning.detectable import detectable
-    from fairkit.planning.draws import Limit, Truth
+    from fairkit.planning.draws import Truth
     from fairkit.planning.run import installed
     from fairkit.planning.targets import target_of
 
@@ -113,7 +113,7 @@ def test_the_smallest_difference_that_an_audit_fails():
             names=("f", "m"), shares=np.full(2, 0.5), rates=np.full((1, 2), 0.3), bases=np.ones((1, 2)),
             rows=none, denominators=none[None], counted=none[None],
         )  # fmt: skip
-        found = detectable(target, truth, each, Limit(at=0.05, largest=True), 0.95, 0.8)
+        found = detectable(target, truth, each, GAP, 0.95, 0.8)
         assert found.fails_from == pytest.approx(expected, abs=0.002)
 
 

@@ -155,7 +155,7 @@ def test_the_predicted_chance_is_how_often_audits_pass():
         decided = (rng.random(len(held)) < np.take(rates, held)).astype(float)
         totals = Confusion().collect(rows_of((rng.random(len(held)) < 0.4).astype(float), decided), held, 2)
         estimate = limit.target.rates[0]().estimate(totals, rng)
-        passed.append(limit.limit.verdict(*limit.target.interval([estimate], 0.95)) == "pass")
+        passed.append(limit.rule.settled(limit.target.interval([estimate], 0.95)) is True)
     told, passed = np.array(told), np.array(passed)
     assert told.mean() == pytest.approx(passed.mean(), abs=0.07)
     for low, high in ((0.0, 0.3), (0.3, 0.8), (0.8, 1.01)):

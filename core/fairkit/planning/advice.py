@@ -16,7 +16,6 @@ from fairkit.planning.assumptions import seen
 from fairkit.planning.detectable import detectable
 from fairkit.planning.draws import Truth, decided
 from fairkit.planning.results import two_digits
-from fairkit.planning.run import limit_of
 from fairkit.planning.search import distance, quantile, search, unit_error, variances
 from fairkit.planning.targets import target_of
 from fairkit.results.policy import judge
@@ -26,7 +25,7 @@ from fairkit.settings import DEFAULT_AUDITORS
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
     from fairkit.metrics import Metric
-    from fairkit.planning.draws import Limit
+    from fairkit.planning.results import Side
     from fairkit.planning.targets import Target
     from fairkit.results.findings import Finding
     from fairkit.results.rules import Rule, RuleResult
@@ -94,7 +93,7 @@ def _with_detectable(
     if known is None:
         return finding
     target, truth = known
-    could = detectable(target, truth, truth.denominators, limit_of(rule), confidence, POWER)
+    could = detectable(target, truth, truth.denominators, rule, confidence, POWER)
     if could is None:
         return finding
     return replace(finding, evidence={**finding.evidence, "detectable": could.to_dict()})
@@ -137,13 +136,12 @@ def _advise(
             or finding.value is None
         ):
             continue
-        limit = limit_of(rule)
-        if not interval[0] <= limit.at <= interval[1]:
+        if not interval[0] <= rule.limit <= interval[1]:
             return result  # more rows do not help against values that are missing or wrong
-        sentence = say[finding.auditor](finding, limit.at) if finding.auditor in say else None
+        sentence = say[finding.auditor](finding, rule.limit) if finding.auditor in say else None
         if sentence is not None:
             return replace(result, reason=f"{result.reason}. {sentence}")
-        more = _more(finding, limit, findings, metrics, confidence, np.random.default_rng([seed, 1]))
+        more = _more(finding, rule, findings, metrics, confidence, np.random.default_rng([seed, 1]))
         if most is None or more.rows is None or (most.rows is not None and more.rows > most.rows):
             most = more
     return (
@@ -155,7 +153,7 @@ def _advise(
 
 def _more(
     finding: Finding,
-    limit: Limit,
+    rule: Rule,
     findings: Sequence[Finding],
     metrics: Sequence[type[Metric]],
     confidence: float,
@@ -163,12 +161,12 @@ def _more(
 ) -> MoreRows:
     known = _made_of(finding, findings, metrics)
     if known is None:
-        return _from_width(finding, limit)
+        return _from_width(finding, rule.limit)
     target, truth = known
     value = target.value(truth.rates)
-    side = "pass" if limit.kept(value) else "fail"
+    side: Side = "pass" if rule.kept(value) else "fail"
     z = quantile(target, len(truth.names), confidence, passing=side == "pass")
-    gap = distance(target, truth, limit)
+    gap = distance(target, truth, rule)
     group = _of_one_group(target, truth, gap, z)
     tries = [(int(group[0]), group[1])] if group else []
     rows = float(truth.rows.sum())
@@ -179,8 +177,8 @@ def _more(
         spread = truth.shares if group_index < 0 else np.eye(len(truth.names))[group_index]
         curve = search(
             lambda more, spread=spread: decided(  # type: ignore[misc]
-                target, truth, more * spread, limit, confidence, rng, DRAWS
-            )[side],
+                target, truth, more * spread, rule, side, confidence, rng, DRAWS
+            ),
             max(start, 10.0),
             POWER,
             DRAWS,
@@ -228,13 +226,13 @@ def _closed(reach: float, z: float, gap: float, rows: float) -> float:
     return high
 
 
-def _from_width(finding: Finding, limit: Limit) -> MoreRows:
+def _from_width(finding: Finding, limit: float) -> MoreRows:
     """Advise from the interval alone, whatever the number is made of: its reach falls with the root of the rows."""
     low, high = finding.interval or (math.nan, math.nan)
     value = float(finding.value or 0.0)
-    reach = high - value if value <= limit.at else value - low
+    reach = high - value if value <= limit else value - low
     rows = float(sum(g.rows for g in finding.groups)) or float(finding.parameters.get("queries", 0))
-    if not (rows and math.isfinite(reach) and value != limit.at):
+    if not (rows and math.isfinite(reach) and value != limit):
         return MoreRows(None, None, value, POWER)
-    more = _closed(reach, two_sided(finding.confidence), abs(limit.at - value), rows)
+    more = _closed(reach, two_sided(finding.confidence), abs(limit - value), rows)
     return MoreRows(two_digits(more) if more <= MOST else None, None, value, POWER)

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.planning.draws import Limit, Truth
+    from fairkit.planning.draws import Truth
     from fairkit.planning.targets import Target
+    from fairkit.results.rules import Rule
 
     Array = NDArray[np.float64]
 
@@ -26,14 +27,14 @@ _NORMAL = NormalDist()
 
 
 def detectable(
-    target: Target, truth: Truth, denominators: Array, limit: Limit, confidence: float, power: float
+    target: Target, truth: Truth, denominators: Array, rule: Rule, confidence: float, power: float
 ) -> Detectable | None:
     """Solve D - limit = (z + z_power) se(D) for D, with all of the disparity in the smallest group.
 
     Parameters
     ----------
-    target, truth, limit
-        The rule's number, the rates that are assumed, the rule's limit.
+    target, truth, rule
+        The rule's number, the rates that are assumed, the rule.
     denominators
         Rows that each rate is over, shape [K, G].
     confidence, power
@@ -59,13 +60,13 @@ def detectable(
 
     def gap(value: float) -> float:
         if target.kind == "ratio":
-            return math.log(max(value, 1e-9) / max(limit.at, 1e-9)) * (1 if limit.largest else -1)
-        return (value - limit.at) * (1 if limit.largest else -1)
+            return math.log(max(value, 1e-9) / max(rule.limit, 1e-9)) * (1 if rule.upper else -1)
+        return (value - rule.limit) * (1 if rule.upper else -1)
 
     at_none = _NORMAL.inv_cdf((1 + power) / 2)
-    fails = _edge(lambda v: gap(v) - inner * error(v), limit.at, end)
+    fails = _edge(lambda v: gap(v) - inner * error(v), rule.limit, end)
     passes = _edge(
-        lambda v: -gap(v) - (outer + (at_none if v == none else z_power)) * error(v), limit.at, none
+        lambda v: -gap(v) - (outer + (at_none if v == none else z_power)) * error(v), rule.limit, none
     )
     return Detectable(fails_from=fails, passes_up_to=passes, power=power)
 

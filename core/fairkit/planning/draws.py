@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,15 @@ from fairkit.planning.targets import sums_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairkit.planning.results import Side
     from fairkit.planning.targets import Target
+    from fairkit.results.rules import Rule
+    from fairkit.results.values import Interval
 
     Array = NDArray[np.float64]
+
+LEAST = 30
+"""The smallest group that an audit accepts (`group.min_group`), and the fewest of its rows that a rate is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,78 +52,80 @@ class Truth:
     counted: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """A rule's limit: `at` is the largest value allowed, or the smallest."""
-
-    at: float
-    largest: bool
-
-    def kept(self, value: float) -> bool:
-        """Return whether a number keeps the limit."""
-        return value <= self.at if self.largest else value >= self.at
-
-    def verdict(self, low: float, high: float) -> str:
-        """Return pass, fail or inconclusive, as `fairkit.judge` does."""
-        if not (np.isfinite(low) and np.isfinite(high)):
-            return "inconclusive"
-        if (high <= self.at) if self.largest else (low >= self.at):
-            return "pass"
-        return "fail" if ((low > self.at) if self.largest else (high < self.at)) else "inconclusive"
-
-
 def decided(
     target: Target,
     truth: Truth,
     added: Array,
-    limit: Limit,
+    rule: Rule,
+    side: Side,
     confidence: float,
     rng: np.random.Generator,
     draws: int,
-    least: int = 30,
-) -> dict[str, float]:
-    """Return the shares of verdicts among audits with `added` more rows in each group.
+) -> float:
+    """Return the share of a verdict, pass or fail, among audits with `added` more rows in each group.
 
     Parameters
     ----------
-    target, truth, limit
-        The rule's number, what is assumed, the rule's limit.
+    target, truth
+        The rule's number, and what is assumed.
     added
         Rows in each group besides those of `truth.rows`, shape [G].
+    rule, side
+        The rule, and the verdict.
     confidence
         Of the intervals.
     rng, draws
         How many audits are drawn, and from what.
-    least
-        A group with fewer rows, or fewer rows that the rate is over, makes a verdict inconclusive.
     """
     whole = np.round(added).astype(np.int64)
     rows = truth.rows + whole
-    shares = {"pass": 0.0, "fail": 0.0, "inconclusive": 0.0}
-    if (rows < least).any():
-        return shares | {"inconclusive": 1.0}
-    groups = len(truth.names)
-    first = rng.binomial(whole, truth.bases[0], size=(draws, groups))
+    if (rows < LEAST).any():
+        return 0.0
+    first = rng.binomial(whole, truth.bases[0], size=(draws, len(truth.names)))
     enough = np.ones(draws, dtype=bool)
     stacked = []
     for k, rate in enumerate(target.rates):
         inside = first if k == 0 else whole - first  # the second rate is over the other rows
         seen = inside + truth.denominators[k]
-        enough &= (seen >= least).all(axis=1)
+        enough &= (seen >= LEAST).all(axis=1)
         hits = rng.binomial(inside, truth.rates[k]) + truth.counted[k]
         totals = sums_of(rate, np.broadcast_to(np.maximum(rows, seen), seen.shape), seen, hits)
         stacked.append(rate().estimate(totals, rng))
-    for draw in range(draws):
+    share = 0.0
+    for _, ends in intervals(target, stacked, enough, confidence):
+        if settled(rule, ends) is (side == "pass"):
+            share += 1 / draws
+    return share
+
+
+def intervals(
+    target: Target, estimates: Sequence[Estimate], enough: NDArray[np.bool_], confidence: float
+) -> Iterator[tuple[int, Interval]]:
+    """Return the interval of every drawn audit whose rates are known, with the audit's number.
+
+    Parameters
+    ----------
+    target, estimates
+        The number, and the rates that it is made of, of all draws one after another.
+    enough
+        Which audits have enough rows for a verdict, shape [draws].
+    confidence
+        Of the intervals.
+    """
+    groups = len(estimates[0].values) // len(enough)
+    for estimate in estimates:
+        enough = enough & np.isfinite(estimate.values).reshape(-1, groups).all(axis=1)
+    for draw in np.flatnonzero(enough).tolist():
         part = slice(draw * groups, (draw + 1) * groups)
-        estimates = [some_of(estimate, part) for estimate in stacked]
-        if enough[draw] and all(np.isfinite(e.values).all() for e in estimates):
-            shares[limit.verdict(*target.interval(estimates, confidence))] += 1 / draws
-        else:
-            shares["inconclusive"] += 1 / draws
-    return shares
+        yield draw, target.interval([_some_of(estimate, part) for estimate in estimates], confidence)
 
 
-def some_of(estimate: Estimate, part: slice) -> Estimate:
+def settled(rule: Rule, interval: Interval) -> bool | None:
+    """Tell whether an interval keeps a rule's limit or breaks it, as `fairkit.judge` does."""
+    return rule.settled(interval) if np.isfinite(interval).all() else None
+
+
+def _some_of(estimate: Estimate, part: slice) -> Estimate:
     """Return the estimate of some of the groups."""
 
     def limits(z: float) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from fairkit.errors import ParameterError, PolicyError
 from fairkit.intervals import two_sided
 from fairkit.planning.assumptions import assumed, observed
 from fairkit.planning.detectable import detectable
-from fairkit.planning.draws import Limit, Truth, decided
+from fairkit.planning.draws import LEAST, Truth, decided
 from fairkit.planning.results import MOST, GroupPlan, Plan, RulePlan, two_digits
 from fairkit.planning.search import PowerCurve, closed_form, search, variances
 from fairkit.planning.targets import target_of
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 DRAWS = 800
 """Audits that are drawn for each point of the curve: the planned power has a standard error below .01."""
-LEAST = 30
-"""The smallest group that an audit accepts (`group.min_group`)."""
 _CURVE = 21
 
 Numbers = float | Mapping[str, float]
@@ -127,11 +125,6 @@ def installed() -> list[type[Metric]]:
     return plugins.installed_metrics()[0]
 
 
-def limit_of(rule: Rule) -> Limit:
-    """Return a rule's limit."""
-    return Limit(at=float(rule.limit), largest=rule.upper)
-
-
 def _one(
     rule: Rule,
     target: Target,
@@ -141,14 +134,14 @@ def _one(
     power: float,
     rng: np.random.Generator,
 ) -> RulePlan:
-    limit, value = limit_of(rule), target.value(truth.rates)
-    side: Side = "pass" if limit.kept(value) else "fail"
+    value = target.value(truth.rates)
+    side: Side = "pass" if rule.kept(value) else "fail"
     floor = LEAST / float((truth.shares * truth.bases).min())
-    start = max(closed_form(target, truth, limit, level, power), floor)
+    start = max(closed_form(target, truth, rule, level, power), floor)
     curve: PowerCurve | None = None
     if math.isfinite(start):
         curve = search(
-            lambda rows: decided(target, truth, rows * truth.shares, limit, level, rng, DRAWS, LEAST)[side],
+            lambda rows: decided(target, truth, rows * truth.shares, rule, side, level, rng, DRAWS),
             start,
             power,
             DRAWS,
@@ -179,7 +172,7 @@ def _one(
         ),
         power=curve.power(rows),
         balanced_rows=_balanced(target, truth, rows),
-        detectable=detectable(target, truth, inside, limit, level, power),
+        detectable=detectable(target, truth, inside, rule, level, power),
         curve=tuple(
             (int(at), round(curve.power(at), 4)) for at in np.linspace(0.25 * rows, 2 * rows, _CURVE).round()
         ),
@@ -212,19 +205,19 @@ def _from_width(
         if not dependent:
             return None
     finding = report.find(rule.metric, rule.sensitive)
-    limit, value = limit_of(rule), finding.value
+    value = finding.value
     if value is None or finding.interval is None:
         raise PolicyError(
             f"the report has no interval of {rule.metric!r}, so that it cannot be planned from it"
         )
-    reach = finding.interval[1] - value if value <= limit.at else value - finding.interval[0]
+    reach = finding.interval[1] - value if value <= rule.limit else value - finding.interval[0]
     factor = (two_sided(level) + NormalDist().inv_cdf(power)) / two_sided(finding.confidence)
-    gap = abs(limit.at - value)
+    gap = abs(rule.limit - value)
     rows = report.data.rows * (factor * reach / gap) ** 2 if gap > 0 else math.inf
     return RulePlan(
         rule=rule,
         value=value,
-        side="pass" if limit.kept(value) else "fail",
+        side="pass" if rule.kept(value) else "fail",
         rows=two_digits(rows) if rows <= MOST else None,
         groups=(),
         power=power if rows <= MOST else None,

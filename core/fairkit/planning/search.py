@@ -16,8 +16,9 @@ from fairkit.planning.results import MOST
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.planning.draws import Limit, Truth
+    from fairkit.planning.draws import Truth
     from fairkit.planning.targets import Target
+    from fairkit.results.rules import Rule
 
     Array = NDArray[np.float64]
 
@@ -59,12 +60,12 @@ def unit_error(target: Target, truth: Truth) -> float:
     return math.sqrt(worst)
 
 
-def distance(target: Target, truth: Truth, limit: Limit) -> float:
+def distance(target: Target, truth: Truth, rule: Rule) -> float:
     """Return how far the true number is from the limit, on the scale of `unit_error`."""
     value = target.value(truth.rates)
     if target.kind == "ratio":
-        return abs(math.log(max(limit.at, 1e-6)) - math.log(max(value, 1e-6)))
-    return abs(limit.at - value)
+        return abs(math.log(max(rule.limit, 1e-6)) - math.log(max(value, 1e-6)))
+    return abs(rule.limit - value)
 
 
 def quantile(target: Target, groups: int, confidence: float, *, passing: bool) -> float:
@@ -75,13 +76,13 @@ def quantile(target: Target, groups: int, confidence: float, *, passing: bool) -
     return outer if passing else inner
 
 
-def closed_form(target: Target, truth: Truth, limit: Limit, confidence: float, power: float) -> float:
+def closed_form(target: Target, truth: Truth, rule: Rule, confidence: float, power: float) -> float:
     """Return N = ((z + z_power) se √N / |limit - number|)²: right for two groups whose rates are not rare."""
-    gap = distance(target, truth, limit)
+    gap = distance(target, truth, rule)
     if gap <= 0:
         return math.inf
     value = target.value(truth.rates)
-    passing = limit.kept(value)
+    passing = rule.kept(value)
     exact = 0.0 if target.kind == "difference" else 1.0 if target.kind == "ratio" else None
     z_power = _NORMAL.inv_cdf((1 + power) / 2 if passing and value == exact else power)
     z = quantile(target, len(truth.names), confidence, passing=passing)

@@ -18,10 +18,11 @@ from fairkit.auditors import AuditContext
 from fairkit.capabilities import constraint_of
 from fairkit.metrics import ODDS
 from fairkit.models.scorer import Predictions
+from fairkit.planning.draws import LEAST
 from fairkit.results.policy import judge
 from fairkit.settings import AuditSettings
 from fairkit_repair.repairing.cells import REFITTED
-from fairkit_repair.repairing.chance import LEAST, Prediction
+from fairkit_repair.repairing.chance import Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

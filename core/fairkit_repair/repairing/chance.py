@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from fairkit.errors import PolicyError
-from fairkit.planning.draws import Limit, some_of
-from fairkit.planning.run import installed, limit_of
+from fairkit.planning.draws import LEAST, intervals, settled
+from fairkit.planning.run import installed
 from fairkit.planning.targets import Target, target_of
 from fairkit_repair.repairing.cells import CalibrationCells
 from fairkit_repair.repairing.missing import furthest
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 DRAWS = 600
 """Audits that are drawn: a chance of .95 has a standard error of .009."""
-LEAST = 30
-"""The smallest group that an audit accepts (`group.min_group`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +36,6 @@ class Limited:
     rule: Rule
     target: Target
     split: str | None
-    limit: Limit
     confidence: float
 
     @property
@@ -49,7 +46,7 @@ class Limited:
     @property
     def at(self) -> float:
         """The limit."""
-        return self.limit.at
+        return float(self.rule.limit)
 
     @property
     def label(self) -> str:
@@ -157,9 +154,7 @@ def limits_of(rules: Sequence[Rule], splits: Sequence[str], confidence: float) -
             ) from error
         over = [rule.sensitive] if rule.sensitive is not None else list(splits)
         for split in [None] if target.kind == "level" else over:
-            limits.append(
-                Limited(rule=rule, target=target, split=split, limit=limit_of(rule), confidence=confidence)
-            )
+            limits.append(Limited(rule=rule, target=target, split=split, confidence=confidence))
     return limits
 
 
@@ -215,23 +210,19 @@ def _kept(
     totals = cells.totals(counts, planned, limited.split)
     groups = len(totals.count) // len(counts)
     estimates = [rate().estimate(totals, rng) for rate in limited.target.rates]
-    enough = (totals.count >= LEAST).reshape(-1, groups).all(axis=1)
+    enough = np.asarray((totals.count >= LEAST).reshape(-1, groups).all(axis=1))
     for estimate in estimates:
-        usable = np.isfinite(estimate.values)
         if estimate.sizes is not None:
-            usable &= np.round(estimate.sizes, 6) >= LEAST
-        enough &= usable.reshape(-1, groups).all(axis=1)
+            enough &= (np.round(estimate.sizes, 6) >= LEAST).reshape(-1, groups).all(axis=1)
     far = _furthest(cells, totals, planned, limited, len(counts))
     passes = np.zeros(len(counts), dtype=bool)
-    for draw in np.flatnonzero(enough):
-        part = slice(draw * groups, (draw + 1) * groups)
-        low, high = limited.target.interval(
-            [some_of(estimate, part) for estimate in estimates], limited.confidence
-        )
+    for draw, (low, high) in intervals(limited.target, estimates, enough, limited.confidence):
+        ends = low, high
         if far is not None:
+            part = slice(draw * groups, (draw + 1) * groups)
             value = limited.target.value(np.stack([estimate.values[part] for estimate in estimates]))
-            low, high = min(low, far[draw] - (value - low)), max(high, far[draw] + (high - value))
-        passes[draw] = limited.limit.verdict(low, high) == "pass"
+            ends = min(low, far[draw] - (value - low)), max(high, far[draw] + (high - value))
+        passes[draw] = bool(settled(limited.rule, ends))
     return passes
 
 

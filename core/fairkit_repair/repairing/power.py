@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.planning.draws import LEAST
 from fairkit.planning.results import two_digits
 from fairkit.planning.search import search
-from fairkit_repair.repairing.chance import LEAST, predict
+from fairkit_repair.repairing.chance import predict
 from fairkit_repair.searches import Power
 
 if TYPE_CHECKING:
