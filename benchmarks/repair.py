@@ -138,7 +138,7 @@ def one(name: str, metric: str, limit: float, seed: int, **asked: Any) -> dict[s
     looker = None if by_rates else by_audits(seen["test"], test, forecast)
     looked = [
         (
-            judged(bench, one.method, test, forecast.limits[0])
+            judged(bench, one.method, test, forecast.limits[0], forecast.confidence)
             if by_rates
             else audited(bench, one.method, looker)
         )
@@ -170,7 +170,7 @@ def by_audits(data: Any, test: Table, forecast: Any) -> ByAudits:
     """Return what audits the test rows as they are."""
     queries = 0 if test.queries is None else int(test.queries.max()) + 1
     planned = forecast.planned
-    return ByAudits.of(data, test, planned, forecast.rules, queries, forecast.context.confidence)
+    return ByAudits.of(data, test, planned, forecast.rules, queries, forecast.confidence)
 
 
 def audited(bench: Any, method: Any, looker: ByAudits) -> dict[str, Any] | None:
@@ -185,7 +185,7 @@ def audited(bench: Any, method: Any, looker: ByAudits) -> dict[str, Any] | None:
     return {"verdict": verdict, "accuracy": _performance(whole, looker.table.task)}
 
 
-def judged(bench: Any, method: Any, test: Any, limit: Any) -> dict[str, Any] | None:
+def judged(bench: Any, method: Any, test: Any, limit: Any, confidence: float) -> dict[str, Any] | None:
     """Learn a rule from all rows, and give its verdict, number and accuracy on the test rows."""
     fitted = bench.fit(method, bench.run)
     if fitted is None or bench.fitted is None:
@@ -197,7 +197,7 @@ def judged(bench: Any, method: Any, test: Any, limit: Any) -> dict[str, Any] | N
     groups = test.groups[limit.split]
     totals = Confusion().collect(rows, groups.codes, len(groups.names))
     estimates = [rate().estimate(totals, np.random.default_rng(0)) for rate in limit.target.rates]
-    interval = limit.target.interval(estimates, limit.confidence)
+    interval = limit.target.interval(estimates, confidence)
     return {
         "verdict": {True: "pass", False: "fail", None: "inconclusive"}[settled(limit.rule, interval)],
         "accuracy": float(np.where(test.target > 0, chance, 1 - chance).mean()),

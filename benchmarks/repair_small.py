@@ -19,6 +19,7 @@ from repair import inside_search
 import fairkit
 from fairkit.data.table import Table
 from fairkit.errors import PowerError
+from fairkit.planning.draws import settled
 from fairkit.statistics import Confusion, Rows
 
 AUDITS = 300
@@ -76,8 +77,7 @@ def _passes(table: Any, chance: np.ndarray, limited: Any, sample: np.ndarray) ->
     rows = Rows(outcome=table.target[sample], decision=chance[sample], score=None, weights=None)
     totals = Confusion().collect(rows, groups.codes[sample], len(groups.names))
     estimates = [rate().estimate(totals, np.random.default_rng(0)) for rate in limited.target.rates]
-    low, high = limited.target.interval(estimates, limited.confidence)
-    return bool(limited.limit.verdict(low, high) == "pass")
+    return bool(settled(limited.rule, limited.target.interval(estimates, 0.95)))
 
 
 def told(name: str, pairs: list[tuple[float, float, bool]], clusters: list[int]) -> str:

@@ -23,12 +23,12 @@ from fairkit_repair.postprocess import PostProcessor, Solution
 from fairkit_repair.repairing import run as running
 from fairkit_repair.repairing.candidates import candidates
 from fairkit_repair.repairing.cells import CalibrationCells, Planned
-from fairkit_repair.repairing.chance import limits_of, predict
+from fairkit_repair.repairing.chance import ByRates, equal_decisions, limits_of
 from fairkit_repair.repairing.evaluate import Bench
 from fairkit_repair.repairing.leaks import check_leak
 from fairkit_repair.repairing.missing import furthest
 from fairkit_repair.repairing.notes import _price
-from fairkit_repair.repairing.power import equal_decisions, power_of
+from fairkit_repair.repairing.power import power_of
 from fairkit_repair.repairing.refining import ALIKE, confirm, pick, refine
 from fairkit_repair.repairing.searching import Clock
 from fairkit_repair.scored_rows import ScoredRows
@@ -119,7 +119,7 @@ def test_drawn_totals_are_those_of_an_audit_of_so_many_rows():
     rng = np.random.default_rng(3)
     chance = np.where(codes == 0, 0.3, 0.5) * (rng.random(len(codes)) < 0.8)
     cells = CalibrationCells.of(planned, chance)
-    totals = cells.totals(cells.draw(planned, rng, 400), planned, "sex")
+    totals = cells.totals(cells.draw(rng, 400), "sex")
     rate = (totals.first[:, [1, 3]].sum(1) / totals.count).reshape(400, 2)
     for group in (0, 1):
         own = codes == group
@@ -134,7 +134,7 @@ def test_totals_of_the_calibration_rows_are_the_auditors():
     planned, codes, outcome, _ = planned_rows(5_000, 500)
     chance = np.random.default_rng(0).choice([0.0, 0.25, 1.0], len(codes))
     cells = CalibrationCells.of(planned, chance)
-    mine = cells.totals(cells.mass[None, :], planned, "sex")
+    mine = cells.totals(cells.mass[None, :], "sex")
     theirs = Confusion().collect(rows_of(outcome, chance), codes, 2)
     assert mine.first == pytest.approx(theirs.first)
     assert mine.second == pytest.approx(theirs.second)
@@ -146,12 +146,12 @@ def test_the_predicted_chance_is_how_often_audits_pass():
     """Over populations with gaps from 0 to .1, calibration and test rows drawn anew: predictions are pass rates."""
     rng = np.random.default_rng(8)
     passed, told = [], []
-    (limit,) = limits_of([Rule(metric=PARITY.metric, sensitive="sex", max=0.085)], ["sex"], 0.95)
+    (limit,) = limits_of([Rule(metric=PARITY.metric, sensitive="sex", max=0.085)], ["sex"])
     for turn in range(200):
         rates = (0.3, 0.3 + rng.uniform(0, 0.1))
         planned, codes, _, held = planned_rows(6_000, 2_500, seed=turn)
         chance = (rng.random(len(codes)) < np.take(rates, codes)).astype(float)
-        told.append(predict(planned, chance, [limit], rng, draws=80).chance)
+        told.append(ByRates(planned=planned, limits=[limit]).predict(chance, rng, 80).chance)
         decided = (rng.random(len(held)) < np.take(rates, held)).astype(float)
         totals = Confusion().collect(rows_of((rng.random(len(held)) < 0.4).astype(float), decided), held, 2)
         estimate = limit.target.rates[0]().estimate(totals, rng)
@@ -167,7 +167,8 @@ def test_rules_are_judged_jointly_and_the_verdict_is_the_audits(found):
     both = [PARITY, Rule(metric="accuracy", min=0.99)]
     planned, _, outcome, _ = planned_rows(4_000, 2_000)
     chance = equal_decisions(planned, outcome * 0.7 + 0.1, by_outcome=False)
-    told = predict(planned, chance, limits_of(both, ["sex"], 0.95), np.random.default_rng(0))
+    forecast = ByRates(planned=planned, limits=limits_of(both, ["sex"]))
+    told = forecast.predict(chance, np.random.default_rng(0))
     assert told.chances["demographic_parity_difference:sex"] > 0.9
     assert told.chance == 0
     assert judge([PARITY], found.after.findings, confidence=0.95)[1] == found.after.verdict
@@ -175,11 +176,12 @@ def test_rules_are_judged_jointly_and_the_verdict_is_the_audits(found):
 
 def test_the_power_is_that_of_the_plan():
     planned, _, outcome, _ = planned_rows(30_000, 3_770, share=0.5)
-    limits = limits_of([Rule(metric=PARITY.metric, sensitive="sex", max=0.05)], ["sex"], 0.95)
+    limits = limits_of([Rule(metric=PARITY.metric, sensitive="sex", max=0.05)], ["sex"])
     decisions = np.full(len(outcome), 0.3)
-    found = power_of(planned, decisions, limits, 0, enough=0.5)
+    forecast = ByRates(planned=planned, limits=limits)
+    found = power_of(forecast, decisions, 0)
     assert found.chance == pytest.approx(0.8, abs=0.07)  # 3,769 rows give .8
-    few = power_of(planned.scaled(0.3), decisions, limits, 0, enough=0.5)
+    few = power_of(forecast.scaled(0.3), decisions, 0)
     assert few.chance < 0.5
     assert few.needed is not None
     assert 4_000 < few.needed < 6_000
@@ -240,7 +242,6 @@ def test_what_missing_groups_could_do_is_what_the_auditor_says(metric, plain_mod
     limit = limits_of(
         [Rule(metric, "sex", max=0.5) if "ratio" not in metric else Rule(metric, "sex", min=0.5)],
         ["sex"],
-        0.95,
     )[0]
     far = furthest(limit.target, known, np.bincount(cell[lost], minlength=4).astype(float))
     assert far[0] == pytest.approx(told.evidence["missing_bounds"]["low" if "ratio" in metric else "high"])
@@ -265,10 +266,10 @@ def test_groups_that_are_not_known_are_refused_before_training_and_counted_where
         fairkit.repair(loans(2_000, 1), [PARITY], test=without_sex(4_000, 2, 0.1), **asked)
     planned, codes, _, _ = planned_rows(4_000, 4_000)
     decision = np.where(codes == 0, 0.5, 0.52)
-    limit = limits_of([PARITY], ["sex"], 0.95)
+    limit = limits_of([PARITY], ["sex"])
     few, many = (
-        predict(
-            dataclasses.replace(planned, missing={"sex": count}), decision, limit, np.random.default_rng(0)
+        ByRates(planned=dataclasses.replace(planned, missing={"sex": count}), limits=limit).predict(
+            decision, np.random.default_rng(0)
         )
         for count in (0, 250)
     )
@@ -451,7 +452,7 @@ def test_a_given_constant_model_ends_as_a_constant_model(tmp_path):
 
 
 def test_a_ratio_rule_is_met_by_methods_for_the_difference():
-    limits = limits_of([Rule(metric="demographic_parity_ratio", sensitive="sex", min=0.8)], ["sex"], 0.95)
+    limits = limits_of([Rule(metric="demographic_parity_ratio", sensitive="sex", min=0.8)], ["sex"])
     found, without = candidates(limits, None, {}, rate=0.5)
     tolerances = {one.given["tolerance"] for one in found if one.method.name == "threshold-optimizer"}
     assert max(tolerances) == pytest.approx(0.1)
@@ -512,7 +513,7 @@ def steadier_alternative(rate, chance, accuracy, given=None):
 
 def test_rates_are_moved_away_from_one_half_where_nothing_is_sure_enough_and_only_there():
     found, _ = candidates(
-        limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"], 0.95),
+        limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"]),
         ["threshold-optimizer"],
         {},
         0.5,
@@ -555,7 +556,7 @@ def test_rates_are_moved_away_from_one_half_where_nothing_is_sure_enough_and_onl
 
 
 def test_steadier_settings_are_walked_too_and_no_further_than_they_are_worth():
-    limits = limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"], 0.95)
+    limits = limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"])
     plain = next(one for one in candidates(limits, ["rto"], {}, 0.5)[0] if one.given["tolerance"] == 0)
     asked = []
 
@@ -588,7 +589,7 @@ def test_a_wider_ramp_keeps_the_rates_and_narrows_the_interval_of_their_differen
     rows = ScoredRows(
         scores=scores, codes=codes, names=("f", "m"), favorable=favorable, weights=None, cells=()
     )
-    limit = limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"], 0.95)[0]
+    limit = limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"])[0]
     highs = []
     for gamma in (0.01, 0.6):
         settings = {"constraint": "equal_opportunity", "gamma": gamma, "rho": 0.7}

@@ -16,8 +16,7 @@ from fairkit_repair.frontiers.choice import Choice
 from fairkit_repair.frontiers.run import frontier
 from fairkit_repair.frontiers.sweeps import Sweep
 from fairkit_repair.mitigation.choose import find_mitigator
-from fairkit_repair.repairing import audits, refining
-from fairkit_repair.repairing import run as running
+from fairkit_repair.repairing import refining
 from fairkit_repair.repairing.audits import ByAudits
 from fairkit_repair.repairing.cells import Planned
 from fairkit_testing.mitigator_checks import Trained
@@ -59,8 +58,8 @@ def openings(count, seed):
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch):
-    monkeypatch.setattr(audits, "DRAWS", 30)
-    monkeypatch.setattr(running, "_MORE_AUDITS", 40)
+    monkeypatch.setattr(ByAudits, "draws", 30)
+    monkeypatch.setattr(ByAudits, "many", 40)
     monkeypatch.setattr(refining, "_REFINED", 0)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -18,14 +18,13 @@ from fairkit.auditors import AuditContext
 from fairkit.capabilities import constraint_of
 from fairkit.metrics import ODDS
 from fairkit.models.scorer import Predictions
-from fairkit.planning.draws import LEAST
 from fairkit.results.policy import judge
 from fairkit.settings import AuditSettings
 from fairkit_repair.repairing.cells import REFITTED
-from fairkit_repair.repairing.chance import Prediction
+from fairkit_repair.repairing.chance import WANTED, Forecast, Prediction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-DRAWS = 120
-"""Audits that are drawn: a chance of .95 has a standard error of .02."""
 _FIRST = 24
 """Where none of so many passes, no more are drawn."""
 PERFORMANCE = {"multiclass": "accuracy", "regression": "r2_score", "ranking": "ndcg"}
@@ -50,7 +47,7 @@ _OF_BOTH = ("equalized_odds", "gap_max", "gap_rms", "class_gap")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByAudits:
+class ByAudits(Forecast):
     """Predicts the verdict on planned rows from predictions of the calibration rows.
 
     Attributes
@@ -61,21 +58,19 @@ class ByAudits:
         What the auditor `group` is given for a verdict, the same with the performance, and the auditor.
     rules
         The policy.
-    planned
-        Who the test rows are; of rankings only the number of queries counts.
     scored
         Whether a rule is on probabilities of classes; else they are not totalled.
     queries
         The test rows' queries; 0 where they are no rankings.
     """
 
+    few, draws, many = 60, 120, 300  # a chance of .95 has a standard error of .03, .02, .013
     table: Table
     batch: Batch
     context: AuditContext
     whole: AuditContext
     auditor: Any
     rules: Sequence[Rule]
-    planned: Planned
     scored: bool = True
     queries: int = 0
 
@@ -105,6 +100,7 @@ class ByAudits:
             auditor=loaded.auditors[0],
             rules=rules,
             planned=planned,
+            confidence=confidence,
             scored=distances or any("score" in one.needs for one in ruled),
             queries=queries,
         )
@@ -114,35 +110,31 @@ class ByAudits:
         """How many rows the test has; of rankings, queries."""
         return self.queries or int(self.planned.sizes.sum())
 
-    def scaled(self, factor: float) -> ByAudits:
+    def scaled(self, factor: float) -> Self:
         """Return the same for so many times the test rows."""
         return dataclasses.replace(
             self, planned=self.planned.scaled(factor), queries=round(self.queries * factor)
         )
 
-    def some(self, keep: NDArray[np.bool_]) -> ByAudits:
-        """Return the same from some of the calibration rows."""
+    def pilot(self, rows: NDArray[np.int64], said: Array) -> tuple[Self, Array]:
+        """Return the forecast from these rows alone."""
         planned = dataclasses.replace(
             self.planned,
-            atoms=self.planned.atoms[keep],
-            outcome=self.planned.outcome[keep],
-            weights=None if self.planned.weights is None else self.planned.weights[keep],
+            atoms=self.planned.atoms[rows],
+            outcome=self.planned.outcome[rows],
+            weights=None if self.planned.weights is None else self.planned.weights[rows],
         )
-        return dataclasses.replace(
-            self, table=self.table.take(keep), batch=_taken(self.batch, np.flatnonzero(keep)), planned=planned
-        )
+        batch = _taken(self.batch, rows)
+        return dataclasses.replace(self, table=self.table.take(rows), batch=batch, planned=planned), said
 
     def predict(
         self, said: Array, rng: np.random.Generator, draws: int | None = None, *, fixed_rates: bool = False
     ) -> Prediction:
-        """Predict the verdict from values or scores, shape [n], or probabilities of the classes, shape [n, K].
-
-        See `fairkit_repair.repairing.chance.predict` for the other arguments.
-        """
+        """Predict the verdict from values or scores, shape [n], or probabilities of the classes, shape [n, K]."""
         findings = self._findings(np.arange(len(self.table)), said, None, self.whole)
         passed = 0
         drawn = 0
-        for place in range(draws or DRAWS):
+        for place in range(draws or self.draws):
             if place == _FIRST and passed == 0:
                 break
             rows, queries = self._draw(rng, fixed_rates=fixed_rates)
@@ -164,7 +156,7 @@ class ByAudits:
         )
 
     def _verdict(self, findings: Sequence[Finding]) -> str:
-        return str(judge(self.rules, findings, confidence=self.context.confidence)[1])
+        return str(judge(self.rules, findings, confidence=self.confidence)[1])
 
     def _draw(
         self, rng: np.random.Generator, *, fixed_rates: bool
@@ -201,13 +193,21 @@ class ByAudits:
             told = Predictions(score=own)
         return list(self.auditor.findings(self.auditor.measure(batch, told, context), context))
 
-    def equal(self, said: Array) -> Array | None:
-        """Return predictions without any disparity under the rules; None where nobody knows what these would be.
+    def equal(self, said: Array) -> tuple[Self, Array | None]:
+        """Return predictions without any disparity under the rules.
 
         Of rankings: scores at random; else the predictions of others, of the same outcome where rules are on errors.
         """
+        between = [
+            rule
+            for rule in self.rules
+            if rule.metric.endswith(("_difference", "_ratio")) or rule.metric == "statistical_parity_ks"
+        ]
+        return dataclasses.replace(self, rules=between), self._equal(said, between) if between else None
+
+    def _equal(self, said: Array, between: Sequence[Rule]) -> Array | None:
         rng = np.random.default_rng(17)
-        constraints = {constraint_of(rule.metric) for rule in self.between()}
+        constraints = {constraint_of(rule.metric) for rule in between}
         if self.table.task == "ranking":
             return rng.random(len(said)) if constraints <= {"exposure", "top_k_rate"} else None
         if constraints <= {"demographic_parity", "statistical_parity"}:
@@ -221,27 +221,14 @@ class ByAudits:
             mixed[own] = said[rng.permutation(own)]
         return mixed
 
-    def between(self) -> list[Rule]:
-        """Return the rules on disparities."""
-        return [
-            rule
-            for rule in self.rules
-            if rule.metric.endswith(("_difference", "_ratio")) or rule.metric == "statistical_parity_ks"
-        ]
+    def splits(self) -> Iterable[str | None]:
+        """Return the rules' splits; of rankings none, whose groups have no rows of their own."""
+        return () if self.queries else (rule.sensitive for rule in self.rules)
 
-    def small(self) -> tuple[str, ...]:
-        """Return the groups with too few test rows for any verdict."""
-        if self.queries:
-            return ()
-        return tuple(
-            f"{name} ({size} rows)"
-            for split in dict.fromkeys(
-                rule.sensitive for rule in self.rules if rule.sensitive in self.planned.names
-            )
-            for name, size in zip(
-                self.planned.names[str(split)], self.planned.group_sizes(str(split)), strict=True
-            )
-            if size < LEAST
+    def needed(self, at: Callable[[float], float]) -> float | None:
+        """Return the first power of two times the rows."""
+        return next(
+            (factor * self.rows for factor in (2.0, 4.0, 8.0, 16.0, 32.0) if at(factor) >= WANTED), None
         )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fairkit.data.table import Table
     from fairkit.data.task import Task
     from fairkit.fitted import FittedModel, Run
-    from fairkit_repair.repairing.chance import Limited, Wanted
+    from fairkit_repair.repairing.chance import Limited
 
 UNCONSTRAINED = "unconstrained"
 _SETTINGS = 12
@@ -76,7 +76,7 @@ def unconstrained(settings: Mapping[str, Any] | None = None) -> Candidate:
 
 
 def candidates(
-    limits: Sequence[Limited | Wanted],
+    limits: Sequence[Limited],
     methods: Sequence[str] | None,
     fixed: Mapping[str, Mapping[str, Any]],
     rate: float,
@@ -142,7 +142,7 @@ def _installed() -> list[str]:
 
 def _of(
     cls: type[Mitigator],
-    limits: Sequence[Limited | Wanted],
+    limits: Sequence[Limited],
     fixed: Mapping[str, Any],
     rate: float,
     *,
@@ -175,9 +175,10 @@ def _of(
     return variants
 
 
-def _difference(one: Limited | Wanted, rate: float) -> float:
+def _difference(one: Limited, rate: float) -> float:
     """Return the limit as one on a difference."""
-    return max(0.0, rate * (1 - one.at) if one.is_ratio else one.at)
+    limit = float(one.rule.limit)
+    return max(0.0, rate * (1 - limit) if one.rule.metric.endswith("_ratio") else limit)
 
 
 def learner_settings(learner: str, seed: int) -> list[dict[str, Any]]:

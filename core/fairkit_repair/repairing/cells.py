@@ -113,6 +113,8 @@ class CalibrationCells:
 
     Attributes
     ----------
+    planned
+        The rows that decisions will be judged on.
     atom, outcome, chance
         Of each kind of row, shape [M].
     count
@@ -123,6 +125,7 @@ class CalibrationCells:
         Effective rows for each row, by combination of groups: 1 without weights, shape [A].
     """
 
+    planned: Planned
     atom: Codes
     outcome: Array
     chance: Array
@@ -149,11 +152,9 @@ class CalibrationCells:
         rows = np.bincount(planned.atoms, minlength=len(planned.sizes))
         count: Array = mass[occupied] * (rows * shrink / np.where(total > 0, total, 1.0))[atom]
         outcome: Array = ((occupied // size) % 2).astype(np.float64)
-        return cls(atom, outcome, inner[occupied] / mass[occupied], count, mass[occupied], shrink)
+        return cls(planned, atom, outcome, inner[occupied] / mass[occupied], count, mass[occupied], shrink)
 
-    def draw(
-        self, planned: Planned, rng: np.random.Generator, draws: int, *, fixed_rates: bool = False
-    ) -> Array:
+    def draw(self, rng: np.random.Generator, draws: int, *, fixed_rates: bool = False) -> Array:
         """Draw test counts of every kind, shape [draws, M]: first the rates from what is known of them, then rows.
 
         The rates of a combination of groups come from a Bayesian bootstrap of its calibration rows, so that their
@@ -168,15 +169,15 @@ class CalibrationCells:
         for atom in np.unique(self.atom):
             own = self.atom == atom
             share = gammas[:, own] / gammas[:, own].sum(axis=1, keepdims=True)
-            size = round(float(planned.sizes[atom] * self.shrink[atom]))
+            size = round(float(self.planned.sizes[atom] * self.shrink[atom]))
             counts[:, own] = rng.multinomial(size, share)
         return counts
 
-    def totals(self, counts: Array, planned: Planned, split: str | None) -> CellSums:
+    def totals(self, counts: Array, split: str | None) -> CellSums:
         """Return the totals of drawn rows, with a line for each draw and group, shape [draws · G, ...]."""
         features = self._features()
-        groups = np.zeros(len(planned.sizes), np.int64) if split is None else planned.members[split]
-        size = 1 if split is None else len(planned.names[split])
+        groups = np.zeros_like(self.planned.sizes) if split is None else self.planned.members[split]
+        size = 1 if split is None else len(self.planned.names[split])
         width = features.shape[1]
         spread = np.zeros((len(self.count), size, width))
         spread[np.arange(len(self.count)), groups[self.atom]] = features

@@ -1,4 +1,4 @@
-"""Before training: the chance that a model without any disparity passes with these test rows."""
+"""Whether the test rows can decide a policy, from a quick model on a few rows, before anything is trained."""
 
 from __future__ import annotations
 
@@ -7,119 +7,111 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.planning.draws import LEAST
+from fairkit.errors import DataError, PowerError
 from fairkit.planning.results import two_digits
-from fairkit.planning.search import search
-from fairkit_repair.repairing.chance import predict
+from fairkit.progress import no_progress
+from fairkit_repair.repairing.folds import folds_of, learner_scores
+from fairkit_repair.repairing.missing import told_missing
+from fairkit_repair.repairing.preparing import base_of, learner_of
 from fairkit_repair.searches import Power
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from fairkit_repair.repairing.audits import ByAudits
-    from fairkit_repair.repairing.cells import Planned
-    from fairkit_repair.repairing.chance import Limited
+    from fairkit.data.table import Table
+    from fairkit.fitted import Run
+    from fairkit_onnx.model import OnnxModel
+    from fairkit_repair.repairing.chance import Forecast
+    from fairkit_repair.repairing.preparing import Prepared
 
     Array = NDArray[np.float64]
 
-WANTED = 0.9
-"""The chance at which needed rows are planned."""
-_DRAWS = 300
-_AUDITS = 60
-_BETWEEN = ("difference", "ratio")
+ENOUGH = 0.5
+"""The least power to go on with."""
+_PILOT = 6_000
 
 
-def power_of(
-    planned: Planned,
-    chance: Array,
-    limits: Sequence[Limited],
-    seed: int,
-    *,
-    enough: float,
-) -> Power:
-    """Return the chance that a model passes whose rates are those of `chance` over all rows, equal in all groups.
+def check_power(prepared: Prepared, base: OnnxModel | None, run: Run, *, anyway: bool) -> Power:
+    """Return the power of the test rows, from a pilot on a few rows; refuse where it is not enough.
 
-    Parameters
-    ----------
-    planned, limits
-        As for `fairkit_repair.repairing.chance.predict`; limits on other numbers than disparities are left out.
-    chance
-        Decisions of a model on the calibration rows, shape [n]: only their rates by outcome over all rows are used.
-    enough
-        From which chance on the needed rows are not looked for.
+    Raises
+    ------
+    PowerError
+        A model without any disparity would pass with a chance below `ENOUGH`, and `anyway` is not set.
     """
-    between_groups = [one for one in limits if one.target.kind in _BETWEEN]
-    rows = int(planned.sizes.sum())
-    small = tuple(
-        f"{name} ({size} rows)"
-        for split in dict.fromkeys(one.split for one in between_groups if one.split is not None)
-        for name, size in zip(planned.names[split], planned.group_sizes(split), strict=True)
-        if size < LEAST
+    forecast, table = prepared.forecast, prepared.table
+    if table.task == "ranking":
+        pilot = forecast, np.zeros(len(table))
+    elif base is not None:
+        pilot = forecast, base_of(base, table).decisions(table.columns).astype(np.float64)
+    else:
+        pilot = forecast.pilot(*_pilot(table, run))
+    power = power_of(*pilot, run.seed)
+    if prepared.unseen and not anyway:
+        raise PowerError(
+            f"test rows are of groups that no training row has: {', '.join(prepared.unseen[:5])}. What a model does to "
+            "them cannot be predicted: give training rows of these groups, leave them out of `test`, or go on with "
+            "`anyway`"
+        )
+    if power.chance >= ENOUGH or anyway:
+        return power
+    what = "queries" if table.task == "ranking" else "rows"
+    if power.small:
+        raise PowerError(
+            f"no verdict can come out: among the test rows, {', '.join(power.small)} have fewer than 30 rows. "
+            "Merge groups, give more rows in `test`, or go on with `anyway`"
+        )
+    more = (
+        "no number of rows changes that"
+        if power.needed is None
+        else f"about {power.needed:,} test {what} would give it 90 %"
     )
-    if not between_groups:
-        return Power(chance=1.0, rows=rows)
-    demographic = any(all(rate.over) for one in between_groups for rate in one.target.rates)
-    equal = equal_decisions(planned, chance, by_outcome=not demographic)
-
-    def at(factor: float) -> float:
-        rng = np.random.default_rng([seed, 7])
-        return predict(planned.scaled(factor), equal, between_groups, rng, _DRAWS, fixed_rates=True).chance
-
-    now = at(1.0)
-    if now >= enough or small:
-        return Power(chance=now, rows=rows, small=small)
-    found = search(
-        lambda some: at(some / rows), 2.0 * rows, WANTED, _DRAWS, rounds=((0.8, 0.9, 1.0, 1.1, 1.2),)
+    unknown = told_missing(forecast.planned.missing, prepared.test.profile.rows)
+    if unknown:
+        more = f"{unknown}, and a verdict must hold whatever their groups are: fill these values in"
+    raise PowerError(
+        f"{power.rows:,} test {what} cannot decide this policy: a model without any disparity would pass with a "
+        f"chance of {power.chance:.2f} only; {more}. Give more rows in `test`, a larger `holdout`, a wider limit, "
+        "or go on with `anyway`"
     )
-    return Power(chance=now, rows=rows, needed=None if found is None else two_digits(max(found.rows, rows)))
 
 
-def power_by_audits(forecast: ByAudits, said: Array, seed: int, *, enough: float) -> Power:
-    """Return the same where verdicts come from audits of rows drawn again.
+def _pilot(table: Table, run: Run) -> tuple[NDArray[np.int64], Array]:
+    """Return a few of the rows, and what a quick model says of them."""
+    rows = np.arange(len(table))
+    if len(table) > _PILOT:
+        rows = np.sort(np.random.default_rng([run.seed, 3]).choice(len(table), _PILOT, replace=False))
+    part = table.take(rows)
+    quiet = dataclasses.replace(run, progress=no_progress)
+    try:
+        return rows, learner_scores(part, folds_of(part, 2, run.seed), learner_of(run), quiet)[1]
+    except DataError:  # a class is in one half only: nobody knows better
+        if table.task == "multiclass":
+            return rows, np.eye(len(table.classes))[part.target.astype(np.int64)]
+        return rows, part.target
+
+
+def power_of(forecast: Forecast, said: Array, seed: int) -> Power:
+    """Return the chance that a model without any disparity passes the rules on disparities.
 
     Parameters
     ----------
     forecast
-        From a few of the rows, with the rules on disparities only.
+        Of the whole policy.
     said
-        What a model says of these rows.
-    seed, enough
-        As for `power_of`.
+        What a model says of the calibration rows.
+    seed
+        For the draws. From a chance of `ENOUGH` on the needed rows are not looked for.
     """
-    between_groups = dataclasses.replace(forecast, rules=forecast.between())
-    equal = between_groups.equal(said) if between_groups.rules else None
+    between, equal = forecast.equal(said)
     if equal is None:
         return Power(chance=1.0, rows=forecast.rows)
 
     def at(factor: float) -> float:
         rng = np.random.default_rng([seed, 7])
-        return between_groups.scaled(factor).predict(equal, rng, _AUDITS, fixed_rates=True).chance
+        return between.scaled(factor).predict(equal, rng, between.few, fixed_rates=True).chance
 
-    now, small = at(1.0), between_groups.small()
-    if now >= enough or small:
-        return Power(chance=now, rows=forecast.rows, small=small)
-    factor = next((factor for factor in (2.0, 4.0, 8.0, 16.0, 32.0) if at(factor) >= WANTED), None)
-    needed = None if factor is None else two_digits(factor * forecast.rows)
-    return Power(chance=now, rows=forecast.rows, needed=needed)
-
-
-def equal_decisions(planned: Planned, chance: Array, *, by_outcome: bool) -> Array:
-    """Return decisions with the same rate in every group, shape [n]: 0 or 1, up to one row of a group.
-
-    With `by_outcome` the rates among either outcome are those of `chance` over all rows; else the share of favorable
-    decisions is, for every outcome alike.
-    """
-    key = 2 * planned.atoms + (planned.outcome > 0)
-    order = np.argsort(key, kind="stable")
-    sizes = np.bincount(key, minlength=2 * len(planned.sizes))
-    rank = np.empty(len(key))
-    rank[order] = np.arange(len(key)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    rate = np.full(len(key), np.average(chance, weights=planned.weights))
-    for outcome in (False, True):
-        own = (planned.outcome > 0) == outcome
-        if by_outcome and own.any():
-            weights = None if planned.weights is None else planned.weights[own]
-            rate[own] = np.average(chance[own], weights=weights)
-    return np.asarray(np.clip(sizes[key] * rate - rank, 0.0, 1.0))
+    now, small = at(1.0), between.small()
+    needed = None if now >= ENOUGH or small else between.needed(at)
+    rows = None if needed is None else two_digits(needed)
+    return Power(chance=now, rows=forecast.rows, needed=rows, small=small)

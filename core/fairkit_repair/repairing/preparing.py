@@ -22,7 +22,7 @@ from fairkit_repair.mitigation.split import split_dataset
 from fairkit_repair.repairing.audits import ByAudits
 from fairkit_repair.repairing.candidates import PlainLearner
 from fairkit_repair.repairing.cells import Planned
-from fairkit_repair.repairing.chance import ByRates, Limited
+from fairkit_repair.repairing.chance import ByRates
 from fairkit_repair.repairing.evaluate import Bench, restricted, without_sensitive
 from fairkit_repair.repairing.folds import FOLDS, folds_of, learner_scores
 from fairkit_repair.repairing.leaks import check_leak
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fairkit.fitted import Run
     from fairkit.results.rules import Rule
     from fairkit_onnx.write.base import BaseModel
-    from fairkit_repair.repairing.chance import Wanted
+    from fairkit_repair.repairing.chance import Forecast, Limited
     from fairkit_repair.repairing.searching import Clock
 
     Array = NDArray[np.float64]
@@ -68,7 +68,7 @@ class Prepared:
     table: Table
     held: Table
     test: Dataset
-    forecast: ByRates | ByAudits
+    forecast: Forecast
     unseen: tuple[str, ...] = ()
 
 
@@ -99,7 +99,7 @@ def prepare(
     test: Dataset | None,
     holdout: float,
     seed: int,
-    limits: Sequence[Limited | Wanted],
+    limits: Sequence[Limited],
     rules: Sequence[Rule],
     confidence: float,
     *,
@@ -111,11 +111,10 @@ def prepare(
     splits = list(dict.fromkeys(one.split for one in limits if one.split is not None))
     table = restricted(table, splits)
     planned = _planned(table, tested, splits)
-    rated = [one for one in limits if isinstance(one, Limited)]
-    forecast: ByRates | ByAudits
+    forecast: Forecast
     if table.task == "binary":
         planned = dataclasses.replace(planned, missing=missing_of(test_data.profile, splits))
-        forecast = ByRates(planned=planned, limits=rated)
+        forecast = ByRates(planned=planned, limits=limits, confidence=confidence)
     else:
         queries = 0 if tested.queries is None else int(tested.queries.max()) + 1
         forecast = ByAudits.of(train, table, planned, rules, queries, confidence)

@@ -25,13 +25,13 @@ from fairkit_repair.mitigation.choose import loaded_base
 from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance, renamed
 from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.run import MitigationResult, measured
-from fairkit_repair.repairing.audits import PERFORMANCE, ByAudits
+from fairkit_repair.repairing.audits import PERFORMANCE
 from fairkit_repair.repairing.candidates import candidates
-from fairkit_repair.repairing.chance import limits_of, wanted_of
+from fairkit_repair.repairing.chance import limits_of
 from fairkit_repair.repairing.evaluate import run_of
 from fairkit_repair.repairing.looks import identity_of, record_look
 from fairkit_repair.repairing.notes import notes_of
-from fairkit_repair.repairing.pilots import check_power
+from fairkit_repair.repairing.power import check_power
 from fairkit_repair.repairing.preparing import (
     GivenModel,
     check_base,
@@ -40,7 +40,7 @@ from fairkit_repair.repairing.preparing import (
     prepare,
 )
 from fairkit_repair.repairing.refining import confirm
-from fairkit_repair.repairing.searching import CLOSELY, Clock, SearchRequest, search
+from fairkit_repair.repairing.searching import Clock, SearchRequest, search
 from fairkit_repair.searches import Search
 
 if TYPE_CHECKING:
@@ -51,13 +51,10 @@ if TYPE_CHECKING:
     from fairkit.results.rules import Rule
     from fairkit.settings import ModelOptions
     from fairkit_repair.repairing.candidates import Candidate
-    from fairkit_repair.repairing.chance import Limited, Wanted
     from fairkit_repair.repairing.evaluate import Bench
 
 SURE, BUDGET = 0.95, 5.0
 """The chance of passing that is asked for; minutes."""
-_MORE_AUDITS = 300
-"""Audits by which the pick's chance is predicted anew where rows are drawn again."""
 
 
 def repair(
@@ -163,7 +160,7 @@ def repair(
     check_policy(policy, data)
     task = choose_task(data, None)
     _check_model(task, model)
-    limits = _limits(policy, task, [split.name for split in data.roles.sensitive], confidence)
+    limits = limits_of(policy, [split.name for split in data.roles.sensitive], of_rates=task == "binary")
     fixed = parameters or {}
     _check_methods(candidates(limits, methods, fixed, 0.5, task)[0], policy, data, task)
     begun = time.monotonic()
@@ -189,8 +186,7 @@ def repair(
 
         def again(place: int) -> float:
             said = bench.measure(queue[place].method)
-            more = _MORE_AUDITS if isinstance(forecast, ByAudits) else CLOSELY
-            return forecast.predict(said, np.random.default_rng([seed, 9]), more).chance
+            return forecast.predict(said, np.random.default_rng([seed, 9]), forecast.many).chance
 
         index = confirm(alternatives, sure, again)
         alternatives[index] = dataclasses.replace(alternatives[index], status="picked")
@@ -215,15 +211,6 @@ def _check(policy: Sequence[Rule], sure: float, budget: float) -> None:
         raise ParameterError(f"`sure` is a chance above 0 and below 1, not {sure}")
     if not budget > 0:
         raise ParameterError(f"`budget` is a number of minutes above 0, not {budget}")
-
-
-def _limits(
-    policy: Sequence[Rule], task: Task, splits: Sequence[str], confidence: float
-) -> list[Limited | Wanted]:
-    """Return the limits that methods are looked for by; of binary tasks also how their verdicts are made."""
-    if task == "binary":
-        return [*limits_of(policy, splits, confidence)]
-    return [*wanted_of(policy, splits)]
 
 
 def _check_model(task: Task, model: Any) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 
 from fairkit.errors import FairkitError
 from fairkit_repair.repairing.candidates import learner_settings, unconstrained
-from fairkit_repair.repairing.chance import ByRates
 from fairkit_repair.repairing.evaluate import OutOfTimeError
 from fairkit_repair.repairing.folds import FOLDS
 from fairkit_repair.repairing.refining import ALIKE, may_be_picked, refine
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairkit.data.table import Table
     from fairkit.mitigators import Mitigator
     from fairkit.progress import Progress
     from fairkit_repair.repairing.candidates import Candidate
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-CLOSELY = 2_400
-"""Audits that are drawn where the chance decides how far to go: one of .95 has a standard error of .004."""
 BY_CHANCE = "it draws decisions by chance"
 """Why a rule is left out where decisions must not be drawn."""
 _HOPELESS = 0.05
@@ -97,7 +95,7 @@ def search(
         queue[position:position] = tries
     result: list[Alternative] = []
     best: dict[str, list[float]] = {}
-    right = RightBy(forecast)
+    right = RightBy(bench.table)
     for position, candidate in enumerate(queue):
         progress("searching", position, len(queue))
         why = _left_out(
@@ -116,7 +114,7 @@ def search(
         result.append(measured)
 
     def measure(one: Candidate, closely: bool) -> Alternative:
-        return _measured(bench, forecast, right, one, draws=CLOSELY if closely else None)
+        return _measured(bench, forecast, right, one, draws=forecast.many if closely else None)
 
     if request.deterministic is None:
         _refine_without_chance(result, queue, request.sure, measure, clock.left)
@@ -200,8 +198,8 @@ def _family(one: Candidate, queue: Sequence[Candidate]) -> list[Mitigator]:
 class RightBy:
     """How likely each row's decision is right, by alternative: accuracy against the first one's, row by row."""
 
-    def __init__(self, forecast: Forecast) -> None:
-        self._planned = forecast.planned if isinstance(forecast, ByRates) else None
+    def __init__(self, table: Table) -> None:
+        self._table = table
         self._first: Array | None = None
 
     def change(self, chance: Array, ahead: float = 0.0) -> tuple[float, float, float] | None:
@@ -214,12 +212,12 @@ class RightBy:
         ahead
             What the first alternative's accuracy is too high by, and this one's is not.
         """
-        if self._planned is None or chance.ndim != 1:
+        if self._table.task != "binary":
             return None
-        own = np.where(self._planned.outcome > 0, chance, 1.0 - chance)
+        own = np.where(self._table.target > 0, chance, 1.0 - chance)
         if self._first is None:
             self._first = own
-        mean, low, high = paired_change(own, self._first, self._planned.weights)
+        mean, low, high = paired_change(own, self._first, self._table.weights)
         return mean + ahead, low + ahead, high + ahead
 
 
