@@ -100,18 +100,17 @@ def frames(name: str, seed: int) -> tuple[Any, dict[str, Any]]:
 
 @contextmanager
 def inside_search() -> Iterator[dict[str, Any]]:
-    """Keep what a search by policy works with: its bench, forecast, queue and test rows, filled while it runs."""
+    """Keep what a search by policy works with: its bench, forecast and test rows, filled while it runs."""
     seen: dict[str, Any] = {}
     plain_search, plain_finish = running.search, running._finished
 
     def watched_search(bench: Any, planned: Any, limits: Any, *rest: Any) -> Any:
-        alternatives, queue = plain_search(bench, planned, limits, *rest)
-        seen.update(bench=bench, forecast=planned, queue=queue)
-        return alternatives, queue
+        seen.update(bench=bench, forecast=planned)
+        return plain_search(bench, planned, limits, *rest)
 
-    def watched_finish(engine: Any, bench: Any, method: Any, test: Any, *rest: Any) -> Any:
+    def watched_finish(engine: Any, bench: Any, test: Any, *rest: Any) -> Any:
         seen.update(test=test)
-        return plain_finish(engine, bench, method, test, *rest)
+        return plain_finish(engine, bench, test, *rest)
 
     running.search, running._finished = watched_search, watched_finish
     try:
@@ -138,13 +137,15 @@ def one(name: str, metric: str, limit: float, seed: int, **asked: Any) -> dict[s
     looker = None if by_rates else by_audits(seen["test"], test, forecast)
     looked = [
         (
-            judged(bench, one.method, test, forecast.limits[0], forecast.confidence)
+            judged(bench, found.mitigator, test, forecast.limits[0], forecast.confidence)
             if by_rates
-            else audited(bench, one.method, looker)
+            else audited(bench, found.mitigator, looker)
         )
-        if found.chance is not None and found.status != "left out" and (one.trainings == 0 or not by_rates)
+        if found.chance is not None
+        and found.status != "left out"
+        and (found.capability.trainings == 0 or not by_rates)
         else None
-        for one, found in zip(seen["queue"], result.search.alternatives, strict=True)
+        for found in result.search.alternatives
     ]
     before = result.before.find(result.search.performance)
     return {

@@ -58,10 +58,10 @@ def search(
     size = int(seen["forecast"].planned.sizes.sum())
     samples = [rng.choice(len(table), size, replace=False) for _ in range(AUDITS)]
     found = []
-    for place, (candidate, one) in enumerate(zip(seen["queue"], result.search.alternatives, strict=True)):
-        if one.chance is None or one.status == "left out" or one.reason or candidate.trainings:
+    for place, one in enumerate(result.search.alternatives):
+        if one.chance is None or one.status == "left out" or one.reason or one.capability.trainings:
             continue
-        fitted = seen["bench"].fit(candidate.method, seen["bench"].run)
+        fitted = seen["bench"].fit(one.mitigator, seen["bench"].run)
         if fitted is None:
             continue
         said = fitted.predict(table.columns)

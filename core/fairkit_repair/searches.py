@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from fairkit.capabilities import Capability
 from fairkit.support.records import record_of
 
 if TYPE_CHECKING:
+    from fairkit.mitigators import Mitigator
     from fairkit.results.rules import Rule
 
 Status = Literal["picked", "tried", "left out"]
+_NONE = Capability(constraints=("none",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,7 @@ class Power:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
+class Trial:
     """One method with its parameters, measured on calibration rows that its model did not see.
 
     Attributes
@@ -45,7 +49,8 @@ class Alternative:
     method, parameters
         What was tried; ``unconstrained`` is the learner, or the given model, as it is.
     randomized, reads_group
-        Whether decisions are drawn by chance; whether the model needs the group to decide.
+        Whether decisions are drawn by chance (before it is measured: whether the method says so); whether the model
+        needs the group to decide.
     accuracy
         On the calibration rows, of other tasks than binary and multi-class ones `Search.performance`; None where it was
         not measured.
@@ -63,6 +68,12 @@ class Alternative:
         What measuring it took.
     status, reason
         What became of it, and why it was left out.
+    mitigator, capability
+        The method as an object, and in which of its ways it is used.
+    family
+        What it has in common with trials that differ in their dial.
+    fixed
+        The parameters that the user gave.
     """
 
     method: str
@@ -78,6 +89,29 @@ class Alternative:
     seconds: float = 0.0
     status: Status = "tried"
     reason: str = ""
+    mitigator: Any = None
+    capability: Capability = _NONE
+    family: str = ""
+    fixed: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        mitigator: Mitigator,
+        parameters: Mapping[str, Any],
+        capability: Capability,
+        family: str,
+        fixed: frozenset[str] = frozenset(),
+    ) -> Self:
+        """Make one that is not measured yet."""
+        return cls(
+            method=mitigator.name, parameters=parameters, randomized=capability.randomized,
+            reads_group=capability.reads_group, mitigator=mitigator, capability=capability, family=family, fixed=fixed,
+        )  # fmt: skip
+
+    def left_out(self, why: str, seconds: float = 0.0) -> Self:
+        """Return the same, not measured."""
+        return dataclasses.replace(self, status="left out", reason=why, seconds=seconds)
 
     @property
     def as_good(self) -> bool:
@@ -97,7 +131,8 @@ class Alternative:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return record_of(self) | {"seconds": round(self.seconds, 3)}
+        objects = ("mitigator", "capability", "family", "fixed")
+        return record_of(self, without=objects) | {"seconds": round(self.seconds, 3)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +167,7 @@ class Search:
     blind, deterministic
         What was asked for.
     performance
-        What `Alternative.accuracy` is: accuracy, in regression r2_score, of rankings ndcg.
+        What `Trial.accuracy` is: accuracy, in regression r2_score, of rankings ndcg.
     optimism
         Of a given model: by how much its accuracy on the calibration rows is above that on the test rows, 0 where that
         is not certain; the accuracies of repairs of it are lowered by as much. None where the model was trained here on
@@ -145,7 +180,7 @@ class Search:
     sure: float
     budget: float
     power: Power
-    alternatives: tuple[Alternative, ...]
+    alternatives: tuple[Trial, ...]
     picked: int
     calibration_rows: int
     seconds: float
@@ -160,17 +195,17 @@ class Search:
     given: bool = False
 
     @property
-    def choice(self) -> Alternative:
+    def choice(self) -> Trial:
         """The picked one."""
         return self.alternatives[self.picked]
 
     @property
-    def measured(self) -> tuple[Alternative, ...]:
+    def measured(self) -> tuple[Trial, ...]:
         """The alternatives whose chance was predicted: those that were searched."""
         return tuple(one for one in self.alternatives if one.chance is not None)
 
     @property
-    def as_good(self) -> tuple[Alternative, ...]:
+    def as_good(self) -> tuple[Trial, ...]:
         """The alternatives that are as accurate as the first one within noise, the least disparity first.
 
         Those that were left out after they were measured count too: a reader asks what could have been.
@@ -240,7 +275,7 @@ class Search:
         }
 
 
-def _short(one: Alternative) -> dict[str, Any]:
+def _short(one: Trial) -> dict[str, Any]:
     return {"name": one.name, "accuracy": one.accuracy, "values": dict(one.values)}
 
 

@@ -32,7 +32,7 @@ from fairkit_repair.repairing.power import power_of
 from fairkit_repair.repairing.refining import ALIKE, confirm, pick, refine
 from fairkit_repair.repairing.searching import Clock
 from fairkit_repair.scored_rows import ScoredRows
-from fairkit_repair.searches import Alternative
+from fairkit_repair.searches import Trial
 
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
 PARITY = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.1)
@@ -428,10 +428,8 @@ def test_a_constant_base_model_is_searched_without_a_crash():
 
 def test_a_constant_model_is_picked_after_all_others_and_is_called_one():
     said = {"randomized": False, "reads_group": False, "values": {"gap": 0.0}}
-    constant = Alternative(method="a", parameters={}, accuracy=0.9, chance=0.0, reason=ALIKE, **said)
-    poor = Alternative(
-        method="b", parameters={}, accuracy=0.6, chance=0.0, **{**said, "values": {"gap": 0.3}}
-    )
+    constant = Trial(method="a", parameters={}, accuracy=0.9, chance=0.0, reason=ALIKE, **said)
+    poor = Trial(method="b", parameters={}, accuracy=0.6, chance=0.0, **{**said, "values": {"gap": 0.3}})
     assert pick([constant, poor], 0.95) == 1
     assert pick([constant], 0.95) == 0
 
@@ -453,10 +451,10 @@ def test_a_given_constant_model_ends_as_a_constant_model(tmp_path):
 
 def test_a_ratio_rule_is_met_by_methods_for_the_difference():
     limits = limits_of([Rule(metric="demographic_parity_ratio", sensitive="sex", min=0.8)], ["sex"])
-    found, without = candidates(limits, None, {}, rate=0.5)
-    tolerances = {one.given["tolerance"] for one in found if one.method.name == "threshold-optimizer"}
+    found = candidates(limits, None, {}, rate=0.5)
+    tolerances = {one.parameters["tolerance"] for one in found if one.method == "threshold-optimizer"}
     assert max(tolerances) == pytest.approx(0.1)
-    assert "budro" in without
+    assert "budro" not in {one.method for one in found}
 
 
 class Fickle(PostProcessor):
@@ -499,85 +497,81 @@ def test_multicalibrate_says_what_it_can_meet_and_that_it_is_no_rate():
         fairkit.repair(loans(900, 1), [Rule(metric="ecce_difference", sensitive="sex", max=0.1)])
 
 
-def steadier_alternative(rate, chance, accuracy, given=None):
-    return Alternative(
-        method="threshold-optimizer",
-        parameters={"constraint": "equal_opportunity", "tolerance": 0.0} | (given or {}),
-        randomized=False,
-        reads_group=True,
-        accuracy=accuracy,
-        chance=chance,
-        rate=rate,
-    )
+PLAIN = Trial(
+    method="threshold-optimizer",
+    parameters={"constraint": "equal_opportunity", "tolerance": 0.0},
+    randomized=False,
+    reads_group=True,
+)
+
+
+def measured(rate, chance, accuracy, given=None, trial=PLAIN):
+    parameters = {**trial.parameters, **(given or {})}
+    return dataclasses.replace(trial, parameters=parameters, accuracy=accuracy, chance=chance, rate=rate)
 
 
 def test_rates_are_moved_away_from_one_half_where_nothing_is_sure_enough_and_only_there():
-    found, _ = candidates(
+    found = candidates(
         limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"]),
         ["threshold-optimizer"],
         {},
         0.5,
     )
-    plain = next(one for one in found if one.given["tolerance"] == 0 and "randomized" not in one.given)
+    plain = next(
+        one for one in found if one.parameters["tolerance"] == 0 and "randomized" not in one.parameters
+    )
     asked = []
 
     def measure(one, closely):
         assert closely
-        asked.append(one.given["rate"])
-        sure = 0.8 + 1.5 * (one.given["rate"] - 0.7)
-        return steadier_alternative(one.given["rate"], sure, 0.8 - one.given["rate"] / 10, one.given)
+        rate = one.parameters["rate"]
+        asked.append(rate)
+        return measured(rate, 0.8 + 1.5 * (rate - 0.7), 0.8 - rate / 10, trial=one)
 
-    result, queue = [steadier_alternative(0.7, 0.8, 0.79)], [plain]
-    refine(result, queue, 0.9, measure, lambda: 1.0)
+    result = [measured(0.7, 0.8, 0.79, trial=plain)]
+    refine(result, 0.9, measure, lambda: 1.0)
     assert asked[:3] == [0.73, 0.76, 0.79]
     best = result[pick(result, 0.9)]
     assert best.chance >= 0.9
     assert best.rate == pytest.approx(0.775, abs=0.011)
-    sure, asked[:] = [steadier_alternative(0.7, 0.95, 0.79)], []
-    refine(sure, [plain], 0.9, measure, lambda: 1.0)
+    asked.clear()
+    refine([measured(0.7, 0.95, 0.79, trial=plain)], 0.9, measure, lambda: 1.0)
     assert asked == []
     # a rule that is sure and of no use does not end the search
     useless = [
-        steadier_alternative(0.7, 0.8, 0.79),
-        steadier_alternative(0.9, 0.95, 0.6, {"tolerance": 0.01}),
+        measured(0.7, 0.8, 0.79, trial=plain),
+        measured(0.9, 0.95, 0.6, {"tolerance": 0.01}, plain),
     ]
-    refine(
-        useless,
-        [plain, dataclasses.replace(plain, given=plain.given | {"tolerance": 0.01})],
-        0.9,
-        measure,
-        lambda: 1.0,
-    )
+    refine(useless, 0.9, measure, lambda: 1.0)
     assert useless[pick(useless, 0.9)].accuracy > 0.7
     asked.clear()
     held = dataclasses.replace(plain, fixed=frozenset({"rate"}))
-    refine([steadier_alternative(0.7, 0.8, 0.79)], [held], 0.9, measure, lambda: 1.0)
+    refine([measured(0.7, 0.8, 0.79, trial=held)], 0.9, measure, lambda: 1.0)
     assert asked == []
 
 
 def test_steadier_settings_are_walked_too_and_no_further_than_they_are_worth():
     limits = limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"])
-    plain = next(one for one in candidates(limits, ["rto"], {}, 0.5)[0] if one.given["tolerance"] == 0)
+    plain = next(one for one in candidates(limits, ["rto"], {}, 0.5) if one.parameters["tolerance"] == 0)
     asked = []
 
     def measure(one, closely):
-        gamma, rho = one.given.get("gamma", 0.01), one.given["rho"]
+        gamma, rho = one.parameters.get("gamma", 0.01), one.parameters["rho"]
         asked.append((gamma, rho))
-        return steadier_alternative(
-            rho, 0.8 + 1.5 * (rho - 0.7) + gamma / 6, 0.8 - (rho - 0.7) / 5 - gamma / 50, one.given
-        )
+        chance = 0.8 + 1.5 * (rho - 0.7) + gamma / 6
+        return measured(rho, chance, 0.8 - (rho - 0.7) / 5 - gamma / 50, trial=one)
 
-    result, queue = [steadier_alternative(0.7, 0.8, 0.8)], [plain]
-    refine(result, queue, 0.9, measure, lambda: 1.0)
-    best = queue[pick(result, 0.9)]
-    assert best.given["gamma"] == 0.6
-    assert best.given["rho"] == pytest.approx(0.7, abs=0.02)
+    result = [measured(0.7, 0.8, 0.8, trial=plain)]
+    refine(result, 0.9, measure, lambda: 1.0)
+    best = result[pick(result, 0.9)]
+    assert best.parameters["gamma"] == 0.6
+    assert best.parameters["rho"] == pytest.approx(0.7, abs=0.02)
     # without the wide ramp the rate itself would have to move to .77: that is left where it costs more
     assert max(rho for gamma, rho in asked if gamma == 0.01) <= 0.79
     assert max(rho for gamma, rho in asked if gamma == 0.2) <= 0.82
     asked.clear()
-    held = dataclasses.replace(plain, given=plain.given | {"gamma": 0.3}, fixed=frozenset({"gamma"}))
-    refine([steadier_alternative(0.7, 0.8, 0.8, {"gamma": 0.3})], [held], 0.9, measure, lambda: 1.0)
+    held = dataclasses.replace(plain, fixed=frozenset({"gamma"}))
+    refine([measured(0.7, 0.8, 0.8, {"gamma": 0.3}, held)], 0.9, measure, lambda: 1.0)
     assert {gamma for gamma, _ in asked} == {0.3}
 
 
@@ -624,17 +618,17 @@ def test_a_rate_is_kept_by_mixed_and_by_single_thresholds(found):
 
 
 def test_the_picks_chance_is_predicted_anew_so_that_the_luckiest_of_many_is_not_taken():
-    many = [steadier_alternative(0.5, 0.96, 0.8 + place / 1000, {"place": place}) for place in range(5)]
+    many = [measured(0.5, 0.96, 0.8 + place / 1000, {"place": place}) for place in range(5)]
     again = [0.96, 0.96, 0.95, 0.9, 0.91]
     assert confirm(many, 0.95, again.__getitem__) == 2
     assert [one.chance for one in many] == [0.96, 0.96, 0.95, 0.9, 0.91]
 
 
 def test_a_chance_that_costs_much_is_said_with_what_a_smaller_one_takes(found):
-    dear = steadier_alternative(0.8, 0.96, 0.78, {"rate": 0.8})
+    dear = measured(0.8, 0.96, 0.78, {"rate": 0.8})
     told = dataclasses.replace(
         found.search,
-        alternatives=(steadier_alternative(0.7, 0.859, 0.80), dataclasses.replace(dear, status="picked")),
+        alternatives=(measured(0.7, 0.859, 0.80), dataclasses.replace(dear, status="picked")),
         picked=1,
     )
     (note,) = _price(told)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairkit.results.comparisons import Change
     from fairkit_cli.pages.parts import Chart
     from fairkit_repair.mitigation.run import MitigationResult
-    from fairkit_repair.searches import Alternative, Search
+    from fairkit_repair.searches import Search, Trial
 
 RUNNERS_UP = 3
 
@@ -72,7 +72,7 @@ def _table(search: Search, on: On = On.ALL) -> Table:
     rows: list[tuple[str, ...]] = []
     same = same_constraint(search.alternatives)
 
-    def key(alternative: Alternative) -> tuple[str, str] | int:
+    def key(alternative: Trial) -> tuple[str, str] | int:
         unmeasured = alternative.chance is None
         return (alternative.method, alternative.reason) if unmeasured else id(alternative)
 
@@ -100,12 +100,12 @@ def _table(search: Search, on: On = On.ALL) -> Table:
     return Table("Alternatives", columns, rows, strong=picked, on=on)
 
 
-def same_constraint(alternatives: Sequence[Alternative]) -> bool:
+def same_constraint(alternatives: Sequence[Trial]) -> bool:
     """Return whether all alternatives that name a constraint name one and the same."""
     return len({str(each.parameters.get("constraint", "")) for each in alternatives} - {""}) == 1
 
 
-def short_name(alternative: Alternative, same: bool) -> str:
+def short_name(alternative: Trial, same: bool) -> str:
     """Return the name without what all alternatives have."""
     if not same:
         return alternative.name
@@ -119,7 +119,7 @@ def _title(search: Search) -> str:
     return f"Alternatives, on {rows}: {search.performance}{lowered}, and {' '.join(search.choice.values)}"
 
 
-def _chance(alternative: Alternative) -> str:
+def _chance(alternative: Trial) -> str:
     return "-" if alternative.chance is None else f"{alternative.chance:.2f}"
 
 
@@ -155,11 +155,11 @@ def choice_parts(search: Search) -> list[Part]:
     return parts
 
 
-def runners_up(search: Search, most: int = RUNNERS_UP) -> list[Alternative]:
+def runners_up(search: Search, most: int = RUNNERS_UP) -> list[Trial]:
     """Return the best alternatives beside the pick: the surest methods first, one setting of each."""
-    by_method: dict[str, Alternative] = {}
+    by_method: dict[str, Trial] = {}
 
-    def key(alternative: Alternative) -> tuple[bool, float]:
+    def key(alternative: Trial) -> tuple[bool, float]:
         accuracy = float("-inf") if alternative.accuracy is None else alternative.accuracy
         return (alternative.chance or 0) < search.sure, -accuracy
 

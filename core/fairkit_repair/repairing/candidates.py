@@ -16,6 +16,7 @@ from fairkit.mitigators import Mitigator
 from fairkit.parameters.declare import parameter, parse_parameters
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.choose import find_mitigator
+from fairkit_repair.searches import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,29 +51,11 @@ class PlainLearner(Mitigator):
         return fit_learner(self.learner(run), table, run, settings=self.parameters.settings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A method with parameters, what its model is like, and what it costs in trainings; `fixed` were the user's."""
-
-    method: Mitigator
-    given: Mapping[str, Any]
-    capability: Capability
-    family: str = ""
-    fixed: frozenset[str] = frozenset()
-
-    @property
-    def trainings(self) -> float:
-        """About how many trainings of the plain learner a fit takes."""
-        return self.capability.trainings
-
-
-def unconstrained(settings: Mapping[str, Any] | None = None) -> Candidate:
+def unconstrained(settings: Mapping[str, Any] | None = None) -> Trial:
     """Return the learner as it is."""
     values = {"settings": dict(settings)} if settings else {}
     method = PlainLearner(parse_parameters(PlainLearner.Parameters, values, owner=UNCONSTRAINED))
-    return Candidate(
-        method=method, given=dict(settings or {}), capability=PlainLearner.capabilities[0], family="settings"
-    )
+    return Trial.of(method, dict(settings or {}), PlainLearner.capabilities[0], "settings")
 
 
 def candidates(
@@ -81,7 +64,7 @@ def candidates(
     fixed: Mapping[str, Mapping[str, Any]],
     rate: float,
     task: Task = "binary",
-) -> tuple[list[Candidate], dict[str, str]]:
+) -> list[Trial]:
     """List what can meet at least one of the limits on disparities, cheap methods first.
 
     Parameters
@@ -97,18 +80,12 @@ def candidates(
     task
         What the models must be for.
 
-    Returns
-    -------
-    list of Candidate, dict
-        And why named methods, or methods for other constraints, are not among them.
-
     Raises
     ------
     FairkitError
         A named method is unknown, can meet none of the limits, or does not take its parameters.
     """
-    usable: list[Candidate] = []
-    without: dict[str, str] = {}
+    usable: list[Trial] = []
     for name in methods if methods is not None else _installed():
         cls = find_mitigator(name)
         if task not in cls.tasks:
@@ -125,11 +102,7 @@ def candidates(
                 f"the method {name!r} does not say that it can meet {wanted}; leave it out of `methods`, or "
                 "run it by itself without a policy"
             )
-        if not variants and cls.capabilities:
-            names = dict.fromkeys(c for one in cls.capabilities for c in one.constraints)
-            without[cls.name] = f"meets {', '.join(names)} only"
-    usable.sort(key=lambda one: one.trainings)
-    return usable, without
+    return sorted(usable, key=lambda one: one.capability.trainings)
 
 
 def _installed() -> list[str]:
@@ -147,8 +120,8 @@ def _of(
     rate: float,
     *,
     strict: bool,
-) -> list[Candidate]:
-    variants: list[Candidate] = []
+) -> list[Trial]:
+    variants: list[Trial] = []
     for capability in cls.capabilities:
         met = [one for one in limits if one.split is not None and capability.meets(one.rule.metric)]
         chosen = {key: value for key, value in capability.settings.items() if key not in fixed}
@@ -167,11 +140,8 @@ def _of(
                 if strict:
                     raise
                 continue
-            one = Candidate(
-                method=method, given=values, capability=capability, family=family, fixed=frozenset(fixed)
-            )
-            if all(str(one.given) != str(other.given) for other in variants if other.family == family):
-                variants.append(one)
+            if all(str(values) != str(other.parameters) for other in variants if other.family == family):
+                variants.append(Trial.of(method, values, capability, family, frozenset(fixed)))
     return variants
 
 

@@ -9,7 +9,7 @@ from fairkit_repair.repairing.missing import missing_of, told_missing
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
-    from fairkit_repair.searches import Alternative, Search
+    from fairkit_repair.searches import Search, Trial
 
 BUDGET = "the budget"
 """Reasons of alternatives that the budget cut have these words."""
@@ -127,7 +127,7 @@ def _of_budget(search: Search) -> list[str]:
 
 
 def _cost_of_determinism(search: Search) -> list[str]:
-    drawn: list[Alternative] = [
+    drawn: list[Trial] = [
         one for one in search.alternatives
         if one.randomized and one.status == "left out" and (one.chance or 0.0) >= search.sure
     ]  # fmt: skip

@@ -7,12 +7,11 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ParameterError
+from fairkit_repair.searches import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fairkit_repair.repairing.candidates import Candidate
-    from fairkit_repair.searches import Alternative
 
 ALIKE = "the same decisions for everybody, of which no verdict is made"
 _REFINED = 4
@@ -31,91 +30,87 @@ _NORMAL = NormalDist()
 
 
 def refine(
-    result: list[Alternative],
-    queue: list[Candidate],
+    result: list[Trial],
     sure: float,
-    measure: Callable[[Candidate, bool], Alternative],
+    measure: Callable[[Trial, bool], Trial],
     left: Callable[[], float],
 ) -> None:
     """Measure more of what costs no training, and append it: see `_walk` and `_closer`.
 
     Parameters
     ----------
-    result, queue
-        What was measured and tried, in the same order.
+    result
+        What was measured.
     sure
         The chance that is asked for.
     measure
-        Measures a candidate; with true from more draws.
+        Measures a trial; with true from more draws.
     left
         Tells the seconds that are left.
     """
     if not any(may_be_picked(one) for one in result):
         return
 
-    def measured(one: Candidate, *, closely: bool = False) -> Alternative:
-        queue.append(one)
+    def measured(one: Trial, *, closely: bool = False) -> Trial:
         result.append(measure(one, closely))
         return result[-1]
 
     best, aim = _best_sure(result, sure), min(sure + _SPARE, 0.5 * (1 + sure))
-    for start, chance, rate in _starts(result, queue, best):
+    for start, chance, rate in _starts(result, best):
         walked = _walk(start, chance, rate, (aim, best), lambda one: measured(one, closely=True), left)
         best = max(best, walked)
     for _ in range(_REFINED):
-        closer = _closer(result, queue, sure)
+        closer = _closer(result, sure)
         if closer is None or left() < 0:
             break
         measured(closer)
 
 
-def _starts(
-    result: Sequence[Alternative], queue: Sequence[Candidate], least: float
-) -> list[tuple[Candidate, float | None, float]]:
+def _starts(result: Sequence[Trial], least: float) -> list[tuple[Trial, float | None, float]]:
     """Return rules whose groups' rates are worth moving, with their chance and rate.
 
     There are none where what is sure enough has an accuracy, `least`, that moving could not reach. The last is the most
     accurate one among the surest; before it come those with a method's steadier settings, of unknown chance.
     """
     usable = [
-        place
-        for place, one in enumerate(result)
+        one
+        for one in result
         if may_be_picked(one) and one.rate is not None
-        and queue[place].capability.level not in (None, *queue[place].fixed)
-        and one.parameters.get(queue[place].capability.dial or "") == 0
-        and queue[place].trainings == 0
+        and one.capability.level not in (None, *one.fixed)
+        and one.parameters.get(one.capability.dial or "") == 0
+        and one.capability.trainings == 0
     ]  # fmt: skip
     if not usable:
         return []
-    most = max(result[place].chance or 0.0 for place in usable)
-    near = [place for place in usable if (result[place].chance or 0.0) >= most - _BEHIND]
-    best = max(near, key=lambda place: result[place].accuracy or 0.0)
-    if (result[best].accuracy or 0.0) <= least:
+    most = max(one.chance or 0.0 for one in usable)
+    near = [one for one in usable if (one.chance or 0.0) >= most - _BEHIND]
+    best = max(near, key=lambda one: one.accuracy or 0.0)
+    if (best.accuracy or 0.0) <= least:
         return []
-    rate = result[best].rate or 0.0
-    starts: list[tuple[Candidate, float | None, float]] = []
-    for family in dict.fromkeys(queue[place].family for place in usable):
-        one = next(queue[place] for place in usable if queue[place].family == family)
+    rate = best.rate or 0.0
+    starts: list[tuple[Trial, float | None, float]] = []
+    for family in dict.fromkeys(one.family for one in usable):
+        one = next(one for one in usable if one.family == family)
         starts += [
             (_changed(one, settings), None, rate)
             for settings in one.capability.steadier
             if not settings.keys() & one.fixed
         ]
-    return [*starts, (queue[best], result[best].chance or 0.0, rate)]
+    return [*starts, (best, best.chance or 0.0, rate)]
 
 
-def _best_sure(result: Sequence[Alternative], sure: float) -> float:
+def _best_sure(result: Sequence[Trial], sure: float) -> float:
     """Return the highest accuracy of what is sure enough; 0 where nothing is."""
     known = [one.accuracy or 0.0 for one in result if may_be_picked(one) and (one.chance or 0.0) >= sure]
     return max(known, default=0.0)
 
 
 def _walk(
-    start: Candidate,
+    start: Trial,
     chance: float | None,
     rate: float,
     wanted: tuple[float, float],
-    measured: Callable[[Candidate], Alternative],
+    measured: Callable[[Trial], Trial],
     left: Callable[[], float],
 ) -> float:
     """Move the groups' common rate away from one half until the rule is sure enough, then halve the last step.
@@ -135,7 +130,7 @@ def _walk(
     wanted
         The chance to reach, and an accuracy below which it is not worth while.
     measured
-        Measures a candidate, and keeps it.
+        Measures a trial, and keeps it.
     left
         Tells the seconds that are left.
 
@@ -173,12 +168,12 @@ def _next_step(steps: Mapping[float, float], sure: float) -> float | None:
     return None if enough - below < _MOVE * 0.4 else 0.5 * (below + enough)
 
 
-def _changed(one: Candidate, settings: Mapping[str, Any]) -> Candidate:
-    given = {**one.given, **settings}
-    return dataclasses.replace(one, given=given, method=type(one.method).with_values(given))
+def _changed(one: Trial, settings: Mapping[str, Any]) -> Trial:
+    given = {**one.parameters, **settings}
+    return Trial.of(type(one.mitigator).with_values(given), given, one.capability, one.family, one.fixed)
 
 
-def confirm(result: list[Alternative], sure: float, again: Callable[[int], float]) -> int:
+def confirm(result: list[Trial], sure: float, again: Callable[[int], float]) -> int:
     """Return the place of the pick, with its chance predicted anew: the best of many looks better than it is.
 
     Parameters
@@ -200,36 +195,30 @@ def confirm(result: list[Alternative], sure: float, again: Callable[[int], float
     return index
 
 
-def _closer(result: Sequence[Alternative], queue: Sequence[Candidate], sure: float) -> Candidate | None:
+def _closer(result: Sequence[Trial], sure: float) -> Trial | None:
     """Return the pick, if it costs no training, with its dial nearer to where the chance falls below `sure`."""
-    place = pick(result, sure)
-    candidate, dial = queue[place], queue[place].capability.dial
-    here = result[place].chance or 0.0
-    moved = candidate.capability.level in candidate.given
-    if moved or candidate.trainings > 0 or dial is None or not candidate.capability.of_limit or here < sure:
+    picked = result[pick(result, sure)]
+    way, dial, here = picked.capability, picked.capability.dial, picked.chance or 0.0
+    if way.level in picked.parameters or way.trainings > 0 or dial is None or not way.of_limit or here < sure:
         return None
+    own = picked.parameters[dial]
     looser = [
-        (other.given[dial], found.chance or 0.0)
-        for other, found in zip(queue, result, strict=True)
-        if other.family == candidate.family
-        and found.status != "left out"
-        and other.given[dial] > candidate.given[dial]
+        (other.parameters[dial], other.chance or 0.0)
+        for other in result
+        if other.family == picked.family and other.status != "left out" and other.parameters[dial] > own
     ]
     if not looser:
         return None
     at, there = min(looser)
     high, low, wanted = (_NORMAL.inv_cdf(min(max(p, 0.002), 0.998)) for p in (here, there, sure))
     share = min(max((high - wanted) / max(high - low, 1e-9), 0.2), 0.8)
-    value = round(candidate.given[dial] + share * (at - candidate.given[dial]), 4)
-    if (
-        min(value - candidate.given[dial], at - value) < _NEAR * (at - candidate.given[dial])
-        or at - candidate.given[dial] < 1e-3
-    ):
+    value = round(own + share * (at - own), 4)
+    if min(value - own, at - value) < _NEAR * (at - own) or at - own < 1e-3:
         return None
-    return _changed(candidate, {dial: value})
+    return _changed(picked, {dial: value})
 
 
-def pick(alternatives: Sequence[Alternative], sure: float) -> int:
+def pick(alternatives: Sequence[Trial], sure: float) -> int:
     """Return the place of the most accurate alternative whose chance is at least `sure`.
 
     Where there is none, it is the surest, and of those whose chance is as good up to `_ALIKE`, the most accurate; where
@@ -255,10 +244,10 @@ def pick(alternatives: Sequence[Alternative], sure: float) -> int:
     )
 
 
-def may_be_picked(one: Alternative) -> bool:
+def may_be_picked(one: Trial) -> bool:
     """Return whether an alternative was measured and may be handed out."""
     return one.status != "left out" and one.chance is not None
 
 
-def _excess(one: Alternative) -> float:
+def _excess(one: Trial) -> float:
     return max((abs(value) for value in one.values.values()), default=0.0)

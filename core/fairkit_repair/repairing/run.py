@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from fairkit.progress import Progress
     from fairkit.results.rules import Rule
     from fairkit.settings import ModelOptions
-    from fairkit_repair.repairing.candidates import Candidate
     from fairkit_repair.repairing.evaluate import Bench
+    from fairkit_repair.searches import Trial
 
 SURE, BUDGET = 0.95, 5.0
 """The chance of passing that is asked for; minutes."""
@@ -162,7 +162,7 @@ def repair(
     _check_model(task, model)
     limits = limits_of(policy, [split.name for split in data.roles.sensitive], of_rates=task == "binary")
     fixed = parameters or {}
-    _check_methods(candidates(limits, methods, fixed, 0.5, task)[0], policy, data, task)
+    _check_methods(candidates(limits, methods, fixed, 0.5, task), policy, data, task)
     begun = time.monotonic()
     check_auditors(auditors)
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress, auditors=tuple(auditors))
@@ -176,16 +176,16 @@ def repair(
         power = check_power(ready, base, run, anyway=anyway)
         clock = Clock(ends=begun + 60 * budget)
         bench = make_bench(table, base, run, clock, ready.held)
-        usable, _ = candidates(limits, methods, fixed, _rate(bench), task)
+        usable = candidates(limits, methods, fixed, _rate(bench), task)
         asked = SearchRequest(
             sure=sure, blind=blind, deterministic=deterministic, named=methods is not None,
             unconstrained=unconstrained,
             learner=learner or "lightgbm",
         )  # fmt: skip
-        alternatives, queue = search(bench, forecast, usable, asked, clock, progress)
+        alternatives = search(bench, forecast, usable, asked, clock, progress)
 
         def again(place: int) -> float:
-            said = bench.measure(queue[place].method)
+            said = bench.measure(alternatives[place].mitigator)
             return forecast.predict(said, np.random.default_rng([seed, 9]), forecast.many).chance
 
         index = confirm(alternatives, sure, again)
@@ -197,8 +197,8 @@ def repair(
             deterministic=deterministic, performance=PERFORMANCE.get(task, "accuracy"),
             optimism=bench.optimism, given=model is not None,
         )  # fmt: skip
-        outcome = _with_look(outcome, queue[index].method, seed, data.sha256, output)
-        result = _finished(engine, bench, queue[index].method, ready.test, outcome, run, confidence)
+        outcome = _with_look(outcome, seed, data.sha256, output)
+        result = _finished(engine, bench, ready.test, outcome, run, confidence)
     if output is not None:
         result.save(output)
     return result
@@ -221,7 +221,7 @@ def _check_model(task: Task, model: Any) -> None:
         )
 
 
-def _check_methods(usable: Sequence[Candidate], policy: Sequence[Rule], data: Dataset, task: Task) -> None:
+def _check_methods(usable: Sequence[Trial], policy: Sequence[Rule], data: Dataset, task: Task) -> None:
     """Refuse other tasks than binary ones where no installed method can meet the policy."""
     if task != "binary" and not usable:
         asked = ", ".join(rule.metric for rule in policy)
@@ -236,8 +236,9 @@ def _rate(bench: Bench) -> float:
     return float(np.average(bench.decisions)) if bench.table.task == "binary" else 0.5
 
 
-def _with_look(told: Search, method: Any, seed: int, data: str, output: str | Path | None) -> Search:
+def _with_look(told: Search, seed: int, data: str, output: str | Path | None) -> Search:
     """Count the look at the test rows that comes now."""
+    method = told.choice.mitigator
     chosen = {"method": method.name, "parameters": parameters_to_dict(method.parameters)}
     identity = identity_of(told.summary(), chosen, seed, data)
     looks = record_look(told.test_sha256, identity, output)
@@ -247,7 +248,6 @@ def _with_look(told: Search, method: Any, seed: int, data: str, output: str | Pa
 def _finished(
     engine: Engine,
     bench: Bench,
-    method: Any,
     test: Dataset,
     outcome: Search,
     run: Run,
@@ -255,6 +255,7 @@ def _finished(
 ) -> MitigationResult:
     """Train the pick on all rows, export it, and look at the test rows."""
     run.progress("training the pick", 0, 1)
+    method = outcome.choice.mitigator
     fitted = bench.fit(method, dataclasses.replace(run, progress=no_progress))
     if fitted is None:
         fitted, content = GivenModel(model=bench.base, table=bench.table), bench.base.content

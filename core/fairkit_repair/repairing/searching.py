@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from fairkit_repair.repairing.candidates import learner_settings, unconstrained
 from fairkit_repair.repairing.evaluate import OutOfTimeError
 from fairkit_repair.repairing.folds import FOLDS
 from fairkit_repair.repairing.refining import ALIKE, may_be_picked, refine
-from fairkit_repair.searches import Alternative
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
     from fairkit.data.table import Table
     from fairkit.mitigators import Mitigator
     from fairkit.progress import Progress
-    from fairkit_repair.repairing.candidates import Candidate
     from fairkit_repair.repairing.chance import Forecast
     from fairkit_repair.repairing.evaluate import Bench
+    from fairkit_repair.searches import Trial
 
     Array = NDArray[np.float64]
 
@@ -55,7 +54,6 @@ class Clock:
 
     ends: float
     training: float = 0.0
-    started: float = field(default_factory=time.monotonic)
 
     def left(self) -> float:
         """Return the seconds that are left."""
@@ -75,34 +73,33 @@ class Clock:
 def search(
     bench: Bench,
     forecast: Forecast,
-    usable: Sequence[Candidate],
+    usable: Sequence[Trial],
     request: SearchRequest,
     clock: Clock,
     progress: Progress,
-) -> tuple[list[Alternative], list[Candidate]]:
-    """Measure candidates, cheap first.
-
-    Returns
-    -------
-    list of Alternative, list of Candidate
-        In the same order; the first is the model without mitigation, which is always measured.
-    """
+) -> list[Trial]:
+    """Measure trials, cheap first; the first is the model without mitigation, which is always measured."""
     queue = [unconstrained(), *usable]
     if request.blind and not request.named:
         # as cheap as one training: before methods that take many
         tries = [unconstrained(one) for one in learner_settings(request.learner, bench.run.seed)]
-        position = sum(one.trainings <= 1 for one in queue)
+        position = sum(one.capability.trainings <= 1 for one in queue)
         queue[position:position] = tries
-    result: list[Alternative] = []
+    result: list[Trial] = []
     best: dict[str, list[float]] = {}
     right = RightBy(bench.table)
     for position, candidate in enumerate(queue):
         progress("searching", position, len(queue))
         why = _left_out(
-            candidate, result, best, request, clock, ready=bench.is_known(candidate.method) or position == 0
+            candidate,
+            result,
+            best,
+            request,
+            clock,
+            ready=bench.is_known(candidate.mitigator) or position == 0,
         )
         if why:
-            result.append(_blank(candidate, why))
+            result.append(candidate.left_out(why))
             continue
         measured = _measured(bench, forecast, right, candidate, _family(candidate, queue))
         if position == 0 and not request.unconstrained:
@@ -113,43 +110,42 @@ def search(
             best.setdefault(candidate.family, []).append(measured.chance)
         result.append(measured)
 
-    def measure(one: Candidate, closely: bool) -> Alternative:
+    def measure(one: Trial, closely: bool) -> Trial:
         return _measured(bench, forecast, right, one, draws=forecast.many if closely else None)
 
     if request.deterministic is None:
-        _refine_without_chance(result, queue, request.sure, measure, clock.left)
+        _refine_without_chance(result, request.sure, measure, clock.left)
     else:
-        refine(result, queue, request.sure, measure, clock.left)
+        refine(result, request.sure, measure, clock.left)
     progress("searching", len(queue), len(queue))
-    return result, queue
+    return result
 
 
 def _refine_without_chance(
-    result: list[Alternative],
-    queue: list[Candidate],
+    result: list[Trial],
     sure: float,
-    measure: Callable[[Candidate, bool], Alternative],
+    measure: Callable[[Trial, bool], Trial],
     left: Callable[[], float],
 ) -> None:
     """Leave out what draws decisions by chance where something else is sure enough; else take all into account."""
 
-    def without(one: Alternative) -> Alternative:
+    def without(one: Trial) -> Trial:
         drawn = one.randomized and one.status == "tried"
         return dataclasses.replace(one, status="left out", reason=BY_CHANCE) if drawn else one
 
     result[:] = map(without, result)
-    refine(result, queue, sure, lambda one, closely: without(measure(one, closely)), left)
+    refine(result, sure, lambda one, closely: without(measure(one, closely)), left)
     if any(may_be_picked(one) and (one.chance or 0.0) >= sure for one in result):
         return
     for place, one in enumerate(result):
         if one.reason == BY_CHANCE and one.chance is not None:
             result[place] = dataclasses.replace(one, status="tried", reason="")
-    refine(result, queue, sure, measure, left)
+    refine(result, sure, measure, left)
 
 
 def _left_out(
-    candidate: Candidate,
-    result: Sequence[Alternative],
+    candidate: Trial,
+    result: Sequence[Trial],
     best: dict[str, list[float]],
     request: SearchRequest,
     clock: Clock,
@@ -159,12 +155,12 @@ def _left_out(
     """Return why a candidate is not measured; empty where it is."""
     if ready:
         return ""
-    seconds = candidate.trainings * clock.training * (FOLDS + 1)
+    seconds = candidate.capability.trainings * clock.training * (FOLDS + 1)
     reasons = {
         "it reads the group to decide": request.blind and candidate.capability.reads_group,
         BY_CHANCE: bool(request.deterministic)
         and candidate.capability.randomized
-        and candidate.trainings > 0,
+        and candidate.capability.trainings > 0,
         f"about {max(seconds, 1):,.0f} s, more than the budget has left": seconds > clock.left(),
     }
     return next((why for why, holds in reasons.items() if holds), "") or _hopeless(
@@ -173,11 +169,11 @@ def _left_out(
 
 
 def _hopeless(
-    candidate: Candidate, result: Sequence[Alternative], best: dict[str, list[float]], request: SearchRequest
+    candidate: Trial, result: Sequence[Trial], best: dict[str, list[float]], request: SearchRequest
 ) -> str:
     """Return why a candidate need not be measured, after what others came to; empty where it should be."""
     sure = [other for other in result if other.status != "left out" and (other.chance or 0.0) >= request.sure]
-    if candidate.trainings > 0 and sure and not (request.blind or request.named):
+    if candidate.capability.trainings > 0 and sure and not (request.blind or request.named):
         return "a cheaper method is sure enough"
     chances = best.get(candidate.family, [])
     if candidate.family != "settings" and chances:
@@ -188,11 +184,11 @@ def _hopeless(
     return ""
 
 
-def _family(one: Candidate, queue: Sequence[Candidate]) -> list[Mitigator]:
+def _family(one: Trial, queue: Sequence[Trial]) -> list[Mitigator]:
     """Return the methods that can be trained together with one: those of its family, apart in its dial."""
-    if one.capability.dial not in getattr(one.method, "together", ()):
+    if one.capability.dial not in getattr(one.mitigator, "together", ()):
         return []
-    return [other.method for other in queue if other.family == one.family]
+    return [other.mitigator for other in queue if other.family == one.family]
 
 
 class RightBy:
@@ -242,31 +238,29 @@ def _measured(
     bench: Bench,
     forecast: Forecast,
     right: RightBy,
-    candidate: Candidate,
+    trial: Trial,
     family: Sequence[Mitigator] = (),
     draws: int | None = None,
-) -> Alternative:
+) -> Trial:
     begun = time.monotonic()
     try:
-        chance = bench.measure(candidate.method, family)
+        chance = bench.measure(trial.mitigator, family)
     except FairkitError as error:
-        return _blank(candidate, str(error), time.monotonic() - begun)
+        return trial.left_out(str(error), time.monotonic() - begun)
     except OutOfTimeError:
-        return _blank(candidate, "the budget ended during its training", time.monotonic() - begun)
+        return trial.left_out("the budget ended during its training", time.monotonic() - begun)
     prediction = forecast.predict(chance, np.random.default_rng([bench.run.seed, 5]), draws)
     binary = bench.table.task == "binary"
     drawn = binary and bool(((chance > 0) & (chance < 1)).any())
     decisions = chance.argmax(axis=1) if chance.ndim == 2 else chance
     constant = len(np.unique(decisions)) == 1
-    given = bench.rests_on_given(candidate.method)
+    given = bench.rests_on_given(trial.mitigator)
     lowered, apart = (bench.optimism or 0.0) * given, (bench.optimism or 0.0) * (not given)
-    restless = "" if constant or prediction.chance < _HOPELESS else bench.restless(candidate.method, chance)
-    return Alternative(
-        method=candidate.method.name,
-        parameters=candidate.given,
+    restless = "" if constant or prediction.chance < _HOPELESS else bench.restless(trial.mitigator, chance)
+    return dataclasses.replace(
+        trial,
         randomized=drawn,
-        reads_group=candidate.capability.reads_group,
-        accuracy=None if prediction.accuracy is None else prediction.accuracy - lowered,
+        accuracy=prediction.accuracy - lowered,
         values=prediction.values,
         chance=0.0 if constant else prediction.chance,
         chances={} if constant else prediction.chances,
@@ -275,16 +269,4 @@ def _measured(
         seconds=time.monotonic() - begun,
         status="left out" if restless else "tried",
         reason=ALIKE if constant else restless,
-    )
-
-
-def _blank(one: Candidate, why: str, seconds: float = 0.0) -> Alternative:
-    return Alternative(
-        method=one.method.name,
-        parameters=one.given,
-        randomized=one.capability.randomized,
-        reads_group=one.capability.reads_group,
-        seconds=seconds,
-        status="left out",
-        reason=why,
     )
