@@ -73,7 +73,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {""},  # `fairkit` itself: the public names
     ],
     "fairkit_repair": [
-        {"learners", "scored_rows", "comparison", "searches", "tradeoff"},
+        {"learners", "scored_rows", "comparison", "studies", "tradeoff"},
         {"postprocess", "preprocess"},
         {"mitigation"},
         {"repairing"},

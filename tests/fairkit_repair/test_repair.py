@@ -24,15 +24,14 @@ from fairkit_repair.repairing import run as running
 from fairkit_repair.repairing.candidates import candidates
 from fairkit_repair.repairing.cells import CalibrationCells, Planned
 from fairkit_repair.repairing.chance import ByRates, equal_decisions, limits_of
-from fairkit_repair.repairing.evaluate import Bench
+from fairkit_repair.repairing.evaluate import Bench, Clock
 from fairkit_repair.repairing.leaks import check_leak
 from fairkit_repair.repairing.missing import furthest
 from fairkit_repair.repairing.notes import _price
 from fairkit_repair.repairing.power import power_of
 from fairkit_repair.repairing.refining import ALIKE, confirm, pick, refine
-from fairkit_repair.repairing.searching import Clock
 from fairkit_repair.scored_rows import ScoredRows
-from fairkit_repair.searches import Trial
+from fairkit_repair.studies import Trial
 
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
 PARITY = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.1)
@@ -481,6 +480,7 @@ def test_a_rule_that_is_another_one_on_all_rows_is_told_from_one_that_stays():
         scores=scores,
         decisions=scores >= 0.5,
         run=run,
+        clock=Clock(ends=0.0),
     )
     fickle = Fickle()
     chance = bench.measure(fickle)

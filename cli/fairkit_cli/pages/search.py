@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairkit.results.comparisons import Change
     from fairkit_cli.pages.parts import Chart
     from fairkit_repair.mitigation.run import MitigationResult
-    from fairkit_repair.searches import Search, Trial
+    from fairkit_repair.studies import Study, Trial
 
 RUNNERS_UP = 3
 
@@ -47,7 +47,7 @@ def search_section(result: MitigationResult) -> Section | None:
     )
 
 
-def path_told(search: Search, changes: Sequence[Change]) -> list[str]:
+def path_told(search: Study, changes: Sequence[Change]) -> list[str]:
     """Return the lines about a search: the test rows' power, the start, the alternatives, and the pick."""
     first, choice = search.alternatives[0], search.choice
     limits = ", ".join(f"{name} {number(value)}" for name, value in first.values.items())
@@ -63,11 +63,11 @@ def path_told(search: Search, changes: Sequence[Change]) -> list[str]:
     ]
 
 
-def _left_out(search: Search) -> int:
+def _left_out(search: Study) -> int:
     return sum(other.status == "left out" for other in search.alternatives)
 
 
-def _table(search: Search, on: On = On.ALL) -> Table:
+def _table(search: Study, on: On = On.ALL) -> Table:
     """Return the alternatives; neighbours of one method that were not measured share a row."""
     rows: list[tuple[str, ...]] = []
     same = same_constraint(search.alternatives)
@@ -113,7 +113,7 @@ def short_name(alternative: Trial, same: bool) -> str:
     return replace(alternative, parameters=own).name
 
 
-def _title(search: Search) -> str:
+def _title(search: Study) -> str:
     rows = "the training rows" if search.given else "rows outside training"
     lowered = f" (lowered by {search.optimism:.4f}: see the notes)" if search.optimism else ""
     return f"Alternatives, on {rows}: {search.performance}{lowered}, and {' '.join(search.choice.values)}"
@@ -123,7 +123,7 @@ def _chance(alternative: Trial) -> str:
     return "-" if alternative.chance is None else f"{alternative.chance:.2f}"
 
 
-def _cost(search: Search, changes: Sequence[Change]) -> str:
+def _cost(search: Study, changes: Sequence[Change]) -> str:
     """Return a sentence with the price of the pick in performance, measured on the test rows."""
     for change in changes:
         whole = change.sensitive is None and change.group is None and not change.parameters
@@ -136,7 +136,7 @@ def _cost(search: Search, changes: Sequence[Change]) -> str:
     return f"What it costs of {search.performance} on the test rows is unknown."
 
 
-def choice_parts(search: Search) -> list[Part]:
+def choice_parts(search: Study) -> list[Part]:
     """Return how the pick was found, and which alternatives came next."""
     choice = search.choice
     chance = f"  chance of passing, predicted: {_chance(choice)} (asked: {search.sure:g}); "
@@ -155,7 +155,7 @@ def choice_parts(search: Search) -> list[Part]:
     return parts
 
 
-def runners_up(search: Search, most: int = RUNNERS_UP) -> list[Trial]:
+def runners_up(search: Study, most: int = RUNNERS_UP) -> list[Trial]:
     """Return the best alternatives beside the pick: the surest methods first, one setting of each."""
     by_method: dict[str, Trial] = {}
 
@@ -168,7 +168,7 @@ def runners_up(search: Search, most: int = RUNNERS_UP) -> list[Trial]:
     return list(by_method.values())[:most]
 
 
-def _chart(search: Search) -> Chart:
+def _chart(search: Study) -> Chart:
     name = next(iter(search.choice.values))
     measured = [each for each in search.measured if name in each.values]
     points = [

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
     from fairkit.results.rules import Rule
     from fairkit_repair.mitigation.learned import Learned
-    from fairkit_repair.searches import Search
+    from fairkit_repair.studies import Study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class MitigationResult(Shown):
     repeats: tuple[Repeated, ...] = ()
     is_constant: bool = False
     is_useless: bool = False
-    search: Search | None = None
+    search: Study | None = None
     randomized: bool = False
     reads: tuple[str, ...] = ()
 

@@ -16,7 +16,7 @@ from fairkit.mitigators import Mitigator
 from fairkit.parameters.declare import parameter, parse_parameters
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.choose import find_mitigator
-from fairkit_repair.searches import Trial
+from fairkit_repair.studies import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

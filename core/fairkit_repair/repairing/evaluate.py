@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fairkit.data.table import Table
     from fairkit.fitted import FittedModel, Run
     from fairkit.mitigators import Mitigator
+    from fairkit.progress import Progress
 
     Array = NDArray[np.float64]
 
@@ -36,6 +38,28 @@ RESTLESS = 8.0
 
 class OutOfTimeError(KeyboardInterrupt):
     """The budget ended during a fit: methods let it pass as they let Ctrl-C pass."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """The budget: when it ends, and what a training takes."""
+
+    ends: float
+    training: float = 0.0
+
+    def left(self) -> float:
+        """Return the seconds that are left."""
+        return self.ends - time.monotonic()
+
+    def watched(self, progress: Progress) -> Progress:
+        """Return a progress that raises `OutOfTimeError` when the budget has ended."""
+
+        def report(doing: str, done: int, total: int, **values: float) -> None:
+            progress(doing, done, total, **values)
+            if self.left() < 0:
+                raise OutOfTimeError
+
+        return report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +82,10 @@ class Bench:
         Of models that did not see the row (of the given model); see `fairkit_repair.repairing.folds.said`.
     run
         Seed, threads, learner; its progress raises `OutOfTimeError` when the budget ends.
+    clock
+        When that is.
     optimism
-        By how much the given base does better on the rows than on others (see `Search.optimism`).
+        By how much the given base does better on the rows than on others (see `Study.optimism`).
     known, bases
         By method and parameters, what `measure` returned; by fold, bases of rankings.
     """
@@ -72,6 +98,7 @@ class Bench:
     scores: Array
     decisions: Array
     run: Run
+    clock: Clock
     optimism: float | None = None
     known: dict[str, Array] = field(default_factory=dict)
     bases: dict[int, OnnxModel] = field(default_factory=dict)

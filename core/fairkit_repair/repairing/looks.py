@@ -29,7 +29,7 @@ def identity_of(search: Mapping[str, Any], method: Mapping[str, Any], seed: int,
     Parameters
     ----------
     search
-        `fairkit_repair.searches.Search.summary`, whatever it says of looks.
+        `fairkit_repair.studies.Study.summary`, whatever it says of looks.
     method
         The pick and its parameters, as plain values.
     seed, data

@@ -9,14 +9,14 @@ from fairkit_repair.repairing.missing import missing_of, told_missing
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
-    from fairkit_repair.searches import Search, Trial
+    from fairkit_repair.studies import Study, Trial
 
 BUDGET = "the budget"
 """Reasons of alternatives that the budget cut have these words."""
 _LESS_SURE, _MUCH = 0.15, 0.005
 
 
-def notes_of(search: Search, test: Dataset, *, with_base: bool, binary: bool) -> tuple[str, ...]:
+def notes_of(search: Study, test: Dataset, *, with_base: bool, binary: bool) -> tuple[str, ...]:
     """Return sentences about the pick, its chance and the look.
 
     Parameters
@@ -52,7 +52,7 @@ def notes_of(search: Search, test: Dataset, *, with_base: bool, binary: bool) ->
     return tuple(notes)
 
 
-def _of_given(search: Search) -> str:
+def _of_given(search: Study) -> str:
     """Return a note on whether the given model learned from the rows that predictions are made from."""
     base = "Chances are predicted from the given model's scores of the training rows"
     if search.optimism is None:
@@ -69,7 +69,7 @@ def _of_given(search: Search) -> str:
     )
 
 
-def _in_the_way(told: Search) -> str:
+def _in_the_way(told: Study) -> str:
     """Say which of several limits the pick is least likely to keep."""
     chances = told.choice.chances
     if len(chances) < 2:
@@ -80,7 +80,7 @@ def _in_the_way(told: Search) -> str:
     return f" Its chance of keeping each limit by itself: {each}."
 
 
-def _price(search: Search) -> list[str]:
+def _price(search: Study) -> list[str]:
     """Say where an alternative that is a little less sure is much better."""
     choice = search.choice
     near = [
@@ -101,7 +101,7 @@ def _price(search: Search) -> list[str]:
     ]
 
 
-def _of_missing(test: Dataset, told: Search, *, binary: bool) -> list[str]:
+def _of_missing(test: Dataset, told: Study, *, binary: bool) -> list[str]:
     """Say where rows without a group may turn the verdict."""
     columns = list(dict.fromkeys(rule.sensitive or "" for rule in told.rules))
     missing = missing_of(test.profile, columns)
@@ -114,7 +114,7 @@ def _of_missing(test: Dataset, told: Search, *, binary: bool) -> list[str]:
     ]
 
 
-def _of_budget(search: Search) -> list[str]:
+def _of_budget(search: Study) -> list[str]:
     """Return a note on alternatives that the budget left no time for, in time on the clock."""
     cut = [one.method for one in search.alternatives if BUDGET in one.reason]
     if not cut and search.seconds < 60 * search.budget:
@@ -126,7 +126,7 @@ def _of_budget(search: Search) -> list[str]:
     ]
 
 
-def _cost_of_determinism(search: Search) -> list[str]:
+def _cost_of_determinism(search: Study) -> list[str]:
     drawn: list[Trial] = [
         one for one in search.alternatives
         if one.randomized and one.status == "left out" and (one.chance or 0.0) >= search.sure

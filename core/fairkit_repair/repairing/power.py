@@ -13,7 +13,7 @@ from fairkit.progress import no_progress
 from fairkit_repair.repairing.folds import folds_of, learner_scores
 from fairkit_repair.repairing.missing import told_missing
 from fairkit_repair.repairing.preparing import base_of, learner_of
-from fairkit_repair.searches import Power
+from fairkit_repair.studies import Power
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -23,7 +23,7 @@ from fairkit_repair.repairing.audits import ByAudits
 from fairkit_repair.repairing.candidates import PlainLearner
 from fairkit_repair.repairing.cells import Planned
 from fairkit_repair.repairing.chance import ByRates
-from fairkit_repair.repairing.evaluate import Bench, restricted, without_sensitive
+from fairkit_repair.repairing.evaluate import Bench, Clock, restricted, without_sensitive
 from fairkit_repair.repairing.folds import FOLDS, folds_of, learner_scores
 from fairkit_repair.repairing.leaks import check_leak
 from fairkit_repair.repairing.missing import missing_of
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from fairkit.results.rules import Rule
     from fairkit_onnx.write.base import BaseModel
     from fairkit_repair.repairing.chance import Forecast, Limited
-    from fairkit_repair.repairing.searching import Clock
 
     Array = NDArray[np.float64]
 
@@ -207,11 +206,6 @@ def base_of(model: OnnxModel, table: Table) -> BaseModel:
     return BaseModel(model, table, ModelOptions(task="regression" if graded else "binary"))
 
 
-def base_scores(model: OnnxModel, table: Table) -> Array:
-    """Return a given model's scores of the rows, shape [n]."""
-    return base_of(model, table).scores(table.columns)
-
-
 def optimism_of(base: OnnxModel, table: Table, tested: Table) -> float | None:
     """Return by how much a given model's accuracy on the training rows is above that on the test rows.
 
@@ -230,16 +224,17 @@ def optimism_of(base: OnnxModel, table: Table, tested: Table) -> float | None:
     return own - fresh if own - fresh > 2 * np.sqrt(one + two) else 0.0
 
 
-def make_bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock, tested: Table) -> Bench:
+def make_bench(table: Table, base: OnnxModel | None, run: Run, ends: float, tested: Table) -> Bench:
     """Train the base on all rows and score every row by models that did not see it.
 
     A given base may have learned from these rows: how much better it does on them than on `tested` is kept beside it.
+    The budget ends at `ends` of the monotonic clock.
     """
     half = folds_of(table, 2, run.seed + 1)
     fold = folds_of(table, FOLDS, run.seed)
     quiet = dataclasses.replace(run, progress=no_progress)
     fitted: FittedModel | None = None
-    begun, optimism = time.monotonic(), None
+    begun, optimism, clock = time.monotonic(), None, Clock(ends=ends)
     if base is None:
         run.progress("training the model without mitigation", 0, 1)
         fitted = fit_learner(learner_of(run), table, quiet)
@@ -247,14 +242,13 @@ def make_bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock, tes
         base = OnnxModel(export_bytes(fitted, table), BEFORE)
         scores, decisions = learner_scores(table, fold, learner_of(run), quiet)
     else:
-        scores = base_scores(base, table)
-        optimism = optimism_of(base, table, tested)
-        binary = table.task == "binary"
-        decisions = base_of(base, table).decisions(table.columns) if binary else scores
+        bound, optimism = base_of(base, table), optimism_of(base, table, tested)
+        scores = bound.scores(table.columns)
+        decisions = bound.decisions(table.columns) if table.task == "binary" else scores
         fit_learner(learner_of(run), table.take(half == 0), quiet)
         clock.training = 2 * (time.monotonic() - begun)
     watched = dataclasses.replace(run, progress=clock.watched(no_progress))
     return Bench(
         table=table, fold=fold, half=half, base=base, fitted=fitted, scores=scores, decisions=decisions,
-        run=watched, optimism=optimism,
+        run=watched, clock=clock, optimism=optimism,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ParameterError
-from fairkit_repair.searches import Trial
+from fairkit_repair.studies import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

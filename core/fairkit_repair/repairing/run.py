@@ -13,7 +13,7 @@ import numpy as np
 from fairkit.data.loading import as_dataset
 from fairkit.data.task import choose_task
 from fairkit.engines.opening import opened
-from fairkit.errors import DataError, ParameterError, PolicyError
+from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
@@ -40,18 +40,16 @@ from fairkit_repair.repairing.preparing import (
     prepare,
 )
 from fairkit_repair.repairing.refining import confirm
-from fairkit_repair.repairing.searching import Clock, SearchRequest, search
-from fairkit_repair.searches import Search
+from fairkit_repair.repairing.searching import search
+from fairkit_repair.studies import Study
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
-    from fairkit.data.task import Task
     from fairkit.engines.base import Engine
     from fairkit.progress import Progress
     from fairkit.results.rules import Rule
     from fairkit.settings import ModelOptions
     from fairkit_repair.repairing.evaluate import Bench
-    from fairkit_repair.searches import Trial
 
 SURE, BUDGET = 0.95, 5.0
 """The chance of passing that is asked for; minutes."""
@@ -156,13 +154,24 @@ def repair(
     as_dataset(data)
     if output is not None:
         check_writable(Path(output))
-    _check(policy, sure, budget)
+    study = Study(
+        rules=tuple(policy), sure=sure, budget=budget, seed=seed, blind=blind, deterministic=deterministic,
+        unconstrained=unconstrained, learner=learner or "lightgbm", named=methods is not None, given=model is not None,
+    )  # fmt: skip
     check_policy(policy, data)
     task = choose_task(data, None)
-    _check_model(task, model)
+    if study.given and task in ("multiclass", "regression"):
+        raise ParameterError(
+            f"methods for {task} tasks train their own models: leave out `model`, and name what trains with `learner`"
+        )
     limits = limits_of(policy, [split.name for split in data.roles.sensitive], of_rates=task == "binary")
     fixed = parameters or {}
-    _check_methods(candidates(limits, methods, fixed, 0.5, task), policy, data, task)
+    if not candidates(limits, methods, fixed, 0.5, task) and task != "binary":
+        asked = ", ".join(rule.metric for rule in policy)
+        raise DataError(
+            f"{data.name}: no installed method says that it can meet {asked} in a {task} task (`fairkit plugins "
+            "show NAME` says what a method can meet)"
+        )
     begun = time.monotonic()
     check_auditors(auditors)
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress, auditors=tuple(auditors))
@@ -174,94 +183,50 @@ def repair(
         base = loaded_base(model, options)
         check_base(base, table, blind=blind)
         power = check_power(ready, base, run, anyway=anyway)
-        clock = Clock(ends=begun + 60 * budget)
-        bench = make_bench(table, base, run, clock, ready.held)
-        usable = candidates(limits, methods, fixed, _rate(bench), task)
-        asked = SearchRequest(
-            sure=sure, blind=blind, deterministic=deterministic, named=methods is not None,
-            unconstrained=unconstrained,
-            learner=learner or "lightgbm",
-        )  # fmt: skip
-        alternatives = search(bench, forecast, usable, asked, clock, progress)
+        bench = make_bench(table, base, run, begun + 60 * budget, ready.held)
+        # about how large constrained rates are; where decisions are no rates, one half
+        rate = float(np.average(bench.decisions)) if task == "binary" else 0.5
+        trials = search(bench, forecast, candidates(limits, methods, fixed, rate, task), study, progress)
 
         def again(place: int) -> float:
-            said = bench.measure(alternatives[place].mitigator)
+            said = bench.measure(trials[place].mitigator)
             return forecast.predict(said, np.random.default_rng([seed, 9]), forecast.many).chance
 
-        index = confirm(alternatives, sure, again)
-        alternatives[index] = dataclasses.replace(alternatives[index], status="picked")
-        outcome = Search(
-            rules=tuple(policy), sure=sure, budget=budget, power=power, alternatives=tuple(alternatives),
-            picked=index, calibration_rows=len(table), seconds=time.monotonic() - begun,
-            looks=1, test_sha256=ready.test.sha256, blind=blind,
-            deterministic=deterministic, performance=PERFORMANCE.get(task, "accuracy"),
-            optimism=bench.optimism, given=model is not None,
+        index = confirm(trials, sure, again)
+        trials[index] = dataclasses.replace(trials[index], status="picked")
+        study = dataclasses.replace(
+            study, power=power, alternatives=tuple(trials), picked=index, calibration_rows=len(table),
+            seconds=time.monotonic() - begun, test_sha256=ready.test.sha256,
+            performance=PERFORMANCE.get(task, "accuracy"), optimism=bench.optimism,
         )  # fmt: skip
-        outcome = _with_look(outcome, seed, data.sha256, output)
-        result = _finished(engine, bench, ready.test, outcome, run, confidence)
+        method = study.choice.mitigator
+        chosen = {"method": method.name, "parameters": parameters_to_dict(method.parameters)}
+        identity = identity_of(study.summary(), chosen, seed, data.sha256)
+        looks = record_look(study.test_sha256, identity, output)
+        study = dataclasses.replace(study, looks=looks.number, look=identity, looks_doubt=looks.doubt)
+        result = _finished(engine, bench, ready.test, study, run, confidence)
     if output is not None:
         result.save(output)
     return result
-
-
-def _check(policy: Sequence[Rule], sure: float, budget: float) -> None:
-    if not policy:
-        raise PolicyError("a search needs a policy: give at least one rule")
-    if not 0 < sure < 1:
-        raise ParameterError(f"`sure` is a chance above 0 and below 1, not {sure}")
-    if not budget > 0:
-        raise ParameterError(f"`budget` is a number of minutes above 0, not {budget}")
-
-
-def _check_model(task: Task, model: Any) -> None:
-    """Refuse a given model where no method repairs one."""
-    if model is not None and task in ("multiclass", "regression"):
-        raise ParameterError(
-            f"methods for {task} tasks train their own models: leave out `model`, and name what trains with `learner`"
-        )
-
-
-def _check_methods(usable: Sequence[Trial], policy: Sequence[Rule], data: Dataset, task: Task) -> None:
-    """Refuse other tasks than binary ones where no installed method can meet the policy."""
-    if task != "binary" and not usable:
-        asked = ", ".join(rule.metric for rule in policy)
-        raise DataError(
-            f"{data.name}: no installed method says that it can meet {asked} in a {task} task (`fairkit plugins "
-            "show NAME` says what a method can meet)"
-        )
-
-
-def _rate(bench: Bench) -> float:
-    """Return about how large constrained rates are; where decisions are no rates, one half."""
-    return float(np.average(bench.decisions)) if bench.table.task == "binary" else 0.5
-
-
-def _with_look(told: Search, seed: int, data: str, output: str | Path | None) -> Search:
-    """Count the look at the test rows that comes now."""
-    method = told.choice.mitigator
-    chosen = {"method": method.name, "parameters": parameters_to_dict(method.parameters)}
-    identity = identity_of(told.summary(), chosen, seed, data)
-    looks = record_look(told.test_sha256, identity, output)
-    return dataclasses.replace(told, looks=looks.number, look=identity, looks_doubt=looks.doubt)
 
 
 def _finished(
     engine: Engine,
     bench: Bench,
     test: Dataset,
-    outcome: Search,
+    study: Study,
     run: Run,
     confidence: float,
 ) -> MitigationResult:
     """Train the pick on all rows, export it, and look at the test rows."""
     run.progress("training the pick", 0, 1)
-    method = outcome.choice.mitigator
+    method = study.choice.mitigator
     fitted = bench.fit(method, dataclasses.replace(run, progress=no_progress))
     if fitted is None:
         fitted, content = GivenModel(model=bench.base, table=bench.table), bench.base.content
     else:
         about = provenance(method, run_of(method, run), bench.base if method.stage == "post" else None)
-        about["mitigation"]["search"] = outcome.summary()
+        about["mitigation"]["search"] = study.summary()
         content = export_bytes(fitted, bench.table, about)
     with_base = bench.fitted is None
     base = renamed(bench.base, BEFORE)
@@ -272,7 +237,7 @@ def _finished(
         table=bench.table,
         test=test,
         compared=test,
-        notes=notes_of(outcome, test, with_base=with_base, binary=bench.table.task == "binary"),
+        notes=notes_of(study, test, with_base=with_base, binary=bench.table.task == "binary"),
     )
-    result = measured(engine, learned, method, outcome.rules, confidence, run)
-    return dataclasses.replace(result, search=outcome)
+    result = measured(engine, learned, method, study.rules, confidence, run)
+    return dataclasses.replace(result, search=study)

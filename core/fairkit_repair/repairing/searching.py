@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Mitigator
     from fairkit.progress import Progress
     from fairkit_repair.repairing.chance import Forecast
-    from fairkit_repair.repairing.evaluate import Bench
-    from fairkit_repair.searches import Trial
+    from fairkit_repair.repairing.evaluate import Bench, Clock
+    from fairkit_repair.studies import Study, Trial
 
     Array = NDArray[np.float64]
 
@@ -36,87 +35,43 @@ _HOPELESS = 0.05
 _Z = NormalDist().inv_cdf(0.975)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchRequest:
-    """What the user asked of a search: see `fairkit_repair.repairing.run.repair`."""
-
-    sure: float
-    blind: bool
-    deterministic: bool | None
-    named: bool
-    unconstrained: bool
-    learner: str
-
-
-@dataclass(slots=True)
-class Clock:
-    """The budget: when it ends, and what a training takes."""
-
-    ends: float
-    training: float = 0.0
-
-    def left(self) -> float:
-        """Return the seconds that are left."""
-        return self.ends - time.monotonic()
-
-    def watched(self, progress: Progress) -> Progress:
-        """Return a progress that raises `OutOfTimeError` when the budget has ended."""
-
-        def report(doing: str, done: int, total: int, **values: float) -> None:
-            progress(doing, done, total, **values)
-            if self.left() < 0:
-                raise OutOfTimeError
-
-        return report
-
-
 def search(
     bench: Bench,
     forecast: Forecast,
     usable: Sequence[Trial],
-    request: SearchRequest,
-    clock: Clock,
+    study: Study,
     progress: Progress,
 ) -> list[Trial]:
     """Measure trials, cheap first; the first is the model without mitigation, which is always measured."""
     queue = [unconstrained(), *usable]
-    if request.blind and not request.named:
+    if study.blind and not study.named:
         # as cheap as one training: before methods that take many
-        tries = [unconstrained(one) for one in learner_settings(request.learner, bench.run.seed)]
+        tries = [unconstrained(one) for one in learner_settings(study.learner, bench.run.seed)]
         position = sum(one.capability.trainings <= 1 for one in queue)
         queue[position:position] = tries
     result: list[Trial] = []
-    best: dict[str, list[float]] = {}
     right = RightBy(bench.table)
     for position, candidate in enumerate(queue):
         progress("searching", position, len(queue))
-        why = _left_out(
-            candidate,
-            result,
-            best,
-            request,
-            clock,
-            ready=bench.is_known(candidate.mitigator) or position == 0,
-        )
+        ready = bench.is_known(candidate.mitigator) or position == 0
+        why = "" if ready else _left_out(candidate, result, study, bench.clock)
         if why:
             result.append(candidate.left_out(why))
             continue
         measured = _measured(bench, forecast, right, candidate, _family(candidate, queue))
-        if position == 0 and not request.unconstrained:
+        if position == 0 and not study.unconstrained:
             measured = dataclasses.replace(measured, status="left out", reason="a method was asked for")
-        elif candidate.capability.randomized and request.deterministic:
+        elif candidate.capability.randomized and study.deterministic:
             measured = dataclasses.replace(measured, status="left out", reason=BY_CHANCE)
-        elif measured.chance is not None and measured.status == "tried":
-            best.setdefault(candidate.family, []).append(measured.chance)
         result.append(measured)
 
     def measure(one: Trial, closely: bool) -> Trial:
         return _measured(bench, forecast, right, one, draws=forecast.many if closely else None)
 
-    if request.deterministic is None:
-        _refine_without_chance(result, request.sure, measure, clock.left)
+    if study.deterministic is None:
+        _refine_without_chance(result, study.sure, measure, bench.clock.left)
     else:
-        refine(result, request.sure, measure, clock.left)
+        refine(result, study.sure, measure, bench.clock.left)
     progress("searching", len(queue), len(queue))
     return result
 
@@ -143,43 +98,30 @@ def _refine_without_chance(
     refine(result, sure, measure, left)
 
 
-def _left_out(
-    candidate: Trial,
-    result: Sequence[Trial],
-    best: dict[str, list[float]],
-    request: SearchRequest,
-    clock: Clock,
-    *,
-    ready: bool,
-) -> str:
+def _left_out(candidate: Trial, result: Sequence[Trial], study: Study, clock: Clock) -> str:
     """Return why a candidate is not measured; empty where it is."""
-    if ready:
-        return ""
     seconds = candidate.capability.trainings * clock.training * (FOLDS + 1)
     reasons = {
-        "it reads the group to decide": request.blind and candidate.capability.reads_group,
-        BY_CHANCE: bool(request.deterministic)
+        "it reads the group to decide": study.blind and candidate.capability.reads_group,
+        BY_CHANCE: bool(study.deterministic)
         and candidate.capability.randomized
         and candidate.capability.trainings > 0,
         f"about {max(seconds, 1):,.0f} s, more than the budget has left": seconds > clock.left(),
     }
-    return next((why for why, holds in reasons.items() if holds), "") or _hopeless(
-        candidate, result, best, request
-    )
+    return next((why for why, holds in reasons.items() if holds), "") or _hopeless(candidate, result, study)
 
 
-def _hopeless(
-    candidate: Trial, result: Sequence[Trial], best: dict[str, list[float]], request: SearchRequest
-) -> str:
+def _hopeless(candidate: Trial, result: Sequence[Trial], study: Study) -> str:
     """Return why a candidate need not be measured, after what others came to; empty where it should be."""
-    sure = [other for other in result if other.status != "left out" and (other.chance or 0.0) >= request.sure]
-    if candidate.capability.trainings > 0 and sure and not (request.blind or request.named):
+    sure = [other for other in result if other.status != "left out" and (other.chance or 0.0) >= study.sure]
+    if candidate.capability.trainings > 0 and sure and not (study.blind or study.named):
         return "a cheaper method is sure enough"
-    chances = best.get(candidate.family, [])
+    own = [one for one in result if one.family == candidate.family and one.status == "tried"]
+    chances = [one.chance for one in own if one.chance is not None]
     if candidate.family != "settings" and chances:
         if len(chances) == 1 and chances[0] < _HOPELESS:
             return "its strictest setting does not pass"
-        if max(chances) >= request.sure and chances[-1] < _HOPELESS:
+        if max(chances) >= study.sure and chances[-1] < _HOPELESS:
             return "a stricter setting does not pass"
     return ""
 

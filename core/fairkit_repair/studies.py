@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.capabilities import Capability
+from fairkit.errors import ParameterError, PolicyError
 from fairkit.support.records import record_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class Power:
     small: tuple[str, ...] = ()
 
 
+_UNKNOWN = Power(chance=0.0, rows=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One method with its parameters, measured on calibration rows that its model did not see.
@@ -52,7 +56,7 @@ class Trial:
         Whether decisions are drawn by chance (before it is measured: whether the method says so); whether the model
         needs the group to decide.
     accuracy
-        On the calibration rows, of other tasks than binary and multi-class ones `Search.performance`; None where it was
+        On the calibration rows, of other tasks than binary and multi-class ones `Study.performance`; None where it was
         not measured.
     values
         The numbers under the policy's limits there, by ``metric:column``.
@@ -136,17 +140,21 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class Study:
     """A search for the most accurate model that will surely pass a policy.
 
     Attributes
     ----------
     rules
         The policy.
-    sure
-        The chance of passing that was asked for.
-    budget
-        The minutes that the search could take.
+    sure, blind, deterministic, unconstrained
+        What was asked for: see `fairkit_repair.repairing.run.repair`.
+    budget, seed
+        The minutes that the search may take; for every random draw.
+    learner
+        What trains where a method does not say.
+    named
+        Whether methods were named.
     power
         What the test rows can show.
     alternatives
@@ -164,8 +172,6 @@ class Search:
         What tells this search from others, and why there may have been more looks; None where nothing says so.
     test_sha256
         The digest of the test rows.
-    blind, deterministic
-        What was asked for.
     performance
         What `Trial.accuracy` is: accuracy, in regression r2_score, of rankings ndcg.
     optimism
@@ -179,20 +185,32 @@ class Search:
     rules: tuple[Rule, ...]
     sure: float
     budget: float
-    power: Power
-    alternatives: tuple[Trial, ...]
-    picked: int
-    calibration_rows: int
-    seconds: float
-    looks: int
-    test_sha256: str
+    seed: int = 0
     blind: bool = False
     deterministic: bool | None = False
+    unconstrained: bool = True
+    learner: str = "lightgbm"
+    named: bool = False
+    power: Power = _UNKNOWN
+    alternatives: tuple[Trial, ...] = ()
+    picked: int = 0
+    calibration_rows: int = 0
+    seconds: float = 0.0
+    looks: int = 1
+    test_sha256: str = ""
     look: str = ""
     looks_doubt: str | None = None
     performance: str = "accuracy"
     optimism: float | None = None
     given: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.rules:
+            raise PolicyError("a search needs a policy: give at least one rule")
+        if not 0 < self.sure < 1:
+            raise ParameterError(f"`sure` is a chance above 0 and below 1, not {self.sure}")
+        if not self.budget > 0:
+            raise ParameterError(f"`budget` is a number of minutes above 0, not {self.budget}")
 
     @property
     def choice(self) -> Trial:
