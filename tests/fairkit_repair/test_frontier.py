@@ -216,10 +216,10 @@ def test_processes_give_the_same_as_one(tmp_path: Path):
 def test_a_failed_point_is_shown_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch):
     real = frontier_work._fit
 
-    def breaks(setup: frontier_work.Setup, plugin: str, parameters: dict[str, object]) -> bytes:
-        if parameters.get("strength") == 0.5:
+    def breaks(setup: frontier_work.Setup, jobs: list[frontier_work.Job]) -> list[bytes]:
+        if any(parameters.get("strength") == 0.5 for _, parameters in jobs):
             raise ZeroDivisionError("half")
-        return real(setup, plugin, parameters)
+        return real(setup, jobs)
 
     monkeypatch.setattr(frontier_work, "_fit", breaks)
     result = run()
@@ -351,14 +351,14 @@ def test_families_differ_in_one_parameter_and_a_failed_one_is_trained_one_by_one
     assert [[job[1]["nu"] for job in family.jobs] for family in families] == [[0.01] * 2, [0.02] * 2]
     assert len({family.key for family in families}) == 2
     assert [len(family.jobs) for family in families_of(REWEIGH)] == [1, 1, 1]
-    real = frontier_work._fit_together
+    real = frontier_work._fit
 
     def breaks(setup: frontier_work.Setup, jobs: list[frontier_work.Job]) -> list[bytes]:
         if any(parameters.get("tolerance") == "0.05" for _, parameters in jobs):
             raise fairkit.DataError("five")
         return real(setup, jobs)
 
-    monkeypatch.setattr(frontier_work, "_fit_together", breaks)
+    monkeypatch.setattr(frontier_work, "_fit", breaks)
     result = run(BOUNDS)
     assert [p.status for p in result.points] == ["done", "done", "failed", "done"]
     assert result.points[2].error == "five"

@@ -18,6 +18,7 @@ from fairkit.data.table import Table
 from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
 from fairkit.errors import ParameterError, did_you_mean
+from fairkit.fitted import Run
 from fairkit.progress import Progress, no_progress
 from fairkit.results.policy import judge
 from fairkit.results.rules import Rule
@@ -159,9 +160,11 @@ def frontier(
         setup = Setup(
             table=table,
             validation=PortableRows.of(validation),
-            seed=seed,
-            threads=threads or (max(1, cores // processes) if running.here else None),
-            learner=learner,
+            run=Run(
+                seed=seed,
+                threads=threads or (max(1, cores // processes) if running.here else None),
+                learner=learner,
+            ),
             confidence=confidence,
             auditors=DEFAULT_AUDITORS if auditor is None else (*DEFAULT_AUDITORS, auditor),
             parameters={auditor: dict((parameters or {}).get(auditor, {}))} if auditor else {},
@@ -197,8 +200,8 @@ def _again(
     for turn in range(repeats):
         trained: Sequence[Point] = [result.points[place] for place in places]
         if turn:
-            drawn = drawn_anew(setup.table, setup.seed + turn)
-            other = dataclasses.replace(setup, table=drawn, seed=setup.seed + turn)
+            run = dataclasses.replace(setup.run, seed=setup.run.seed + turn)
+            other = dataclasses.replace(setup, table=drawn_anew(setup.table, run.seed), run=run)
             trained = Runner(other, State(None, {}), engine, progress).points(jobs)
         for place, point in zip(places, trained, strict=True):
             axes = result.axes(point)
@@ -269,7 +272,7 @@ def _tested(
         auditors=tuple(setup.auditors),
         parameters=setup.parameters,
         confidence=setup.confidence,
-        seed=setup.seed,
+        seed=setup.run.seed,
         options=options,
     )
     if baseline is None:
@@ -320,7 +323,7 @@ def _result(
         sure=not remark,
         is_constant=constant,
         confidence=setup.confidence,
-        seed=setup.seed,
+        seed=setup.run.seed,
         notes=tuple(notes),
     )
 

@@ -115,7 +115,7 @@ class Runner:
         """Let an optimiser choose settings; replayed from the state it asks for the same ones again."""
         optuna = _optuna()
         study = optuna.create_study(
-            directions=["minimize", "maximize"], sampler=optuna.samplers.TPESampler(seed=self.setup.seed)
+            directions=["minimize", "maximize"], sampler=optuna.samplers.TPESampler(seed=self.setup.run.seed)
         )
         space = _space(sweep, optuna)
         points: list[Point] = []

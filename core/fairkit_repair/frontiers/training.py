@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.roles import Roles
     from fairkit.data.table import Table
+    from fairkit.fitted import Run
 
 BASELINE = "baseline"
 PARITY_ROWS = 4_096
@@ -86,9 +88,7 @@ class Setup:
 
     table: Table
     validation: PortableRows
-    seed: int
-    threads: int | None
-    learner: str | None
+    run: Run
     confidence: float
     base: bytes | None = field(default=None, repr=False)
     auditors: tuple[str, ...] = ("group",)
@@ -115,18 +115,13 @@ def train(setup: Setup, job: Job) -> Trained:
     Point, bytes or None
         The point, and its model where it is done.
     """
-    plugin, parameters = job
     started = time.perf_counter()
     try:
-        content = _fit(setup, plugin, parameters)
-        measures = measure(setup, content)
-    except FairkitError as error:
-        return _failed(job, str(error), started), None
+        return _trained(setup, [job])[0]
     except Exception as error:
-        return _failed(job, f"{type(error).__name__}: {error}", started), None
-    seconds = time.perf_counter() - started
-    done = Point(plugin=plugin, parameters=parameters, status="done", measures=measures, seconds=seconds)
-    return done, content
+        told = str(error) if isinstance(error, FairkitError) else f"{type(error).__name__}: {error}"
+        seconds = time.perf_counter() - started
+        return Point(plugin=job[0], parameters=job[1], status="failed", error=told, seconds=seconds), None
 
 
 def train_family(family: Family, setup: Setup) -> list[Trained]:
@@ -137,18 +132,18 @@ def train_family(family: Family, setup: Setup) -> list[Trained]:
     list
         As `train`, in the order of the jobs; each is told an equal part of the time.
     """
-    trained = _train_together(setup, family.jobs) if len(family.jobs) > 1 else None
-    trained = trained or [train(setup, job) for job in family.jobs]
+    together: list[Trained] = []
+    if len(family.jobs) > 1:
+        with suppress(Exception):  # each is told its own error
+            together = _trained(setup, family.jobs)
+    trained = together or [train(setup, job) for job in family.jobs]
     return [(replace(point, family=family.key), content) for point, content in trained]
 
 
-def _train_together(setup: Setup, jobs: Sequence[Job]) -> list[Trained] | None:
+def _trained(setup: Setup, jobs: Sequence[Job]) -> list[Trained]:
     started = time.perf_counter()
-    try:
-        contents = _fit_together(setup, jobs)
-        measures = [measure(setup, content) for content in contents]
-    except Exception:
-        return None  # each is told its own error
+    contents = _fit(setup, jobs)
+    measures = [measure(setup, content) for content in contents]
     seconds = (time.perf_counter() - started) / len(jobs)
     return [
         (Point(plugin=job[0], parameters=job[1], status="done", measures=one, seconds=seconds), content)
@@ -156,42 +151,26 @@ def _train_together(setup: Setup, jobs: Sequence[Job]) -> list[Trained] | None:
     ]
 
 
-def _failed(job: Job, error: str, started: float) -> Point:
-    seconds = time.perf_counter() - started
-    return Point(plugin=job[0], parameters=job[1], status="failed", error=error, seconds=seconds)
-
-
 @phase("train")
-def _fit(setup: Setup, plugin: str, parameters: Mapping[str, Any]) -> bytes:
-    from fairkit.fitted import Run
+def _fit(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
+    """Train points of one plugin in one call, or the baseline, and return their files."""
+    from fairkit_onnx.model import OnnxModel
     from fairkit_onnx.write.export import export_bytes
     from fairkit_repair.learners import fit_learner
-
-    if plugin == BASELINE:
-        run = Run(seed=setup.seed, threads=setup.threads or threads(), learner=setup.learner)
-        plain = fit_learner(setup.learner or "lightgbm", setup.table, run)
-        return export_bytes(plain, setup.parity_rows())
-    return _fit_together(setup, [(plugin, parameters)])[0]
-
-
-@phase("train")
-def _fit_together(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
-    """Train points of one plugin in one call, and return their files."""
-    from fairkit.fitted import Run
-    from fairkit_onnx.model import OnnxModel
     from fairkit_repair.mitigation.choose import as_mitigator
-    from fairkit_repair.mitigation.learned import check_task, fit_files
+    from fairkit_repair.mitigation.learned import check_task, fit_files, run_of
 
+    run = replace(setup.run, threads=setup.run.threads or threads())
+    if jobs[0][0] == BASELINE:
+        plain = fit_learner(run.learner or "lightgbm", setup.table, run)
+        return [export_bytes(plain, setup.parity_rows())]
     methods = [as_mitigator(plugin, parameters) for plugin, parameters in jobs]
-    first = methods[0]
-    check_task(first, setup.table)
+    check_task(methods[0], setup.table)
     base = None
-    if first.stage == "post" and setup.base is not None:
+    if methods[0].stage == "post" and setup.base is not None:
         base = OnnxModel(setup.base, BASELINE)
-    learner = setup.learner if first.learners else None
-    run = Run(seed=setup.seed, threads=setup.threads or threads(), learner=learner)
-    found = fit_files(methods, setup.table, run, base, checked=setup.parity_rows())
-    return [content for _, content in found]
+    files = fit_files(methods, setup.table, run_of(methods[0], run), base, checked=setup.parity_rows())
+    return [content for _, content in files]
 
 
 def measure(setup: Setup, content: bytes) -> dict[str, Measure]:
@@ -207,7 +186,7 @@ def measure(setup: Setup, content: bytes) -> dict[str, Measure]:
         auditors=setup.auditors,
         parameters=setup.parameters,
         confidence=setup.confidence,
-        seed=setup.seed,
+        seed=setup.run.seed,
         options=options,
     )
     return measures_of(report)

@@ -176,6 +176,11 @@ def check_task(method: Mitigator, table: Table) -> None:
         )
 
 
+def run_of(method: Mitigator, run: Run) -> Run:
+    """Return the run for a method: the learner is the base's, and goes to methods that take one."""
+    return run if method.learners else dataclasses.replace(run, learner=None)
+
+
 def provenance(method: Mitigator, run: Run, base: OnnxModel | None) -> dict[str, Any]:
     """Return the file's record of how it was made."""
     from importlib.metadata import version

@@ -14,7 +14,7 @@ from fairkit.mitigators import TrainsTogether
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.learners import fit_learner
-from fairkit_repair.mitigation.learned import check_task
+from fairkit_repair.mitigation.learned import check_task, run_of
 from fairkit_repair.postprocess import PostProcessor
 from fairkit_repair.repairing.candidates import PlainLearner
 from fairkit_repair.repairing.folds import out_of_fold, out_of_folds
@@ -227,11 +227,6 @@ class Bench:
 
 def _key(method: Mitigator) -> str:
     return f"{method.name} {method.parameters}"
-
-
-def run_of(method: Mitigator, run: Run) -> Run:
-    """Return the run for a method: the learner is the base's, and goes to methods that take one."""
-    return run if method.learners else dataclasses.replace(run, learner=None)
 
 
 def restricted(table: Table, splits: list[str]) -> Table:

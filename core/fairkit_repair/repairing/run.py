@@ -22,13 +22,12 @@ from fairkit_comparing.audits import check_auditors
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.mitigation.choose import loaded_base
-from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance, renamed
+from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance, renamed, run_of
 from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.run import MitigationResult, measured
 from fairkit_repair.repairing.audits import PERFORMANCE
 from fairkit_repair.repairing.candidates import candidates
 from fairkit_repair.repairing.chance import limits_of
-from fairkit_repair.repairing.evaluate import run_of
 from fairkit_repair.repairing.looks import identity_of, record_look
 from fairkit_repair.repairing.notes import notes_of
 from fairkit_repair.repairing.power import check_power
