@@ -17,10 +17,10 @@ from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.learned import check_task, run_of
 from fairkit_repair.postprocess import PostProcessor
 from fairkit_repair.repairing.candidates import PlainLearner
-from fairkit_repair.repairing.folds import out_of_fold, out_of_folds
+from fairkit_repair.repairing.folds import out_of_folds, said
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -115,7 +115,9 @@ class Bench:
         """
         if not self.is_known(method):
             with self._blamed(method):
-                self._measure(method, [method, *(one for one in family if one is not method)])
+                together = [method, *(one for one in family if one is not method)]
+                answers = self._measure(method, together)
+                self.known.update(zip(map(_key, together), answers, strict=False))
         return self.known[_key(method)]
 
     def rests_on_given(self, method: Mitigator) -> bool:
@@ -127,24 +129,42 @@ class Bench:
         """Return whether a method was measured already."""
         return _key(method) in self.known
 
-    def _measure(self, method: Mitigator, family: Sequence[Mitigator]) -> None:
+    def _measure(self, method: Mitigator, family: Sequence[Mitigator]) -> list[Array]:
         if isinstance(method, PlainLearner) and not method.parameters.settings:
-            decisions = [self.decisions]
-        elif isinstance(method, PostProcessor):
-            decisions = [self._by_rules(method)]
-        elif method.stage == "post" and self.fitted is not None and self.table.task == "ranking":
-            decisions = [self._on_their_own_bases(method)]
-        elif method.stage == "post":
-            decisions = [self._by_halves(method)]
-        elif len(family) > 1 and isinstance(method, TrainsTogether):
-            run = run_of(method, self.run)
-            decisions = out_of_folds(
-                self.table, self.fold, lambda part: method.fit_together(family, part, run), len(family)
-            )
-        else:
-            decisions = [out_of_fold(self.table, self.fold, self._trainer(method))]
-        for one, chance in zip(family, decisions, strict=False):
-            self.known[_key(one)] = chance
+            return [self.decisions]
+        run = run_of(method, self.run)
+
+        def by_rule(part: Table, held: Table, inside: NDArray[np.bool_]) -> list[Array]:
+            rule, _ = method.learn(self.scores[~inside], part, run)  # type: ignore[attr-defined]
+            codes = rule.keys.codes(held.columns)
+            return [rule.probability(rule.adjust(self.scores[inside], codes), codes)]
+
+        def on_its_own_base(part: Table, held: Table, inside: NDArray[np.bool_]) -> list[Array]:
+            number = int(self.fold[inside][0])
+            if number not in self.bases:
+                plain = fit_learner(PlainLearner().learner(self.run), part, self.run)
+                self.bases[number] = OnnxModel(export_bytes(plain, part), "base")
+            return [method.fit(part, run, model=self.bases[number]).predict(held.columns).score]
+
+        def repaired(part: Table, held: Table, _: NDArray[np.bool_]) -> list[Array]:
+            # on the base's scores of rows that it was trained on
+            found = method.fit(part, run, model=self.base).predict(held.columns)
+            return [found.score if found.decision_probability is None else found.decision_probability]
+
+        def trained(part: Table, held: Table, _: NDArray[np.bool_]) -> list[Array]:
+            if len(family) > 1 and isinstance(method, TrainsTogether):
+                models = method.fit_together(family, part, run)
+            else:
+                models = [method.fit(part, run)]
+            return [said(model.predict(held.columns), self.table.task) for model in models]
+
+        if isinstance(method, PostProcessor):
+            return out_of_folds(self.table, self.half, by_rule)
+        if method.stage != "post":
+            return out_of_folds(self.table, self.fold, trained)
+        if self.fitted is not None and self.table.task == "ranking":
+            return out_of_folds(self.table, self.fold, on_its_own_base)
+        return out_of_folds(self.table, self.half, repaired)
 
     def fit(self, method: Mitigator, run: Run) -> FittedModel | None:
         """Train on all rows; rules learn from the out-of-fold scores. None: the given model as it is."""
@@ -181,43 +201,6 @@ class Bench:
         if abs(half - full) <= RESTLESS * error:
             return ""
         return f"its rule depends on which rows it is learned from: accuracy {half:.3f} by halves, {full:.3f} by all"
-
-    def _by_rules(self, method: PostProcessor) -> Array:
-        chance = np.empty(len(self.table))
-        for place in (0, 1):
-            inside = self.half == place
-            held = self.table.take(inside)
-            rule, _ = method.learn(self.scores[~inside], self.table.take(~inside), run_of(method, self.run))
-            codes = rule.keys.codes(held.columns)
-            chance[inside] = rule.probability(rule.adjust(self.scores[inside], codes), codes)
-        return chance
-
-    def _by_halves(self, method: Mitigator) -> Array:
-        """Measure a repair that needs a model, not scores: on the base's scores of rows that it was trained on."""
-        chance = np.empty(len(self.table))
-        for place in (0, 1):
-            inside = self.half == place
-            held = self.table.take(inside)
-            repaired = method.fit(self.table.take(~inside), run_of(method, self.run), model=self.base)
-            found = repaired.predict(held.columns)
-            chance[inside] = found.score if found.decision_probability is None else found.decision_probability
-        return chance
-
-    def _on_their_own_bases(self, method: Mitigator) -> Array:
-        """Measure a repair that needs a model on a base for each fold, which did not see it."""
-        scores = np.empty(len(self.table))
-        for number in range(int(self.fold.max()) + 1):
-            inside = self.fold == number
-            part = self.table.take(~inside)
-            if number not in self.bases:
-                plain = fit_learner(PlainLearner().learner(self.run), part, self.run)
-                self.bases[number] = OnnxModel(export_bytes(plain, part), "base")
-            repaired = method.fit(part, run_of(method, self.run), model=self.bases[number])
-            scores[inside] = repaired.predict(self.table.take(inside).columns).score
-        return scores
-
-    def _trainer(self, method: Mitigator) -> Callable[[Table], FittedModel]:
-        return lambda part: method.fit(part, run_of(method, self.run))
 
     def _blamed(self, method: Mitigator) -> Any:
         check_task(method, self.table)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.table import Table
     from fairkit.data.task import Task
-    from fairkit.fitted import FittedModel, Prediction, Run
+    from fairkit.fitted import Prediction, Run
 
     Array = NDArray[np.float64]
 
@@ -40,32 +40,33 @@ def folds_of(table: Table, count: int, seed: int) -> NDArray[np.int64]:
     return fold
 
 
-def out_of_fold(table: Table, fold: NDArray[np.int64], fit: Callable[[Table], FittedModel]) -> Array:
-    """Return the answers for every row by models of the other folds: see `said`."""
-    return out_of_folds(table, fold, lambda part: [fit(part)], 1)[0]
-
-
 def out_of_folds(
-    table: Table, fold: NDArray[np.int64], fit: Callable[[Table], Sequence[FittedModel]], count: int
+    table: Table,
+    fold: NDArray[np.int64],
+    answers: Callable[[Table, Table, NDArray[np.bool_]], Sequence[Array]],
 ) -> list[Array]:
-    """Return the same for each of several models that are trained together."""
+    """Return answers for every row by models of the other folds.
+
+    Parameters
+    ----------
+    table, fold
+        The rows, and the fold of each, shape [n].
+    answers
+        What models of some rows say of other rows, each of shape [rows, ...]: it is given both, and the mask of the
+        latter.
+    """
     whole: list[Array] = []
     for inside in (fold == place for place in range(int(fold.max()) + 1)):
-        held = table.take(inside)
-        found = [said(model.predict(held.columns), table.task) for model in fit(table.take(~inside))]
+        found = answers(table.take(~inside), table.take(inside), inside)
         whole = whole or [np.empty((len(table), *one.shape[1:])) for one in found]
         for target, own in zip(whole, found, strict=True):
-            _put(target, inside, own, table)
+            if own.shape[1:] != target.shape[1:]:
+                raise DataError(
+                    f"{table.name}: a class has so few rows that training rows of a fold lack it; merge classes, or "
+                    "add rows"
+                )
+            target[inside] = own
     return whole
-
-
-def _put(target: Array, inside: NDArray[np.bool_], scores: Array, table: Table) -> None:
-    """Write a fold's scores; refuse those of a model that did not see all classes."""
-    if scores.shape[1:] != target.shape[1:]:
-        raise DataError(
-            f"{table.name}: a class has so few rows that training rows of a fold lack it; merge classes, or add rows"
-        )
-    target[inside] = scores
 
 
 def said(prediction: Prediction, task: Task) -> Array:
@@ -82,11 +83,10 @@ def said(prediction: Prediction, task: Task) -> Array:
 
 def learner_scores(table: Table, fold: NDArray[np.int64], learner: str, run: Run) -> tuple[Array, Array]:
     """Return out-of-fold scores of a plain learner, and what it then says of the rows (see `said`)."""
-    columns: list[Array] = []
-    for inside in (fold == place for place in range(int(fold.max()) + 1)):
-        own = fit_learner(learner, table.take(~inside), run).predict(table.take(inside).columns)
-        for place, values in enumerate((own.score, said(own, table.task))):
-            if len(columns) <= place:
-                columns.append(np.empty((len(table), *values.shape[1:])))
-            _put(columns[place], inside, values, table)
-    return columns[0].astype(np.float32).astype(np.float64), columns[1]
+
+    def answers(part: Table, held: Table, _: NDArray[np.bool_]) -> list[Array]:
+        own = fit_learner(learner, part, run).predict(held.columns)
+        return [own.score, said(own, table.task)]
+
+    scores, decisions = out_of_folds(table, fold, answers)
+    return scores.astype(np.float32).astype(np.float64), decisions
