@@ -67,11 +67,7 @@ class ScoredRows:
         list of (others, part)
             For each of `count` parts, the rows outside it and the rows in it.
         """
-        order = rng.permutation(len(self))
-        strata = (2 * self.codes + (self.favorable > 0))[order]
-        order = order[np.argsort(strata, kind="stable")]
-        part = np.empty(len(self), dtype=np.int64)
-        part[order] = np.arange(len(self)) % count
+        part = even_folds(2 * self.codes + (self.favorable > 0), count, rng)
         return [(self.take(part != place), self.take(part == place)) for place in range(count)]
 
     def rates(self, chance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -104,3 +100,11 @@ class ScoredRows:
         """Return two standard errors of a rate in the smallest group: 2 √(.25 / n), n its effective rows."""
         rows = self.effective_rows()
         return 1.0 / float(np.sqrt(rows[rows > 0].min())) if (rows > 0).any() else 1.0
+
+
+def even_folds(strata: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Number the rows' folds at random, shape [n]: each holds its share of every stratum."""
+    order = rng.permutation(len(strata))
+    fold = np.empty(len(strata), dtype=np.int64)
+    fold[order[np.argsort(strata[order], kind="stable")]] = np.arange(len(strata)) % count
+    return fold

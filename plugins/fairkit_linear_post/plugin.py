@@ -17,6 +17,7 @@ from fairkit_linear_post.model import ByFeatures, ByGroup, LinearPostModel, clas
 from fairkit_linear_post.programme import Rate, adjusted, solve
 from fairkit_onnx.write.grouping import GroupCodes
 from fairkit_repair.learners import check_target, fit_learner
+from fairkit_repair.scored_rows import even_folds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,7 +183,7 @@ class LinearPost(Mitigator):
         """Return each row's probabilities by models that were not trained on it: of classes, and of cells."""
         cells = groups.codes * (int(table.target.max()) + 1) + table.target.astype(np.int64)
         count = self.parameters.folds or _fold_count(len(table))
-        fold = _folds(cells, count, run.rng())
+        fold = even_folds(cells, count, run.rng())
         probabilities: list[NDArray[np.float64] | None] = [None, None]
         for place in range(count):
             run.progress("out-of-fold models", place, count)
@@ -281,15 +282,6 @@ def _without(table: Table, groups: Groups) -> Table:
 def _fold_count(rows: int) -> int:
     """Return how many parts: a model of few rows differs from that of all more, and so do its probabilities."""
     return 10 if rows <= 20_000 else 5 if rows <= 100_000 else 3
-
-
-def _folds(cells: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Deal the rows of every cell out to the folds, shape [n]."""
-    order = rng.permutation(len(cells))
-    order = order[np.argsort(cells[order], kind="stable")]
-    fold = np.empty(len(cells), dtype=np.int64)
-    fold[order] = np.arange(len(cells)) % count
-    return fold
 
 
 def _details(

@@ -31,7 +31,7 @@ from fairkit_repair.frontiers.schedule import Runner
 from fairkit_repair.frontiers.state import State
 from fairkit_repair.frontiers.sweeps import Sweep, is_whole
 from fairkit_repair.frontiers.training import BASELINE, Family, PortableRows, Setup
-from fairkit_repair.mitigation.choose import find_mitigator
+from fairkit_repair.mitigation.choose import find_mitigator, plugins_of
 from fairkit_repair.mitigation.repeats import check_repeats, drawn_anew
 from fairkit_repair.mitigation.split import split_dataset
 from fairkit_repair.mitigation.useless import CONSTANT
@@ -150,7 +150,7 @@ def frontier(
     cores = os.cpu_count() or 1
     processes = max(1, jobs or cores)
     with opened(LocalEngine(processes) if engine is None else engine, scheduler) as running:
-        running.check(*plugins.needs_of(_plugins(sweeps)))
+        running.check(*plugins.needs_of(plugins_of(sweep.plugin for sweep in sweeps)))
         data.learn(running.total)
         rest, test_data = (data, test) if test is not None else split_dataset(data, holdout, seed)
         learning, validation = split_dataset(rest, holdout, seed + 1)
@@ -208,12 +208,6 @@ def _again(
             if axes is not None:
                 axes_by_point[place].append((axes[0].value, axes[1].value))
     return {place: tuple(values) for place, values in axes_by_point.items()}
-
-
-def _plugins(sweeps: Sequence[Sweep]) -> list[plugins.Plugin]:
-    """Return the installed plugins that train."""
-    known = {found.name for found in plugins.find()}
-    return [plugins.load(sweep.plugin) for sweep in sweeps if sweep.plugin in known]
 
 
 def _check(sweep: Sweep) -> None:

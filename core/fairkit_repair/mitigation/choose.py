@@ -12,7 +12,7 @@ from fairkit.parameters.declare import parse_parameters
 from fairkit.settings import ModelOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from fairkit_onnx.model import OnnxModel
 
@@ -54,6 +54,12 @@ def find_mitigator(plugin: str | type[Mitigator]) -> type[Mitigator]:
         hint = did_you_mean(plugin, names, what="mitigators")
         raise PluginError(f"the plugin {plugin!r} has no mitigator. {hint}")
     return loaded.mitigators[0]
+
+
+def plugins_of(methods: Iterable[str]) -> list[plugins.Plugin]:
+    """Return the plugins of methods, where they are installed."""
+    known = {found.name for found in plugins.find()}
+    return [plugins.load(name) for name in methods if name in known]
 
 
 def base_model(method: Mitigator, model: Any, options: ModelOptions | None = None) -> OnnxModel | None:

@@ -14,6 +14,7 @@ from fairkit_dask.engine import DaskEngine
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.learners import check_target
+from fairkit_repair.mitigation.choose import plugins_of
 from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, provenance, training
 from fairkit_repair.mitigation.rows import (
     COMPARED_ROWS,
@@ -59,7 +60,7 @@ def learn_spread(
             f"{method.name} trains on one machine only: leave out `engine`. {did_you_mean(method.name, ['fairgbm'])}"
         )
     method.learner(run)  # refused before rows are read
-    engine.check(*plugins.needs_of(_plugins(method)))
+    engine.check(*plugins.needs_of(plugins_of([method.name])))
     train_data, test_data = _split(engine, data, test, holdout, task, run.seed)
     table, _ = table_without_columns(engine, train_data, task)
     check_target(table)
@@ -83,12 +84,6 @@ def learn_spread(
         compared=compared,
         notes=tuple(notes),
     )
-
-
-def _plugins(method: Mitigator) -> list[plugins.Plugin]:
-    """Return the plugin of a method, where it is installed."""
-    known = any(found.name == method.name for found in plugins.find())
-    return [plugins.load(method.name)] if known else []
 
 
 def _split(

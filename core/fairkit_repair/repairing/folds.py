@@ -9,6 +9,7 @@ import numpy as np
 from fairkit.errors import DataError
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.split import strata_of
+from fairkit_repair.scored_rows import even_folds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,12 +33,7 @@ def folds_of(table: Table, count: int, seed: int) -> NDArray[np.int64]:
     codes = [groups.codes for groups in table.groups.values()]
     if table.task != "regression":
         codes.append(table.target.astype(np.int64))
-    order = rng.permutation(len(table))
-    if codes:
-        order = order[np.argsort(strata_of(codes, len(table))[order], kind="stable")]
-    fold = np.empty(len(table), dtype=np.int64)
-    fold[order] = np.arange(len(table)) % count
-    return fold
+    return even_folds(strata_of(codes, len(table)), count, rng)
 
 
 def out_of_folds(

@@ -155,25 +155,10 @@ class RightBy:
         own = np.where(self._table.target > 0, chance, 1.0 - chance)
         if self._first is None:
             self._first = own
-        mean, low, high = paired_change(own, self._first, self._table.weights)
-        return mean + ahead, low + ahead, high + ahead
-
-
-def paired_change(left: Array, right: Array, weights: Array | None) -> tuple[float, float, float]:
-    """Return the mean difference of two numbers of the same rows, and the ends of its 95 % interval.
-
-    Parameters
-    ----------
-    left, right
-        Shape [n].
-    weights
-        Shape [n]; None where all rows count the same.
-    """
-    apart = left - right
-    weight = np.ones_like(apart) if weights is None else weights
-    mean = float(np.average(apart, weights=weight))
-    error = float(np.sqrt((weight**2 * (apart - mean) ** 2).sum()) / weight.sum())
-    return mean, mean - _Z * error, mean + _Z * error
+        apart, weights = own - self._first, self._table.row_weights()
+        mean = float(np.average(apart, weights=weights))
+        error = float(np.sqrt((weights**2 * (apart - mean) ** 2).sum()) / weights.sum())
+        return mean + ahead, mean - _Z * error + ahead, mean + _Z * error + ahead
 
 
 def _measured(
