@@ -17,6 +17,7 @@ from fairkit.progress import no_progress
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.learners import check_target, fit_learner
+from fairkit_repair.mitigation.caveats import sensitive_inputs
 from fairkit_repair.mitigation.learned import BEFORE
 from fairkit_repair.mitigation.split import split_dataset
 from fairkit_repair.repairing.audits import ByAudits
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.fitted import Run
-    from fairkit.results.rules import Rule
     from fairkit_onnx.write.base import BaseModel
     from fairkit_repair.repairing.chance import Forecast, Limited
+    from fairkit_repair.studies import Study
 
     Array = NDArray[np.float64]
 
@@ -97,18 +98,26 @@ def prepare(
     data: Dataset,
     test: Dataset | None,
     holdout: float,
-    seed: int,
+    study: Study,
     limits: Sequence[Limited],
-    rules: Sequence[Rule],
     confidence: float,
-    *,
-    blind: bool,
 ) -> Prepared:
     """Read the rows, and say what verdicts on the test rows are predicted by."""
-    table, tested, train, test_data = _read(engine, data, test, holdout, seed, blind=blind)
+    data.learn(engine.total)
+    if test is not None:
+        test.learn(engine.total)
+    train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, study.seed)
+    if test is not None and test.sha256 == data.sha256:
+        raise DataError("the test rows are the training rows: give other rows in `test`, or leave it out")
+    train_data.learn(engine.total)
+    table = Table.from_dataset(train_data)
+    check_target(table)
+    tested = Table.from_dataset(test_data)
+    if test is not None:
+        check_leak(table, tested)
     _check_classes(table)
     splits = list(dict.fromkeys(one.split for one in limits if one.split is not None))
-    table = restricted(table, splits)
+    table = restricted(without_sensitive(table) if study.blind else table, splits)
     planned = _planned(table, tested, splits)
     forecast: Forecast
     if table.task == "binary":
@@ -116,28 +125,14 @@ def prepare(
         forecast = ByRates(planned=planned, limits=limits, confidence=confidence)
     else:
         queries = 0 if tested.queries is None else int(tested.queries.max()) + 1
-        forecast = ByAudits.of(train, table, planned, rules, queries, confidence)
-    unseen = _unseen(table, tested, splits)
+        forecast = ByAudits.of(train_data, table, planned, study.rules, queries, confidence)
+    unseen = tuple(
+        f"{name} ({size} rows)"
+        for split in splits
+        for name, size in zip(tested.groups[split].names, tested.groups[split].sizes().tolist(), strict=True)
+        if size and name not in table.groups[split].names
+    )
     return Prepared(table=table, held=tested, test=test_data, forecast=forecast, unseen=unseen)
-
-
-def _read(
-    engine: Engine, data: Dataset, test: Dataset | None, holdout: float, seed: int, *, blind: bool
-) -> tuple[Table, Table, Dataset, Dataset]:
-    """Return the training rows, the test rows, and both as datasets."""
-    data.learn(engine.total)
-    if test is not None:
-        test.learn(engine.total)
-    train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, seed)
-    if test is not None and test.sha256 == data.sha256:
-        raise DataError("the test rows are the training rows: give other rows in `test`, or leave it out")
-    train_data.learn(engine.total)
-    table = Table.from_dataset(train_data)
-    check_target(table)
-    held = Table.from_dataset(test_data)
-    if test is not None:
-        check_leak(table, held)
-    return (without_sensitive(table) if blind else table), held, train_data, test_data
 
 
 def _planned(table: Table, tested: Table, splits: list[str]) -> Planned:
@@ -163,16 +158,6 @@ def _check_classes(table: Table) -> None:
         )
 
 
-def _unseen(table: Table, tested: Table, splits: Sequence[str]) -> tuple[str, ...]:
-    unseen_groups = []
-    for split in splits:
-        groups = tested.groups[split]
-        for name, size in zip(groups.names, groups.sizes().tolist(), strict=True):
-            if size and name not in table.groups[split].names:
-                unseen_groups.append(f"{name} ({size} rows)")
-    return tuple(unseen_groups)
-
-
 def check_base(base: OnnxModel | None, table: Table, *, blind: bool) -> None:
     """Refuse a given model that reads the group where none may.
 
@@ -183,8 +168,7 @@ def check_base(base: OnnxModel | None, table: Table, *, blind: bool) -> None:
     """
     if base is None or not blind:
         return
-    hidden = {column for split in table.roles.sensitive for column in split.columns}
-    read = sorted(hidden & {entry.name for entry in base.inputs})
+    read = sorted(sensitive_inputs(base, table))
     if read:
         raise ParameterError(
             f"the given model reads {', '.join(map(repr, read))}, so that it cannot decide without the group: "

@@ -176,7 +176,7 @@ def repair(
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress, auditors=tuple(auditors))
     learner_of(run)
     with opened(None, None) as engine:
-        ready = prepare(engine, data, test, holdout, seed, limits, policy, confidence, blind=blind)
+        ready = prepare(engine, data, test, holdout, study, limits, confidence)
         table, forecast = ready.table, ready.forecast
         run = run.on(len(table))
         base = loaded_base(model, options)
