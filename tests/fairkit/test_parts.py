@@ -71,6 +71,7 @@ def test_tallies_of_parts_add_up() -> None:
         tally = Tally(source.columns, roles, bins, table="part", start=start)
         for batch in tally.digested(plain(b, "t") for b in table.slice(start, stop - start).to_batches()):
             tally.add(batch)
+        tally.learn_counted()
         total = tally if total is None else total + tally
     assert total is not None
     whole = fairkit.load_data(table, label="y", favorable=1, sensitive="g").learn()

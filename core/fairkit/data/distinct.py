@@ -33,6 +33,9 @@ MOST = 1 << 17
 _HEAD = 1 << 13
 """So many rows say whether the others are worth counting."""
 
+_GLANCE = 1 << 13
+"""A column that has about as many values in its first cells, so many, is not coded."""
+
 _CELLS = 1 << 18
 """So many combinations of values are counted in a batch without sorting."""
 
@@ -66,6 +69,7 @@ class DistinctRows:
             The codes of columns, where they are known.
         """
         chosen = batch.select(list(self.columns))
+        self._closed = self._closed or (not self.rows and _various(chosen, codes))
         if self._closed or self._many() or self._unknown(chosen):
             return False
         every = [codes[name] if name in codes else codes_of(chosen.column(name)) for name in self.columns]
@@ -209,6 +213,15 @@ class _EqualRows(TablePart):
     """Rows that stand for equal ones each: so few that one thread reads and measures them."""
 
     alone = True
+
+
+def _various(batch: pa.RecordBatch, codes: Mapping[str, Codes]) -> bool:
+    """Return whether a column has about as many values as there are rows, by the first ones."""
+    head = batch.slice(0, _GLANCE)
+    columns = [
+        column for name, column in zip(head.schema.names, head.columns, strict=True) if name not in codes
+    ]
+    return head.num_rows == _GLANCE and any(2 * len(codes_of(column).values) > _GLANCE for column in columns)
 
 
 def equal_rows(

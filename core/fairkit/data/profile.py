@@ -137,7 +137,8 @@ class Tally:
         self.label_low, self.label_high = math.inf, -math.inf
         self.weight_high = 0.0
         self.label_numeric = False
-        self.distinct = DistinctRows(apart, roles.cluster) if apart and roles.query is None else None
+        self._apart, self._known = tuple(apart), tuple(dict.fromkeys([*roles.columns, *noted]))
+        self._counting = None if roles.query is not None else self._counter(self._apart or self._known)
 
     @property
     def units(self) -> str | None:
@@ -165,15 +166,25 @@ class Tally:
         self.sheet.add(arrow)
         if self.matches is not None:
             self.matches = self.matches + self.matches.of(arrow)
-        if self.distinct is None or not self.distinct.add(arrow, codes):
+        while self._counting is not None and not self._counting.add(arrow, codes):
             self.learn_counted()
-            self.distinct = None
+            self._counting = None if self._counting.columns == self._known else self._counter(self._known)
+        if self._counting is None:
             self._learn(arrow)
 
     def learn_counted(self) -> None:
         """Learn from the rows that were counted."""
-        if self.distinct is not None and self.distinct.rows:
-            self._learn(*self.distinct.table())
+        if self._counting is not None and self._counting.rows:
+            self._learn(*self._counting.table())
+
+    @property
+    def distinct(self) -> DistinctRows | None:
+        """The distinct rows that were asked for, where all rows were counted; else only what is learned is counted."""
+        counting = self._counting
+        return counting if counting is not None and counting.columns == self._apart else None
+
+    def _counter(self, columns: tuple[str, ...]) -> DistinctRows | None:
+        return DistinctRows(columns, self.roles.cluster) if columns else None
 
     def _learn(self, arrow: pa.RecordBatch, times: NDArray[np.int64] | None = None) -> None:
         """Learn what the columns with a role hold from rows, each of which stands for so many equal ones."""
@@ -219,8 +230,8 @@ class Tally:
         joined.label_high = max(self.label_high, right.label_high)
         joined.weight_high = max(self.weight_high, right.weight_high)
         joined.label_numeric = self.label_numeric or right.label_numeric
-        if self.distinct is not None:
-            joined.distinct = None if right.distinct is None else self.distinct + right.distinct
+        mine, others = self.distinct, right.distinct
+        joined._counting = None if mine is None or others is None else mine + others
         return joined
 
     def _add_label(self, label: NDArray[Any], times: NDArray[np.int64] | None) -> None:

@@ -449,7 +449,7 @@ def _missing(column: str, rows: int) -> str:
 def _numbers(values: NDArray[Any], column: str) -> Array:
     if values.dtype.kind == "O":
         raise ModelError(f"the column {column!r} holds text; scores are numbers")
-    numbers = values.astype(np.float64)
+    numbers = values.astype(np.float64, copy=False)
     finite = np.isfinite(numbers)
     if not finite.all():
         bad = int((~finite).sum())

@@ -25,6 +25,9 @@ EXACT_CELLS = 2_000_000
 _WAITING = 1 << 20
 """So many rows at most wait to be counted."""
 
+_FIRST = 1 << 17
+"""So many rows without weights wait for the first count, which sorts them; it finds most of the cells of the others."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
@@ -162,7 +165,8 @@ class ScoreTable:
         both = [part for part in (one, two) if part is not None]
         done = self._merged(*both) if len(both) == 2 else next(iter(both), None)
         total = ScoreTable(self.low, self.high, self.limit, self.n_groups, mine + theirs, done, self.budget)
-        if sum(len(raw.scores) for raw in mine + theirs) > _WAITING:
+        most = _FIRST if done is None and mine and mine[0].weights is None else _WAITING
+        if sum(len(raw.scores) for raw in mine + theirs) > most:
             total._counted()
         return total
 
@@ -206,15 +210,14 @@ class ScoreTable:
         What waits and what is counted change together, in one step: a worker's threads may ask for it at once.
         """
         raws, done = self._state
+        if raws and done is not None and done.shift is not None:
+            raws, done = self._in_known_cells(raws, done, done.shift)
         if raws:
             raw = _joined(raws)
-            if done is not None and done.shift is not None:
-                raw, done = self._in_known_cells(raw, done, done.shift)
-            if len(raw.scores):
-                cellular = done is not None and done.shift is not None
-                found = None if cellular else _distinct(raw.scores, self.limit)
-                fresh = self._in_cells(raw, done) if found is None else _by_score(raw, *found)
-                done = fresh if done is None else self._merged(done, fresh)
+            cellular = done is not None and done.shift is not None
+            found = None if cellular else _distinct(raw.scores, self.limit)
+            fresh = self._in_cells(raw, done) if found is None else _by_score(raw, *found)
+            done = fresh if done is None else self._merged(done, fresh)
         if done is None:
             nothing = np.empty((0, self.n_groups, 2))
             done = _Counted(np.empty(0), np.empty(0), nothing, nothing)
@@ -257,24 +260,36 @@ class ScoreTable:
         ends = np.append(starts[1:], len(keys)) - 1
         return _Counted(counted.most[starts], counted.most[ends], mass, squares, shift, cells)
 
-    def _in_known_cells(self, raw: _Raw, done: _Counted, shift: int) -> tuple[_Raw, _Counted]:
+    def _in_known_cells(
+        self, raws: tuple[_Raw, ...], done: _Counted, shift: int
+    ) -> tuple[tuple[_Raw, ...], _Counted]:
         """Count the rows whose cells are there, without sorting; return the others, and the count with those rows.
 
         Rows with weights are all others: their sums would be rounded in another order.
         """
-        if raw.weights is not None or done.keys is None or done.squares is not done.mass:
-            return raw, done
-        keys, size = keys_of(raw.scores, unit=self._unit), len(done.keys)
-        places = places_of(keys, shift, done.keys)
-        mass = raw.count(places, size + 1)[0][:size]
-        mass += done.mass
+        if done.keys is None or done.squares is not done.mass or any(raw.weights is not None for raw in raws):
+            return raws, done
+        size, width = len(done.keys), 2 * self.n_groups
+        flat = np.empty(sum(len(raw.scores) for raw in raws), dtype=np.int64)
         least, most = done.least.copy(), done.most.copy()
-        for ends, extreme, beyond in ((least, np.minimum, np.less), (most, np.maximum, np.greater)):
-            rows = np.flatnonzero(beyond(raw.scores, ends.take(places, mode="clip")) & (places < size))
-            extreme.at(ends, places[rows], scores_of(keys[rows], unit=self._unit))
-        rest = places == size
-        others = _Raw(raw.scores[rest], raw.cells[rest], None, raw.n_groups)
-        return others, _Counted(least, most, mass, mass, shift, done.keys)
+        others, at = [], 0
+        for raw in raws:  # one after the other: what a row needs stays in the processor's cache
+            keys = keys_of(raw.scores, unit=self._unit)
+            places = places_of(keys, shift, done.keys)
+            part = flat[at : at + len(keys)]
+            np.multiply(places, width, out=part)
+            part += raw.cells
+            at += len(keys)
+            rest = places == size
+            if rest.any():
+                others.append(_Raw(raw.scores[rest], raw.cells[rest], None, raw.n_groups))
+            for ends, extreme, beyond in ((least, np.minimum, np.less), (most, np.maximum, np.greater)):
+                rows = np.flatnonzero(beyond(raw.scores, ends.take(places, mode="clip")))
+                rows = rows[places[rows] < size]
+                extreme.at(ends, places[rows], scores_of(keys[rows], unit=self._unit))
+        counts = np.bincount(flat, minlength=(size + 1) * width)[: size * width]
+        mass = done.mass + counts.reshape(done.mass.shape)
+        return tuple(others), _Counted(least, most, mass, mass, shift, done.keys)
 
     def _in_cells(self, raw: _Raw, done: _Counted | None) -> _Counted:
         """Count rows by cell, at no smaller a shift than what was counted before."""
