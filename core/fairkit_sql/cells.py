@@ -64,12 +64,16 @@ class Coding:
         By column, what stands for its values: the buckets of clusters.
     nan
         Whether the engine's numbers may be no number.
+    few
+        Whether binned columns have few values: rows are counted by these, and the counts are added up by bin, which is
+        cheaper than to find the bin of each row.
     """
 
     edges: Mapping[str, tuple[float, ...]]
     bins: Mapping[str, Bins]
     expressions: Mapping[str, Any]
     nan: bool = True
+    few: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ class Cells:
 
 
 def expression_of(table: Any, columns: Sequence[str], coding: Coding, most: int = MOST_CELLS) -> Any:
-    """Return the expression of distinct rows and their counts: one ``GROUP BY``, and one row too many at most.
+    """Return the expression of distinct rows and their counts: a ``GROUP BY``, or two, and one row too many at most.
 
     Parameters
     ----------
@@ -122,6 +126,11 @@ def expression_of(table: Any, columns: Sequence[str], coding: Coding, most: int 
     most
         Cells.
     """
+    if coding.few and not coding.bins and not coding.expressions:
+        raw = {f"k{place}": table[name] for place, name in enumerate(columns)}
+        cells = table.group_by(**raw).agg(**{COUNT: table.count()})
+        keys = keys_of({name: cells[key] for key, name in zip(raw, columns, strict=True)}, columns, coding)
+        return cells.group_by(**keys).agg(**{COUNT: cells[COUNT].sum().cast("int64")}).limit(most + 1)
     values: dict[str, Any] = {}
     for place, name in enumerate(columns):
         if name in coding.bins and name not in coding.expressions and name not in coding.edges:

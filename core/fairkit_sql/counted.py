@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 MANY = 4_096
 """With more distinct scores among the first rows than this, and than half of them, scores are put into bins."""
 
+FEW = 256
+"""With so many values of a binned column among the first rows at most, each value is counted."""
+
 
 class CountedPart:
     """The rows of a relation as a part of a table: of single rows only the first ones are read.
@@ -56,6 +59,14 @@ class CountedPart:
         found = self.relation.fetch(self.relation.table.select(**names).limit(min(rows, BATCH_ROWS)))
         arrays = [found.column(name).combine_chunks() for name in names]
         yield from plain_rows(pa_table(arrays, columns), self.name).to_batches()
+
+    def few(self, columns: Sequence[str]) -> bool:
+        """Tell whether columns of whole numbers have so few values among the first rows that each can be counted."""
+        table = self.relation.table
+        if not columns or not all(c in table.columns and table[c].type().is_integer() for c in columns):
+            return False
+        batch = next(self.read(columns, BATCH_ROWS, {}), None)
+        return batch is not None and all(len(np.unique(as_numpy(one))) <= FEW for one in batch.columns)
 
 
 def counted_part(source: Source, day: str | None = None) -> CountedPart | None:
@@ -135,7 +146,9 @@ class Counts:
             *(roles.predictions.columns if roles.predictions else ()),
         }
         edges = {column: known for column, known in edges_of(splits).items() if column not in others}
-        self.coding = Coding(edges, scores, {}, self.part.relation.dialect != "sqlite")
+        self.coding = Coding(
+            edges, scores, {}, self.part.relation.dialect != "sqlite", few=self.part.few(list(edges))
+        )
         first = tuple(name for name in columns if name != roles.cluster)
         cells = self.count(first, self.coding)
         self.sha256 = cells.digest()
@@ -150,11 +163,10 @@ class Counts:
     def having(self, columns: Sequence[str], raw: Sequence[str]) -> Cells:
         """Return cells with some columns; `raw` are read as they are, others as their role asks."""
         if set(raw) & {*self.coding.edges, *self.coding.bins}:
-            coding = Coding(
-                {name: edges for name, edges in self.coding.edges.items() if name not in raw},
-                {name: bins for name, bins in self.coding.bins.items() if name not in raw},
-                self.coding.expressions,
-                self.coding.nan,
+            coding = replace(
+                self.coding,
+                edges={name: edges for name, edges in self.coding.edges.items() if name not in raw},
+                bins={name: bins for name, bins in self.coding.bins.items() if name not in raw},
             )
             return self._counted(tuple(columns), coding)
         for known, cells in self.cells.items():

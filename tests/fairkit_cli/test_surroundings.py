@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -75,3 +78,33 @@ def test_openblas_has_one_thread_unless_the_user_says_otherwise(places, monkeypa
         monkeypatch.setenv(name, value)
     surroundings.prepare_libraries()
     assert os.environ.get("OPENBLAS_NUM_THREADS") == wanted
+
+
+PAGES = """
+import resource
+from fairkit_cli.surroundings import prepare_libraries
+prepare_libraries()
+import numpy as np
+def used():
+    return [np.ones(2_500_000) for _ in range(2)]
+used()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    used()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries keep memory in their own ways")
+def test_memory_that_one_batch_needed_is_kept_for_the_next(tmp_path):
+    """Twenty times forty megabytes: with glibc's own settings each page comes anew, and the user's settings stay."""
+
+    def faults(**environment):
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+        kept |= {"XDG_CACHE_HOME": str(tmp_path), **environment}
+        done = subprocess.run(
+            [sys.executable, "-c", PAGES], env=kept, capture_output=True, text=True, check=True
+        )
+        return int(done.stdout)
+
+    assert 10 * faults() < faults(MALLOC_TRIM_THRESHOLD_="1048576")

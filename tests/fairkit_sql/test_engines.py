@@ -88,6 +88,30 @@ def test_hostile_names_are_counted(tmp_path):
     assert_equal(*both(address, **roles, predictions={"decision": "fairkit_rows"}))
 
 
+def test_bins_of_few_whole_numbers_are_made_of_counts(tmp_path, monkeypatch):
+    """Two GROUP BYs give the counts, and so the digest, that one gives; hostile names and missing ages too."""
+    pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
+    from fairkit_sql import cells
+
+    table = people(3_000)
+    age = [None if row % 50 == 0 else one for row, one in enumerate(table.column("age").to_pylist())]
+    table = table.set_column(2, "n", pa.array(age, pa.int8()))
+    table = table.rename_columns(["k0" if name == "office" else name for name in table.column_names])
+    address = database(tmp_path, table)
+    roles = {**LABELLED, "sensitive": ["sex", "n:30:50"], "within": ["k0"]}
+    roles |= {"predictions": {"decision": "offered"}, "missing": "group"}
+    made, asked = cells.expression_of, []
+    monkeypatch.setattr(cells, "expression_of", lambda *given: asked.append(made(*given)) or asked[-1])
+    found = []
+    for few, times in ((256, 2), (63, 2), (62, 1)):
+        monkeypatch.setattr("fairkit_sql.counted.FEW", few)
+        read, counted = both(address, **roles)
+        assert_equal(read, counted)
+        assert ibis.to_sql(asked[-1], dialect="duckdb").count("GROUP BY") == times
+        found.append(counted.data.sha256)
+    assert found[0] == found[1] == found[2]
+
+
 def test_polars_counts_a_table_of_ibis():
     polars = pytest.importorskip("polars")
     table = people(2_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -108,12 +109,13 @@ def verify(
             raise FairkitError("--recompute needs --model too: the certificate is about a model")
         # a query is asked once, for the digest and for the numbers
         table = None if data is None else open_source(data)
-        if table is not None:
-            _check_data(outcome, signed, table)
-        if join is not None:
-            _check_join(outcome, signed, join)
-        if recompute:
-            _recompute(outcome, signed, model, table, endpoint, join)
+        with nullcontext() if table is None else closing(table):
+            if table is not None:
+                _check_data(outcome, signed, table)
+            if join is not None:
+                _check_join(outcome, signed, join)
+            if recompute:
+                _recompute(outcome, signed, model, table, endpoint, join)
 
     digest = None if model is None or isinstance(revoked, str) else _model_digest(model)
     outcome = check(raw, trusted, revocations=revoked, roots=roots, model_sha256=digest, further=further)
