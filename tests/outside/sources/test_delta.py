@@ -98,6 +98,12 @@ def test_in_a_store(bucket, loans):
     )
     assert found.info().source["version"] == 1
     assert fairkit.load_data("delta:s3://data/delta?version=0").learn().rows == 2_000
+    roles = {"sensitive": ["sex"], "predictions": {"decision": "decision", "favorable": "approved"}}
+    read, counted = (
+        fairkit.audit(None, fairkit.load_data("delta:s3://data/delta?version=1", **roles), engine=engine)
+        for engine in (None, SqlEngine(pulls=False))
+    )
+    assert read.findings == counted.findings
     with pytest.raises(fairkit.DataError, match="is a Delta table"):
         fairkit.load_data("s3://data/delta")
     with pytest.raises(fairkit.DataError, match="there is no Delta table at s3://data/nobody"):

@@ -108,6 +108,36 @@ def test_the_id_and_the_snapshot_are_signed(table, tmp_path, loans_model, fairki
     assert newer.exit_code != 0
 
 
+def test_in_a_store(bucket, tmp_path, loans):
+    """The files lie in S3: a snapshot has its rows, and DuckDB counts them as they are read."""
+    pytest.importorskip("ibis", reason="needs the extra fairkit[sql]")
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    made = SqlCatalog("away", uri=f"sqlite:///{tmp_path / 'away.db'}", **{"s3.endpoint": bucket.url})
+    try:
+        made.create_namespace("db")
+        away = made.create_table("db.loans", loans.schema, location="s3://data/lake/loans")
+        for start, count in ((0, 1_000), (1_000, 500)):
+            away.append(loans.slice(start, count))
+        first, second = ids(away)
+    finally:
+        made.engine.dispose()
+    address = "iceberg:s3://data/lake/loans"
+    assert in_any_order(rows(f"{address}?snapshot={first}")) == in_any_order(
+        loans.slice(0, 1_000).to_pylist()
+    )
+    assert in_any_order(rows(address)) == in_any_order(loans.slice(0, 1_500).to_pylist())
+    roles = {"sensitive": ["sex"], "predictions": {"decision": "decision", "favorable": "approved"}}
+    read, counted = (
+        fairkit.audit(None, fairkit.load_data(address, **roles), engine=engine)
+        for engine in (None, SqlEngine(pulls=False))
+    )
+    assert read.findings == counted.findings
+    assert counted.data.source["snapshot"] == read.data.source["snapshot"] == second
+    with pytest.raises(fairkit.DataError, match="there is no Iceberg table at s3://data/lake/nobody"):
+        fairkit.load_data("iceberg:s3://data/lake/nobody")
+
+
 def test_changed_columns_are_read_once_and_said(catalog, tmp_path, loans):
     made = catalog.create_table("db.changed", loans.schema, location=f"file://{tmp_path / 'changed'}")
     made.append(loans.slice(0, 300))
