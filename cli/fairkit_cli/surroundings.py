@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import stat
 import sys
@@ -37,7 +36,9 @@ def _keep_memory() -> None:
     """Have glibc keep what a batch needed for the next one: pages that go and come again cost a tenth of an audit."""
     if sys.platform != "linux" or any(name.startswith("MALLOC_") for name in os.environ):
         return
-    with suppress(AttributeError, OSError):  # another libc, which has its own ways
+    with suppress(ImportError, AttributeError, OSError):  # another libc, which has its own ways
+        import ctypes
+
         libc = ctypes.CDLL(None)
         libc.mallopt(_MMAP_THRESHOLD, 32 << 20)
         libc.mallopt(_TRIM_THRESHOLD, 64 << 20)

@@ -32,6 +32,9 @@ MANY = 4_096
 FEW = 256
 """With so many values of a binned column among the first rows at most, each value is counted."""
 
+_BYTES = 2
+"""Columns of wider whole numbers may have any number of values among the other rows."""
+
 
 class CountedPart:
     """The rows of a relation as a part of a table: of single rows only the first ones are read.
@@ -61,9 +64,15 @@ class CountedPart:
         yield from plain_rows(pa_table(arrays, columns), self.name).to_batches()
 
     def few(self, columns: Sequence[str]) -> bool:
-        """Tell whether columns of whole numbers have so few values among the first rows that each can be counted."""
+        """Tell whether columns of whole numbers have so few values that each can be counted.
+
+        Their type bounds how many the first rows can hide: a table may be sorted by such a column.
+        """
         table = self.relation.table
-        if not columns or not all(c in table.columns and table[c].type().is_integer() for c in columns):
+        kinds = [table[column].type() for column in columns if column in table.columns]
+        if not columns or len(kinds) < len(columns):
+            return False
+        if not all(kind.is_integer() and kind.nbytes <= _BYTES for kind in kinds):
             return False
         batch = next(self.read(columns, BATCH_ROWS, {}), None)
         return batch is not None and all(len(np.unique(as_numpy(one))) <= FEW for one in batch.columns)

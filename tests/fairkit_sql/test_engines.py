@@ -112,6 +112,31 @@ def test_bins_of_few_whole_numbers_are_made_of_counts(tmp_path, monkeypatch):
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.parametrize(
+    ("kind", "times"), [(pa.int8(), 2), (pa.int16(), 2), (pa.int32(), 1), (pa.int64(), 1)]
+)
+def test_first_rows_do_not_hide_many_whole_numbers(tmp_path, monkeypatch, kind, times):
+    """A table is sorted by a binned column: counting each of its values would take memory that grows with the rows."""
+    duckdb = pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
+    from fairkit_sql.counted import Counts, counted_part
+
+    path = tmp_path / "sorted.db"
+    with duckdb.connect(str(path)) as connection:
+        connection.register(
+            "given", pa.table({"age": pa.array([row // 1_000 for row in range(70_000)], kind)})
+        )
+        connection.sql("CREATE TABLE sorted AS SELECT * FROM given")
+    data = fairkit.load_data(f"duckdb:{path}?query=SELECT * FROM sorted", sensitive=["age:30:50"])
+    counts, asked = Counts(counted_part(data.source)), []
+    fetch = counts.part.relation.fetch
+    monkeypatch.setattr(
+        type(counts.part.relation), "fetch", lambda self, one: asked.append(one) or fetch(one)
+    )
+    counts.learn(data.roles, data.roles.sensitive, ["age"], {})
+    assert ibis.to_sql(asked[-1], dialect="duckdb").count("GROUP BY") == times
+    assert counts.total == 70_000
+
+
 def test_polars_counts_a_table_of_ibis():
     polars = pytest.importorskip("polars")
     table = people(2_000)
