@@ -47,7 +47,7 @@ def fill(place: Path, small: Path, versions: int) -> float:
         store.add("credit", small)
         done = 1
         while done < versions:
-            with store.staging() as staged, store.index.write() as connection:
+            with store.staging() as staged, store.folder.index.write() as connection:
                 for _ in range(min(1000, versions - done)):
                     file = staged.file(small)
                     tables.insert_version(

@@ -238,7 +238,7 @@ def test_a_checkpoint_kept_elsewhere_is_a_witness(attack, log, signer, model, tm
     head = sign(log, signer, str(tmp_path / "witness"))
     before = head.read_bytes()
     log.add("credit", model(3.0))
-    Registry(log.path, witnesses=[head]).index.close()  # it goes on: all is well
+    Registry(log.path, witnesses=[head]).folder.index.close()  # it goes on: all is well
     assert head.read_bytes() == before  # and nobody writes over what was signed
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "nobody"))  # somebody who has not seen it before
     other = tmp_path / "other"
@@ -247,7 +247,7 @@ def test_a_checkpoint_kept_elsewhere_is_a_witness(attack, log, signer, model, tm
             store.add("credit", model(factor))
     if attack == "truncated":  # the same first event, and the rest cut off
         shutil.rmtree(other)
-        log.index.close()
+        log.folder.index.close()
         shutil.copytree(log.path, other)
         with sqlite3.connect(other / "index.sqlite", isolation_level=None) as index:
             index.execute("DROP TRIGGER events_remain")
@@ -258,7 +258,7 @@ def test_a_checkpoint_kept_elsewhere_is_a_witness(attack, log, signer, model, tm
                 "        BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END"
             )
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "newcomer"))
-    Registry(other).index.close()  # a newcomer without a witness cannot tell
+    Registry(other).folder.index.close()  # a newcomer without a witness cannot tell
     with pytest.raises(TamperedError, match=r"witness remembers"):
         Registry(other, witnesses=[head])
     refused = run("list", "--registry", other, "--witness", head)

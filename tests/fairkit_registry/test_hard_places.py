@@ -12,9 +12,10 @@ import pytest
 
 from fairkit_registry.errors import RegistryError
 from fairkit_registry.policies import AliasPolicy
+from fairkit_registry.store.folder import INDEX_FILE
 from fairkit_registry.store.index import Index
 from fairkit_registry.store.maintenance import check
-from fairkit_registry.store.registry import INDEX_FILE, Registry
+from fairkit_registry.store.registry import Registry
 
 PROCESSES, EACH = 8, 50
 
@@ -313,7 +314,7 @@ def test_a_registry_that_may_not_be_read(tmp_path):
 def test_a_reader_without_permission_to_write_notices_a_writer(registry, model, monkeypatch):
     """Such a reader may have to take the index as unchanging; it must not return what was torn."""
     registry.add("credit", model())
-    registry.index.close()
+    registry.folder.index.close()
     import os
 
     monkeypatch.setattr(os, "access", lambda *arguments: False)

@@ -140,8 +140,8 @@ def test_an_event_that_was_changed_is_refused_at_use(place, at_home):
 
 def test_a_log_rewritten_from_the_beginning_is_refused_where_its_head_is_remembered(place, tmp_path, at_home):
     with Registry(place) as store:
-        store.heads.witnesses = (str(tmp_path / "witness.json"),)
-        store.remember()
+        store.folder.heads.witnesses = (str(tmp_path / "witness.json"),)
+        store.folder.remember()
     edit(
         place,
         "UPDATE aliases SET version = 2, certificate = NULL",
@@ -309,7 +309,7 @@ def test_witnesses_are_written_after_each_change(place, tmp_path, model, at_home
     with pytest.raises(RegistryError, match="does not exist"):
         Registry(place, witnesses=[witness])
     with Registry(place, trusting=True, witnesses=[witness]) as store:
-        store.remember(force=True)
+        store.folder.remember(force=True)
     with Registry(place, witnesses=[witness]) as store:
         store.add("credit", model(7))
         head = store.log(limit=1)[0]

@@ -11,9 +11,10 @@ from fairkit_registry import names, onnxfile
 from fairkit_registry.errors import CertificateError, RegistryError, VerificationError
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.store import events, schema
+from fairkit_registry.store.folder import INDEX_FILE
 from fairkit_registry.store.lookup import register, register_pair, resolve
 from fairkit_registry.store.maintenance import check, gc
-from fairkit_registry.store.registry import INDEX_FILE, Registry
+from fairkit_registry.store.registry import Registry
 
 
 @pytest.mark.parametrize("text", ["credit", "Credit-2.b_c", "credit@3", "credit@production", "a@b.c"])
@@ -187,7 +188,7 @@ def test_the_log_chains_and_refuses_change(registry, model):
     assert [event.name for event in registry.log("loans")] == ["loans"]
     assert registry.log(limit=1) == [newest]
     for statement in ("UPDATE events SET name = 'x'", "DELETE FROM events"):
-        with pytest.raises(RegistryError, match="append-only"), registry.index.write() as connection:
+        with pytest.raises(RegistryError, match="append-only"), registry.folder.index.write() as connection:
             connection.execute(statement)
 
 
@@ -331,7 +332,7 @@ def test_an_older_schema_is_migrated_and_a_newer_one_is_refused(registry, model,
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
     with Registry(registry.path) as newer:
         assert newer.version("credit").version == 1
-        with newer.index.read() as connection:
+        with newer.folder.index.read() as connection:
             assert connection.execute("SELECT a FROM extra").fetchone()[0] == "x;y"
             assert connection.execute("PRAGMA user_version").fetchone()[0] == 2
     monkeypatch.undo()
@@ -348,7 +349,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(registry, model, monkeypat
     monkeypatch.undo()
     with Registry(registry.path) as same:
         assert check(same).problems == ()
-        with same.index.read() as connection:
+        with same.folder.index.read() as connection:
             names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
         assert "extra" not in names
 
@@ -400,7 +401,7 @@ def test_check_looks_at_certificates_beside_damaged_ones(registry, model, certif
 
     registry.add("credit", model(1))
     other = registry.add("credit", model(2), certificates=[certify(model(2))])
-    with registry.index.write() as connection:
+    with registry.folder.index.write() as connection:
         tables.own(connection, "credit", 1, other.certificates[0], events.now())
     path = registry.blobs.path(other.model)
     path.chmod(0o644)

@@ -106,7 +106,7 @@ def check(
     with open_registry(registry, trusting=True) as store:
         result = look(store, head=head, remembered=not accept)
         if accept and not result.problems:
-            store.remember(force=True)
+            store.folder.remember(force=True)
             for note in store.notes:
                 say(note)
     if output_format == "json":

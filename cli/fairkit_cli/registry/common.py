@@ -84,8 +84,9 @@ def open_registry(
     `trusting` opens one that is older than what is remembered of it, or was changed, for a check that says so.
     """
     from fairkit_cli.config import load_config
+    from fairkit_registry.store.folder import INDEX_FILE
     from fairkit_registry.store.location import witnesses
-    from fairkit_registry.store.registry import INDEX_FILE, Registry
+    from fairkit_registry.store.registry import Registry
 
     if remote_of(option) is not None:
         raise FairkitError(

@@ -115,8 +115,7 @@ def take_in(
     carried = carried_lists(incoming, trusted)
     inspected = [_inspect(one, trusted, carried) for one in incoming]
     take_newer(registry, carried, trusted)
-    with registry.index.write() as connection:
-        registry.confirm(connection)
+    with registry.folder.write() as connection:
         renamed: dict[str, tuple[str, int]] = {}
         return [
             _insert(connection, registry.blobs, one, name=name, certificates=certificates, renamed=renamed)

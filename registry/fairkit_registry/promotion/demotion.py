@@ -80,8 +80,8 @@ def demote(registry: Registry, name: str, version: int, alias: str, evidence: Ma
                 name=name, alias=alias, version=version, now=pointer.version, done=False, reason=reason
             )
         before, certificate, reason = _former(registry, pointer)
-        why = {**evidence, "reason": reason}
-        if not registry.take_back(pointer, before, certificate, why, head=head):
+        body = {"taken_from": pointer.version, "evidence": {**evidence, "reason": reason}}
+        if not registry.point("demote", pointer, before, certificate, body, head=head):
             continue
         return Demotion(name=name, alias=alias, version=version, now=before, done=True, reason=reason)
 

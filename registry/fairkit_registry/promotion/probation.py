@@ -43,9 +43,8 @@ def take_evidence(
     raws = [
         (kind, path, read_limited(path, LARGEST, what=kind, too_large=f"a {kind}")) for kind, path in files
     ]
-    with registry.staging() as staged, registry.index.write() as connection:
-        registry.confirm(connection, name)
-        pointer = next((one for one in tables.find_aliases(connection, name) if one.alias == alias), None)
+    with registry.staging() as staged, registry.folder.write(name) as connection:
+        pointer = next(iter(tables.find_aliases(connection, name, alias)), None)
         evidence = None if pointer is None else evidence_of(connection, registry.blobs, pointer)
         if pointer is None or evidence is None:
             raise RegistryError(

@@ -94,8 +94,10 @@ def promote(registry: Registry, reference: str, alias: str, *, now: datetime | N
         if decision.verdict != "pass":
             return decision
         counted = None if decision.certificate is None else decision.certificate.sha256
-        notes = [one.text for one in decision.reasons]
-        if registry.point(decision.version, decision.alias, counted, notes, head=head):
+        version, pointer = decision.version, decision.alias
+        reasons = [one.text for one in decision.reasons]
+        body = {"previous": pointer.version, "model": version.model, "reasons": reasons}
+        if registry.point("promote", pointer, version.version, counted, body, head=head):
             return decision
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from fairkit.support.records import record_of
 from fairkit_registry.errors import TamperedError
 from fairkit_registry.jsonio import canonical, fingerprint
 
@@ -51,15 +52,7 @@ class Event:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "seq": self.seq,
-            "at": self.at,
-            "action": self.action,
-            "name": self.name,
-            "body": self.body,
-            "previous": self.previous,
-            "digest": self.digest,
-        }
+        return record_of(self)
 
 
 def now() -> str:
@@ -81,7 +74,7 @@ def _who() -> str:
 
 def _digest(event: Event) -> str:
     """Return the digest that the event should have: over everything in it but the digest itself."""
-    return fingerprint({key: value for key, value in event.to_dict().items() if key != "digest"})
+    return fingerprint(record_of(event, without={"digest"}))
 
 
 def newest(connection: sqlite3.Connection) -> tuple[int, str]:

@@ -122,7 +122,7 @@ def register_pair(
 def _parent(registry: Registry, name: str, base: str | Path) -> str | None:
     if not os.path.lexists(base):
         return str(base)
-    with registry.index.read() as connection:
+    with registry.folder.index.read() as connection:
         row = connection.execute(
             "SELECT name, version FROM versions WHERE model = ? ORDER BY name <> ?, version DESC LIMIT 1",
             (hash_file(Path(base)), name),

@@ -73,8 +73,8 @@ def check(registry: Registry, *, head: str | None = None, remembered: bool = Tru
     remembered
         Whether the log must also continue what this user and the witnesses remember.
     """
-    problems = [*registry.index.damage(), *registry.index.foreign_schema()]
-    with registry.index.read() as connection:
+    problems = [*registry.folder.index.damage(), *registry.folder.index.foreign_schema()]
+    with registry.folder.index.read() as connection:
         sizes = {row["digest"]: row["size"] for row in connection.execute("SELECT digest, size FROM blobs")}
         subjects = [tuple(row) for row in connection.execute(_SUBJECTS)]
         versions = connection.execute("SELECT count(*) FROM versions").fetchone()[0]
@@ -111,7 +111,7 @@ def _forgotten(registry: Registry, digests: list[str]) -> list[str]:
     """Say which of the remembered heads the log does not continue."""
     problems = []
     try:
-        remembered = registry.heads.read()
+        remembered = registry.folder.heads.read()
     except RegistryError as error:
         return [str(error)]
     for one in remembered:
@@ -147,7 +147,7 @@ def _subject_problems(registry: Registry, reference: str, certificate: str, mode
 
 def _leftovers(registry: Registry) -> Iterator[str]:
     found = list(registry.blobs.digests())  # before the rows: others may be adding
-    with registry.index.read() as connection:
+    with registry.folder.index.read() as connection:
         known = {row[0] for row in connection.execute("SELECT digest FROM blobs")}
     for digest in found:
         if digest not in known:
@@ -186,10 +186,10 @@ def gc(registry: Registry, *, dry_run: bool = False) -> Removed:
     """
     removed: list[str] = []
     size = 0
-    with registry.index.write() as connection:
+    with registry.folder.index.write() as connection:
         known = {row[0] for row in connection.execute("SELECT digest FROM blobs")}
         # what the log refers to stays, whatever was done to the tables
-        known |= registry.confirm(connection).blobs()
+        known |= registry.folder.confirm(connection).blobs()
         loose = [registry.blobs.path(digest) for digest in registry.blobs.digests() if digest not in known]
         for path in (*loose, *registry.blobs.abandoned()):
             size += _remove(path, removed, dry_run=dry_run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.errors import CertificateError, RegistryError
 from fairkit_registry.evidence.keys import parse_public
@@ -52,7 +52,7 @@ def probation_of(
     return None if evidence is None else judge_probation(evidence, present(connection).date())
 
 
-def standing(connection: sqlite3.Connection, blobs: BlobStore, alias: Alias) -> Alias:
+def _standing(connection: sqlite3.Connection, blobs: BlobStore, alias: Alias) -> Alias:
     """Return an alias as it stands now: with the reason, where its probation has ended or its state cannot be told."""
     if alias.policy.probation_days is None or alias.version is None:
         return alias
@@ -66,6 +66,13 @@ def standing(connection: sqlite3.Connection, blobs: BlobStore, alias: Alias) -> 
     return replace(alias, ended=why)
 
 
+def standing_aliases(
+    connection: sqlite3.Connection, blobs: BlobStore, name: str | None = None, alias: str | None = None
+) -> list[Alias]:
+    """Return aliases as they stand now; see `tables.find_aliases`."""
+    return [_standing(connection, blobs, one) for one in tables.find_aliases(connection, name, alias)]
+
+
 def refuse_fallen(connection: sqlite3.Connection, blobs: BlobStore, wanted: Reference) -> None:
     """Refuse a name whose probation has ended without success: from that day on it means nothing.
 
@@ -74,18 +81,14 @@ def refuse_fallen(connection: sqlite3.Connection, blobs: BlobStore, wanted: Refe
     RegistryError
         It has.
     """
-    for alias in tables.find_aliases(connection, wanted.name):
-        found = standing(connection, blobs, alias) if alias.alias == wanted.alias else alias
-        if found.ended is not None:
-            _say_ended(found)
-
-
-def _say_ended(alias: Alias) -> NoReturn:
-    named = f"{alias.name}@{alias.alias}"
-    raise RegistryError(
-        f"{named} means nothing {alias.ended}. `fairkit registry probation {named}` writes an end down and goes back "
-        f"to the version before; `fairkit registry promote {alias.name}@VERSION {alias.alias}` points it to another one"
-    )
+    for alias in standing_aliases(connection, blobs, wanted.name, wanted.alias):
+        if alias.ended is not None:
+            named = f"{alias.name}@{alias.alias}"
+            raise RegistryError(
+                f"{named} means nothing {alias.ended}. `fairkit registry probation {named}` writes an end down and "
+                f"goes back to the version before; `fairkit registry promote {alias.name}@VERSION {alias.alias}` "
+                "points it to another one"
+            )
 
 
 def _beginnings(chain: Iterable[events.Event], alias: str) -> dict[str, datetime]:

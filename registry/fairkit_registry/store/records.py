@@ -96,17 +96,11 @@ class Alias:
 def read_version(row: sqlite3.Row, certificates: tuple[str, ...] = ()) -> Version:
     """Make a version of a row of `versions` joined with its blob's size."""
     parent = None if row["parent_name"] is None else f"{row['parent_name']}@{row['parent_version']}"
+    same = ("name", "version", "model", "size", "filename", "notes", "origin", "added_at")
     return Version(
-        name=row["name"],
-        version=row["version"],
-        model=row["model"],
-        size=row["size"],
-        filename=row["filename"],
+        **{key: row[key] for key in same},
         parent=parent,
         tags=tuple(json.loads(row["tags"])),
-        notes=row["notes"],
-        origin=row["origin"],
-        added_at=row["added_at"],
         certificates=certificates,
     )
 

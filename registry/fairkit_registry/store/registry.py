@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.errors import did_you_mean
 from fairkit.support.escaping import visible
 from fairkit_registry import names, onnxfile
 from fairkit_registry.errors import RegistryError
 from fairkit_registry.evidence import locks, revocations
-from fairkit_registry.jsonio import canonical
-from fairkit_registry.store import events, tables
-from fairkit_registry.store.records import Alias, Version, read_alias
+from fairkit_registry.evidence.certificate import LARGEST_CERTIFICATE
+from fairkit_registry.store import events, index, tables
+from fairkit_registry.store.folder import RegistryFolder
+from fairkit_registry.store.probation import probation_of, refuse_fallen, standing_aliases
 from fairkit_registry.store.staging import Staging, staging_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
+    from types import TracebackType
 
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.locks import PolicyLock
+    from fairkit_registry.evidence.probation import Probation
     from fairkit_registry.evidence.revocations import RevocationList
+    from fairkit_registry.names import Reference
     from fairkit_registry.policies import AliasPolicy
-
-from fairkit_registry.store.guarded import INDEX_FILE
-from fairkit_registry.store.reading import ReadableRegistry
-
-__all__ = ["INDEX_FILE", "Registry"]
+    from fairkit_registry.store.records import Alias, Version
 
 _SHORTEST = 8
 """Characters of a digest that name a certificate."""
 
 
-class Registry(ReadableRegistry):
+class Registry:
     """A folder with a SQLite index and a content-addressed store.
 
     Parameters
@@ -51,6 +51,11 @@ class Registry(ReadableRegistry):
 
     Attributes
     ----------
+    path, blobs
+        Its folder, and its content-addressed store.
+    folder
+        Both with the index: `folder.read` and `folder.write` run a block in one transaction, after a comparison of the
+        rows with the log.
     notes
         Sentences about opening it that a person should read.
 
@@ -61,6 +66,26 @@ class Registry(ReadableRegistry):
     TamperedError
         Its log was cut or rewritten, or is older than what is remembered.
     """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        create: bool = False,
+        timeout: float = index.BUSY_SECONDS,
+        witnesses: Sequence[str | Path] = (),
+        trusting: bool = False,
+    ) -> None:
+        self.folder = RegistryFolder(Path(path), witnesses, create=create, timeout=timeout, trusting=trusting)
+        self.path, self.blobs, self.notes = self.folder.path, self.folder.blobs, self.folder.notes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.folder.close(value)
 
     def add(
         self,
@@ -107,8 +132,7 @@ class Registry(ReadableRegistry):
             model = staged.file(file)
             onnxfile.check_file(model.path, shown=file)
             owned = [staged.certificate(Path(path), model.digest) for path in certificates]
-            with self.index.write() as connection:
-                self.confirm(connection, name)
+            with self.folder.write(name) as connection:
                 origin = (
                     None
                     if parent is None
@@ -140,8 +164,7 @@ class Registry(ReadableRegistry):
         at = events.now()
         with self.staging() as staged:
             owned = [staged.certificate(Path(path), version.model) for path in certificates]
-            with self.index.write() as connection:
-                self.confirm(connection, version.name)
+            with self.folder.write(version.name) as connection:
                 known = tables.find_version(connection, version.name, version.version).certificates
                 for certificate in owned:
                     if certificate.digest not in known:
@@ -176,8 +199,7 @@ class Registry(ReadableRegistry):
         if not reason.strip():
             raise RegistryError("say why: the reason stands in the log")
         version = self.version(reference)
-        with self.index.write() as connection:
-            self.confirm(connection, version.name)
+        with self.folder.write(version.name) as connection:
             own = tables.find_version(connection, version.name, version.version).certificates
             matches = (
                 [one for one in own if one.startswith(certificate)] if len(certificate) >= _SHORTEST else []
@@ -208,7 +230,7 @@ class Registry(ReadableRegistry):
             The registry cannot be written.
         """
         lists = [revocations.read(raw, keys, where=name) for name, raw in raws]
-        with self.staging() as staged, self.index.write() as connection:
+        with self.staging() as staged, self.folder.index.write() as connection:
             newest = {
                 issuer: revocations.read(raw, keys)
                 for issuer, raw in self.revocations().items()
@@ -248,8 +270,7 @@ class Registry(ReadableRegistry):
         """
         names.check_name(name)
         lock = locks.verify_lock(raw, keys) if keys else locks.read_lock(raw)
-        with self.staging() as staged, self.index.write() as connection:
-            self.confirm(connection, name)
+        with self.staging() as staged, self.folder.write(name) as connection:
             known = [one for one in events.of_model(connection, name) if one.action == "lock"]
             if not known or known[-1].body["statement"] != lock.statement_sha256:
                 kept = staged.take(self.blobs.stage([raw]))
@@ -267,22 +288,9 @@ class Registry(ReadableRegistry):
             There is no such model, or the alias is none.
         """
         names.check_alias(alias)
-        at = events.now()
-        with self.index.write() as connection:
-            self.confirm(connection, name)
-            if not connection.execute("SELECT 1 FROM versions WHERE name = ? LIMIT 1", (name,)).fetchone():
-                tables.refuse_unknown(connection, name)
-            connection.execute(
-                "INSERT INTO aliases (name, alias, policy, changed_at) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT (name, alias) DO UPDATE SET policy = excluded.policy, changed_at = "
-                "excluded.changed_at",
-                (name, alias, canonical(policy.to_dict()).decode("utf-8"), at),
-            )
-            events.append(connection, "alias", name, {"alias": alias, "policy": policy.to_dict()}, at=at)
-            row = connection.execute(
-                "SELECT * FROM aliases WHERE name = ? AND alias = ?", (name, alias)
-            ).fetchone()
-        return read_alias(row)
+        with self.folder.write(name) as connection:
+            tables.find_version(connection, name)
+            return tables.set_alias(connection, name, alias, policy, events.now())
 
     def remove_alias(self, name: str, alias: str) -> None:
         """Take an alias away, with its policy; the versions stay.
@@ -292,62 +300,43 @@ class Registry(ReadableRegistry):
         RegistryError
             There is no such alias.
         """
-        with self.index.write() as connection:
-            self.confirm(connection, name)
-            held = {one.alias for one in tables.find_aliases(connection, name)}
-            if alias not in held:
-                tables.find_version(connection, name, None)
-                hint = did_you_mean(alias, held, what=f"aliases of {name}")
+        with self.folder.write(name) as connection:
+            known = {one.alias for one in tables.find_aliases(connection, name)}
+            if alias not in known:
+                tables.find_version(connection, name)
+                hint = did_you_mean(alias, known, what=f"aliases of {name}")
                 raise RegistryError(f"{name} has no alias {alias!r}. {hint}")
             connection.execute("DELETE FROM aliases WHERE name = ? AND alias = ?", (name, alias))
             events.append(connection, "remove-alias", name, {"alias": alias}, at=events.now())
 
     def point(
-        self, version: Version, alias: Alias, certificate: str | None, reasons: Sequence[str], *, head: str
-    ) -> bool:
-        """Point an alias to a version, unless the log has gone on; `promotion` decides whether, and notes why.
-
-        Parameters
-        ----------
-        version, alias, certificate, reasons
-            What was decided, and from which certificate.
-        head
-            The newest event when deciding began (see `ReadableRegistry.head`): a decision counts only for what it was
-            made about.
-
-        Returns
-        -------
-        bool
-            False where something was written since; nothing is changed then.
-        """
-        body = {"previous": alias.version, "model": version.model, "reasons": list(reasons)}
-        return self._move("promote", alias, version.version, certificate, body, head)
-
-    def take_back(
-        self,
-        alias: Alias,
-        version: int | None,
-        certificate: str | None,
-        evidence: Mapping[str, Any],
-        *,
-        head: str,
-    ) -> bool:
-        """Point an alias to a former version or to nothing; `promotion` decides which. See `point`."""
-        body = {"taken_from": alias.version, "evidence": dict(evidence)}
-        return self._move("demote", alias, version, certificate, body, head)
-
-    def _move(
         self,
         action: str,
         alias: Alias,
         version: int | None,
         certificate: str | None,
         body: Mapping[str, Any],
+        *,
         head: str,
     ) -> bool:
+        """Point an alias to a version or to nothing, unless the log has gone on; `promotion` decides which and why.
+
+        Parameters
+        ----------
+        action
+            ``promote`` or ``demote``.
+        alias, version, certificate, body
+            What was decided, from which certificate, and what the event says besides.
+        head
+            The newest event when deciding began (see `head`): a decision counts only for what it was made about.
+
+        Returns
+        -------
+        bool
+            False where something was written since; nothing is changed then.
+        """
         at = events.now()
-        with self.index.write() as connection:
-            self.confirm(connection, alias.name)
+        with self.folder.write(alias.name) as connection:
             if events.newest(connection)[1] != head:
                 return False
             connection.execute(
@@ -361,3 +350,141 @@ class Registry(ReadableRegistry):
     def staging(self) -> AbstractContextManager[Staging]:
         """Collect files for the store; what was not kept at the end is removed."""
         return staging_in(self.blobs)
+
+    def models(self) -> list[dict[str, Any]]:
+        """Return each model's name, number of versions, newest version and aliases, with the version that each means.
+
+        Where an alias points to a version that it does not mean any more, `ended` says why.
+        """
+        with self.folder.read() as connection:
+            return tables.list_models(connection, standing_aliases(connection, self.blobs))
+
+    def versions(self, name: str, *, limit: int | None = None) -> list[Version]:
+        """Return a model's versions, the newest first.
+
+        Raises
+        ------
+        RegistryError
+            There is no such model.
+        """
+        with self.folder.read(names.check_name(name)) as connection:
+            return tables.find_versions(connection, name, limit=limit)
+
+    def version(self, reference: str | Reference, *, fallen: bool = False) -> Version:
+        """Return the version that ``credit@3``, ``credit@production`` or ``credit`` (the newest) means.
+
+        Parameters
+        ----------
+        reference
+            The name.
+        fallen
+            Whether to return also the version of an alias whose probation has ended without success.
+
+        Raises
+        ------
+        RegistryError
+            There is no such model, version or alias, or the alias points to nothing yet, or to nothing any more.
+        """
+        wanted = names.parse(reference) if isinstance(reference, str) else reference
+        with self.folder.read(wanted.name) as connection:
+            number = wanted.version
+            if wanted.alias is not None:
+                number = tables.holder(connection, wanted)
+                if not fallen:
+                    refuse_fallen(connection, self.blobs, wanted)
+            return tables.find_version(connection, wanted.name, number)
+
+    def aliases(self, name: str | None = None) -> list[Alias]:
+        """Return the aliases of a model, or of all models."""
+        with self.folder.read(name) as connection:
+            return standing_aliases(connection, self.blobs, name)
+
+    def alias(self, name: str, alias: str) -> Alias | None:
+        """Return one alias; None where it was not made."""
+        with self.folder.read(name) as connection:
+            return next(iter(standing_aliases(connection, self.blobs, name, alias)), None)
+
+    def probation(self, alias: Alias, model: str | None = None) -> Probation | None:
+        """Return the state of an alias's probation, of its version or of a file that it pointed to; None without one.
+
+        Raises
+        ------
+        RegistryError
+            A file of evidence is missing or was changed.
+        CertificateError
+            What was revoked cannot be told.
+        """
+        with self.folder.index.read() as connection:
+            return probation_of(connection, self.blobs, alias, model)
+
+    def log(self, name: str | None = None, *, limit: int | None = None) -> list[events.Event]:
+        """Return the events of a model (or all), the newest first."""
+        with self.folder.index.read() as connection:
+            if (
+                name is not None
+                and not connection.execute("SELECT 1 FROM events WHERE name = ? LIMIT 1", (name,)).fetchone()
+            ):
+                tables.refuse_unknown(connection, name)
+            return events.read(connection, name, limit=limit)
+
+    def head(self) -> str:
+        """Return the digest of the newest event."""
+        with self.folder.index.read() as connection:
+            return events.newest(connection)[1]
+
+    def digests(self) -> list[str]:
+        """Return the digest of every event, the oldest first, after hashing the whole chain again.
+
+        Raises
+        ------
+        TamperedError
+            The chain does not hold.
+        """
+        with self.folder.index.read() as connection:
+            return events.digests(connection)
+
+    def certificates(self, *, model: str | None = None) -> tuple[str, ...]:
+        """Return the digest of every certificate, of all models or of the versions with this file, in any order."""
+        with self.folder.read() as connection:
+            return tables.find_certificates(connection, model)
+
+    def detached(self, *, model: str | None = None) -> tuple[str, ...]:
+        """Return the digests of what was detached, and not attached again, of all models or of versions with a file."""
+        with self.folder.index.read() as connection:
+            state = self.folder.confirm(connection)
+        found = (one for one in state.detached if model in (None, state.versions[f"{one[0]}@{one[1]}"][0]))
+        return tuple(sorted({digest for _, _, digest in found}))
+
+    def revocations(self) -> dict[str, bytes]:
+        """Return the newest revocation list of each issuer, by the issuer's key id, after hashing it again.
+
+        Raises
+        ------
+        RegistryError
+            A list's file is missing or was changed.
+        """
+        with self.folder.index.read() as connection:
+            newest = events.revocations(connection)
+        return {
+            issuer: self.blobs.read(digest, limit=revocations.LARGEST) for issuer, digest in newest.items()
+        }
+
+    def model_path(self, version: Version) -> Path:
+        """Return the path of a version's ONNX file, after hashing the file again.
+
+        Raises
+        ------
+        RegistryError
+            The file is missing or was changed.
+        """
+        return self.blobs.intact(version.model)
+
+    def certificate(self, digest: str) -> bytes:
+        """Return a certificate file's bytes, after hashing them again.
+
+        Raises
+        ------
+        RegistryError
+            The file is missing or was changed.
+        """
+        return self.blobs.read(digest, limit=LARGEST_CERTIFICATE)

@@ -1,8 +1,8 @@
-"""Statements on the index that several operations share; each runs inside the caller's transaction."""
+"""Statements on the index; each runs inside the caller's transaction."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fairkit.errors import did_you_mean
 from fairkit_registry import names
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fairkit_registry.blobs import BlobStore, Staged
     from fairkit_registry.names import Reference
+    from fairkit_registry.policies import AliasPolicy
 
 VERSION_ROWS = "SELECT v.*, b.size FROM versions v JOIN blobs b ON b.digest = v.model "
 
@@ -108,39 +109,86 @@ def detach(connection: sqlite3.Connection, version: Version, certificate: str, r
     events.append(connection, "detach", version.name, body, at=at)
 
 
+def set_alias(connection: sqlite3.Connection, name: str, alias: str, policy: AliasPolicy, at: str) -> Alias:
+    """Make an alias of a model that exists, or give it another policy: its row, its event."""
+    connection.execute(
+        "INSERT INTO aliases (name, alias, policy, changed_at) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (name, alias) DO UPDATE SET policy = excluded.policy, changed_at = excluded.changed_at",
+        (name, alias, canonical(policy.to_dict()).decode("utf-8"), at),
+    )
+    events.append(connection, "alias", name, {"alias": alias, "policy": policy.to_dict()}, at=at)
+    return find_aliases(connection, name, alias)[0]
+
+
 def pinned(connection: sqlite3.Connection, text: str) -> tuple[str, int | None]:
     """Return name and number of what a reference means; no number means the newest."""
     wanted = names.parse(text)
     return wanted.name, wanted.version if wanted.alias is None else holder(connection, wanted)
 
 
-def find_version(connection: sqlite3.Connection, name: str, number: int | None) -> Version:
-    """Return a version, or the newest one without a number.
+def list_models(connection: sqlite3.Connection, aliases: Sequence[Alias]) -> list[dict[str, Any]]:
+    """Return what `Registry.models` says, of the aliases as they stand."""
+    listed = []
+    for row in connection.execute(
+        "SELECT name, count(*) AS versions, max(version) AS newest FROM versions GROUP BY name ORDER BY name"
+    ):
+        pointers = [one for one in aliases if one.name == row["name"]]
+        ended = {one.alias: one.ended for one in pointers if one.ended}
+        record = {**row, "aliases": {one.alias: one.served for one in pointers}}
+        listed.append(record | ({"ended": ended} if ended else {}))
+    return listed
+
+
+def find_versions(
+    connection: sqlite3.Connection, name: str, number: int | None = None, *, limit: int | None = None
+) -> list[Version]:
+    """Return the versions of a model, the newest first, or the one with a number.
 
     Raises
     ------
     RegistryError
         There is no such model or version.
     """
-    row = connection.execute(
-        VERSION_ROWS + "WHERE v.name = ? AND (? IS NULL OR v.version = ?) ORDER BY v.version DESC LIMIT 1",
-        (name, number, number),
-    ).fetchone()
-    if row is None:
-        refuse_unknown(connection, name, number)
-    owned = connection.execute(
-        "SELECT digest FROM certificates WHERE name = ? AND version = ? ORDER BY added_at, digest",
-        (name, row["version"]),
-    )
-    return read_version(row, tuple(one["digest"] for one in owned))
-
-
-def find_aliases(connection: sqlite3.Connection, name: str | None) -> list[Alias]:
-    """Return the aliases of a model, or of all."""
     rows = connection.execute(
-        "SELECT * FROM aliases WHERE ? IS NULL OR name = ? ORDER BY name, alias", (name, name)
+        VERSION_ROWS + "WHERE v.name = ? AND (? IS NULL OR v.version = ?) ORDER BY v.version DESC LIMIT ?",
+        (name, number, number, -1 if limit is None else limit),
+    ).fetchall()
+    if not rows:
+        refuse_unknown(connection, name, number)
+    owned: dict[int, list[str]] = {}
+    for row in connection.execute(
+        "SELECT version, digest FROM certificates WHERE name = ? AND version BETWEEN ? AND ? "
+        "ORDER BY added_at, digest",
+        (name, rows[-1]["version"], rows[0]["version"]),
+    ):
+        owned.setdefault(row["version"], []).append(row["digest"])
+    return [read_version(row, tuple(owned.get(row["version"], ()))) for row in rows]
+
+
+def find_version(connection: sqlite3.Connection, name: str, number: int | None = None) -> Version:
+    """Return a version, or the newest one without a number; see `find_versions`."""
+    return find_versions(connection, name, number, limit=1)[0]
+
+
+def find_aliases(
+    connection: sqlite3.Connection, name: str | None = None, alias: str | None = None
+) -> list[Alias]:
+    """Return the aliases of a model, or of all; or the one with a name."""
+    rows = connection.execute(
+        "SELECT * FROM aliases WHERE (? IS NULL OR name = ?) AND (? IS NULL OR alias = ?) ORDER BY name, alias",
+        (name, name, alias, alias),
     )
     return [read_alias(row) for row in rows]
+
+
+def find_certificates(connection: sqlite3.Connection, model: str | None) -> tuple[str, ...]:
+    """Return the digest of every certificate, of all models or of the versions with a file, sorted."""
+    rows = connection.execute(
+        "SELECT DISTINCT c.digest FROM certificates c JOIN versions v ON v.name = c.name AND "
+        "v.version = c.version WHERE ? IS NULL OR v.model = ? ORDER BY c.digest",
+        (model, model),
+    )
+    return tuple(row["digest"] for row in rows)
 
 
 def holder(connection: sqlite3.Connection, wanted: Reference) -> int:
@@ -156,8 +204,7 @@ def holder(connection: sqlite3.Connection, wanted: Reference) -> int:
         for row in connection.execute("SELECT alias, version FROM aliases WHERE name = ?", (wanted.name,))
     }
     if wanted.alias not in rows:
-        if not connection.execute("SELECT 1 FROM versions WHERE name = ? LIMIT 1", (wanted.name,)).fetchone():
-            refuse_unknown(connection, wanted.name)
+        find_version(connection, wanted.name)  # an unknown model has another message
         hint = did_you_mean(str(wanted.alias), rows, what=f"aliases of {wanted.name}")
         raise RegistryError(f"{wanted.name} has no alias {wanted.alias!r}. {hint}")
     number = rows[str(wanted.alias)]

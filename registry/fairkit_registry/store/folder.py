@@ -1,9 +1,9 @@
-"""A registry's folder, opened: its index held against its log, its log against what is remembered outside of it."""
+"""The folder of a registry: its index is compared with its log, and its log with what is remembered outside of it."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from fairkit.errors import FairkitError
 from fairkit_registry.blobs import BlobStore
@@ -15,28 +15,21 @@ from fairkit_registry.store.replay import UNREADABLE, Replayed, differences, rep
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
-    from types import TracebackType
-
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 INDEX_FILE = "index.sqlite"
 _MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading a row that somebody has changed may end with."""
 
 
-class OpenRegistry:
-    """A registry that is open: its index is held against what is remembered of it (see `Registry`)."""
+class RegistryFolder:
+    """Index, files and remembered heads of an open registry; the parameters are those of `Registry`."""
 
     def __init__(
-        self,
-        path: str | Path,
-        *,
-        create: bool = False,
-        timeout: float = index.BUSY_SECONDS,
-        witnesses: Sequence[str | Path] = (),
-        trusting: bool = False,
+        self, path: Path, witnesses: Sequence[str | Path], *, create: bool, timeout: float, trusting: bool
     ) -> None:
-        self.path = Path(path)
+        self.path = path
         self.blobs = BlobStore(self.path / "blobs")
         self.heads = Heads(self.path, witnesses)
         self.notes: list[str] = []
@@ -78,19 +71,16 @@ class OpenRegistry:
         for head in remembered:
             head.check(digests, self.path)
         if not self.heads.complete or any(head.events < len(digests) for head in remembered):
-            self._keep(digests)
+            self._keep(Head(events=len(digests), digest=[events.GENESIS, *digests][-1]))
 
     def remember(self, *, force: bool = False) -> None:
         """Write the newest event to where it is remembered; with `force` also where a later one was remembered."""
         with self.index.read() as connection:
             number, digest = events.newest(connection)
-        self._noted(self.heads.remember(Head(events=number, digest=digest), force=force))
+        self._keep(Head(events=number, digest=digest), force=force)
 
-    def _keep(self, digests: Sequence[str]) -> None:
-        head = Head(events=len(digests), digest=digests[-1] if digests else events.GENESIS)
-        self._noted(self.heads.remember(head))
-
-    def _noted(self, problem: str | None) -> None:
+    def _keep(self, head: Head, *, force: bool = False) -> None:
+        problem = self.heads.remember(head, force=force)
         if problem is not None:
             self.notes.append(
                 f"the newest event of {self.path} cannot be remembered outside of it: {problem}"
@@ -116,18 +106,28 @@ class OpenRegistry:
             )
         return state
 
-    def __enter__(self) -> Self:
-        return self
+    @contextmanager
+    def read(self, name: str | None = None) -> Iterator[sqlite3.Connection]:
+        """Run a block in one read transaction, after the rows about a model (or all) are confirmed in it."""
+        with self.index.read() as connection:
+            self.confirm(connection, name)
+            yield connection
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    @contextmanager
+    def write(self, name: str | None = None) -> Iterator[sqlite3.Connection]:
+        """Run a block in one write transaction, after the rows about a model (or all) are confirmed in it."""
+        with self.index.write() as connection:
+            self.confirm(connection, name)
+            yield connection
+
+    def close(self, error: BaseException | None) -> None:
+        """Close the index; where an error may come from a changed row, raise a RegistryError with the damage."""
         try:
-            if isinstance(value, _MISREAD) and not isinstance(value, FairkitError):
+            if isinstance(error, _MISREAD) and not isinstance(error, FairkitError):
                 problems = self.index.damage()
                 if problems:  # else it is a bug of ours
                     raise RegistryError(
                         f"{problems[0]}; restore the registry from a backup or from exports"
-                    ) from value
+                    ) from error
         finally:
             self.index.close()
