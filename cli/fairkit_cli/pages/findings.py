@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from fairkit.plugins.headlines import headlines
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
 from fairkit_cli.pages.charts import ForestRow, forest
 from fairkit_cli.pages.individuals import rows_about
@@ -30,6 +29,7 @@ from fairkit_cli.pages.parts import (
 from fairkit_cli.pages.terms import metric_cell
 from fairkit_cli.text.answers import answer, share_of
 from fairkit_cli.text.glossary import metric_term
+from fairkit_cli.text.headlines import headlines
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.ranking import disparities, kind_of, performance
 from fairkit_cli.text.view import about_many, metric_name, rule_for, survives

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fairkit.metrics import FAVORABLE_OUTCOMES, Rate
-from fairkit.plugins.headlines import headlines
 from fairkit_cli.pages.parts import (
     Cell,
     Facts,
@@ -23,6 +22,7 @@ from fairkit_cli.pages.parts import (
 )
 from fairkit_cli.pages.terms import term
 from fairkit_cli.text.glossary import metric_term
+from fairkit_cli.text.headlines import headlines
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import rule_for
 

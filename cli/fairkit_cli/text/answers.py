@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairkit.plugins.headlines import ENDINGS, headlines
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
 from fairkit_cli.text.glossary import metric_term
+from fairkit_cli.text.headlines import ENDINGS, headlines
 from fairkit_cli.text.numbers import number
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from fairkit.metrics import Term
-from fairkit.plugins.headlines import all_terms, headlines, usual_terms
+from fairkit_cli.text.headlines import all_terms, headlines, usual_terms
 
 TERMS: Mapping[str, Term] = {
     "favorable": Term(

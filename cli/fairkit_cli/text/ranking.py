@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from fairkit.plugins.headlines import headlines
+from fairkit_cli.text.headlines import headlines
 
 if TYPE_CHECKING:
-    from fairkit.plugins.headlines import Headlines
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
+    from fairkit_cli.text.headlines import Headlines
 
 MOST_DISPARITIES = 12
 Kind = Literal["difference", "ratio", "level"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fairkit.data.roles import value_text
-from fairkit.plugins.headlines import headlines
 from fairkit.results.evidence import Failure, evidence_of
 from fairkit.results.values import GroupValue
 from fairkit_cli.fields import as_options
+from fairkit_cli.text.headlines import headlines
 from fairkit_cli.text.numbers import number
 from fairkit_cli.text.ranking import disparities, performance
 

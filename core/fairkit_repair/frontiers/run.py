@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from fairkit.data.loading import as_dataset
 from fairkit.data.table import Table
 from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
-from fairkit.errors import ParameterError, did_you_mean
+from fairkit.errors import ParameterError, PluginError, did_you_mean
 from fairkit.fitted import Run
 from fairkit.progress import Progress, no_progress
 from fairkit.results.policy import judge
@@ -226,10 +227,15 @@ def own_auditor(disparity: str | None) -> str | None:
     """Return the auditor that measures a disparity besides `group`, if it is not between the groups of a column."""
     if disparity is None or ":" in disparity:
         return None
-    from fairkit.plugins.headlines import auditor_of
-
-    names = {f"{metric.name}_difference" for metric in plugins.installed_metrics()[0]}
-    return None if disparity in names else auditor_of(disparity)
+    metrics, _ = plugins.installed_metrics()
+    if disparity in {f"{metric.name}_difference" for metric in metrics}:
+        return None
+    for found in plugins.find():
+        with suppress(PluginError):
+            for cls in plugins.load(found.name).auditors:
+                if cls.name != "group" and disparity in cls.headlines:
+                    return cls.name
+    return None
 
 
 def _axes(

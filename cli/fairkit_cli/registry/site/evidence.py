@@ -11,8 +11,8 @@ from fairkit_cli.text.ranking import disparities, performance
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fairkit.plugins.headlines import Headlines
     from fairkit.results.report import Report
+    from fairkit_cli.text.headlines import Headlines
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.revoked import Revocations

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fairkit.plugins.headlines import headlines
 from fairkit_cli.registry.site.evidence import Evidence, look
+from fairkit_cli.text.headlines import headlines
 from fairkit_registry.jsonio import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
-    from fairkit.plugins.headlines import Headlines
+    from fairkit_cli.text.headlines import Headlines
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.revoked import Revocations
     from fairkit_registry.store.events import Event

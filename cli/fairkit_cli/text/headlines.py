@@ -120,11 +120,6 @@ def usual_terms() -> dict[str, Term]:
     return dict(_installed().terms)
 
 
-def auditor_of(finding: str) -> str | None:
-    """Return the auditor, other than `group`, that declares a finding as its own among its headlines; None: nobody."""
-    return next((cls.name for cls in _auditors() if cls.name != "group" and finding in cls.headlines), None)
-
-
 def _auditors() -> Iterator[type[Auditor]]:
     """Yield the auditors of all plugins that load."""
     for found in find():
