@@ -22,9 +22,9 @@ import pyarrow as pa
 from scipy import special
 
 from fairkit.data.clusters import BUCKETS, buckets_of
-from fairkit.dependent import SCORE_BUCKETS, STRATA_BUCKETS, by_bucket, clustered
 from fairkit.intervals import Spread, own_quantile
 from fairkit.statistics import Rows, Scores
+from fairkit_dependent import SCORE_BUCKETS, STRATA_BUCKETS, by_bucket, clustered
 from fairkit_group.between import comparisons
 from fairkit_group.calibration import CalibrationInTheLarge, Ecce
 from fairkit_group.errors import BrierScore, LogLoss, MeanPrediction

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from fairkit import plugins
 from fairkit.data.clusters import BUCKETS, buckets_of
-from fairkit.dependent import SCORE_BUCKETS, by_bucket, clustered
 from fairkit.intervals import own_quantile
 from fairkit.statistics import Rows, Scores
+from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered
 from fairkit_group.between import comparisons, odds
 from fairkit_group.ranking import distances
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.dependent import noise_of
 from fairkit_comparing.levels import disparity_changes, level_changes
 from fairkit_comparing.records import Paired
+from fairkit_dependent import noise_of
 from fairkit_rankings.metric import QueryMetric
 from fairkit_rankings.queries import TOP, queries_of
 

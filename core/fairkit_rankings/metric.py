@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fairkit.dependent import FEWEST, FEWEST_EFFECTIVE, Noise, effective_clusters, noise_of
 from fairkit.limits.means import student
 from fairkit.metrics import Estimate, Metric
 from fairkit.statistics import Statistic
+from fairkit_dependent import FEWEST, FEWEST_EFFECTIVE, Noise, effective_clusters, noise_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

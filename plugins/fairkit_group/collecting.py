@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.clusters import BUCKETS
-from fairkit.dependent import SCORE_BUCKETS, STRATA_BUCKETS
 from fairkit.metrics import CONFUSION
 from fairkit.statistics import Scores
+from fairkit_dependent import SCORE_BUCKETS, STRATA_BUCKETS
 from fairkit_group.proxy_totals import proxy_totals
 from fairkit_group.totals import GroupTotals, Key, StratumKey, collected, summed
 from fairkit_group.unknowns import some_rows

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.dependent import STRATA_BUCKETS, effective_clusters, noise_of, too_few
 from fairkit.intervals import kolmogorov_quantile
+from fairkit_dependent import STRATA_BUCKETS, effective_clusters, noise_of, too_few
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

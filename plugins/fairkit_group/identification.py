@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.dependent import noise_of
 from fairkit.limits.means import student
+from fairkit_dependent import noise_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

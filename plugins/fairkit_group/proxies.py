@@ -10,11 +10,11 @@ import numpy as np
 
 from fairkit.data.proxies import proxies
 from fairkit.data.roles import proxy_of
-from fairkit.dependent import effective_clusters, noise_of, too_few
 from fairkit.intervals import two_sided
 from fairkit.metrics import Rate
 from fairkit.results.findings import Finding
 from fairkit.results.values import GroupValue
+from fairkit_dependent import effective_clusters, noise_of, too_few
 from fairkit_group.identification import Bounds, Sampling, difference_bounds, rate_bounds
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.data.clusters import BUCKETS
-from fairkit.dependent import SCORE_BUCKETS
+from fairkit_dependent import SCORE_BUCKETS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

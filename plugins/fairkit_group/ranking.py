@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairkit.dependent import SCORE_BUCKETS, doubts_of, effective_clusters, noise_of
 from fairkit.intervals import guarded, kolmogorov_quantile, share_limits, student, two_sided
 from fairkit.limits.means import unseen
 from fairkit.metrics import Estimate, Headline, Metric, Term
 from fairkit.statistics import Scores, ScoreTable, Statistic
+from fairkit_dependent import SCORE_BUCKETS, doubts_of, effective_clusters, noise_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.dependent import SCORE_BUCKETS, doubts_of, noise_of
 from fairkit.limits.means import student
 from fairkit.metrics import Estimate
 from fairkit.statistics import ScoreTable
+from fairkit_dependent import SCORE_BUCKETS, doubts_of, noise_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

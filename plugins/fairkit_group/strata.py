@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.dependent import STRATA_BUCKETS, by_bucket, jackknife_pair, noise_of, score_influence
 from fairkit.metrics import CONFUSION, Estimate, Mean, Metric, Rate, moments_of
 from fairkit.statistics import MomentSums, ScoreTable, Sums
+from fairkit_dependent import STRATA_BUCKETS, by_bucket, jackknife_pair, noise_of, score_influence
 from fairkit_group.stratified.pooled import Pair, StratumCells, pairs_of, pooled_pair
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.dependent import Noise
+    from fairkit_dependent import Noise
 
     Array = NDArray[np.float64]
 

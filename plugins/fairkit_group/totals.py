@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.clusters import BUCKETS
-from fairkit.dependent import SCORE_BUCKETS, by_bucket, clustered
 from fairkit.metrics import CONFUSION
 from fairkit.statistics import ScoreTable
+from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered
 
 if TYPE_CHECKING:
     import numpy as np

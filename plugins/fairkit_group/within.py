@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.dependent import by_bucket, doubts_of, effective_clusters, noise_of
 from fairkit.errors import DataError
 from fairkit.intervals import Spread, two_sided
 from fairkit.limits.means import student
 from fairkit.metrics import CONFUSION, Estimate, Rate
 from fairkit.results.values import GroupValue, StratumValue
 from fairkit.statistics import Scores, ScoreTable
+from fairkit_dependent import by_bucket, doubts_of, effective_clusters, noise_of
 from fairkit_group.collecting import MOST_CELLS
 from fairkit_group.distances_within import distances_within
 from fairkit_group.pooling import (

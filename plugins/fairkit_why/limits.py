@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.clusters import BUCKETS
-from fairkit.dependent import noise_of
 from fairkit.errors import DataError
 from fairkit.intervals import student, two_sided
+from fairkit_dependent import noise_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

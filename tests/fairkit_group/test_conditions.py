@@ -9,8 +9,8 @@ import pytest
 
 import fairkit
 from fairkit import PredictedColumns
-from fairkit.dependent import FEWEST
 from fairkit.settings import ModelOptions
+from fairkit_dependent import FEWEST
 from fairkit_group.calibration import brownian_quantile
 
 RNG = np.random.default_rng(20)

@@ -11,9 +11,9 @@ from scipy import stats
 
 import fairkit
 from fairkit.data.clusters import BUCKETS, buckets_of
-from fairkit.dependent import SCORE_BUCKETS, by_bucket, clustered, jackknife_pair
 from fairkit.intervals import own_quantile
 from fairkit.statistics import Rows, Scores
+from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered, jackknife_pair
 from fairkit_group.between import comparisons
 from fairkit_group.errors import MeanPrediction
 from fairkit_group.ranking import dependent_distances, distances

@@ -7,9 +7,9 @@ import pytest
 
 import fairkit
 from fairkit import PredictedColumns
-from fairkit.dependent import STRATA_BUCKETS
 from fairkit.settings import ModelOptions
 from fairkit.statistics import Rows, Scores
+from fairkit_dependent import STRATA_BUCKETS
 from fairkit_group import collecting
 from fairkit_group.calibration import Ecce
 from fairkit_group.distances_within import distances_within

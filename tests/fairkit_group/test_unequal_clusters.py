@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.dependent import jackknife, ratio_noise
 from fairkit.limits.means import student
+from fairkit_dependent import jackknife, ratio_noise
 from fairkit_group.calibration import CalibrationInTheLarge
 from fairkit_group.rates import SelectionRate
 

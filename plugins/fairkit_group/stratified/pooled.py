@@ -27,8 +27,8 @@ from fairkit_group.between import surely_apart
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.dependent import Noise
     from fairkit.intervals import Limits
+    from fairkit_dependent import Noise
 
     Array = NDArray[np.float64]
 
