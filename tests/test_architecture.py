@@ -66,7 +66,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"engines", "models", "totals"},
         {"fitted", "intervals", "packs", "statistics"},
         {"metrics"},
-        {"auditors", "charts", "functions", "learners", "promotions", "signers"},
+        {"auditors", "charts", "exporters", "functions", "learners", "promotions", "signers", "timestamps"},
         {"mitigators"},
         {"hookspecs"},
         {"plugins"},

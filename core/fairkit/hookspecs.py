@@ -9,6 +9,7 @@ import pluggy
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
     from fairkit.charts import EvidenceChart
+    from fairkit.exporters import Exporter
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
     from fairkit.sources import DataSource
+    from fairkit.timestamps import TimestampAuthority
 
 PROJECT = "fairkit"
 """The pluggy project, and the entry-point group in which plugins are found."""
@@ -71,6 +73,16 @@ def fairkit_promotion_checks() -> list[type[PromotionCheck]]:  # type: ignore[em
 @hookspec
 def fairkit_signers() -> list[type[Signer]]:  # type: ignore[empty-body]
     """Return the plugin's signer, at most one, named like the plugin (see `fairkit.signers.Signer`)."""
+
+
+@hookspec
+def fairkit_timestamp_authorities() -> list[type[TimestampAuthority]]:  # type: ignore[empty-body]
+    """Return the plugin's authority, at most one, named like it (see `fairkit.timestamps.TimestampAuthority`)."""
+
+
+@hookspec
+def fairkit_exporters() -> list[type[Exporter]]:  # type: ignore[empty-body]
+    """Return the plugin's exporters of a model's versions (see `fairkit.exporters.Exporter`)."""
 
 
 @hookspec

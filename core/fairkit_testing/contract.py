@@ -13,6 +13,7 @@ from fairkit_testing import (
     auditor_checks,
     capability_checks,
     chart_checks,
+    exporter_checks,
     learner_checks,
     metric_checks,
     mitigator_checks,
@@ -23,6 +24,7 @@ from fairkit_testing import (
     promotion_checks,
     signer_checks,
     source_checks,
+    timestamp_checks,
 )
 from fairkit_testing.require import ContractError
 
@@ -198,6 +200,8 @@ def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
         (plugin.model_sources, model_source_checks.CHECKS, lambda cls: cls),
         (plugin.promotion_checks, promotion_checks.CHECKS, lambda cls: cls),
         (plugin.signers, signer_checks.CHECKS, lambda cls: cls),
+        (plugin.timestamp_authorities, timestamp_checks.CHECKS, lambda cls: cls),
+        (plugin.exporters, exporter_checks.CHECKS, lambda cls: cls),
         (plugin.packs, pack_checks.CHECKS, lambda cls: cls),
     )
     for classes, checks, looked_at in kinds:

@@ -13,12 +13,14 @@ from fairkit import plugins
 from fairkit.auditors import Auditor
 from fairkit.charts import EvidenceChart
 from fairkit.errors import PluginError
+from fairkit.exporters import Exporter
 from fairkit.learners import Learner
 from fairkit.metrics import Mean, Metric, Rate
 from fairkit.mitigators import Mitigator
 from fairkit.promotions import PromotionCheck
 from fairkit.signers import Signer
 from fairkit.sources import DataSource
+from fairkit.timestamps import TimestampAuthority
 from fairkit_testing.require import require
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ _BASES: tuple[type[Any], ...] = (
     DataSource,
     PromotionCheck,
     Signer,
+    TimestampAuthority,
+    Exporter,
 )
 
 
@@ -94,6 +98,8 @@ def check_names(plugin: Plugin) -> None:
         *plugin.sources,
         *plugin.promotion_checks,
         *plugin.signers,
+        *plugin.timestamp_authorities,
+        *plugin.exporters,
     ]
     for cls in plugin.packs:
         require(
@@ -141,6 +147,8 @@ def check_documented(plugin: Plugin) -> None:
         *plugin.sources,
         *plugin.promotion_checks,
         *plugin.signers,
+        *plugin.timestamp_authorities,
+        *plugin.exporters,
         *plugin.packs,
     ):
         inherited = any(cls.__doc__ == base.__doc__ for base in _BASES)

@@ -6,10 +6,10 @@ from importlib import resources
 
 import pytest
 
+from fairkit_cards.bom import cyclonedx, spdx
+from fairkit_cards.hub import hub_card
+from fairkit_cards.markdown import markdown
 from fairkit_registry.exchange import describe
-from fairkit_registry.exchange.bom import cyclonedx, spdx
-from fairkit_registry.exchange.cards import markdown
-from fairkit_registry.exchange.hubcards import hub_card
 from fairkit_registry.policies import AliasPolicy
 
 
@@ -86,7 +86,7 @@ def test_text_from_outside_cannot_change_the_front_matter(card, tmp_path):
     evil = 'a"\n---\n# no\u2028\x85: [*x, !!python/object {}] \U0001f600'
     report = card.certificates[0].report
     forged = replace(card.certificates[0], report=replace(report, data=replace(report.data, name=evil)))
-    text = hub_card(replace(card, certificates=(forged,), version=replace(card.version, tags=(evil,))))
+    text = hub_card(replace(card, certificates=(forged,), tags=(evil,)))
     read = read_back(text, tmp_path)
     assert text.count("\n---\n") == 1
     assert "\U0001f600" in read.data.eval_results[0].dataset_name
@@ -142,12 +142,12 @@ def test_the_bill_of_materials_is_valid_cyclonedx(card, bom_schema):
 def test_the_certificates_are_evidence_by_digest(card):
     (component,) = json.loads(cyclonedx(card))["components"]
     named = [one["hashes"][0]["content"] for one in component["externalReferences"]]
-    assert named == list(card.version.certificates) != []
+    assert named == list(card.attached) != []
     assert {one["type"] for one in component["externalReferences"]} == {"attestation"}
     graph = json.loads(spdx(card))["@graph"]
     by_id = {one.get("spdxId", one.get("@id")): one for one in graph}
     (model,) = (one for one in graph if one["type"] == "ai_AIPackage")
-    assert model["verifiedUsing"][0]["hashValue"] == card.version.model
+    assert model["verifiedUsing"][0]["hashValue"] == card.model_sha256
     (evidence,) = (one for one in graph if one["type"] == "Relationship")
     assert (evidence["from"], evidence["relationshipType"]) == (model["spdxId"], "hasEvidence")
     assert [by_id[one]["verifiedUsing"][0]["hashValue"] for one in evidence["to"]] == named
@@ -161,7 +161,7 @@ def test_the_certificates_are_evidence_by_digest(card):
 def test_the_bill_of_materials_has_metrics_per_group(card, make):
     (component,) = json.loads(cyclonedx(card))["components"]
     assert component["type"] == "machine-learning-model"
-    assert component["hashes"] == [{"alg": "SHA-256", "content": card.version.model}]
+    assert component["hashes"] == [{"alg": "SHA-256", "content": card.model_sha256}]
     metrics = component["modelCard"]["quantitativeAnalysis"]["performanceMetrics"]
     assert {
         "type": "group/demographic_parity_difference",

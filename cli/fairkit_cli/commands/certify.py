@@ -85,10 +85,7 @@ def certify(
             "Where the keys' certificates are numbered and a copy of each is kept; default: your state folder.",
         ),
     ] = None,
-    timestamp: Annotated[
-        str | None,
-        opt.option("--timestamp", "URL", "Time-stamping authority (RFC 3161) to ask about each signature."),
-    ] = None,
+    timestamp: opt.Timestamp = None,
     bundle: Annotated[
         bool,
         typer.Option(
@@ -145,7 +142,7 @@ def certify(
     from fairkit_registry.evidence.sequence import SequenceFolder
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.tables import read_file as read_statement_file
-    from fairkit_registry.evidence.timestamps import ask
+    from fairkit_registry.evidence.timestamping import asking
 
     # before the audit, which may take long
     secrets = load_signers(keys, insecure=insecure_key)
@@ -153,8 +150,9 @@ def certify(
         raise FairkitError(
             "--bundle takes one --key: a Sigstore bundle has exactly one signature; make one bundle for each key"
         )
-    if timestamp is not None:
-        ask(timestamp, b"is anybody there")
+    ask = None if timestamp is None else asking(timestamp)
+    if ask is not None:
+        ask(b"is anybody there")
     statements = [read_statement_file(path) for path in signed_data or ()]
     for written in filter(None, (output, test_result, eval_result)):
         check_writable(written)
@@ -187,7 +185,7 @@ def certify(
             sequence=SequenceFolder(sequence),
             table_statements=statements,
             about=facts,
-            timestamp=timestamp,
+            timestamp=ask,
             bundle=bundle,
             policy_lock=None if lock is None else lock.read_bytes(),
             lock_salt=salt,

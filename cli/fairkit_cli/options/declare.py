@@ -59,16 +59,24 @@ def setting_option(name: str) -> Any:
     return option(setting.option, setting.metavar, setting.help, setting.panel)
 
 
-def formats(*described: str) -> Any:
-    """Declare ``--format`` of a command that knows these formats (``NAME`` or ``NAME: what it is``)."""
+def formats(*described: str, exporters: bool = False) -> Any:
+    """Declare ``--format`` of a command that knows these formats (``NAME`` or ``NAME: what it is``).
+
+    With `exporters` also those of plugins (`fairkit.exporters`).
+    """
     names = [text.partition(":")[0] for text in described]
 
     def check(value: str) -> str:
-        if value not in names:
+        if value not in names and exporters:
+            from fairkit.plugins import exporter_of
+
+            exporter_of(value)
+        elif value not in names:
             hint = did_you_mean(value, names, what="formats")
             raise ParameterError(f"--format: there is no format {value!r}. {hint}")
         return value
 
     told = [re.sub(r"(\w+): (.*)", r"\1 (\2)", text) for text in described]
+    told += ["one that a plugin writes"] if exporters else []
     help_text = f"How the result is written: {', '.join(told[:-1])} or {told[-1]}."
     return typer.Option("--format", metavar="NAME", help=help_text, callback=check, rich_help_panel=OUTPUT)

@@ -28,6 +28,14 @@ Revokers = Annotated[
         show_default=False,
     ),
 ]
+Timestamp = Annotated[
+    str | None,
+    option(
+        "--timestamp",
+        "URL|NAME:...",
+        "Time-stamping authority (RFC 3161) to ask about each signature; NAME:... is one that a plugin reaches.",
+    ),
+]
 TimestampRoots = Annotated[
     list[Path] | None,
     option(

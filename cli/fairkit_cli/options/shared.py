@@ -40,6 +40,7 @@ VersionFormat = Annotated[
         "cyclonedx: a bill of materials",
         "spdx: another one, SPDX 3",
         "html: its audit",
+        exporters=True,
     ),
 ]
 Output = Annotated[

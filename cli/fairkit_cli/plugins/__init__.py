@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="The installed plugins.", invoke_without_command=True, add_completion=False, rich_markup_mode=None
 )
+_NAMED = {
+    "evidence_charts": "evidence chart",
+    "model_sources": "model source",
+    "promotion_checks": "promotion check",
+    "signers": "signer",
+    "timestamp_authorities": "timestamp authority",
+    "exporters": "exporter",
+    "packs": "pack",
+}
+"""Kinds of which a name and a sentence are shown, as they are in JSON and in words."""
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name.")]
 
 
@@ -70,11 +80,8 @@ def describe(plugin: Plugin) -> dict[str, Any]:
         "mitigators": [_configurable(cls) for cls in plugin.mitigators],
         "learners": [_learner(cls) for cls in plugin.learners],
         "metrics": [_metric(cls) for cls in plugin.metrics],
-        "evidence_charts": [_check(cls) for cls in plugin.evidence_charts],
         "sources": [_source(cls) for cls in plugin.sources],
-        "promotion_checks": [_check(cls) for cls in plugin.promotion_checks],
-        "signers": [_check(cls) for cls in plugin.signers],
-        "packs": [_check(cls) for cls in plugin.packs],
+        **{kind: [_named(cls) for cls in getattr(plugin, kind)] for kind in _NAMED},
     }
 
 
@@ -102,12 +109,12 @@ def capabilities_told(capabilities: list[dict[str, Any]]) -> list[str]:
     return [f"can meet {', '.join(names)}: {way}" for way, names in ways.items()]
 
 
-def _check(cls: Any) -> dict[str, str]:
+def _named(cls: Any) -> dict[str, str]:
     return {"name": cls.name, "summary": (inspect.getdoc(cls) or "").split("\n")[0]}
 
 
 def _source(cls: Any) -> dict[str, Any]:
-    return _check(cls) | {"schemes": list(cls.schemes), "options": dict(cls.options)}
+    return _named(cls) | {"schemes": list(cls.schemes), "options": dict(cls.options)}
 
 
 def _learner(cls: Any) -> dict[str, Any]:
@@ -165,9 +172,9 @@ def _print_record(record: dict[str, Any]) -> None:
             parts += [plain(f"citation: {entry['citation']}")] if entry["citation"] else []
             parts += [plain(text) for text in capabilities_told(entry.get("capabilities", []))]
             parts += [_parameters(entry["parameters"])] if entry["parameters"] else []
-    for kind in ("evidence_charts", "promotion_checks", "signers", "packs"):
+    for kind, told in _NAMED.items():
         for entry in record[kind]:
-            parts += ["", plain(f"{kind[:-1].replace('_', ' ')} {entry['name']}: {entry['summary']}")]
+            parts += ["", plain(f"{told} {entry['name']}: {entry['summary']}")]
     for entry in record["sources"]:
         parts += ["", plain(f"source {entry['name']}: {entry['summary']}")]
         parts += [plain(f"addresses begin with {', '.join(f'{scheme}:' for scheme in entry['schemes'])}")]

@@ -49,8 +49,8 @@ def checkpoint(
         str | None,
         opt.option(
             "--timestamp",
-            "URL",
-            "Ask this time-stamping authority (RFC 3161) about it; its answer goes beside it, as FILE.tsr.",
+            "URL|NAME:...",
+            "Ask this time-stamping authority (RFC 3161), or a plugin's, about it; the answer goes to FILE.tsr.",
         ),
     ] = None,
     registry: RegistryOption = None,
@@ -64,8 +64,10 @@ def checkpoint(
     from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.errors import VerificationError
     from fairkit_registry.evidence import checkpoints
+    from fairkit_registry.evidence.timestamping import asking
 
     (signer,) = load_signers([key], insecure=insecure_key)
+    ask = None if timestamp is None else asking(timestamp)
     check_writable(output)
     with open_registry(registry) as store:
         digests = store.digests()
@@ -83,10 +85,8 @@ def checkpoint(
         raise typer.Exit(FAILED) from None
     name = origin or f"fairkit.registry/{digests[0][:16]}"
     note = checkpoints.sign(name, leaves, signer)
-    if timestamp is not None:
-        from fairkit_registry.evidence.timestamps import ask
-
-        write_atomic(_stamp_of(str(output)), ask(timestamp, note.encode()))
+    if ask is not None:
+        write_atomic(_stamp_of(str(output)), ask(note.encode()))
     write_atomic(output, note.encode())
     found = checkpoints.parse(note)
     told = checkpoints.verifier_key(name, signer.public)

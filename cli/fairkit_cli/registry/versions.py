@@ -146,20 +146,8 @@ def show(
 
     with open_registry(registry) as store:
         version = store.version(reference, fallen=True)
-        if output_format == "markdown":
-            from fairkit_registry.exchange.cards import markdown
-
-            put(markdown(describe.card(store, version)))
-            return
-        if output_format == "hf-card":
-            from fairkit_registry.exchange.hubcards import hub_card
-
-            put(hub_card(describe.card(store, version)))
-            return
-        if output_format in ("cyclonedx", "spdx"):
-            from fairkit_registry.exchange.bom import cyclonedx, spdx
-
-            put((cyclonedx if output_format == "cyclonedx" else spdx)(describe.card(store, version)))
+        if output_format not in ("table", "json", "html"):
+            put(describe.exported(store, version, output_format))
             return
         certificates = describe.certificates_of(store, version)
         pointers = [one for one in store.aliases(version.name) if one.version == version.version]

@@ -3,6 +3,7 @@
 from fairkit.plugins.finding import (
     blame,
     explain_all,
+    exporter_of,
     find,
     find_auditor,
     installed_metrics,
@@ -26,6 +27,7 @@ __all__ = [
     "Row",
     "blame",
     "explain_all",
+    "exporter_of",
     "find",
     "find_auditor",
     "installed_metrics",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fairkit import hookspecs
 from fairkit.errors import FairkitError, PluginError, did_you_mean
+from fairkit.exporters import FORMATS
 from fairkit.installed import described
 from fairkit.learners import add_source
 from fairkit.plugins.loading import load_found, one_line
@@ -19,6 +20,7 @@ from fairkit.settings import DEFAULT_AUDITORS
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
+    from fairkit.exporters import Exporter
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.models.sources import ModelSource
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 PACKS = "laws"
 """The plugin that has our packs, and reads and renders all of them."""
+CARDS = "cards"
+"""The plugin that has our exporters."""
 
 _listed: ContextVar[list[PluginInfo] | None] = ContextVar("listed", default=None)
 
@@ -242,6 +246,27 @@ def model_source(name: str) -> type[ModelSource]:
             if source.name == name:
                 return source
     raise PluginError(f"no plugin has a source of models {name!r}{''.join(f'; {why}' for why in failures)}")
+
+
+def exporter_of(name: str) -> tuple[type[Exporter], PluginInfo]:
+    """Return the exporter of a name, and the plugin that has it; ours are looked at first.
+
+    Raises
+    ------
+    PluginError
+        No plugin has it, or two have.
+    """
+    others, failures = ([], []) if name in FORMATS else third_party()
+    loaded = [load(CARDS), *others]
+    owners = [(cls, plugin.found) for plugin in loaded for cls in plugin.exporters if cls.name == name]
+    if len({owner for _, owner in owners}) > 1:
+        names = " and ".join(owner.name for _, owner in owners)
+        raise PluginError(f"two plugins write the format {name!r}: {names}; uninstall one of them")
+    if not owners:
+        known = [*FORMATS, *(cls.name for plugin in others for cls in plugin.exporters)]
+        hint = did_you_mean(name, known, what="formats")
+        raise PluginError("; ".join([f"there is no format {name!r}. {hint}", *failures]))
+    return owners[0]
 
 
 def _with_scheme(scheme: str, loaded: Iterable[Plugin]) -> dict[type[DataSource], PluginInfo]:

@@ -13,6 +13,7 @@ import pluggy
 
 from fairkit import hookspecs
 from fairkit.errors import MissingExtraError, PluginError, did_you_mean
+from fairkit.exporters import FORMATS
 from fairkit.plugins.records import FILE, FILES, Plugin, PluginInfo
 from fairkit.support.faces import imported
 
@@ -47,13 +48,15 @@ def load_found(info: PluginInfo) -> Plugin:
         module,
         metrics=tuple(_ask(manager, info, "fairkit_metrics")),
         auditors=tuple(_ask(manager, info, "fairkit_auditors")),
-        mitigators=tuple(_named_like_the_plugin(manager, info, "mitigator")),
+        mitigators=tuple(_named_like_the_plugin(manager, info, "fairkit_mitigators")),
         learners=tuple(_learners(manager, info)),
         evidence_charts=tuple(_ask(manager, info, "fairkit_evidence_charts")),
         sources=tuple(_sources(manager, info)),
         model_sources=tuple(_ask(manager, info, "fairkit_model_sources")),
         promotion_checks=tuple(_ask(manager, info, "fairkit_promotion_checks")),
-        signers=tuple(_named_like_the_plugin(manager, info, "signer")),
+        signers=tuple(_named_like_the_plugin(manager, info, "fairkit_signers")),
+        timestamp_authorities=tuple(_named_like_the_plugin(manager, info, "fairkit_timestamp_authorities")),
+        exporters=tuple(_exporters(manager, info)),
         packs=tuple(_ask(manager, info, "fairkit_packs")),
     )
     if not plugin.kinds:
@@ -184,13 +187,17 @@ def _ask(manager: pluggy.PluginManager, info: PluginInfo, hook: str) -> list[typ
     return classes
 
 
-def _named_like_the_plugin(manager: pluggy.PluginManager, info: PluginInfo, kind: str) -> list[type[Any]]:
+def _named_like_the_plugin(manager: pluggy.PluginManager, info: PluginInfo, hook: str) -> list[type[Any]]:
     """Return the class of a kind of which a plugin has one, found by the plugin's name."""
-    classes = _ask(manager, info, f"fairkit_{kind}s")
+    classes = _ask(manager, info, hook)
     if len(classes) > 1 or any(cls.name != info.name for cls in classes):
         names = ", ".join(repr(cls.name) for cls in classes)
         raise PluginError(
-            _broken(info, f"it has the {kind}s {names}, but a plugin has one, with the plugin's name")
+            _broken(
+                info,
+                f"it has the {hook.removeprefix('fairkit_').replace('_', ' ')} {names}, but a plugin has one, with the "
+                "plugin's name",
+            )
         )
     return classes
 
@@ -204,6 +211,14 @@ def _learners(manager: pluggy.PluginManager, info: PluginInfo) -> list[type[Any]
     taken = [cls.name for cls in classes if cls.name in LEARNERS]
     if taken:
         raise PluginError(_broken(info, f"fairkit has a learner {taken[0]!r} already; give it another name"))
+    return classes
+
+
+def _exporters(manager: pluggy.PluginManager, info: PluginInfo) -> list[type[Any]]:
+    classes = _ask(manager, info, "fairkit_exporters")
+    taken = [cls.name for cls in classes if cls.name in FORMATS and not info.built_in]
+    if taken:
+        raise PluginError(_broken(info, f"fairkit writes {taken[0]!r} itself; give it another name"))
     return classes
 
 
@@ -232,6 +247,8 @@ _BASES = {
     "fairkit_model_sources": "fairkit.models.sources:ModelSource",
     "fairkit_promotion_checks": "fairkit.promotions:PromotionCheck",
     "fairkit_signers": "fairkit.signers:Signer",
+    "fairkit_timestamp_authorities": "fairkit.timestamps:TimestampAuthority",
+    "fairkit_exporters": "fairkit.exporters:Exporter",
     "fairkit_packs": "fairkit.packs:Pack",
 }
 """What the classes of each hook derive from."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
     from fairkit.charts import EvidenceChart
+    from fairkit.exporters import Exporter
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
     from fairkit.sources import DataSource
+    from fairkit.timestamps import TimestampAuthority
 
 FILES = "FAIRKIT_PLUGINS"
 """The environment variable that names plugin files, for plugins that are not packaged (yet)."""
@@ -32,6 +34,8 @@ Kind = Literal[
     "model source",
     "promotion check",
     "signer",
+    "timestamp authority",
+    "exporter",
     "pack",
 ]
 
@@ -74,6 +78,8 @@ class Plugin:
     model_sources: tuple[type[ModelSource], ...] = ()
     promotion_checks: tuple[type[PromotionCheck], ...] = ()
     signers: tuple[type[Signer], ...] = ()
+    timestamp_authorities: tuple[type[TimestampAuthority], ...] = ()
+    exporters: tuple[type[Exporter], ...] = ()
     packs: tuple[type[Pack], ...] = ()
 
     @property
@@ -89,6 +95,8 @@ class Plugin:
             "model source": self.model_sources,
             "promotion check": self.promotion_checks,
             "signer": self.signers,
+            "timestamp authority": self.timestamp_authorities,
+            "exporter": self.exporters,
             "pack": self.packs,
         }
         return {kind: classes for kind, classes in every.items() if classes}

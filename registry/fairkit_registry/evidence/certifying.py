@@ -15,7 +15,6 @@ from fairkit_registry.evidence.certificate import check_report, check_statement
 from fairkit_registry.evidence.issuing import issue
 from fairkit_registry.evidence.locks import read_lock
 from fairkit_registry.evidence.tables import read_statement
-from fairkit_registry.evidence.timestamps import ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.sequence import SequenceFolder, SequenceNumber
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signers import Signer
+    from fairkit_registry.evidence.timestamping import Ask
 
 METRIC_DIGEST = "metric_sha256"
 """The key under which an auditor's finding names the digest of the fair metric that it used."""
@@ -46,7 +46,7 @@ def certify(
     sequence: SequenceFolder | None = None,
     table_statements: Sequence[bytes] = (),
     about: Mapping[str, str] | None = None,
-    timestamp: str | None = None,
+    timestamp: Ask | None = None,
     bundle: bool = False,
     policy_lock: bytes | None = None,
     lock_salt: str | None = None,
@@ -75,7 +75,7 @@ def certify(
     about
         Facts that are signed as they are: ``{"intended_use": ..., "owner": ...}``.
     timestamp
-        Address of the time-stamping authority (RFC 3161) to ask about every signature; None: nobody.
+        Asks a time-stamping authority (RFC 3161) about a signature, as `timestamping.asking` gives it; None: nobody.
     bundle
         Whether to wrap the certificate in a Sigstore bundle, which takes one key.
     lock_salt
@@ -133,7 +133,7 @@ def certify(
     return signed, report
 
 
-def stamped(raw: bytes, url: str) -> bytes:
+def stamped(raw: bytes, ask: Ask) -> bytes:
     """Return a certificate with what a time-stamping authority says about each of its signatures.
 
     Raises
@@ -142,9 +142,7 @@ def stamped(raw: bytes, url: str) -> bytes:
         The authority cannot be reached, or refuses.
     """
     envelope = dsse.Envelope.from_bytes(raw)
-    signatures = tuple(
-        dataclasses.replace(one, timestamps=(ask(url, one.sig),)) for one in envelope.signatures
-    )
+    signatures = tuple(dataclasses.replace(one, timestamps=(ask(one.sig),)) for one in envelope.signatures)
     return dataclasses.replace(envelope, signatures=signatures).to_bytes() + b"\n"
 
 

@@ -6,7 +6,6 @@ says.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -25,85 +24,17 @@ if TYPE_CHECKING:
 
 CLOCK_SKEW = timedelta(minutes=5)
 """How much later than its token an audit may say that it was made: clocks differ."""
-_LARGEST = 1 << 20
-_SECONDS, _CONNECT = 20.0, 5.0
-_OK = 200
+LARGEST = 1 << 20
+"""Bytes of the largest answer of an authority that is taken, and of a file of roots that is read."""
 
 
-def _library() -> Any:
+def library() -> Any:
+    """Return the library that reads timestamps, or raise MissingExtraError."""
     try:
         import rfc3161_client
     except ImportError:
         raise MissingExtraError("rfc3161-client", "timestamp") from None
     return rfc3161_client
-
-
-def ask(url: str, signature: bytes) -> bytes:
-    """Ask a time-stamping authority about a signature.
-
-    Parameters
-    ----------
-    url
-        The authority's address, https or http: a token proves itself.
-    signature
-        Its bytes; only their digest is sent.
-
-    Returns
-    -------
-    bytes
-        The authority's answer, in DER, whose nonce and digest are those that were asked about.
-
-    Raises
-    ------
-    CertificateError
-        It cannot be reached, refuses, or answers something else.
-    """
-    library = _library()
-    import fairkit_http
-
-    try:
-        import httpx
-        from rfc3161_client.base import HashAlgorithm
-    except ImportError:
-        raise MissingExtraError("httpx", "timestamp") from None
-    builder = library.TimestampRequestBuilder().data(signature).hash_algorithm(HashAlgorithm.SHA256)
-    query = builder.nonce(nonce=True).cert_request(cert_request=True).build()
-    if not url.startswith(("https://", "http://")):
-        raise CertificateError(f"{visible(url)} is no address of a time-stamping authority: https://...")
-    headers = {"Content-Type": "application/timestamp-query", "Accept": "application/timestamp-reply"}
-    cutter, deadline = fairkit_http.Cutter(), time.monotonic() + _SECONDS
-    request = {"content": query.as_bytes(), "headers": headers, "extensions": {"trace": cutter.trace}}
-    try:
-        with (
-            httpx.Client(timeout=httpx.Timeout(_SECONDS, connect=_CONNECT)) as client,
-            cutter.within(_SECONDS),
-            client.stream("POST", url, **request) as answer,
-        ):
-            content = fairkit_http.collect(answer.iter_raw(), _LARGEST, deadline)
-    except (httpx.HTTPError, httpx.InvalidURL, fairkit_http.OversizedError, fairkit_http.LateError) as error:
-        why = {
-            fairkit_http.OversizedError: "it answers without end",
-            fairkit_http.LateError: "it takes too long to answer",
-        }
-        raise CertificateError(
-            f"cannot reach the time-stamping authority {visible(url)}: "
-            f"{why.get(type(error)) or visible(str(error))}"
-        ) from None
-    if answer.status_code != _OK:
-        raise CertificateError(
-            f"the time-stamping authority {visible(url)} answers with status {answer.status_code}"
-        )
-    try:
-        told = library.decode_timestamp_response(content)
-        fits = told.status == 0 and told.tst_info.nonce == query.nonce
-        fits = fits and told.tst_info.message_imprint.message == query.message_imprint.message
-    except (ValueError, AttributeError) as error:
-        raise CertificateError(
-            f"{visible(url)} gives no timestamp (RFC 3161): {visible(str(error))[:200]}"
-        ) from None
-    if not fits:
-        raise CertificateError(f"{visible(url)} refuses, or gives a timestamp of something else")
-    return content
 
 
 def read_roots(paths: Sequence[str | Path]) -> tuple[str, ...]:
@@ -123,7 +54,7 @@ def read_roots(paths: Sequence[str | Path]) -> tuple[str, ...]:
     for path in paths:
         try:
             with Path(path).open("rb") as handle:
-                roots = load_pem_x509_certificates(handle.read(_LARGEST))
+                roots = load_pem_x509_certificates(handle.read(LARGEST))
         except OSError as error:
             raise CertificateError(
                 f"cannot read the timestamp root {path}: {error.strerror or error}"
@@ -193,15 +124,15 @@ def time_of(token: bytes, signature: bytes, roots: Sequence[str]) -> datetime:
     """
     from cryptography.x509 import load_pem_x509_certificate
 
-    library = _library()
-    builder = library.VerifierBuilder()
+    rfc3161 = library()
+    builder = rfc3161.VerifierBuilder()
     for pem in dict.fromkeys(roots):
         builder = builder.add_root_certificate(load_pem_x509_certificate(pem.encode("ascii")))
     try:
-        told = library.decode_timestamp_response(token)
+        told = rfc3161.decode_timestamp_response(token)
         builder.build().verify_message(told, signature)
         at: datetime = told.tst_info.gen_time
-    except (library.VerificationError, ValueError) as error:
+    except (rfc3161.VerificationError, ValueError) as error:
         why = visible(" ".join(str(error).split()))[:200]
         raise VerificationError(
             f"the timestamp is not by an authority that you trust, or of something else: {why}"

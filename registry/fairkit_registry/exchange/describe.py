@@ -1,14 +1,17 @@
-"""Everything about one version, gathered for display."""
+"""Everything about one version, gathered for display, and written by an exporter."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit import plugins
+from fairkit.errors import PluginError
+from fairkit.exporters import Card, CertifiedReport
 from fairkit_registry import onnxfile
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import certificate as certificates
 from fairkit_registry.evidence.keys import PublicKey, parse_public
-from fairkit_registry.exchange.cards import Card
+from fairkit_registry.evidence.predicate import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +51,7 @@ def _look(raw: bytes, version: Version, pinned: list[PublicKey]) -> Certificate:
 
 
 def card(registry: Registry, version: Version) -> Card:
-    """Gather what a model card and a bill of materials are made of.
+    """Gather what exporters make model cards and bills of materials of.
 
     Raises
     ------
@@ -56,12 +59,57 @@ def card(registry: Registry, version: Version) -> Card:
         The model's file or a certificate's is missing or was changed.
     """
     aliases = [one.alias for one in registry.aliases(version.name) if one.served == version.version]
+    graph = onnxfile.summarise(registry.model_path(version))
     return Card(
-        version=version,
-        graph=onnxfile.summarise(registry.model_path(version)),
+        name=version.name,
+        version=version.version,
+        model_sha256=version.model,
+        size=version.size,
+        added_at=version.added_at,
+        parent=version.parent,
+        tags=version.tags,
+        notes=version.notes,
         aliases=tuple(aliases),
-        certificates=tuple(distinct(certificates_of(registry, version))),
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        operators=graph.operators,
+        weights=graph.weights,
+        attached=version.certificates,
+        certificates=tuple(
+            CertifiedReport(
+                sha256=one.sha256,
+                report=one.report,
+                audited_at=time_text(one.audited_at),
+                keyids=one.keyids,
+                verified=one.verified,
+                mitigation=one.mitigation,
+            )
+            for one in distinct(certificates_of(registry, version))
+        ),
     )
+
+
+def exported(registry: Registry, version: Version, name: str) -> str:
+    """Return a version as the exporter of a name writes it.
+
+    Raises
+    ------
+    PluginError
+        No plugin has such an exporter, or it fails, or gives something that is no text.
+    RegistryError
+        The model's file or a certificate's is missing or was changed.
+    """
+    exporter, owner = plugins.exporter_of(name)
+    described = card(registry, version)
+    with plugins.blame(owner, f"writing {version.reference} as {name}"):
+        text = exporter().export(described)
+        written = isinstance(text, str) and text.encode("utf-8")
+    if not written:
+        raise PluginError(
+            f"the exporter {name!r} of the plugin {owner.name!r} gives {type(text).__name__}, or nothing; it is to "
+            "return text"
+        )
+    return text
 
 
 def distinct(found: Sequence[Certificate]) -> list[Certificate]:

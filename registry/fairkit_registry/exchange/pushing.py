@@ -92,10 +92,9 @@ def push(
 
 
 def _bill(registry: Registry, version: Version) -> bytes:
-    from fairkit_registry.exchange.bom import cyclonedx
-    from fairkit_registry.exchange.describe import card
+    from fairkit_registry.exchange.describe import exported
 
-    return cyclonedx(card(registry, version)).encode("utf-8")
+    return exported(registry, version, "cyclonedx").encode("utf-8")
 
 
 def _push_image(

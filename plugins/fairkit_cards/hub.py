@@ -8,14 +8,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from fairkit.support.escaping import visible
-from fairkit_registry.exchange.cards import CAVEATS, Card, interval, markdown
+from fairkit_cards.markdown import CAVEATS, interval, markdown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fairkit.exporters import Card, CertifiedReport
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
-    from fairkit_registry.evidence.certificate import Certificate
 
 TASKS = {
     "binary": "tabular-classification",
@@ -35,18 +35,18 @@ def hub_card(card: Card) -> str:
     """
     front_matter: dict[str, Any] = {
         "library_name": "onnx",
-        "tags": ["onnx", "fairness", "fairkit", *card.version.tags],
+        "tags": ["onnx", "fairness", "fairkit", *card.tags],
     }
     chosen = next((one for one in card.certificates if one.verified), None) or next(
         iter(card.certificates), None
     )
     if chosen is not None:
-        front_matter["model-index"] = [{"name": card.version.name, "results": [_result(chosen)]}]
+        front_matter["model-index"] = [{"name": card.name, "results": [_result(chosen)]}]
     front = "\n".join(f"{key}: {_json(value)}" for key, value in front_matter.items())
     return f"---\n{front}\n---\n\n{markdown(card)}"
 
 
-def _result(certificate: Certificate) -> dict[str, Any]:
+def _result(certificate: CertifiedReport) -> dict[str, Any]:
     report = certificate.report
     data = report.data
     return {
@@ -73,7 +73,7 @@ def _chosen(report: Report) -> Sequence[Finding]:
     return [one for one in sorted(finite, key=place) if place(one) < 3][:MOST_METRICS]
 
 
-def _metric(finding: Finding, certificate: Certificate) -> dict[str, Any]:
+def _metric(finding: Finding, certificate: CertifiedReport) -> dict[str, Any]:
     where = f" ({finding.place})" if finding.sensitive else ""
     sure = (
         f", {finding.confidence:.0%} interval {interval(finding.interval)}"

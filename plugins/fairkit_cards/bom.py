@@ -7,15 +7,14 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from fairkit.support.escaping import json_text
-from fairkit_registry.evidence.predicate import time_text
-from fairkit_registry.exchange.cards import CAVEATS, Card
+from fairkit_cards.markdown import CAVEATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fairkit.exporters import Card, CertifiedReport
     from fairkit.results.findings import Finding
     from fairkit.results.values import Interval
-    from fairkit_registry.evidence.certificate import Certificate
 
 _NAMESPACE = uuid.UUID("5a0a5c0c-9c3e-5a5f-8d6e-0f8f3c1f6b11")
 
@@ -27,8 +26,7 @@ def cyclonedx(card: Card) -> str:
     performance metric for every finding and every group, its data sets by content digest, and its certificates as
     external references of type ``attestation``, each by its digest.
     """
-    version = card.version
-    identity = "|".join([version.reference, version.model, *version.certificates])
+    identity = "|".join([card.reference, card.model_sha256, *card.attached])
     document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.7.schema.json",
         "bomFormat": "CycloneDX",
@@ -36,7 +34,7 @@ def cyclonedx(card: Card) -> str:
         "serialNumber": f"urn:uuid:{uuid.uuid5(_NAMESPACE, identity)}",
         "version": 1,
         "metadata": {
-            "timestamp": version.added_at,
+            "timestamp": card.added_at,
             "tools": {"components": [{"type": "application", "name": "fairkit"}]},
         },
         "components": [_component(card)],
@@ -50,8 +48,7 @@ def spdx(card: Card) -> str:
     The model is an ``ai_AIPackage`` with its digest; each certificate is a file, by its digest, that is evidence for
     the model (relationship ``hasEvidence``).
     """
-    version = card.version
-    identity = "|".join([version.reference, version.model, *version.certificates])
+    identity = "|".join([card.reference, card.model_sha256, *card.attached])
     base = f"urn:uuid:{uuid.uuid5(_NAMESPACE, 'spdx|' + identity)}"
     info = "_:creation"
 
@@ -65,10 +62,10 @@ def spdx(card: Card) -> str:
     model = element(
         "ai_AIPackage",
         "model",
-        name=version.name,
-        software_packageVersion=str(version.version),
+        name=card.name,
+        software_packageVersion=str(card.version),
         software_primaryPurpose="model",
-        verifiedUsing=hashed(version.model),
+        verifiedUsing=hashed(card.model_sha256),
     )
     files = [
         element(
@@ -79,7 +76,7 @@ def spdx(card: Card) -> str:
             description="Fairness certificate: an in-toto statement in a DSSE envelope.",
             verifiedUsing=hashed(digest),
         )
-        for place, digest in enumerate(version.certificates)
+        for place, digest in enumerate(card.attached)
     ]
     elements = [agent, model, *files]
     if files:
@@ -95,7 +92,7 @@ def spdx(card: Card) -> str:
     document = element(
         "SpdxDocument",
         "document",
-        name=version.reference,
+        name=card.reference,
         rootElement=[model["spdxId"]],
         element=[one["spdxId"] for one in elements],
         profileConformance=["core", "software"],
@@ -104,7 +101,7 @@ def spdx(card: Card) -> str:
         "type": "CreationInfo",
         "@id": info,
         "specVersion": "3.0.1",
-        "created": version.added_at,
+        "created": card.added_at,
         "createdBy": [agent["spdxId"]],
     }
     graph = {
@@ -115,26 +112,25 @@ def spdx(card: Card) -> str:
 
 
 def _component(card: Card) -> dict[str, Any]:
-    version = card.version
     properties = [
         *(("fairkit:alias", alias) for alias in card.aliases),
-        *(("fairkit:tag", tag) for tag in version.tags),
-        *(("fairkit:certificate:sha256", digest) for digest in version.certificates),
+        *(("fairkit:tag", tag) for tag in card.tags),
+        *(("fairkit:certificate:sha256", digest) for digest in card.attached),
         *(("fairkit:verdict", one.report.verdict or "none") for one in card.certificates[:1]),
     ]
     component: dict[str, Any] = {
         "type": "machine-learning-model",
-        "bom-ref": f"model:{version.reference}",
-        "name": version.name,
-        "version": str(version.version),
-        "hashes": [{"alg": "SHA-256", "content": version.model}],
+        "bom-ref": f"model:{card.reference}",
+        "name": card.name,
+        "version": str(card.version),
+        "hashes": [{"alg": "SHA-256", "content": card.model_sha256}],
         "modelCard": _model_card(card),
     }
-    if version.notes:
-        component["description"] = version.notes
+    if card.notes:
+        component["description"] = card.notes
     if properties:
         component["properties"] = [{"name": name, "value": value} for name, value in properties]
-    if version.certificates:
+    if card.attached:
         component["externalReferences"] = [
             {
                 "type": "attestation",
@@ -142,17 +138,17 @@ def _component(card: Card) -> dict[str, Any]:
                 "comment": "fairness certificate, an in-toto statement in a DSSE envelope",
                 "hashes": [{"alg": "SHA-256", "content": digest}],
             }
-            for digest in version.certificates
+            for digest in card.attached
         ]
-    if version.parent is not None:
-        component["pedigree"] = {"notes": f"made from {version.parent}"}
+    if card.parent is not None:
+        component["pedigree"] = {"notes": f"made from {card.parent}"}
     return component
 
 
 def _model_card(card: Card) -> dict[str, Any]:
     parameters: dict[str, Any] = {
-        "inputs": [{"format": text} for text in card.graph.inputs],
-        "outputs": [{"format": text} for text in card.graph.outputs],
+        "inputs": [{"format": text} for text in card.inputs],
+        "outputs": [{"format": text} for text in card.outputs],
     }
     considerations: dict[str, Any] = {"technicalLimitations": list(CAVEATS)}
     result: dict[str, Any] = {"modelParameters": parameters, "considerations": considerations}
@@ -169,16 +165,16 @@ def _model_card(card: Card) -> dict[str, Any]:
     return result
 
 
-def _by_data(certificates: tuple[Certificate, ...]) -> list[Certificate]:
+def _by_data(certificates: tuple[CertifiedReport, ...]) -> list[CertifiedReport]:
     return list({one.report.data.sha256: one for one in reversed(certificates)}.values())
 
 
-def _dataset(certificate: Certificate) -> dict[str, Any]:
+def _dataset(certificate: CertifiedReport) -> dict[str, Any]:
     data = certificate.report.data
     properties = [
         {"name": "fairkit:content:sha256", "value": data.sha256},
         {"name": "fairkit:rows", "value": str(data.rows)},
-        {"name": "fairkit:auditedAt", "value": time_text(certificate.audited_at)},
+        {"name": "fairkit:auditedAt", "value": certificate.audited_at},
     ]
     sizes = [
         f"{column}: {group} {rows}"
@@ -210,7 +206,7 @@ def _metric(kind: str, value: float, interval: Interval | None) -> dict[str, Any
     return entry
 
 
-def _assessments(certificate: Certificate) -> list[dict[str, str]]:
+def _assessments(certificate: CertifiedReport) -> list[dict[str, str]]:
     strategy = "none certified"
     if certificate.mitigation is not None:
         told = json.dumps(certificate.mitigation["parameters"], sort_keys=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fairkit.support.escaping import markdown as escaped
@@ -12,11 +11,9 @@ from fairkit.support.markdown import markdown_table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from fairkit.exporters import Card, CertifiedReport
     from fairkit.results.findings import Finding
     from fairkit.results.values import Interval
-    from fairkit_registry.evidence.certificate import Certificate
-    from fairkit_registry.onnxfile import GraphSummary
-    from fairkit_registry.store.records import Version
 
 CAVEATS: tuple[str, ...] = (
     "Each number is a statement under its metric, on the audited data; it does not say that the model "
@@ -25,20 +22,6 @@ CAVEATS: tuple[str, ...] = (
     "Groups that the data does not name were not looked at; small groups have wide intervals or none.",
     "A signature says who stated the numbers. It does not say when, nor that the key was not lost since.",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """What a model card is made of.
-
-    `certificates` are those of the version, the newest first; a certificate whose signature was checked
-    with a trusted key is marked as such, the others are shown as claims.
-    """
-
-    version: Version
-    graph: GraphSummary
-    aliases: tuple[str, ...]
-    certificates: tuple[Certificate, ...]
 
 
 def number(value: float | None) -> str:
@@ -68,28 +51,27 @@ def markdown(card: Card) -> str:
 
 
 def _lines(card: Card) -> Iterator[str]:
-    version, graph = card.version, card.graph
-    yield f"# Model card: {escaped(version.reference)}"
+    yield f"# Model card: {escaped(card.reference)}"
     yield ""
-    if version.notes:
-        yield escaped(version.notes)
+    if card.notes:
+        yield escaped(card.notes)
         yield ""
     mitigation = next((one.mitigation for one in card.certificates if one.mitigation is not None), None)
     rows = [
-        ("SHA-256 of the ONNX file", f"`{version.model}`"),
-        ("added", version.added_at),
-        ("made from", escaped(version.parent or "-")),
+        ("SHA-256 of the ONNX file", f"`{card.model_sha256}`"),
+        ("added", card.added_at),
+        ("made from", escaped(card.parent or "-")),
         ("aliases", escaped(", ".join(card.aliases) or "-")),
-        ("tags", escaped(", ".join(version.tags) or "-")),
+        ("tags", escaped(", ".join(card.tags) or "-")),
         (
             "mitigation",
             "-"
             if mitigation is None
             else escaped(f"{mitigation['plugin']} {dict(mitigation['parameters'])}"),
         ),
-        ("size", f"{version.size} bytes, {sum(graph.operators.values())} operators, {graph.weights} weights"),
-        ("inputs", escaped(", ".join(graph.inputs))),
-        ("outputs", escaped(", ".join(graph.outputs))),
+        ("size", f"{card.size} bytes, {sum(card.operators.values())} operators, {card.weights} weights"),
+        ("inputs", escaped(", ".join(card.inputs))),
+        ("outputs", escaped(", ".join(card.outputs))),
     ]
     yield from markdown_table(("", ""), rows)
     if not card.certificates:
@@ -104,9 +86,9 @@ def _lines(card: Card) -> Iterator[str]:
     yield from (f"- {sentence}" for sentence in CAVEATS)
 
 
-def _certificate(certificate: Certificate) -> Iterator[str]:
+def _certificate(certificate: CertifiedReport) -> Iterator[str]:
     report = certificate.report
-    yield f"## Audit of {certificate.audited_at.date().isoformat()}"
+    yield f"## Audit of {certificate.audited_at[:10]}"
     yield ""
     signer = ", ".join(
         f"`{keyid[:16]}`" if keyid.isalnum() else "(no key id)" for keyid in certificate.keyids
