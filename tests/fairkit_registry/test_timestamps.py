@@ -19,10 +19,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from typer.testing import CliRunner
 
+import fairkit
 from fairkit_cli.main import app
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence import certificate as certificates
-from fairkit_registry.evidence import certifying, timestamps
+from fairkit_registry.evidence import certifying, timestamping, timestamps
+from fairkit_registry.evidence.timestamping import asking
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate
 
@@ -131,7 +133,7 @@ def tsa(authorities):
 
 
 def stamp(path, tsa):
-    raw = certifying.stamped(path.read_bytes(), tsa.url)
+    raw = certifying.stamped(path.read_bytes(), asking(tsa.url))
     path.write_bytes(raw)
     return path
 
@@ -212,9 +214,9 @@ def test_an_alias_that_asks_for_proven_time(registry, model, certify, signer, ts
     ],
 )
 def test_an_authority_that_answers_something_else(tsa, answer, said):
-    tsa.answer = timestamps.ask(tsa.url, b"other") if answer == "replayed" else answer
+    tsa.answer = asking(tsa.url)(b"other") if answer == "replayed" else answer
     with pytest.raises(CertificateError, match=said):
-        timestamps.ask(tsa.url, b"mine")
+        asking(tsa.url)(b"mine")
 
 
 @pytest.mark.parametrize(("piece", "said"), [(b" " * 65536, "without end"), (b" ", "takes too long")])
@@ -231,12 +233,12 @@ def test_an_authority_that_answers_without_end_or_byte_by_byte(piece, said, monk
         def log_message(self, *_) -> None:
             pass
 
-    monkeypatch.setattr(timestamps, "_SECONDS", 0.4 if len(piece) == 1 else 20.0)
+    monkeypatch.setattr(timestamping, "_SECONDS", 0.4 if len(piece) == 1 else 20.0)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     with pytest.raises(CertificateError, match=said):
-        timestamps.ask(f"http://127.0.0.1:{server.server_address[1]}/", b"mine")
+        asking(f"http://127.0.0.1:{server.server_address[1]}/")(b"mine")
     server.shutdown()
     server.server_close()
 
@@ -288,6 +290,120 @@ def test_how_fresh_a_log_is_shows_a_timestamp(
     assert run(*fresh).exit_code == 0
 
 
+PLUGIN = '''"""An authority behind a plugin, and what a bad plugin answers."""
+import urllib.request
+
+import fairkit
+from fairkit.timestamps import TimestampAuthority
+
+
+class Behind(TimestampAuthority):
+    """Asks an authority, honestly or not: behind:WAY:URL."""
+
+    name = "behind"
+    opened = 0
+
+    def __init__(self, way, url):
+        self.way, self.url = way, url
+
+    @classmethod
+    def open(cls, address):
+        cls.opened += 1
+        _, way, url = address.split(":", 2)
+        if way == "closed":
+            raise fairkit.ParameterError("behind: there is no authority today")
+        if way == "broken":
+            raise OSError("no route")
+        return cls(way, url)
+
+    def ask(self, signature):
+        from rfc3161_client import TimestampRequestBuilder
+        from rfc3161_client.base import HashAlgorithm
+
+        if self.way == "raises":
+            raise OSError("the line is cut")
+        if self.way in ("text", "nothing", "large", "garbage", "refusal"):
+            refusal = bytes([0x30, 5, 0x30, 3, 2, 1, 2])
+            answers = {"text": "OK", "nothing": None, "large": b" " * (2 << 20), "garbage": b"OK", "refusal": refusal}
+            return answers[self.way]
+        about = b"something else" if self.way == "another" else signature
+        kind = HashAlgorithm.SHA512 if self.way == "sha512" else HashAlgorithm.SHA256
+        query = TimestampRequestBuilder().data(about).hash_algorithm(kind).cert_request(cert_request=True).build()
+        request = urllib.request.Request(self.url, query.as_bytes(), {"Content-Type": "application/timestamp-query"})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.read()
+
+
+@fairkit.hookimpl
+def fairkit_timestamp_authorities():
+    return [Behind]
+'''
+
+
+@pytest.fixture
+def behind(tmp_path, monkeypatch, tsa):
+    """The address of the authority through the plugin, in a way."""
+    (tmp_path / "behind.py").write_text(PLUGIN)
+    monkeypatch.setenv("FAIRKIT_PLUGINS", str(tmp_path / "behind.py"))
+    return lambda way: f"behind:{way}:{tsa.url}"
+
+
+def test_an_authority_of_a_plugin_is_asked_and_needs_no_plugin_to_be_checked(
+    model, certify, signer, behind, tsa, monkeypatch
+):
+    path = certify(model())
+    path.write_bytes(certifying.stamped(path.read_bytes(), asking(behind("honest"))))
+    monkeypatch.delenv("FAIRKIT_PLUGINS")
+    roots = timestamps.read_roots([tsa.root])
+    found = certificates.verify(path.read_bytes(), [signer.public], timestamp_roots=roots)
+    assert abs((found.proven_at - datetime.now(UTC)).total_seconds()) < 60
+
+
+def test_an_authority_of_a_plugin_is_opened_once(behind):
+    import sys
+
+    ask = asking(behind("honest"))
+    before = sys.modules["fairkit_file_behind"].Behind.opened
+    assert ask(b"one") != ask(b"two")
+    assert sys.modules["fairkit_file_behind"].Behind.opened == before
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ("another", "or gives a timestamp of something else"),
+        ("sha512", "or gives a timestamp of something else"),
+        ("refusal", "refuses, or"),
+        ("garbage", r"gives no timestamp \(RFC 3161\)"),
+        ("text", r"gives no timestamp \(RFC 3161\) but str"),
+        ("nothing", "but NoneType"),
+        ("large", "but 2097152 bytes"),
+        ("raises", "failed while asking for a timestamp .*the line is cut"),
+        ("closed", "there is no authority today"),
+        ("broken", "failed while opening .*no route"),
+    ],
+)
+def test_what_a_plugin_answers_is_checked_before_anything_is_written(
+    way, said, registry, model, signer, behind, tmp_path
+):
+    with pytest.raises(fairkit.FairkitError, match=said):
+        asking(behind(way))(b"mine")
+    registry.add("credit", model())
+    arguments = ("--key", signer.path, "--output", tmp_path / "note", "--timestamp", behind(way))
+    refused = CliRunner().invoke(
+        app, ["registry", "checkpoint", *map(str, arguments), "--registry", str(registry.path)]
+    )
+    assert refused.exit_code == 2
+    assert not (tmp_path / "note").exists()
+    assert not (tmp_path / "note.tsr").exists()
+
+
+@pytest.mark.parametrize("address", ["nobody:here", "group:here", "tsa.example", "", "ftp://tsa.example/"])
+def test_an_address_of_nobody_is_refused(address):
+    with pytest.raises(CertificateError, match="is no address of a time-stamping authority"):
+        asking(address)
+
+
 class Later(datetime):
     """The clock of tomorrow."""
 
@@ -314,6 +430,19 @@ def test_by_command(loans_model, signer, tsa, authorities, tmp_path, monkeypatch
     assert made.exit_code == 0, made.stderr
     good = run("verify", "c.json", "--key", signer.pub, "--timestamp-root", tsa.root)
     assert good.exit_code == 0, good.stdout
+    (tmp_path / "behind.py").write_text(PLUGIN)
+    monkeypatch.setenv("FAIRKIT_PLUGINS", "behind.py")
+    for way, code in (("another", 2), ("honest", 0)):
+        written = run(*certify, "--output", f"{way}.json", "--timestamp", f"behind:{way}:{tsa.url}")
+        assert (written.exit_code, (tmp_path / f"{way}.json").exists()) == (code, code == 0), written.stderr
+        lock = ("policy", "lock", "--data", loans_model.data, *roles, "--max", "accuracy_difference:sex=1")
+        locked = run(
+            *lock, "--key", signer.path, "--output", f"{way}.lock", "--timestamp", f"behind:{way}:{tsa.url}"
+        )
+        assert (locked.exit_code, (tmp_path / f"{way}.lock").exists()) == (code, code == 0), locked.stderr
+    monkeypatch.delenv("FAIRKIT_PLUGINS")
+    through = run("verify", "honest.json", "--key", signer.pub, "--timestamp-root", tsa.root)
+    assert "signed no later than" in through.stdout
     assert "signed no later than" in good.stdout
     assert (
         run("verify", "c.json", "--key", signer.pub, "--timestamp-root", authorities[1].root).exit_code == 1

@@ -18,6 +18,7 @@ import fairkit
 from fairkit import hookspecs, plugins
 from fairkit.auditors import Auditor
 from fairkit.charts import EvidenceChart
+from fairkit.exporters import Exporter
 from fairkit.learners import Learner
 from fairkit.metrics import Mean, Metric, Rate
 from fairkit.mitigators import FittedModel, Mitigator
@@ -27,11 +28,13 @@ from fairkit.promotions import PromotionCheck
 from fairkit.signers import Signer
 from fairkit.sources import DataSource
 from fairkit.statistics import Statistic
+from fairkit.timestamps import TimestampAuthority
 from fairkit_repair.postprocess import PostProcessor
 from fairkit_testing import (
     auditor_checks,
     capability_checks,
     chart_checks,
+    exporter_checks,
     learner_checks,
     metric_checks,
     mitigator_checks,
@@ -43,6 +46,7 @@ from fairkit_testing import (
     run_checks,
     signer_checks,
     source_checks,
+    timestamp_checks,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,6 +62,8 @@ HOOKS = {
     "fairkit_model_sources": "model_sources",
     "fairkit_promotion_checks": "promotion_checks",
     "fairkit_signers": "signers",
+    "fairkit_timestamp_authorities": "timestamp_authorities",
+    "fairkit_exporters": "exporters",
     "fairkit_packs": "packs",
 }
 """Every hook, and where a loaded plugin has what it gave."""
@@ -77,6 +83,8 @@ INTERFACES = (
     ModelSource,
     PromotionCheck,
     Signer,
+    TimestampAuthority,
+    Exporter,
     Pack,
 )
 
@@ -179,6 +187,8 @@ def test_every_check_is_documented():
         promotion_checks,
         model_source_checks,
         signer_checks,
+        timestamp_checks,
+        exporter_checks,
         pack_checks,
     )
     names = {check.__name__ for module in modules for check in module.CHECKS}

@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 import fairkit
+from fairkit.exporters import Exporter
 from fairkit.mitigators import Capability, FittedModel, Prediction
 from fairkit.models.sources import ModelSource
 from fairkit.plugins.records import Plugin, PluginInfo
 from fairkit.signers import Signer
+from fairkit.timestamps import TimestampAuthority
 from fairkit_repair.learners import fit_learner
 from fairkit_testing import (
     ContractError,
@@ -25,6 +27,7 @@ from fairkit_testing import (
     capability_checks,
     checks_for,
     contract,
+    exporter_checks,
     metric_checks,
     mitigator_checks,
     model_source_checks,
@@ -33,6 +36,7 @@ from fairkit_testing import (
     promotion_checks,
     run_checks,
     signer_checks,
+    timestamp_checks,
 )
 from fairkit_testing.auditor_checks import Audited
 from fairkit_testing.mitigator_checks import Trained
@@ -657,6 +661,107 @@ def test_signer_checks():
     signer_checks.check_signer_refuses_a_bad_address(Choosy)
     with pytest.raises(ContractError, match="takes the address 'willing:'"):
         signer_checks.check_signer_refuses_a_bad_address(Willing)
+
+
+class Punctual(TimestampAuthority):
+    """Answers whatever it is asked."""
+
+    name = "punctual"
+
+    @classmethod
+    def open(cls, address):
+        return cls()
+
+    def ask(self, signature):
+        return b""
+
+
+class Abrupt(Punctual):
+    """Lets Python say what is wrong with an address."""
+
+    @classmethod
+    def open(cls, address):
+        return {"abrupt:here": cls()}[address]
+
+
+class Empty(Punctual):
+    """Opens nothing."""
+
+    @classmethod
+    def open(cls, address):
+        return None
+
+
+class Terse(Punctual):
+    """Does not say why not."""
+
+    @classmethod
+    def open(cls, address):
+        raise fairkit.ParameterError("no")
+
+
+def test_timestamp_checks():
+    timestamp_checks.check_authority_opens_or_says_why(Punctual)
+    for cls, error, said in (
+        (Abrupt, KeyError, "punctual:"),
+        (Empty, ContractError, "open gives None"),
+        (Terse, ContractError, "has no text"),
+    ):
+        with pytest.raises(error, match=said):
+            timestamp_checks.check_authority_opens_or_says_why(cls)
+
+
+class Digest(Exporter):
+    """The file's digest."""
+
+    name = "digest"
+
+    def export(self, card):
+        return card.model_sha256
+
+
+class Raw(Digest):
+    """Bytes."""
+
+    def export(self, card):
+        return card.model_sha256.encode()
+
+
+class Silent(Digest):
+    """Nothing where nobody signed."""
+
+    def export(self, card):
+        return "".join(one.sha256 for one in card.certificates)
+
+
+class Counting(Digest):
+    """Another text each time."""
+
+    calls = 0
+
+    def export(self, card):
+        type(self).calls += 1
+        return f"{card.model_sha256} {self.calls}"
+
+
+class Same(Digest):
+    """The name alone."""
+
+    def export(self, card):
+        return card.name
+
+
+def test_exporter_checks():
+    for check in exporter_checks.CHECKS:
+        check(Digest)
+    for check, cls, said in (
+        (exporter_checks.check_export_is_text, Raw, "gives bytes"),
+        (exporter_checks.check_export_is_text, Silent, "says nothing about credit@1"),
+        (exporter_checks.check_export_deterministic, Counting, "another text the second time"),
+        (exporter_checks.check_export_tells_versions_apart, Same, "the same text"),
+    ):
+        with pytest.raises(ContractError, match=said):
+            check(cls)
 
 
 def test_expected_failures_need_a_check_and_a_reason_and_must_fail():

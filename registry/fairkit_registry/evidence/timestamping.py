@@ -125,11 +125,11 @@ def _check(rfc3161: Any, content: bytes, digest: bytes, nonce: int | None, shown
     """Refuse an answer that grants nothing, or is about other bytes than those with a SHA-256, or not to this query."""
     try:
         told = rfc3161.decode_timestamp_response(content)
-        imprint = told.tst_info.message_imprint
-        fits = (
-            told.status == 0 and imprint.hash_algorithm.dotted_string == _SHA256 and imprint.message == digest
-        )
-        fits = fits and (nonce is None or told.tst_info.nonce == nonce)
+        fits = told.status == 0
+        if fits:
+            imprint = told.tst_info.message_imprint
+            fits = imprint.hash_algorithm.dotted_string == _SHA256 and imprint.message == digest
+            fits = fits and (nonce is None or told.tst_info.nonce == nonce)
     except (ValueError, AttributeError) as error:
         raise CertificateError(
             f"{shown} gives no timestamp (RFC 3161): {visible(str(error))[:200]}"
