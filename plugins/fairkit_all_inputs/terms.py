@@ -17,8 +17,6 @@ QUESTIONS = {
     CHANCE: "all_inputs_probability_change",
 }
 SHARE = "all_inputs_flippable"
-VERSION = 2
-"""Of what is proved and how. Version 1 trusted encoders that break the order of a column, and is refused."""
 BOUNDS = (
     "The interval is no confidence interval: its ends are bounds that hold for every input of the domain."
 )

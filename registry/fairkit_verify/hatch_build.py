@@ -18,11 +18,13 @@ SOURCES = {
     "fairkit": "core",
     "fairkit_cli": "cli",
     "fairkit_registry": "registry",
+    "fairkit_all_inputs": "plugins",
     "fairkit_why": "plugins",
 }
 """Where each package of ours lies in the source tree."""
 
 STARTS = (
+    "fairkit_all_inputs.checking",
     "fairkit.results.policy",
     "fairkit.results.schema",
     "fairkit_cli.text.verified",

@@ -270,12 +270,13 @@ def signed_audit(model, certify):
 @given(data=st.data())
 def test_a_statement_of_any_form_is_refused_or_can_be_shown(signed_audit, make, data):
     """What is taken into a registry can be shown, compared and turned into cards, whoever made it."""
+    from fairkit.exporters import Card
+    from fairkit_cards import bom
+    from fairkit_cards.markdown import markdown
     from fairkit_cli.text.verified import certificate as describe
-    from fairkit_registry import onnxfile
     from fairkit_registry.evidence import recompute
-    from fairkit_registry.exchange import bom, cards
+    from fairkit_registry.exchange.describe import certified
     from fairkit_registry.promotion import compare
-    from fairkit_registry.store import records
 
     statement = json.loads(signed_audit.payload)
     *before, last = data.draw(st.sampled_from(list(places(statement))))
@@ -292,21 +293,17 @@ def test_a_statement_of_any_form_is_refused_or_can_be_shown(signed_audit, make, 
     except CertificateError:
         return
     original = certificate.read(signed_audit.to_bytes()).report
-    version = records.Version(
-        **{
-            "name": "c",
-            "version": 1,
-            "model": "a" * 64,
-            "size": 1,
-            "filename": "f",
-            "parent": None,
-            "tags": (),
-        },
-        **{"notes": "", "origin": None, "added_at": "2026-01-01T00:00:00Z", "certificates": ("b" * 64,)},
+    card = Card(
+        name="c",
+        version=1,
+        model_sha256="a" * 64,
+        size=1,
+        added_at="2026-01-01T00:00:00Z",
+        operators={},
+        attached=("b" * 64,),
+        certificates=(certified(found),),
     )
-    graph = onnxfile.GraphSummary(operators={}, weights=0, inputs=(), outputs=(), opsets={}, metadata={})
-    card = cards.Card(version=version, graph=graph, aliases=(), certificates=(found,))
-    assert cards.markdown(card)
+    assert markdown(card)
     assert json.loads(bom.cyclonedx(card))
     assert describe(found)
     assert json.dumps(found.to_dict())

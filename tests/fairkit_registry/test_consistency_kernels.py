@@ -786,6 +786,9 @@ def test_a_number_lies_in_the_range_of_its_metric(report):
     assert check(other) == ["it is a metric of the auditor 'restricted-dro', not of 'group'"]
     assert check(replace(other, auditor="restricted-dro")) == []
     assert check(replace(other, metric="unknown")) == []
+    for metric, owner in (("subgroup_difference", "subgroups"), ("all_inputs_flip", "all-inputs")):
+        forged = replace(other, metric=metric, auditor="house")
+        assert check(forged) == [f"it is a metric of the auditor {owner!r}, not of 'house'"]
 
 
 def test_an_upper_bound_is_a_number_above_the_value():

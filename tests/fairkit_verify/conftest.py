@@ -18,7 +18,8 @@ import sys
 from importlib.abc import MetaPathFinder
 class Absent(MetaPathFinder):
     names = {"numpy", "pyarrow", "onnx", "onnxruntime", "jsonschema", "rich", "typer", "pluggy", "pandas", "fairkit",
-             "fairkit_registry", "fairkit_cli", "fairkit_why", "fairkit_group"}
+             "fairkit_registry", "fairkit_cli", "fairkit_why", "fairkit_group",
+             "fairkit_all_inputs"}
     def find_spec(self, name, path=None, target=None):
         if name in self.names:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)

@@ -12,7 +12,10 @@ def test_the_table_is_what_the_plugins_declare():
 
 def test_our_auditors_own_checks_are_reached():
     assert declared.checks("why").__module__ == "fairkit_why.checking"
+    assert declared.checks("all-inputs").__module__ == "fairkit_all_inputs.checking"
     assert declared.checks("group") is None
+    assert declared.owners()["subgroup_difference"] == "subgroups"
+    assert "group" not in declared.owners().values()
     assert declared.headlines("why") >= {"attribution", "base_rate_part"}
     assert declared.default("group", "min_group") == 30
     assert declared.default("nobody", "x") is None

@@ -73,6 +73,12 @@ def headlines(auditor: str) -> frozenset[str]:
     return frozenset(_table()["auditors"].get(auditor, {}).get("headlines", ()))
 
 
+@functools.cache
+def owners() -> dict[str, str]:
+    """Return who states the findings of our auditors other than `group`, by the finding's name; nobody else may."""
+    return {name: auditor for auditor, one in _table()["auditors"].items() for name in one["measures"]}
+
+
 def default(auditor: str, parameter: str) -> Any:
     """Return the default of an auditor's parameter; None where the auditor is not installed."""
     record = _table()["auditors"].get(auditor)
@@ -130,6 +136,7 @@ def _auditor(cls: Any) -> dict[str, Any]:
     package = cls.__module__.partition(".")[0]
     return {
         "headlines": [] if cls.name == GROUP else sorted(cls.headlines),
+        "measures": [] if cls.name == GROUP else sorted(cls.measures(()) or ()),
         "defaults": _defaults(cls.Parameters),
         "checks": f"{package}.checking" if own else None,
     }

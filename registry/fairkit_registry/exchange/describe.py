@@ -75,17 +75,19 @@ def card(registry: Registry, version: Version) -> Card:
         operators=graph.operators,
         weights=graph.weights,
         attached=version.certificates,
-        certificates=tuple(
-            CertifiedReport(
-                sha256=one.sha256,
-                report=one.report,
-                audited_at=time_text(one.audited_at),
-                keyids=one.keyids,
-                verified=one.verified,
-                mitigation=one.mitigation,
-            )
-            for one in distinct(certificates_of(registry, version))
-        ),
+        certificates=tuple(map(certified, distinct(certificates_of(registry, version)))),
+    )
+
+
+def certified(certificate: Certificate) -> CertifiedReport:
+    """Return what exporters are told of a certificate."""
+    return CertifiedReport(
+        sha256=certificate.sha256,
+        report=certificate.report,
+        audited_at=time_text(certificate.audited_at),
+        keyids=certificate.keyids,
+        verified=certificate.verified,
+        mitigation=certificate.mitigation,
     )
 
 

@@ -8,23 +8,6 @@ from dataclasses import dataclass
 
 from fairkit_registry.evidence.declared import metrics
 
-ALL_INPUTS, PROOFS = "all-inputs", 2
-"""The auditor whose findings are proofs, and the version of them that is believed."""
-
-OWNERS = {
-    "performance_gap": "restricted-dro",
-    "dif": "dif",
-    "consistency": "consistency",
-    "counterfactual_score_change": "consistency",
-    "attribution": "why",
-    "unexplained_difference": "why",
-    "gap_without": "why",
-    "base_rate_part": "why",
-    "true_positive_rate_part": "why",
-    "false_positive_rate_part": "why",
-}
-"""The metrics of auditors other than `group` that rules may be about; no other auditor may state them."""
-
 OVER_CLASSES = ("class_gap_rms", "class_gap_mean", "class_gap_max")
 """Made of the numbers of all classes: these findings have no groups of their own."""
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fairkit.results.policy import UNKNOWNS
-from fairkit_registry.evidence.consistency.facts import OWNERS, Fact, facts
-from fairkit_registry.evidence.declared import GROUP
+from fairkit_registry.evidence.consistency.facts import Fact, facts
+from fairkit_registry.evidence.declared import GROUP, owners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def check_number(finding: Finding, report: Report, auditors: frozenset[str]) -> 
 def _auditor(finding: Finding, asked: frozenset[str]) -> Iterator[str]:
     if asked and finding.auditor not in asked:
         yield f"the auditor {finding.auditor!r} is not one of those in the settings ({', '.join(sorted(asked))})"
-    owner = OWNERS.get(finding.metric) or (GROUP if finding.metric in facts() else None)
+    owner = owners().get(finding.metric) or (GROUP if finding.metric in facts() else None)
     if owner not in (None, finding.auditor):
         yield f"it is a metric of the auditor {owner!r}, not of {finding.auditor!r}"
 

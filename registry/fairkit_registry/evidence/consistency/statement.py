@@ -13,10 +13,10 @@ from fairkit_registry.evidence.consistency import recount
 from fairkit_registry.evidence.consistency.classes import check_classes
 from fairkit_registry.evidence.consistency.conditions import check_condition
 from fairkit_registry.evidence.consistency.counts import check_counts
-from fairkit_registry.evidence.consistency.facts import ALL_INPUTS, OWNERS, PROOFS, facts
+from fairkit_registry.evidence.consistency.facts import facts
 from fairkit_registry.evidence.consistency.numbers import about, check_nearby, check_number, check_unknowns
 from fairkit_registry.evidence.consistency.scores import check_scores
-from fairkit_registry.evidence.declared import GROUP, checks, headlines
+from fairkit_registry.evidence.declared import GROUP, checks, headlines, owners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,15 +55,8 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
     whole, dependent = report, told.get("cluster") is not None or told.get("query") is not None
     report = dataclasses.replace(report, findings=tuple(f for f in report.findings if recount.plain(f)))
     for finding in whole.findings:
-        if finding.metric in headlines(finding.auditor):  # compared as this auditor says, not as settings do
-            own = checks(finding.auditor)
-            for text in (*(() if own is None else own(finding)), *_compared(finding, whole, named_auditors)):
-                yield f"{_name(finding)}: {text}"
-        elif OWNERS.get(finding.metric, finding.auditor) != finding.auditor:
-            yield f"{_name(finding)}: it is a metric of the auditor {OWNERS[finding.metric]!r}"
-        elif not recount.plain(finding):
-            for text in check_condition(finding, whole, settings.get("data", {})):
-                yield f"{_name(finding)}: {text}"
+        for text in _alone(finding, whole, settings, named_auditors):
+            yield f"{_name(finding)}: {text}"
     for finding in report.findings:
         for text in (
             *check_number(finding, report, named_auditors),
@@ -81,10 +74,27 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
     yield from recount.check_odds(report)
     yield from check_counts(report, weighted=weighted, dependent=dependent)
     yield from check_scores(report, weighted=weighted)
-    yield from _proofs(whole)
     yield from check_classes(report, dependent=dependent)
     yield from recount.check_missing(report, _of_group(settings, "missing_share"))
     yield from _policy(whole, settings)
+
+
+def _alone(
+    finding: Finding, report: Report, settings: Mapping[str, Any], asked: frozenset[str]
+) -> Iterator[str]:
+    """Yield what contradicts itself in a finding, and what cannot be in one that is not between groups as they are."""
+    own = checks(finding.auditor)
+    if own is not None:
+        yield from own(finding)
+    owner = owners().get(finding.metric, finding.auditor)
+    if finding.metric in headlines(finding.auditor):  # compared as this auditor says, not as settings do
+        yield from _compared(finding, report, asked)
+    elif recount.plain(finding):
+        return
+    elif owner != finding.auditor:
+        yield f"it is a metric of the auditor {owner!r}, not of {finding.auditor!r}"
+    else:
+        yield from check_condition(finding, report, settings.get("data", {}))
 
 
 def _name(finding: Finding) -> str:
@@ -152,18 +162,6 @@ def _outcome(report: Report, data: Mapping[str, Any]) -> Iterator[str]:
 
 def _columns(predictions: Mapping[str, Any]) -> str:
     return f"the columns {json.dumps(dict(predictions), sort_keys=True)}" if predictions else "a model"
-
-
-def _proofs(report: Report) -> Iterator[str]:
-    """Yield proofs about all inputs of a version that is no longer believed."""
-    for finding in report.findings:
-        if finding.auditor == ALL_INPUTS and finding.evidence.get("version") != PROOFS:
-            yield (
-                f"{_name(finding)}: its proof is of version {finding.evidence.get('version', 1)}, and {PROOFS} is "
-                "believed: earlier ones may have trusted an encoder that breaks the order of a column; certify the "
-                "model anew"
-            )
-            return
 
 
 def _compared(finding: Finding, report: Report, asked: frozenset[str]) -> Iterator[str]:
