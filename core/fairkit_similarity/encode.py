@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -212,11 +211,6 @@ def _numbers(name: str, values: NDArray[Any]) -> Floats:
             f"column {name!r} has {infinite} infinite value(s), the first in row {row}; clip or drop them"
         )
     return numbers
-
-
-def is_number(value: Any) -> bool:
-    """Tell whether a JSON value is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def distinct(values: NDArray[Any]) -> tuple[list[str], Ints]:

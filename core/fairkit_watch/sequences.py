@@ -32,8 +32,8 @@ GRID = 12
 _LEAST, _MOST = 0.003, 0.7
 _STEPS = 60
 _CLOSE = 1e-14
-BURN_IN_ROWS, BURN_IN_EACH = 100, 20
-"""An asymptotic interval needs so many effective rows, and of a rate so many of each outcome."""
+BURN_IN_ROWS = 100
+"""An asymptotic interval needs so many effective rows."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -62,25 +62,6 @@ def lambda_grid(reference: float | None = None) -> Array:
         return np.array(_grid(None))
     p = min(max(reference, 1e-4), 1 - 1e-4)
     return np.array(_grid(p * (1 - p)))
-
-
-def log_evidence(counted: Array, n: Array, p: Array, grid: Array) -> Array:
-    """Return log M⁺(p): the evidence, in natural logarithms, that the rate is above p.
-
-    Parameters
-    ----------
-    counted, n, p
-        Of one shape; 0 ≤ counted ≤ n.
-    grid
-        From `lambda_grid`, shape [K].
-    """
-    # a mixture over λ of exp(λ S) / (1 + p (e^λ - 1))^n, supermartingales if the rate is at most p
-    return _log_mean(grid * counted[..., None] - n[..., None] * np.log1p(p[..., None] * np.expm1(grid)))
-
-
-def _log_mean(exponents: Array) -> Array:
-    top = exponents.max(axis=-1)
-    return np.asarray(top + np.log(np.exp(exponents - top[..., None]).mean(axis=-1)))
 
 
 def rate_limits(counted: Array, n: Array, alpha: float | Array, grid: Array) -> tuple[Array, Array]:
@@ -184,35 +165,6 @@ def _root(function: Callable[[Array], tuple[Array, Array]], left: Array, right: 
         if bool((moved <= _CLOSE + 4e-16 * p).all()):
             break
     return p
-
-
-def beta_limits(
-    counted: float, n: float, alpha: float, prior: tuple[float, float] = (0.5, 0.5)
-) -> tuple[float, float]:
-    """Return Robbins' beta mixture sequence {p : B(a+S, b+n-S) / B(a, b) / (p^S (1-p)^(n-S)) < 1/α}.
-
-    Parameters
-    ----------
-    counted, n
-        S and n.
-    alpha
-        The chance of ever missing a constant chance.
-    prior
-        a and b of the beta prior.
-    """
-    if n <= 0:
-        return 0.0, 1.0
-    a, b = prior
-    rate = counted / n
-    best = sum(k * math.log(k / n) for k in (counted, n - counted) if k > 0)
-    # the set is n·kl(rate, p) <= r: the likelihood at p against its maximum
-    r = math.log(1 / alpha) + best - _log_beta(a + counted, b + n - counted) + _log_beta(a, b)
-    low, high = deviance_limits(np.array([rate]), np.array([float(n)]), r)
-    return float(low[0]), float(high[0])
-
-
-def _log_beta(a: float, b: float) -> float:
-    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 @functools.lru_cache(maxsize=4_096)

@@ -44,15 +44,6 @@ def hinge_slopes(costs: Array) -> Array:
     return slopes
 
 
-def hinge_loss(costs: Array, predictions: Array) -> Array:
-    """Return φ(f) of each row, shape [n]: the definition, term by term."""
-    step = 1 / costs.shape[1]
-    thresholds = step * np.arange(1, costs.shape[1] + 1)
-    signs = np.where(costs <= 0, 1.0, -1.0)
-    margins = step / 2 - signs * (predictions[:, None] - thresholds)
-    return np.asarray((np.abs(costs) * np.maximum(margins, 0.0)).sum(axis=1))
-
-
 def fit_hinge(matrix: NDArray[np.float32], costs: Array) -> Any:
     """Minimise Σ_i φ_i(β·x_i + b) over |β_j| <= 1 (appendix G), by the solver HiGHS.
 

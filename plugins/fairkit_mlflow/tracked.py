@@ -67,11 +67,6 @@ class Tracked:
         return import_tracked(registry, self, name=name)
 
 
-def is_tracked(text: str) -> bool:
-    """Tell whether a text is meant as a model that MLflow keeps."""
-    return text.startswith(SCHEME)
-
-
 def parse(uri: str) -> tuple[str, str | None, int | None]:
     """Return name, alias and version of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
 

@@ -57,12 +57,6 @@ def test_what_is_something_else_is_none(kind, value):
     assert evidence_of(finding(), kind) is None
 
 
-def test_pairs_that_say_nothing_are_not_laid_side_by_side():
-    found = evidence_of(finding(pairs=[{"from": 1, "to": 2}, {"from": 3, "to": 4, "differs": {}}]), Pairs)
-    assert len(found.records) == 2
-    assert [one["from"] for one in found.side_by_side] == [3]
-
-
 def test_a_band_has_two_rates_for_each_group():
     assert evidence_of(finding(roc_band=[0.1, 0.2, 1, 1.0]), CurveBands).halves == ((0.1, 0.2), (1, 1.0))
 

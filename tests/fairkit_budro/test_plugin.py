@@ -115,7 +115,9 @@ def test_tiny_learning_rates_survive_the_export():
 
 
 def test_the_file_adds_up_the_trees_as_xgboost_does():
-    from fairkit_onnx.write.trees import predict_trees, xgboost_trees
+    from tests.oracles import predict_trees
+
+    from fairkit_onnx.write.trees import xgboost_trees
 
     rows = table()
     model = fit(rows, balanced=True, xgboost={"max_bin": 16})

@@ -10,12 +10,21 @@ import pytest
 from fairkit.errors import ParameterError
 from fairkit.mitigators import Groups, Run, Table
 from fairkit_fair_regression.grid import Grid
-from fairkit_fair_regression.hinge import fit_hinge, hinge_loss, hinge_slopes
+from fairkit_fair_regression.hinge import fit_hinge, hinge_slopes
 from fairkit_fair_regression.losses import Loss
 from fairkit_fair_regression.parity import make_parity
 from fairkit_fair_regression.plugin import FairRegression
 from fairkit_onnx.session import open_session
 from fairkit_onnx.write.runtime import run_columns
+
+
+def hinge_loss(costs, predictions):
+    """Return φ(f) of each row, shape [n]: the definition, term by term."""
+    step = 1 / costs.shape[1]
+    thresholds = step * np.arange(1, costs.shape[1] + 1)
+    signs = np.where(costs <= 0, 1.0, -1.0)
+    margins = step / 2 - signs * (predictions[:, None] - thresholds)
+    return np.asarray((np.abs(costs) * np.maximum(margins, 0.0)).sum(axis=1))
 
 
 def _published(matrix, costs):

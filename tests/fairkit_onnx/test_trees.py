@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from tests.oracles import predict_trees
 
 from fairkit.errors import ModelError
 from fairkit_onnx.session import open_session
@@ -12,7 +13,6 @@ from fairkit_onnx.write.graph import GraphBuilder
 from fairkit_onnx.write.trees import (
     add_ensemble,
     lightgbm_trees,
-    predict_trees,
     round_down,
     sklearn_trees,
     xgboost_trees,

@@ -10,7 +10,6 @@ import pytest
 from fairkit.intervals import wilson
 from fairkit_watch.between import Between, Ends, difference, extreme, pairs, ratio, spending
 from fairkit_watch.sequences import (
-    beta_limits,
     deviance_limits,
     factor,
     lambda_grid,
@@ -66,19 +65,6 @@ def test_deviance_limits_solve_their_equation():
     for p in deviance_limits(rate, n, r):
         gap = n * (rate * np.log(rate / p) + (1 - rate) * np.log((1 - rate) / (1 - p)))
         np.testing.assert_allclose(gap, r, rtol=1e-6, atol=1e-6)
-
-
-def test_the_beta_mixture_is_a_martingale_s_level_set():
-    low, high = beta_limits(100, 1000, 0.05)
-
-    def log_m(p):
-        def beta(a, b):
-            return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
-
-        return beta(100.5, 900.5) - beta(0.5, 0.5) - 100 * math.log(p) - 900 * math.log(1 - p)
-
-    assert log_m(low) == pytest.approx(math.log(20), abs=1e-8)
-    assert log_m(high) == pytest.approx(math.log(20), abs=1e-8)
 
 
 def test_the_factor_has_the_published_tuning():

@@ -124,11 +124,6 @@ class Pairs(Evidence):
         records = tuple(one for one in value if isinstance(one, Mapping))
         return cls(records) if records else None
 
-    @property
-    def side_by_side(self) -> tuple[Mapping[str, Any], ...]:
-        """The pairs of which it is said what differs."""
-        return tuple(one for one in self.records if "differs" in one)
-
 
 @dataclass(frozen=True, slots=True)
 class Flips(Evidence):

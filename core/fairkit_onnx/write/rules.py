@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from fairkit.data.roles import MISSING_GROUP, value_text
+from fairkit.data.roles import value_text
 from fairkit.errors import DataError, ModelError
 from fairkit_onnx.write.cells import MISSING_TEXT, as_float32, text_codes
 
@@ -84,16 +84,6 @@ class GroupColumn:
     def _text_codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
         keys = [str(key) for key in self.keys] + ([MISSING_TEXT] if self.missing else [])
         return text_codes(values, keys) + 1
-
-    def cell_name(self, code: int) -> str:
-        """Name a number for people."""
-        if self.missing and code == self.size:
-            return MISSING_GROUP
-        if self.edges is None:
-            return value_text(self.keys[code - 1])
-        from fairkit.data.roles import bin_names
-
-        return bin_names(self.edges)[code - 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

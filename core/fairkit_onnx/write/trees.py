@@ -13,8 +13,6 @@ from fairkit.errors import ModelError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
-
     from fairkit_onnx.write.graph import GraphWriter
 
 
@@ -290,27 +288,3 @@ def _attributes(trees: Sequence[Tree], outputs: list[int]) -> dict[str, Any]:
         "target_ids": [target for _, _, target, _ in leaves],
         "target_weights": [weight for _, _, _, weight in leaves],
     }
-
-
-def predict_trees(
-    trees: Sequence[Tree], matrix: NDArray[np.float32], outputs: Sequence[int], base: Sequence[float]
-) -> NDArray[np.float64]:
-    """Evaluate trees in numpy, slowly: what the graph should give, shape [n, len(base)]."""
-    sums = np.tile(np.asarray(base, dtype=float), (len(matrix), 1))
-    for tree, output in zip(trees, outputs, strict=True):
-        for row, x in enumerate(matrix):
-            node = tree[0]
-            while node.mode != "LEAF":
-                value = float(x[node.feature])
-                yes = node.missing_yes if np.isnan(value) else _TESTS[node.mode](value, node.value)
-                node = tree[node.yes if yes else node.no]
-            for place, weight in enumerate(node.weights):
-                sums[row, output + place] += weight
-    return sums
-
-
-_TESTS = {
-    "BRANCH_LEQ": lambda x, t: x <= t,
-    "BRANCH_LT": lambda x, t: x < t,
-    "BRANCH_EQ": lambda x, t: x == t,
-}

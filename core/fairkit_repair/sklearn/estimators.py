@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from fairkit.fitted import FittedModel, Prediction
     from fairkit.mitigators import Mitigator
 
-RUN_PARAMETERS = ("learner", "random_state", "n_jobs")
-"""Parameters that every estimator has besides its method's own."""
-
 
 def mitigator(plugin: str | type[Mitigator]) -> type[Any]:
     """Return a scikit-learn classifier (or regressor) class made from a mitigator.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fairkit_group.chisquare import chi_square_tail
 from fairkit_group.dunnett import dunnett_quantile
 from fairkit_group.stratified.agreement import same_difference, same_odds
-from fairkit_group.stratified.tables import association, equal_odds, odds_ratio, risk_difference, risk_ratio
+from fairkit_group.stratified.tables import equal_odds, odds_ratio
 
 ADMISSIONS = np.array(
     [
@@ -40,14 +40,12 @@ SPARSE = np.array(
     ],
     dtype=float,
 )
-# statsmodels 0.15.0, StratifiedTable: oddsratio_pooled, logodds_pooled_se, riskratio_pooled, test_null_odds (statistic,
-# p-value), the same with correction, test_equal_odds (statistic, p-value), the same with adjust=True
+# statsmodels 0.15.0, StratifiedTable: oddsratio_pooled, logodds_pooled_se, test_equal_odds (statistic, p-value), the
+# same with adjust=True
 KNOWN = {
-    "admissions": (ADMISSIONS, 0.9046968282586231, 0.08098890965622091, 0.944905022595929, 1.5246066604434356,
-                   0.21692369705551817, 1.4269462285866883, 18.825513705236514, 0.0020713903499175457,
+    "admissions": (ADMISSIONS, 0.9046968282586231, 0.08098890965622091, 18.825513705236514, 0.0020713903499175457,
                    18.82550125205323, 0.0020714013978808676),
-    "sparse": (SPARSE, 0.9562367432654562, 0.29719228765229333, 0.9744522202029551, 0.0243013334470044,
-               0.8761206345422609, 4.670791888669853e-06, 22.145950383887175, 0.004652549783895954,
+    "sparse": (SPARSE, 0.9562367432654562, 0.29719228765229333, 22.145950383887175, 0.004652549783895954,
                22.145652614432098, 0.004653072882339293),
 }  # fmt: skip
 
@@ -55,10 +53,10 @@ KNOWN = {
 @pytest.mark.parametrize("name", KNOWN)
 def test_equal_to_statsmodels(name: str) -> None:
     tables, *known = KNOWN[name]
-    pooled, null, corrected = odds_ratio(tables), association(tables), association(tables, correction=True)
+    pooled = odds_ratio(tables)
     plain, adjusted = equal_odds(tables, tarone=False), equal_odds(tables)
-    found = [pooled.value, pooled.log_error, risk_ratio(tables).value, null.statistic, null.p_value]
-    found += [corrected.statistic, plain.statistic, plain.p_value, adjusted.statistic, adjusted.p_value]
+    found = [pooled.value, pooled.log_error, plain.statistic, plain.p_value]
+    found += [adjusted.statistic, adjusted.p_value]
     assert found == pytest.approx(known, rel=1e-10, abs=1e-12)
 
 
@@ -75,15 +73,9 @@ def test_strata_that_tell_nothing_change_nothing() -> None:
 @pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_difference_by_its_definition_and_ratio_turned_round(seed: int) -> None:
+def test_a_ratio_turned_round(seed: int) -> None:
     rng = np.random.default_rng(seed)
     tables = rng.integers(1, 40, (rng.integers(1, 8), 2, 2)).astype(float)
-    rows = tables.sum(axis=2)
-    weights = rows.prod(axis=1) / rows.sum(axis=1)
-    rates = tables[:, :, 0] / rows
-    value, error = risk_difference(tables)
-    assert value == pytest.approx((weights * (rates[:, 0] - rates[:, 1])).sum() / weights.sum(), abs=1e-12)
-    assert error > 0
     turned = odds_ratio(tables[:, ::-1])
     assert turned.value == pytest.approx(1 / odds_ratio(tables).value)
     assert turned.log_error == pytest.approx(odds_ratio(tables).log_error)
