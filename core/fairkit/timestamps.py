@@ -70,6 +70,5 @@ class TimestampAuthority(ABC):
     def ask(self, signature: bytes) -> bytes:
         """Return the authority's answer about some bytes: a TimeStampResp of RFC 3161 in DER, over their SHA-256.
 
-        fairkit refuses any other answer before it writes anything. The authority's certificate is to be in it
-        (``certReq``), or nobody can check it with the root alone.
+        The authority's certificate is in it (``certReq``). fairkit refuses any other answer before it writes anything.
         """

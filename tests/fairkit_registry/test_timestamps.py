@@ -328,7 +328,8 @@ class Behind(TimestampAuthority):
             return answers[self.way]
         about = b"something else" if self.way == "another" else signature
         kind = HashAlgorithm.SHA512 if self.way == "sha512" else HashAlgorithm.SHA256
-        query = TimestampRequestBuilder().data(about).hash_algorithm(kind).cert_request(cert_request=True).build()
+        builder = TimestampRequestBuilder().data(about).hash_algorithm(kind)
+        query = builder.cert_request(cert_request=self.way != "bare").build()
         request = urllib.request.Request(self.url, query.as_bytes(), {"Content-Type": "application/timestamp-query"})
         with urllib.request.urlopen(request, timeout=20) as answer:
             return answer.read()
@@ -373,6 +374,7 @@ def test_an_authority_of_a_plugin_is_opened_once(behind):
     [
         ("another", "or gives a timestamp of something else"),
         ("sha512", "or gives a timestamp of something else"),
+        ("bare", "without its own certificate"),
         ("refusal", "refuses, or"),
         ("garbage", r"gives no timestamp \(RFC 3161\)"),
         ("text", r"gives no timestamp \(RFC 3161\) but str"),

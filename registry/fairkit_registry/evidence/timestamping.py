@@ -125,14 +125,20 @@ def _check(rfc3161: Any, content: bytes, digest: bytes, nonce: int | None, shown
     """Refuse an answer that grants nothing, or is about other bytes than those with a SHA-256, or not to this query."""
     try:
         told = rfc3161.decode_timestamp_response(content)
-        fits = told.status == 0
+        fits, bare = told.status == 0, False
         if fits:
             imprint = told.tst_info.message_imprint
             fits = imprint.hash_algorithm.dotted_string == _SHA256 and imprint.message == digest
             fits = fits and (nonce is None or told.tst_info.nonce == nonce)
+            bare = not told.signed_data.certificates
     except (ValueError, AttributeError) as error:
         raise CertificateError(
             f"{shown} gives no timestamp (RFC 3161): {visible(str(error))[:200]}"
         ) from None
     if not fits:
         raise CertificateError(f"{shown} refuses, or gives a timestamp of something else")
+    if bare:
+        raise CertificateError(
+            f"{shown} gives a timestamp without its own certificate: nobody could check it with the root alone. A "
+            "query asks for it (certReq)"
+        )
