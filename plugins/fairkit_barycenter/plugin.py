@@ -19,6 +19,7 @@ from fairkit_onnx.write.export import TabularModel, add_outputs
 from fairkit_onnx.write.graph import GraphBuilder
 from fairkit_onnx.write.grouping import GroupCodes
 from fairkit_repair.learners import check_target, fit_learner
+from fairkit_repair.repairing.folds import out_of_folds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -203,13 +204,13 @@ class Barycenter(Mitigator):
     def _out_of_fold(self, learner: str, table: Table, run: Run) -> NDArray[np.float32]:
         """Return each row's prediction by a model that was not trained on it, shape [n]."""
         fold = run.rng().permutation(len(table)) % self.parameters.folds
-        scores = np.empty(len(table), dtype=np.float32)
-        for place in range(self.parameters.folds):
-            run.progress("out-of-fold models", place, self.parameters.folds)
-            in_fold = fold == place
-            part = fit_learner(learner, table.take(~in_fold), run)
-            scores[in_fold] = part.predict(table.take(in_fold).columns).score
-        return scores
+        (scores,) = out_of_folds(
+            table,
+            fold,
+            lambda train, rest, _: [fit_learner(learner, train, run).predict(rest.columns).score],
+            run.progress,
+        )
+        return scores.astype(np.float32)
 
     def _share(
         self,

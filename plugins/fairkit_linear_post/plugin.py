@@ -17,6 +17,7 @@ from fairkit_linear_post.model import ByFeatures, ByGroup, LinearPostModel, clas
 from fairkit_linear_post.programme import Rate, adjusted, solve
 from fairkit_onnx.write.grouping import GroupCodes
 from fairkit_repair.learners import check_target, fit_learner
+from fairkit_repair.repairing.folds import out_of_folds
 from fairkit_repair.scored_rows import even_folds
 
 if TYPE_CHECKING:
@@ -182,23 +183,18 @@ class LinearPost(Mitigator):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Return each row's probabilities by models that were not trained on it: of classes, and of cells."""
         cells = groups.codes * (int(table.target.max()) + 1) + table.target.astype(np.int64)
-        count = self.parameters.folds or _fold_count(len(table))
-        fold = even_folds(cells, count, run.rng())
-        probabilities: list[NDArray[np.float64] | None] = [None, None]
-        for place in range(count):
-            run.progress("out-of-fold models", place, count)
-            in_fold = fold == place
-            for which, rows in enumerate((table, seen)):
-                if rows is None:
-                    continue
-                model = fit_learner(learner, rows.take(~in_fold), run)
-                own = class_probabilities(model, rows.take(in_fold).columns)
-                whole = probabilities[which]
-                if whole is None:
-                    whole = probabilities[which] = np.empty((len(table), own.shape[1]))
-                whole[in_fold] = own
-        assert probabilities[0] is not None  # noqa: S101 -- there are two folds at least
-        return probabilities[0], probabilities[1]
+        fold = even_folds(cells, self.parameters.folds or _fold_count(len(table)), run.rng())
+
+        def answers(train: Table, rest: Table, inside: NDArray[np.bool_]) -> list[NDArray[np.float32]]:
+            pairs = [(train, rest)]
+            if seen is not None:
+                pairs.append((seen.take(~inside), seen.take(inside)))
+            return [
+                class_probabilities(fit_learner(learner, one, run), other.columns) for one, other in pairs
+            ]
+
+        probabilities, *others = out_of_folds(table, fold, answers, run.progress)
+        return probabilities, others[0] if others else None
 
     def _rates(
         self,

@@ -155,3 +155,17 @@ def test_small_cells_and_regressions_are_refused_by_name():
         )
     with pytest.raises(fairkit.FairkitError, match=r"linear-post .*regression"):
         fairkit.mitigate("linear-post", sample_data("regression"))
+
+
+def test_a_class_that_a_fold_does_not_see_is_told():
+    """One row of a class in each group: one fold has both, and its models know two classes only."""
+    import pyarrow as pa
+
+    rng = np.random.default_rng(0)
+    label, group = rng.choice(["a", "b"], 400).astype(object), rng.choice(["f", "m"], 400).astype(object)
+    label[:2], group[:2] = "c", ["f", "m"]
+    rows = {"x": rng.normal(size=400), "g": group, "y": label}
+    data = fairkit.load_data(pa.table(rows), label="y", sensitive=["g"])
+    method = {"min_group": 1, "constraint": "equalized_odds", "folds": 2, "learner": "logistic"}
+    with pytest.raises(DataError, match="a class has so few rows that training rows of a fold lack it"):
+        fairkit.mitigate("linear-post", data, **method)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import DataError
+from fairkit.progress import Progress, no_progress
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.split import strata_of
 from fairkit_repair.scored_rows import even_folds
@@ -39,7 +40,8 @@ def folds_of(table: Table, count: int, seed: int) -> NDArray[np.int64]:
 def out_of_folds(
     table: Table,
     fold: NDArray[np.int64],
-    answers: Callable[[Table, Table, NDArray[np.bool_]], Sequence[Array]],
+    answers: Callable[[Table, Table, NDArray[np.bool_]], Sequence[NDArray[np.floating[Any]]]],
+    progress: Progress = no_progress,
 ) -> list[Array]:
     """Return answers for every row by models of the other folds.
 
@@ -50,9 +52,19 @@ def out_of_folds(
     answers
         What models of some rows say of other rows, each of shape [rows, ...]: it is given both, and the mask of the
         latter.
+    progress
+        Told of each fold.
+
+    Raises
+    ------
+    DataError
+        A class is missing among the training rows of a fold.
     """
     whole: list[Array] = []
-    for inside in (fold == place for place in range(int(fold.max()) + 1)):
+    count = int(fold.max()) + 1
+    for place in range(count):
+        progress("out-of-fold models", place, count)
+        inside = fold == place
         found = answers(table.take(~inside), table.take(inside), inside)
         whole = whole or [np.empty((len(table), *one.shape[1:])) for one in found]
         for target, own in zip(whole, found, strict=True):
