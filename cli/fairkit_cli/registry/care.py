@@ -118,8 +118,7 @@ def check(
             echo(f"note: {text}")
         state = "clean" if not result.problems else f"{len(result.problems)} problems"
         echo(
-            f"{state}: {result.versions} versions, {result.blobs} blobs ({size(result.size)}), "
-            f"{result.events} events, "
+            f"{state}: {result.versions} versions, {result.blobs} blobs ({size(result.size)}), {result.events} events, "
             f"head {result.head}"
         )
     raise typer.Exit(FAILED if result.problems else 0)

@@ -66,8 +66,7 @@ def add(
         return
     count = len(version.certificates)
     echo(
-        f"{version.reference}  sha256 {version.model}  {size(version.size)}  {count} "
-        f"certificate{'s' * (count != 1)}"
+        f"{version.reference}  sha256 {version.model}  {size(version.size)}  {count} certificate{'s' * (count != 1)}"
     )
 
 

@@ -27,9 +27,8 @@ def init(
         str | None,
         typer.Argument(
             metavar="MODEL",
-            help="What is watched: a name in the registry, such as credit@production, whose certificate gives "
-            "columns, groups "
-            "and rules. It may be left out.",
+            help="What is watched: a name in the registry, such as credit@production, whose certificate gives columns, "
+            "groups and rules. It may be left out.",
         ),
     ] = None,
     *,
@@ -55,9 +54,8 @@ def init(
         typer.Option(
             "--predictions",
             metavar="decision=COL,...",
-            help="The column of the decision (decision=COL), its favorable value (favorable=V; default 1, or "
-            "the label's), and "
-            "a score whose mean is watched (score=COL). Default: decision=decision.",
+            help="The column of the decision (decision=COL), its favorable value (favorable=V; default 1, or the "
+            "label's), and a score whose mean is watched (score=COL). Default: decision=decision.",
         ),
     ] = None,
     columns: opt.WatchedColumns,
@@ -100,9 +98,8 @@ def init(
         typer.Option(
             "--review-rows",
             metavar="N",
-            help="Decisions expected before the next review; intervals between groups are narrowest at a tenth "
-            "of them. "
-            "Default: 100000.",
+            help="Decisions expected before the next review; intervals between groups are narrowest at a tenth of "
+            "them. Default: 100000.",
         ),
     ] = None,
     run_length: Annotated[
@@ -155,9 +152,8 @@ def init(
         echo(
             f"watch    {state}",
             f"watches  {settings.model or 'decisions of an unnamed model'}: {names}",
-            f"promise  {settings.confidence:.0%} for all verdicts together, at every look; a false alarm of "
-            "recent change in "
-            f"{settings.run_length:,} days on average",
+            f"promise  {settings.confidence:.0%} for all verdicts together, at every look; a false alarm of recent "
+            f"change in {settings.run_length:,} days on average",
             *(
                 f"later    {Rule.from_dict(rule).metric} needs outcomes; `fairkit watch set {state} --label COL ...` "
                 "adds it"

@@ -227,8 +227,7 @@ def check_kept(
         raise ContradictionError(f"the certificate's audit is not the one of its policy lock: {text}")
     if lock.locked_at > audited_at + CLOCK_SKEW:
         raise ContradictionError(
-            f"the policy lock was made at {time_text(lock.locked_at)}, after the audit at "
-            f"{time_text(audited_at)}"
+            f"the policy lock was made at {time_text(lock.locked_at)}, after the audit at {time_text(audited_at)}"
         )
 
 

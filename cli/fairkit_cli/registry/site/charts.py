@@ -37,8 +37,7 @@ def charts(model: SeenModel) -> list[Markup]:
         tag(
             "p",
             f"Of the newest {len(versions)} versions whose evidence holds, the oldest left. A dashed line is a limit "
-            "of "
-            "the newest certificate's policy; the table under each chart has its numbers.",
+            "of the newest certificate's policy; the table under each chart has its numbers.",
             class_="muted",
         ),
     ]

@@ -169,8 +169,7 @@ def check_rows(report: Report) -> Iterator[str]:
         if total != report.data.rows:
             without = f" with {missing:,} rows without a group" if missing else ""
             yield (
-                f"the groups of {sensitive} have {total:,} rows together{without}, the data have "
-                f"{report.data.rows:,}"
+                f"the groups of {sensitive} have {total:,} rows together{without}, the data have {report.data.rows:,}"
             )
 
 
