@@ -142,10 +142,7 @@ def rendered(
 
 
 def asked_by(
-    name: str | None,
-    columns: opt.DataOptions,
-    conditions: opt.ConditionOptions,
-    config: Config,
+    name: str | None, columns: opt.DataOptions, conditions: opt.ConditionOptions, config: Config
 ) -> tuple[opt.DataOptions, opt.ConditionOptions]:
     """Add to what was typed what a pack's audit needs: intersections, references.
 

@@ -27,8 +27,7 @@ def attest(
         str, opt.option("--data", "FILE", "Rows to send: like those that the endpoint gets.", opt.DATA)
     ],
     features: Annotated[
-        str | None,
-        opt.option("--features", "A,B", "The columns that the model gets, in order.", opt.DATA),
+        str | None, opt.option("--features", "A,B", "The columns that the model gets, in order.", opt.DATA)
     ] = None,
     rows: Annotated[
         int | None,
@@ -56,8 +55,7 @@ def attest(
         Path | None, opt.option("--output", "FILE", "The signed attestation (needs --key).")
     ] = None,
     tolerance: Annotated[
-        float,
-        opt.option("--tolerance", "NUMBER", "Numbers nearer than this are equal; relative above 1."),
+        float, opt.option("--tolerance", "NUMBER", "Numbers nearer than this are equal; relative above 1.")
     ] = 1e-5,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.signers import Signer
 
 key = typer.Typer(
-    no_args_is_help=True,
-    help="Keys to sign certificates with.",
-    add_completion=False,
-    rich_markup_mode=None,
+    no_args_is_help=True, help="Keys to sign certificates with.", add_completion=False, rich_markup_mode=None
 )
 key.callback()(lambda: None)  # a group, though it has one command
 

@@ -30,8 +30,7 @@ RULE = "equal_opportunity_difference:sex=0.05"
 def demo(
     ctx: typer.Context,
     keep: Annotated[
-        Path | None,
-        option("--keep", "FOLDER", "Keep the files there; the folder must be new."),
+        Path | None, option("--keep", "FOLDER", "Keep the files there; the folder must be new.")
     ] = None,
 ) -> None:
     """Show a complete run on synthetic loans: train, audit, repair by policy, certify, promote."""

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 PluginName = Annotated[str | None, opt.option("--plugin", "NAME", "The method.")]
 BaseModel = Annotated[
-    str | None,
-    opt.option("--model", "BASE.onnx", "The model to repair, for post-processing methods."),
+    str | None, opt.option("--model", "BASE.onnx", "The model to repair, for post-processing methods.")
 ]
 Learner = Annotated[
     str | None,
@@ -33,20 +32,14 @@ Learner = Annotated[
     ),
 ]
 TestFile = Annotated[
-    str | None,
-    opt.option("--test", "FILE", "Rows to audit on; else some are held out.", opt.DATA),
+    str | None, opt.option("--test", "FILE", "Rows to audit on; else some are held out.", opt.DATA)
 ]
 Holdout = Annotated[
-    float | None,
-    opt.option("--holdout", "SHARE", "The share held out; default 0.2.", opt.DATA),
+    float | None, opt.option("--holdout", "SHARE", "The share held out; default 0.2.", opt.DATA)
 ]
-Target = Annotated[
-    Path | None,
-    opt.option("--output", "OUT.onnx", "Where the model goes.", opt.OUTPUT),
-]
+Target = Annotated[Path | None, opt.option("--output", "OUT.onnx", "Where the model goes.", opt.OUTPUT)]
 RegisterName = Annotated[
-    str | None,
-    opt.option("--register", "NAME", "Add both models to the registry.", opt.OUTPUT),
+    str | None, opt.option("--register", "NAME", "Add both models to the registry.", opt.OUTPUT)
 ]
 RegistryFolder = Annotated[
     Path | None, typer.Option("--registry", help="The registry's folder.", rich_help_panel=opt.OUTPUT)
@@ -122,12 +115,7 @@ def mitigate(
     target = _target(output, settings)
     check_writable(target)
     typed = opt.AuditOptions(
-        maximums=maximum,
-        minimums=minimum,
-        confidence=confidence,
-        seed=seed,
-        task=task,
-        **vars(outputs),
+        maximums=maximum, minimums=minimum, confidence=confidence, seed=seed, task=task, **vars(outputs)
     )
     if model is None:  # settings of the file are about the model that is audited
         settings = dataclasses.replace(settings, model={})

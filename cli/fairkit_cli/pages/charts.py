@@ -165,10 +165,7 @@ def _points(x: Spec, y: Spec, names: Sequence[str], **mark: Any) -> Spec:
     """Points that answer to the pointer; invisible unless they are told to be seen."""
     look = {"type": "point", "filled": True, "size": 50, "opacity": 0, **mark}
     colour = _by_group(names)["color"]
-    return {
-        "mark": look,
-        "encoding": {"x": x, "y": y, "color": colour, "description": _TIP},
-    }
+    return {"mark": look, "encoding": {"x": x, "y": y, "color": colour, "description": _TIP}}
 
 
 MOST_MARKED = 3

@@ -161,9 +161,7 @@ def _print_record(record: dict[str, Any]) -> None:
 
     from fairkit_cli.text.plain import plain, to_text
 
-    parts: list[Any] = [
-        plain(f"{record['name']} ({record['distribution']} {record['version']})", "bold"),
-    ]
+    parts: list[Any] = [plain(f"{record['name']} ({record['distribution']} {record['version']})", "bold")]
     parts += [plain(record["summary"])] if record["summary"] else []
     for kind in ("auditors", "mitigators", "learners"):
         for entry in record[kind]:

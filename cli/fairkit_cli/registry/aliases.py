@@ -11,12 +11,7 @@ import typer
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.fields import as_options
-from fairkit_cli.registry.common import (
-    KeysOption,
-    RegistryOption,
-    load_keys,
-    open_registry,
-)
+from fairkit_cli.registry.common import KeysOption, RegistryOption, load_keys, open_registry
 from fairkit_cli.terminal.output import echo, exit_code, print_json
 
 if TYPE_CHECKING:

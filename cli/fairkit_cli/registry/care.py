@@ -9,11 +9,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.registry.common import (
-    RegistryOption,
-    load_keys,
-    open_registry,
-)
+from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
 from fairkit_cli.terminal.output import FAILED, echo, print_json, say
 
 

@@ -11,11 +11,7 @@ import typer
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.registry import remote
-from fairkit_cli.registry.common import (
-    RegistryOption,
-    open_registry,
-    remote_of,
-)
+from fairkit_cli.registry.common import RegistryOption, open_registry, remote_of
 from fairkit_cli.terminal.output import echo, json_lines, print_json, put
 
 if TYPE_CHECKING:

@@ -9,12 +9,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from fairkit_registry.evidence.arithmetic import selected_quantile, two_sided
-from fairkit_registry.evidence.consistency.facts import (
-    BETWEEN_GROUPS,
-    OVER_ALL_ROWS,
-    OVER_CLASSES,
-    facts,
-)
+from fairkit_registry.evidence.consistency.facts import BETWEEN_GROUPS, OVER_ALL_ROWS, OVER_CLASSES, facts
 from fairkit_registry.evidence.consistency.numbers import ROUNDING, about
 from fairkit_registry.evidence.declared import GROUP
 
