@@ -9,7 +9,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import FAILED, PASSED, echo, print_json, say
+from fairkit_cli.terminal.output import FAILED, PASSED, print_as, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,13 +102,12 @@ def attest(
         )
     if output is not None:
         write_atomic(output, sign_attestation(attestation, secrets, certificate_sha256=certificate_digest))
-    if output_format == "json":
-        print_json(
-            attestation.to_dict()
-            | {"certificate": certificate_digest, "attestation": None if output is None else str(output)}
-        )
-    else:
-        echo(*_lines(attestation, certificate_digest))
+    print_as(
+        output_format,
+        attestation.to_dict()
+        | {"certificate": certificate_digest, "attestation": None if output is None else str(output)},
+        *_lines(attestation, certificate_digest),
+    )
     if output is not None:
         say(f"wrote the attestation {output}")
     raise typer.Exit(PASSED if attestation.matches else FAILED)

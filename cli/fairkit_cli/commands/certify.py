@@ -11,7 +11,7 @@ from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
 from fairkit_cli.terminal.interrupts import finished
-from fairkit_cli.terminal.output import echo, exit_code, print_json, say, write
+from fairkit_cli.terminal.output import exit_code, print_as, print_json, say, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,11 +47,12 @@ def new_key(
     check_new(path)  # before somebody types a passphrase
     passphrase = None if no_passphrase else choose(path)
     public = new_key_pair(path, kind=kind, passphrase=passphrase)
-    if output_format == "json":
-        record = {"secret": str(path), "public": f"{path}.pub", "keyid": public.keyid, "type": public.kind}
-        print_json(record | {"encrypted": passphrase is not None})
-        return
-    echo(f"secret key  {path}", f"public key  {path}.pub", f"key id      {public.keyid}")
+    record = {"secret": str(path), "public": f"{path}.pub", "keyid": public.keyid, "type": public.kind}
+    print_as(
+        output_format,
+        record | {"encrypted": passphrase is not None},
+        *(f"secret key  {path}", f"public key  {path}.pub", f"key id      {public.keyid}"),
+    )
 
 
 @opt.expanded

@@ -11,7 +11,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import echo, print_json, say
+from fairkit_cli.terminal.output import print_as, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -121,10 +121,7 @@ def verify(
     outcome = check(raw, trusted, revocations=revoked, roots=roots, model_sha256=digest, further=further)
     if age is not None and not isinstance(revoked, str) and outcome.certificate is not None:
         outcome.doubts += tuple(_stale(revoked, outcome.certificate.keyids, age))
-    if output_format == "json":
-        print_json(record(outcome))
-    else:
-        echo(*lines(str(Path(certificate)), outcome))
+    print_as(output_format, record(outcome), *lines(str(Path(certificate)), outcome))
     raise typer.Exit(code_of(outcome))
 
 
@@ -168,10 +165,7 @@ def _verify_remote(address: str, keys: list[Path], others: tuple[Any, ...], outp
             f"fairkit registry pull {address}"
         )
     outcome = remote(address, [load_public(path) for path in keys])
-    if output_format == "json":
-        print_json(outcome.to_dict())
-    else:
-        echo(*outcome.lines())
+    print_as(output_format, outcome.to_dict(), *outcome.lines())
     raise typer.Exit(outcome.code)
 
 

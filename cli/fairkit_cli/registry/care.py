@@ -10,7 +10,7 @@ import typer
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
-from fairkit_cli.terminal.output import FAILED, echo, print_json, say
+from fairkit_cli.terminal.output import FAILED, echo, print_as, print_json, say
 
 
 def export(
@@ -44,11 +44,12 @@ def export(
 
     with open_registry(registry) as store:
         versions = write(store, references, output, keys=load_keys(key))
-    if output_format == "json":
-        print_json({"archive": str(output), "versions": [version.to_dict() for version in versions]})
-        return
     names = ", ".join(version.reference for version in versions[:8]) + (", ..." if len(versions) > 8 else "")
-    echo(f"{output}  {size(output.stat().st_size)}  {names}")
+    print_as(
+        output_format,
+        {"archive": str(output), "versions": [version.to_dict() for version in versions]},
+        f"{output}  {size(output.stat().st_size)}  {names}",
+    )
 
 
 def _export_signature(
@@ -73,11 +74,10 @@ def _export_signature(
         version = store.version(references[0])
         store.model_path(version)  # hashed again: what is signed is what is there
     write_atomic(output, sign_model(version.filename, version.model, signer))
-    if output_format == "json":
-        print_json({"signature": str(output), "version": version.to_dict(), "keyid": signer.public.keyid})
-        return
-    echo(
-        f"{output}  the file of {version.reference}, SHA-256 {version.model}, signed by {signer.public.keyid[:16]}"
+    print_as(
+        output_format,
+        {"signature": str(output), "version": version.to_dict(), "keyid": signer.public.keyid},
+        f"{output}  the file of {version.reference}, SHA-256 {version.model}, signed by {signer.public.keyid[:16]}",
     )
 
 
@@ -131,11 +131,8 @@ def gc(
 
     with open_registry(registry) as store:
         removed = collect(store, dry_run=dry_run)
-    if output_format == "json":
-        print_json(removed.to_dict() | {"dry_run": dry_run})
-        return
-    verb = "would remove" if dry_run else "removed"
-    echo(f"{verb} {len(removed.files)} files, {size(removed.size)}")
+    shown = f"{'would remove' if dry_run else 'removed'} {len(removed.files)} files, {size(removed.size)}"
+    print_as(output_format, removed.to_dict() | {"dry_run": dry_run}, shown)
 
 
 def revocations(

@@ -9,7 +9,7 @@ import typer
 
 from fairkit_cli import options as opt
 from fairkit_cli.registry.common import KeysOption, RegistryOption, load_keys, open_registry
-from fairkit_cli.terminal.output import FAILED, echo, print_json
+from fairkit_cli.terminal.output import FAILED, echo, print_as
 
 
 def lock(
@@ -34,10 +34,9 @@ def lock(
     except VerificationError as error:
         echo(f"refused: {error}")
         raise typer.Exit(FAILED) from None
-    if output_format == "json":
-        print_json(terms.to_dict() | {"event": event.to_dict()})
-        return
-    echo(
+    print_as(
+        output_format,
+        terms.to_dict() | {"event": event.to_dict()},
         f"{name}: policy lock {terms.statement_sha256[:12]} about {terms.name}, {terms.rows:,} rows, registered as "
-        f"event {event.seq} at {event.at[:19]}"
+        f"event {event.seq} at {event.at[:19]}",
     )

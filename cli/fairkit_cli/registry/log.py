@@ -12,7 +12,7 @@ import typer
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
-from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, print_json
+from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, print_as, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,10 +90,12 @@ def checkpoint(
     write_atomic(output, note.encode())
     found = checkpoints.parse(note)
     told = checkpoints.verifier_key(name, signer.public)
-    if output_format == "json":
-        print_json({"checkpoint": str(output), **_record(found), "verifier_key": told})
-        return
-    echo(f"{output}: {found.shown}", f"  verifier key {told}")
+    print_as(
+        output_format,
+        {"checkpoint": str(output), **_record(found), "verifier_key": told},
+        f"{output}: {found.shown}",
+        f"  verifier key {told}",
+    )
 
 
 def _stamp_of(checkpoint: str) -> Path:
@@ -163,10 +165,11 @@ def prove(
             proof = logproofs.prove_event(event.to_dict(), leaves, text)
             shown = f"event {event.seq}, {event.action} {event.name or ''}".rstrip()
     write_atomic(output, proof.encode())
-    if output_format == "json":
-        print_json({"proof": str(output), "proves": shown, **_record(head)})
-        return
-    echo(f"{output}: {shown}, in {head.shown}")
+    print_as(
+        output_format,
+        {"proof": str(output), "proves": shown, **_record(head)},
+        f"{output}: {shown}, in {head.shown}",
+    )
 
 
 def _read(text: str) -> bytes:

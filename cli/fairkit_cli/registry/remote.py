@@ -9,7 +9,7 @@ import typer
 
 from fairkit_cli import options as opt
 from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
-from fairkit_cli.terminal.output import FAILED, echo, print_json
+from fairkit_cli.terminal.output import FAILED, echo, print_as, print_json
 
 if TYPE_CHECKING:
     from fairkit_registry.oci.address import Address
@@ -81,10 +81,12 @@ def attach(
 def _say_pushed(address: str, exact: str, referrers: int, sent: int, output_format: str) -> None:
     from fairkit_cli.text.numbers import size
 
-    if output_format == "json":
-        print_json({"address": address, "exact": exact, "referrers": referrers, "bytes_sent": sent})
-        return
-    echo(f"{address}: {exact}", f"  {referrers} certificates and lists refer to it; sent {size(sent)}")
+    print_as(
+        output_format,
+        {"address": address, "exact": exact, "referrers": referrers, "bytes_sent": sent},
+        f"{address}: {exact}",
+        f"  {referrers} certificates and lists refer to it; sent {size(sent)}",
+    )
 
 
 def pull(
@@ -171,10 +173,7 @@ def list_tags(where: str, name: str | None, output_format: str) -> None:
         with Client(parse(f"{where}/{name}")) as client:
             listed = sorted(client.tags(), key=_newest, reverse=True)
         record = {"registry": where, "model": name, "tags": listed}
-    if output_format == "json":
-        print_json(record)
-    else:
-        echo(*(listed if name is None else (f"{name}@{tag}" for tag in listed)))
+    print_as(output_format, record, *(listed if name is None else (f"{name}@{tag}" for tag in listed)))
 
 
 def show_tag(where: str, reference: str, output_format: str) -> None:

@@ -12,7 +12,7 @@ from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.registry import remote
 from fairkit_cli.registry.common import RegistryOption, open_registry, remote_of
-from fairkit_cli.terminal.output import echo, json_lines, print_json, put
+from fairkit_cli.terminal.output import echo, json_lines, print_as, print_json, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,12 +57,11 @@ def add(
             version = store.add(
                 name, file, certificates=certificate or (), parent=parent, tags=tag or (), notes=notes
             )
-    if output_format == "json":
-        print_json(version.to_dict())
-        return
     count = len(version.certificates)
-    echo(
-        f"{version.reference}  sha256 {version.model}  {size(version.size)}  {count} certificate{'s' * (count != 1)}"
+    print_as(
+        output_format,
+        version.to_dict(),
+        f"{version.reference}  sha256 {version.model}  {size(version.size)}  {count} certificate{'s' * (count != 1)}",
     )
 
 
