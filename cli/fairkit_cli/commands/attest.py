@@ -47,10 +47,7 @@ def attest(
         list[str] | None,
         opt.option("--key", "FILE", "Secret key to sign the result with (repeatable; needs --output)."),
     ] = None,
-    insecure_key: Annotated[
-        bool,
-        typer.Option("--insecure-key", help="Sign with a key that other users of this machine can read."),
-    ] = False,
+    insecure_key: opt.InsecureKey = False,
     output: Annotated[
         Path | None, opt.option("--output", "FILE", "The signed attestation (needs --key).")
     ] = None,

@@ -57,14 +57,7 @@ def new_key(
 
 @opt.expanded
 def certify(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[MODEL.onnx]",
-            help="The model file, a name in the registry, or a table of answers from `fairkit ask`; without one, "
-            "--predictions or --endpoint says what.",
-        ),
-    ] = None,
+    model: opt.AuditedModel = None,
     *,
     keys: opt.SigningKeys,
     insecure_key: opt.InsecureKey = False,

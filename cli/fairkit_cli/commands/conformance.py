@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import FAILED, print_as, put
-
-if TYPE_CHECKING:
-    from fairkit_registry.conformance import Case
 
 _OURSELVES = shlex.join(
     [sys.executable, "-c", "from fairkit_cli.main import run; run()", "conformance", "--answer"]
@@ -60,7 +57,11 @@ def conformance(
         return
     chosen = suite.cases(only or ())
     if listed:
-        _print_cases(chosen, output_format)
+        print_as(
+            output_format,
+            [{"case": one.name, "kind": one.kind, "protects": one.protects} for one in chosen],
+            *(f"{one.name}: {one.protects}" for one in chosen),
+        )
         return
     outcomes = list(suite.run(runner or _OURSELVES, chosen))
     wrong = [one for one in outcomes if one.mistake is not None]
@@ -80,11 +81,3 @@ def conformance(
         f"right, {len(wrong)} wrong, {len(untried)} not supported; {sum(o.seconds for o in outcomes):.1f} s",
     )
     raise typer.Exit(FAILED if wrong else 0)
-
-
-def _print_cases(chosen: list[Case], output_format: str) -> None:
-    print_as(
-        output_format,
-        [{"case": one.name, "kind": one.kind, "protects": one.protects} for one in chosen],
-        *(f"{one.name}: {one.protects}" for one in chosen),
-    )

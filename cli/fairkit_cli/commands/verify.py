@@ -63,9 +63,9 @@ def verify(
     key that signed must have a revocation list of that age at most, else exit code 3.
     """
     from fairkit.data.sources import open_source
+    from fairkit_cli.registry.common import load_keys
     from fairkit_cli.text.verified import code_of, lines, record
     from fairkit_registry.evidence.certificate import read_file
-    from fairkit_registry.evidence.keys import load_public
     from fairkit_registry.evidence.timestamps import read_roots
     from fairkit_registry.evidence.verifying import check, known_revocations
     from fairkit_registry.oci.address import is_address
@@ -100,8 +100,8 @@ def verify(
         raise FairkitError("--endpoint is asked by --recompute only; add it, or leave --endpoint out")
     age = None if max_age is None else opt.read_age(max_age)
     raw = read_file(Path(certificate))
-    trusted = [load_public(path) for path in keys]
-    revoked = known_revocations(revocations, trusted, [load_public(path) for path in revoker or ()])
+    trusted = load_keys(keys)
+    revoked = known_revocations(revocations, trusted, load_keys(revoker))
     roots = read_roots(timestamp_root or ())
 
     def further(outcome: Verification, signed: Certificate) -> None:
@@ -156,15 +156,15 @@ def _stale(known: Revocations, keyids: Sequence[str], age: timedelta) -> Iterato
 
 
 def _verify_remote(address: str, keys: list[Path], others: tuple[Any, ...], output_format: str) -> NoReturn:
+    from fairkit_cli.registry.common import load_keys
     from fairkit_cli.registry.verify import remote
-    from fairkit_registry.evidence.keys import load_public
 
     if any(one is not None for one in others):
         raise FairkitError(
             "the model and all that refers to it are read from the OCI registry; for other options pull it first: "
             f"fairkit registry pull {address}"
         )
-    outcome = remote(address, [load_public(path) for path in keys])
+    outcome = remote(address, load_keys(keys))
     print_as(output_format, outcome.to_dict(), *outcome.lines())
     raise typer.Exit(outcome.code)
 

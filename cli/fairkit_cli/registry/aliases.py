@@ -78,13 +78,7 @@ def alias(
             help="Whether every number that the auditor's key gave its certificates must be in this registry.",
         ),
     ] = None,
-    revoker: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="PUB",
-            help="Public key whose revocation lists count against every signature (repeatable).",
-        ),
-    ] = None,
+    revoker: opt.Revokers = None,
     timestamp_root: Annotated[
         list[Path] | None,
         typer.Option(
@@ -259,14 +253,9 @@ def _apply(
 
 
 def _rules(maximum: list[str] | None, minimum: list[str] | None) -> tuple[dict[str, Any], ...] | None:
-    from fairkit.results.rules import Rule
-
     if maximum is None and minimum is None:
         return None
-    rules = [Rule.parse(text, "max") for text in maximum or ()] + [
-        Rule.parse(text, "min") for text in minimum or ()
-    ]
-    return tuple(rule.to_dict() for rule in rules)
+    return tuple(rule.to_dict() for rule in opt.rules_of(maximum, minimum))
 
 
 def _data_digest(text: str) -> str:

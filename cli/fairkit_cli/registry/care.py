@@ -9,7 +9,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
+from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry, refusing
 from fairkit_cli.terminal.output import FAILED, echo, print_as, print_json, say
 
 
@@ -150,7 +150,7 @@ def revocations(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Take revocation lists into a registry, and show those that it has. Every later promotion heeds them."""
-    from fairkit_registry.errors import CertificateError, VerificationError
+    from fairkit_registry.errors import CertificateError
     from fairkit_registry.evidence.keys import parse_public
     from fairkit_registry.evidence.revocations import read, read_files
 
@@ -159,11 +159,8 @@ def revocations(
         policies = [one.policy for one in store.aliases()]
         pems = sorted({pem for policy in policies for pem in (*policy.keys, *policy.revokers)})
         keys = [*load_keys(key), *(parse_public(pem) for pem in pems)]
-        try:
+        with refusing():
             store.revoke(raws, keys)
-        except VerificationError as error:
-            echo(f"refused: {error}")
-            raise typer.Exit(FAILED) from None
         shown = []
         for issuer, raw in sorted(store.revocations().items()):
             try:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
-from fairkit_cli.terminal.output import FAILED, echo, print_as, print_json
+from fairkit_cli.registry.common import RegistryOption, arrival_line, load_keys, open_registry, refusing
+from fairkit_cli.terminal.output import echo, print_as, print_json
 
 if TYPE_CHECKING:
     from fairkit_registry.oci.address import Address
@@ -104,24 +104,13 @@ def pull(
 
     Every byte is held against its digest before the registry here changes. Promote it as any other version.
     """
-    from fairkit_registry.errors import VerificationError
     from fairkit_registry.exchange.remote import pull as receive
     from fairkit_registry.oci.address import parse
 
     where, trusted = parse(address), load_keys(key)
-    try:
-        with open_registry(registry, before=lambda: _check(where)) as store:
-            received = receive(store, where, name=name, trusted=trusted)
-    except VerificationError as error:
-        echo(f"refused: {error}")
-        raise typer.Exit(FAILED) from None
-    if output_format == "json":
-        print_json(received.to_dict())
-        return
-    here = "" if received.version is None else received.version.reference
-    vouched = "signed by a trusted key" if key else "signatures not checked (no --key)"
-    state = "" if received.new else "  (already here)"
-    echo(f"{received.origin} -> {here}{state}  {vouched if received.certificates else 'no certificate'}")
+    with refusing(), open_registry(registry, before=lambda: _check(where)) as store:
+        received = receive(store, where, name=name, trusted=trusted)
+    print_as(output_format, received.to_dict(), arrival_line(received, keyed=bool(key)))
 
 
 def _check(where: Address) -> None:

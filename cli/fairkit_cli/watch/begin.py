@@ -188,7 +188,6 @@ def _settings(
     confidence: float | None,
 ) -> WatchSettings:
     """Combine options, the configuration file and the certificate, in this order."""
-    from fairkit.results.rules import Rule
     from fairkit_watch.reference import groups_of, reference_of
     from fairkit_watch.settings import Columns, Reference, WatchSettings, split_name
 
@@ -199,18 +198,15 @@ def _settings(
 
     sensitive = opt.split_names(columns.sensitive)
     if sensitive is None:
-        listed = config.data.get("sensitive", roles.get("sensitive", []))
-        sensitive = [listed] if isinstance(listed, str) else list(listed)
-    rules = [Rule.parse(text, "max") for text in limits[0] or ()]
-    rules += [Rule.parse(text, "min") for text in limits[1] or ()]
-    rule_records = tuple(rule.to_dict() for rule in rules or config.policy) or subject.rules
+        sensitive = opt.listed(config.data.get("sensitive", roles.get("sensitive")))
+    rules = opt.rules_of(*limits) or config.policy
     expected = groups_of(subject.report, [split_name(text) for text in sensitive]) if subject.report else {}
     selective = table.get("selective", False)
     if not isinstance(selective, bool):
         raise ParameterError("selective in [watch] takes true or false")
     numbers = ("horizon", "review_rows", "run_length", "since")
     return WatchSettings(
-        rules=rule_records,
+        rules=tuple(rule.to_dict() for rule in rules) or subject.rules,
         columns=Columns(
             decision=table.get("decision", "decision"),
             favorable_decision=table.get("favorable_decision"),
@@ -225,7 +221,7 @@ def _settings(
         missing=role("missing", columns.missing) or "drop",
         groups={**expected, **_groups(groups)},
         reference=Reference() if subject.report is None else reference_of(subject.report),
-        confidence=next(c for c in (confidence, config.audit.get("confidence"), 0.95) if c is not None),
+        confidence=opt.first_known(confidence, config.audit.get("confidence"), 0.95),
         selective=selective,
         model=subject.model,
         sha256=subject.sha256,

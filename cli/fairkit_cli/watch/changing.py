@@ -98,8 +98,7 @@ def _rules(
     """Return the rules without those that go, with those that come."""
     from fairkit.results.rules import Rule
 
-    new = [Rule.parse(text, "max") for text in maximums or ()]
-    new += [Rule.parse(text, "min") for text in minimums or ()]
+    new = opt.rules_of(maximums, minimums)
     remaining = [Rule.from_dict(record) for record in rules]
     for text in leave_out or ():
         metric, _, column = text.partition(":")
