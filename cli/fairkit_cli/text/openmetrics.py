@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from fairkit_watch.results import RuleLook, WatchSnapshot
 
 Sample = tuple[Mapping[str, str], float]
-CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _VERDICTS = ("pass", "fail", "undecided")
 
 
