@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.interrupts import finished
 from fairkit_cli.terminal.output import print_as
@@ -52,10 +50,7 @@ def revoke(
     ] = None,
     reason: Annotated[str, opt.option("--reason", "TEXT", "Why; it is signed too.")] = "",
     days: Annotated[
-        float,
-        typer.Option(
-            "--next-update", min=0, metavar="DAYS", help="For how many days the list may be relied on."
-        ),
+        float, opt.option("--next-update", "DAYS", "For how many days the list may be relied on.", min=0)
     ] = 30,
     output_format: opt.TableFormat = "table",
 ) -> None:

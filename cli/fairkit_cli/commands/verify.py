@@ -36,8 +36,7 @@ def verify(
     model: Annotated[str | None, opt.option("--model", "MODEL.onnx", "The model it must be about.")] = None,
     data: Annotated[str | None, opt.option("--data", "FILE", "The data it must be about.")] = None,
     join: Annotated[
-        str | None,
-        typer.Option("--join", metavar="FILE", help="The other table, where the audit took columns of one."),
+        str | None, opt.option("--join", "FILE", "The other table, where the audit took columns of one.")
     ] = None,
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Repeat the whole audit and compare every number.")

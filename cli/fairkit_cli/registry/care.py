@@ -21,9 +21,10 @@ def export(
     ] = None,
     oms: Annotated[
         str | None,
-        typer.Option(
-            metavar="KEY",
-            help="Write no archive but the signature of one version's file by this secret P-256 key, in the form of "
+        opt.option(
+            "--oms",
+            "KEY",
+            "Write no archive but the signature of one version's file by this secret P-256 key, in the form of "
             "OpenSSF Model Signing.",
         ),
     ] = None,

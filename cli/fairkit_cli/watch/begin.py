@@ -32,29 +32,25 @@ def init(
         ),
     ] = None,
     *,
-    state: Annotated[
-        Path, typer.Option("--state", metavar="FOLDER", help="The folder of the watch; a new one.")
-    ],
+    state: Annotated[Path, opt.option("--state", "FOLDER", "The folder of the watch; a new one.")],
     policy: Annotated[
         Path | None,
-        typer.Option(
+        opt.option(
             "--policy",
-            metavar="FILE",
-            help="The rules ([[policy]]) and columns ([data], [watch]), a fairkit.toml. Default: the nearest one.",
+            "FILE",
+            "The rules ([[policy]]) and columns ([data], [watch]), a fairkit.toml. Default: the nearest one.",
         ),
     ] = None,
     certificate: Annotated[
         Path | None,
-        typer.Option(
-            "--certificate", metavar="CERT", help="The model's certificate, where it is in no registry."
-        ),
+        opt.option("--certificate", "CERT", "The model's certificate, where it is in no registry."),
     ] = None,
     predictions: Annotated[
         list[str] | None,
-        typer.Option(
+        opt.option(
             "--predictions",
-            metavar="decision=COL,...",
-            help="The column of the decision (decision=COL), its favorable value (favorable=V; default 1, or the "
+            "decision=COL,...",
+            "The column of the decision (decision=COL), its favorable value (favorable=V; default 1, or the "
             "label's), and a score whose mean is watched (score=COL). Default: decision=decision.",
         ),
     ] = None,
@@ -63,20 +59,19 @@ def init(
     minimums: opt.MinRules = None,
     groups: Annotated[
         list[str] | None,
-        typer.Option(
+        opt.option(
             "--groups",
-            metavar="COL=A,B",
-            help="The groups that are expected in a sensitive column, as sex=female,male (repeatable). Default: the "
+            "COL=A,B",
+            "The groups that are expected in a sensitive column, as sex=female,male (repeatable). Default: the "
             "certificate's, else those of the first day.",
         ),
     ] = None,
     horizon: Annotated[
         int | None,
-        typer.Option(
+        opt.option(
             "--horizon",
-            metavar="DAYS",
-            help="Days after which an outcome is known, or counts as unresolved. 0 (default): outcomes come "
-            "with decisions.",
+            "DAYS",
+            "Days after which an outcome is known, or counts as unresolved. 0 (default): outcomes come with decisions.",
         ),
     ] = None,
     selective: Annotated[
@@ -95,26 +90,24 @@ def init(
     ] = False,
     review_rows: Annotated[
         int | None,
-        typer.Option(
+        opt.option(
             "--review-rows",
-            metavar="N",
-            help="Decisions expected before the next review; intervals between groups are narrowest at a tenth of "
+            "N",
+            "Decisions expected before the next review; intervals between groups are narrowest at a tenth of "
             "them. Default: 100000.",
         ),
     ] = None,
     run_length: Annotated[
         int | None,
-        typer.Option(
+        opt.option(
             "--run-length",
-            metavar="DAYS",
-            help="Days between false alarms of recent change, on average, all rules together. Default: 1000.",
+            "DAYS",
+            "Days between false alarms of recent change, on average, all rules together. Default: 1000.",
         ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since", metavar="DAY", help="Refuse decisions before this day. Default: the first ones begin."
-        ),
+        opt.option("--since", "DAY", "Refuse decisions before this day. Default: the first ones begin."),
     ] = None,
     confidence: opt.Confidence = None,
     registry: RegistryOption = None,

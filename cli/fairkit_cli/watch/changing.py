@@ -25,19 +25,19 @@ def set_(
     minimums: opt.MinRules = None,
     leave_out: Annotated[
         list[str] | None,
-        typer.Option(
+        opt.option(
             "--leave-out",
-            metavar="METRIC[:COL]",
-            help="The rules on this metric go; repeatable. --max and --min add rules, and replace one on the same "
+            "METRIC[:COL]",
+            "The rules on this metric go; repeatable. --max and --min add rules, and replace one on the same "
             "metric, column and side.",
         ),
     ] = None,
     horizon: Annotated[
         int | None,
-        typer.Option(
+        opt.option(
             "--horizon",
-            metavar="DAYS",
-            help="Days after which an outcome is known, or counts as unresolved; 0: outcomes come with decisions.",
+            "DAYS",
+            "Days after which an outcome is known, or counts as unresolved; 0: outcomes come with decisions.",
         ),
     ] = None,
     selective: Annotated[
