@@ -20,6 +20,9 @@ MOST_SHOWN = 80
 
 Kind = Literal["text", "number", "integer", "value", "names", "path", "columns", "flag"]
 
+FACTS = ("intended_use", "owner", "contact", "version", "period")
+"""The keys of ``[model]`` that are facts."""
+
 KEYS: Mapping[str, Mapping[str, Kind]] = {
     "data": {
         "path": "path",
@@ -44,11 +47,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
     "audit": {each.key: each.kind for each in declared() if each.table == "audit"},
     "model": {
         **{each.key: each.kind for each in declared() if each.table == "model"},
-        "intended_use": "text",
-        "owner": "text",
-        "contact": "text",
-        "version": "text",
-        "period": "text",
+        **dict.fromkeys(FACTS, "text"),
     },
     "endpoint": {
         "url": "text",

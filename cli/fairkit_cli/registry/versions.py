@@ -17,8 +17,6 @@ from fairkit_cli.terminal.output import echo, json_lines, print_as, print_json, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit_registry.store.registry import Registry
-
 
 def add(
     name: Annotated[
@@ -219,8 +217,7 @@ def log(
         _put_locks(registry, name, limit, certificate or (), output_format)
         return
     if decisions:
-        with open_registry(registry) as store:
-            _put_decisions(store, name, limit, output_format)
+        _put_decisions(registry, name, limit, output_format)
         return
     with open_registry(registry) as store:
         events = store.log(name, limit=limit)
@@ -288,14 +285,15 @@ def _put_locks(
     echo(*columns(("event", "at", "by", "model", "lock", "table", "purpose", "certificates"), rows))
 
 
-def _put_decisions(store: Registry, name: str | None, limit: int | None, output_format: str) -> None:
+def _put_decisions(registry: Path | None, name: str | None, limit: int | None, output_format: str) -> None:
     from dataclasses import asdict, astuple, fields
 
     from fairkit_cli.text.registry import columns
     from fairkit_cli.text.spreadsheet import csv_text
     from fairkit_registry.exchange.inventory import AliasDecision, alias_decisions
 
-    decisions = alias_decisions(store, name)[:limit]
+    with open_registry(registry) as store:
+        decisions = alias_decisions(store, name)[:limit]
     if output_format == "json":
         print_json([asdict(one) for one in decisions])
     elif output_format == "csv":
