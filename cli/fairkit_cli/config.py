@@ -20,6 +20,9 @@ MOST_SHOWN = 80
 
 Kind = Literal["text", "number", "integer", "value", "names", "path", "columns", "flag"]
 
+FACTS = ("intended_use", "owner", "contact", "version", "period")
+"""The keys of ``[model]`` that are facts."""
+
 KEYS: Mapping[str, Mapping[str, Kind]] = {
     "data": {
         "path": "path",
@@ -44,11 +47,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
     "audit": {each.key: each.kind for each in declared() if each.table == "audit"},
     "model": {
         **{each.key: each.kind for each in declared() if each.table == "model"},
-        "intended_use": "text",
-        "owner": "text",
-        "contact": "text",
-        "version": "text",
-        "period": "text",
+        **dict.fromkeys(FACTS, "text"),
     },
     "endpoint": {
         "url": "text",
@@ -145,6 +144,25 @@ class Config:
     def file(self, path: str) -> Path:
         """Return a path that stands in the file, relative to the file's folder."""
         return Path(path) if self.path is None else self.path.parent / path
+
+    def registry_folder(self, option: Path | None = None) -> Path:
+        """Return the registry's folder: the option's, else that of the environment, of the file, or the default one."""
+        from fairkit_registry.store.location import locate
+
+        path = self.registry.get("path")
+        return locate(option, configured=None if path is None else self.file(path))
+
+    def witnesses(self) -> tuple[str, ...]:
+        """Return the files and addresses that remember the registry's newest event.
+
+        Raises
+        ------
+        RegistryError
+            They are neither text nor a list of texts.
+        """
+        from fairkit_registry.store.location import witnesses
+
+        return witnesses(self.registry.get("witness"), folder=self.path and self.path.parent)
 
     def table(self, text: str) -> str:
         """Return a table that stands in the file: a path, or an address, whose path is relative to the file's folder.

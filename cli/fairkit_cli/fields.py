@@ -7,63 +7,25 @@ import shlex
 
 from fairkit.settings import declared
 
-OPTIONS = {each.name: each.option for each in declared()} | {
-    "about": "--about",
-    "accept_status": "--accept-status",
-    "anyway": "--anyway",
-    "assume": "--assume",
-    "base": "--base",
-    "batch": "--batch",
-    "blind": "--blind",
-    "budget": "--budget",
-    "day": "--day",
-    "cluster": "--cluster",
-    "counts_from": "--counts-from",
-    "deterministic": "--deterministic",
-    "domains": "--allow-domain",
-    "drop": "--drop",
-    "endpoint_timeout": "--endpoint-timeout",
-    "engine": "--engine",
-    "favorable": "--favorable",
-    "favorable_decision": "--predictions decision=COL,favorable=V",
-    "features": "--features",
-    "groups": "--groups",
-    "holdout": "--holdout",
-    "horizon": "--horizon",
-    "id": "--id",
-    "jobs": "--jobs",
-    "join": "--join",
-    "label": "--label",
-    "label_error": "--label-error",
-    "learner": "--learner",
-    "max": "--max",
-    "memory": "--memory",
-    "methods": "--methods",
-    "missing": "--missing",
-    "model": "--model",
-    "model_name": "--model-name",
-    "model_version": "--model-version",
-    "no_outcomes": "--no-outcomes",
-    "on": "--on",
-    "pack": "--pack",
-    "plugin": "--plugin",
-    "predictions": "--predictions",
-    "query": "--query",
-    "reference": "--reference",
-    "repeats": "--repeats",
-    "rows": "--rows",
-    "scheduler": "--scheduler",
-    "search": "--search",
-    "sensitive": "--sensitive",
-    "sensitive_probability": "--sensitive-probability",
-    "state": "--state",
-    "sure": "--sure",
-    "sweeps": "--plugin",
-    "test": "--test",
-    "timeout": "--timeout",
-    "vary": "--vary",
-    "within": "--within",
-}
+_NAMESAKES = (
+    "about", "accept_status", "anyway", "assume", "base", "batch", "blind", "budget", "cluster", "counts_from", "day",
+    "deterministic", "drop", "endpoint_timeout", "engine", "favorable", "features", "groups", "holdout", "horizon",
+    "id", "jobs", "join", "label", "label_error", "learner", "max", "memory", "methods", "missing", "model",
+    "model_name", "model_version", "no_outcomes", "on", "pack", "plugin", "predictions", "query", "reference",
+    "repeats", "rows", "scheduler", "search", "sensitive", "sensitive_probability", "state", "sure", "test",
+    "timeout", "vary", "within",
+)  # fmt: skip
+"""Fields whose option has their name."""
+
+OPTIONS = (
+    {each.name: each.option for each in declared()}
+    | {name: f"--{name.replace('_', '-')}" for name in _NAMESAKES}
+    | {
+        "domains": "--allow-domain",
+        "favorable_decision": "--predictions decision=COL,favorable=V",
+        "sweeps": "--plugin",
+    }
+)
 """The option for every field that core's messages name in backticks; core has no other words for them."""
 
 _PARAMETER = re.compile(r"the parameter `([\w.+-]+)=([^`\n]*)`")

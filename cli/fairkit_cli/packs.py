@@ -85,6 +85,22 @@ def find_pack(name: str) -> PackFile:
     return packs[name]
 
 
+def facts_table(path: Path) -> dict[str, Any]:
+    """Read a file of facts.
+
+    Raises
+    ------
+    ConfigError
+        It is missing, or no TOML.
+    """
+    try:
+        return tomllib.loads(read_small(path))
+    except OSError as error:
+        raise ConfigError(f"the facts {str(path)!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"the facts {str(path)!r} are not valid TOML: {error}") from error
+
+
 def read_facts_file(pack: PackFile, path: Path | None) -> dict[str, str | bool]:
     """Read the facts that a person stated.
 
@@ -95,15 +111,7 @@ def read_facts_file(pack: PackFile, path: Path | None) -> dict[str, str | bool]:
     """
     from fairkit.plugins.finding import pack_plugins
 
-    if path is None:
-        return {}
-    try:
-        record = tomllib.loads(read_small(path))
-    except OSError as error:
-        raise ConfigError(f"the facts {str(path)!r} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"the facts {str(path)!r} are not valid TOML: {error}") from error
-    return pack_plugins()[1].read_facts(pack, record)
+    return {} if path is None else pack_plugins()[1].read_facts(pack, facts_table(path))
 
 
 def rendered(
@@ -142,10 +150,7 @@ def rendered(
 
 
 def asked_by(
-    name: str | None,
-    columns: opt.DataOptions,
-    conditions: opt.ConditionOptions,
-    config: Config,
+    name: str | None, columns: opt.DataOptions, conditions: opt.ConditionOptions, config: Config
 ) -> tuple[opt.DataOptions, opt.ConditionOptions]:
     """Add to what was typed what a pack's audit needs: intersections, references.
 

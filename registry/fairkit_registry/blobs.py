@@ -153,8 +153,7 @@ class BlobStore:
                 content = handle.read(limit + 1)
         except OSError as error:
             raise RegistryError(
-                f"blob {digest[:12]} cannot be read: {error.strerror}. `fairkit registry check` lists "
-                "all damage."
+                f"blob {digest[:12]} cannot be read: {error.strerror}. `fairkit registry check` lists all damage."
             ) from None
         if len(content) > limit:
             raise RegistryError(f"blob {digest[:12]} is larger than the {limit} bytes it may have here")

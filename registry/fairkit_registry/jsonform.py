@@ -73,17 +73,7 @@ class _Reader:
         if isinstance(schema, bool):
             return lambda value: None if schema else Mistake((), f"{_shown(value)} is not allowed here")
         parts = [self._keyword(name, argument, schema) for name, argument in _ordered(schema)]
-        if len(parts) == 1:
-            return parts[0]
-
-        def all_of(value: Any) -> Mistake | None:
-            for part in parts:
-                mistake = part(value)
-                if mistake is not None:
-                    return mistake
-            return None
-
-        return all_of
+        return parts[0] if len(parts) == 1 else _every(parts)
 
     def _keyword(self, name: str, argument: Any, schema: Mapping[str, Any]) -> Check:
         if name == "type":
@@ -247,7 +237,14 @@ def _items(part: Check) -> Check:
 
 
 def _every(parts: Sequence[Check]) -> Check:
-    return lambda value: next((mistake for part in parts if (mistake := part(value)) is not None), None)
+    def check(value: Any) -> Mistake | None:
+        for part in parts:
+            mistake = part(value)
+            if mistake is not None:
+                return mistake
+        return None
+
+    return check
 
 
 def _some(parts: Sequence[Check], *, only: bool) -> Check:

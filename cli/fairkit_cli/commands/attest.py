@@ -9,7 +9,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import FAILED, PASSED, echo, print_json, say
+from fairkit_cli.terminal.output import FAILED, PASSED, print_as, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,7 @@ def attest(
         str, opt.option("--data", "FILE", "Rows to send: like those that the endpoint gets.", opt.DATA)
     ],
     features: Annotated[
-        str | None,
-        opt.option("--features", "A,B", "The columns that the model gets, in order.", opt.DATA),
+        str | None, opt.option("--features", "A,B", "The columns that the model gets, in order.", opt.DATA)
     ] = None,
     rows: Annotated[
         int | None,
@@ -48,16 +47,12 @@ def attest(
         list[str] | None,
         opt.option("--key", "FILE", "Secret key to sign the result with (repeatable; needs --output)."),
     ] = None,
-    insecure_key: Annotated[
-        bool,
-        typer.Option("--insecure-key", help="Sign with a key that other users of this machine can read."),
-    ] = False,
+    insecure_key: opt.InsecureKey = False,
     output: Annotated[
         Path | None, opt.option("--output", "FILE", "The signed attestation (needs --key).")
     ] = None,
     tolerance: Annotated[
-        float,
-        opt.option("--tolerance", "NUMBER", "Numbers nearer than this are equal; relative above 1."),
+        float, opt.option("--tolerance", "NUMBER", "Numbers nearer than this are equal; relative above 1.")
     ] = 1e-5,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
@@ -104,13 +99,12 @@ def attest(
         )
     if output is not None:
         write_atomic(output, sign_attestation(attestation, secrets, certificate_sha256=certificate_digest))
-    if output_format == "json":
-        print_json(
-            attestation.to_dict()
-            | {"certificate": certificate_digest, "attestation": None if output is None else str(output)}
-        )
-    else:
-        echo(*_lines(attestation, certificate_digest))
+    print_as(
+        output_format,
+        attestation.to_dict()
+        | {"certificate": certificate_digest, "attestation": None if output is None else str(output)},
+        *_lines(attestation, certificate_digest),
+    )
     if output is not None:
         say(f"wrote the attestation {output}")
     raise typer.Exit(PASSED if attestation.matches else FAILED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 
 @opt.expanded
 def audit(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[MODEL.onnx]",
-            help="The model file, a name in the registry, or a table of answers from `fairkit ask`; without one, "
-            "--predictions or --endpoint says what.",
-        ),
-    ] = None,
+    model: opt.AuditedModel = None,
     *,
     columns: opt.DataOptions,
     predictions: opt.PredictionColumns = None,
@@ -68,7 +61,7 @@ def audit(
             functions=functions,
         )
     for path, form in copies.items():
-        write_copy(report, form, path)
+        show(report, form, path)
     show(report, output_format, output)
     raise typer.Exit(exit_code(report.verdict))
 
@@ -148,11 +141,6 @@ def copy_format(path: Path) -> str:
 
     check_writable(path)
     return format_of(path)
-
-
-def write_copy(report: Report, form: str, path: Path) -> None:
-    """Write a report to a file of --save."""
-    write(lambda terminal: text_of(report, form, terminal), path, verdict=report.verdict)
 
 
 def drawing(output_format: str) -> AbstractContextManager[None]:

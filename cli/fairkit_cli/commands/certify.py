@@ -11,7 +11,7 @@ from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
 from fairkit_cli.terminal.interrupts import finished
-from fairkit_cli.terminal.output import echo, exit_code, print_json, say, write
+from fairkit_cli.terminal.output import exit_code, print_as, print_json, say, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.signers import Signer
 
 key = typer.Typer(
-    no_args_is_help=True,
-    help="Keys to sign certificates with.",
-    add_completion=False,
-    rich_markup_mode=None,
+    no_args_is_help=True, help="Keys to sign certificates with.", add_completion=False, rich_markup_mode=None
 )
 key.callback()(lambda: None)  # a group, though it has one command
 
@@ -50,23 +47,17 @@ def new_key(
     check_new(path)  # before somebody types a passphrase
     passphrase = None if no_passphrase else choose(path)
     public = new_key_pair(path, kind=kind, passphrase=passphrase)
-    if output_format == "json":
-        record = {"secret": str(path), "public": f"{path}.pub", "keyid": public.keyid, "type": public.kind}
-        print_json(record | {"encrypted": passphrase is not None})
-        return
-    echo(f"secret key  {path}", f"public key  {path}.pub", f"key id      {public.keyid}")
+    record = {"secret": str(path), "public": f"{path}.pub", "keyid": public.keyid, "type": public.kind}
+    print_as(
+        output_format,
+        record | {"encrypted": passphrase is not None},
+        *(f"secret key  {path}", f"public key  {path}.pub", f"key id      {public.keyid}"),
+    )
 
 
 @opt.expanded
 def certify(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[MODEL.onnx]",
-            help="The model file, a name in the registry, or a table of answers from `fairkit ask`; without one, "
-            "--predictions or --endpoint says what.",
-        ),
-    ] = None,
+    model: opt.AuditedModel = None,
     *,
     keys: opt.SigningKeys,
     insecure_key: opt.InsecureKey = False,

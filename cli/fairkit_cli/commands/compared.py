@@ -107,11 +107,7 @@ def own_features(
 
 
 def of_tables(
-    models: Sequence[Any],
-    before: Dataset,
-    after: Dataset,
-    settings: AuditSettings,
-    engine: Mapping[str, Any],
+    models: Sequence[Any], before: Dataset, after: Dataset, settings: AuditSettings, engine: Mapping[str, Any]
 ) -> Comparison:
     """Compare a model on one table with the same model, or the one that followed it, on another.
 

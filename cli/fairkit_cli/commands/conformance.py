@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import FAILED, echo, print_json, put
-
-if TYPE_CHECKING:
-    from fairkit_registry.conformance import Case
+from fairkit_cli.terminal.output import FAILED, print_as, put
 
 _OURSELVES = shlex.join(
     [sys.executable, "-c", "from fairkit_cli.main import run; run()", "conformance", "--answer"]
@@ -60,33 +57,27 @@ def conformance(
         return
     chosen = suite.cases(only or ())
     if listed:
-        _print_cases(chosen, output_format)
+        print_as(
+            output_format,
+            [{"case": one.name, "kind": one.kind, "protects": one.protects} for one in chosen],
+            *(f"{one.name}: {one.protects}" for one in chosen),
+        )
         return
     outcomes = list(suite.run(runner or _OURSELVES, chosen))
     wrong = [one for one in outcomes if one.mistake is not None]
     untried = [one for one in outcomes if not one.supported]
-    if output_format == "json":
-        print_json(
-            {
-                "suite": suite.VERSION,
-                "cases": len(outcomes),
-                "wrong": len(wrong),
-                "unsupported": len(untried),
-                "outcomes": [one.to_dict() for one in outcomes],
-            }
-        )
-    else:
-        echo(
-            *(f"wrong: {one.case.name}: {one.mistake}. {one.case.protects}" for one in wrong),
-            *(f"unsupported: {one.case.name}" for one in untried),
-            f"suite {suite.VERSION}: {len(outcomes) - len(wrong) - len(untried)} of {len(outcomes)} cases are answered "
-            f"right, {len(wrong)} wrong, {len(untried)} not supported; {sum(o.seconds for o in outcomes):.1f} s",
-        )
+    print_as(
+        output_format,
+        {
+            "suite": suite.VERSION,
+            "cases": len(outcomes),
+            "wrong": len(wrong),
+            "unsupported": len(untried),
+            "outcomes": [one.to_dict() for one in outcomes],
+        },
+        *(f"wrong: {one.case.name}: {one.mistake}. {one.case.protects}" for one in wrong),
+        *(f"unsupported: {one.case.name}" for one in untried),
+        f"suite {suite.VERSION}: {len(outcomes) - len(wrong) - len(untried)} of {len(outcomes)} cases are answered "
+        f"right, {len(wrong)} wrong, {len(untried)} not supported; {sum(o.seconds for o in outcomes):.1f} s",
+    )
     raise typer.Exit(FAILED if wrong else 0)
-
-
-def _print_cases(chosen: list[Case], output_format: str) -> None:
-    if output_format == "json":
-        print_json([{"case": one.name, "kind": one.kind, "protects": one.protects} for one in chosen])
-    else:
-        echo(*(f"{one.name}: {one.protects}" for one in chosen))

@@ -30,8 +30,7 @@ RULE = "equal_opportunity_difference:sex=0.05"
 def demo(
     ctx: typer.Context,
     keep: Annotated[
-        Path | None,
-        option("--keep", "FOLDER", "Keep the files there; the folder must be new."),
+        Path | None, option("--keep", "FOLDER", "Keep the files there; the folder must be new.")
     ] = None,
 ) -> None:
     """Show a complete run on synthetic loans: train, audit, repair by policy, certify, promote."""
@@ -172,15 +171,11 @@ def _say(text: str) -> None:
     echo("", *textwrap.wrap(text, 100), "")
 
 
-def _show_command(*arguments: str) -> None:
-    echo(f"$ fairkit {shlex.join(arguments)}")
-
-
 def _type(command: Any, *arguments: str, quiet: bool = False) -> None:
     """Show a command as one would type it, and run it by the root command."""
     import contextlib
 
-    _show_command(*arguments)
+    echo(f"$ fairkit {shlex.join(arguments)}")
     with contextlib.redirect_stdout(io.StringIO()) if quiet else contextlib.nullcontext():
         code = command.main(list(arguments), prog_name="fairkit", standalone_mode=False)
     echo(f"exit code {code or 0}", "")

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from fairkit_repair.frontiers.sweeps import Sweep
 
 Plugins = Annotated[
-    list[str] | None,
-    opt.option("--plugin", "NAME", "A method; repeatable, all in one picture."),
+    list[str] | None, opt.option("--plugin", "NAME", "A method; repeatable, all in one picture.")
 ]
 Vary = Annotated[
     list[str] | None,
@@ -40,8 +39,7 @@ Search = Annotated[
 ]
 Budget = Annotated[int, opt.option("--budget", "N", "How many points each search tries.", min=1)]
 Performance = Annotated[
-    str | None,
-    opt.option("--performance", "METRIC", "The metric of the vertical axis. Default: accuracy."),
+    str | None, opt.option("--performance", "METRIC", "The metric of the vertical axis. Default: accuracy.")
 ]
 Disparity = Annotated[
     str | None,
@@ -102,13 +100,9 @@ StateFile = Annotated[
         opt.OUTPUT,
     ),
 ]
-Model = Annotated[
-    Path | None,
-    opt.option("--output", "OUT.onnx", "Where the picked model goes.", opt.OUTPUT),
-]
+Model = Annotated[Path | None, opt.option("--output", "OUT.onnx", "Where the picked model goes.", opt.OUTPUT)]
 Page = Annotated[
-    Path | None,
-    opt.option("--report", "FILE", "Write the result there, not to the screen.", opt.OUTPUT),
+    Path | None, opt.option("--report", "FILE", "Write the result there, not to the screen.", opt.OUTPUT)
 ]
 
 
@@ -147,8 +141,7 @@ def frontier(
     sure: Sure = None,
     alpha: Alpha = 0.75,
     learner: Annotated[
-        str | None,
-        opt.option("--learner", "NAME", "The learner of the methods that take one."),
+        str | None, opt.option("--learner", "NAME", "The learner of the methods that take one.")
     ] = None,
     repeats: Repeats = 1,
     jobs: Jobs = None,

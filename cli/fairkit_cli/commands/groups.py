@@ -9,7 +9,7 @@ import typer
 
 from fairkit.errors import DataError, ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import echo, print_json, say
+from fairkit_cli.terminal.output import print_as, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,10 +132,7 @@ def bifsg(
     for name, one in lists.items():
         if one is not None and one.licence is None:
             say(f"the licence of the {name} is not stated: add --licence {name}=TEXT")
-    if output_format == "json":
-        print_json(record | {"output": str(output)})
-        return
-    echo(*_lines(record, output))
+    print_as(output_format, record | {"output": str(output)}, *_lines(record, output))
 
 
 def _pairs(texts: Sequence[str] | None, option: str, names: Sequence[str]) -> dict[str, str]:

@@ -17,52 +17,17 @@ if TYPE_CHECKING:
     from fairkit.data.source import Source
 
 _SENSITIVE = (
-    "sex",
-    "gender",
-    "race",
-    "ethnicity",
-    "age",
-    "disability",
-    "religion",
-    "nationality",
-    "rac1p",
-    "agep",
-)
+    "sex", "gender", "race", "ethnicity", "age", "disability", "religion", "nationality", "rac1p", "agep",
+)  # fmt: skip
 _LABELS = (
-    "label",
-    "target",
-    "outcome",
-    "approved",
-    "income",
-    "class",
-    "default",
-    "decision",
-    "y",
-    "hired",
-    "fraud",
-)
+    "label", "target", "outcome", "approved", "income", "class", "default", "decision", "y", "hired", "fraud",
+)  # fmt: skip
 _DECISIONS = (
-    "decision",
-    "approved",
-    "accepted",
-    "granted",
-    "predicted",
-    "prediction",
-    "pred",
-    "y_pred",
-    "predicted_label",
-)
+    "decision", "approved", "accepted", "granted", "predicted", "prediction", "pred", "y_pred", "predicted_label",
+)  # fmt: skip
 _SCORES = (
-    "score",
-    "p",
-    "prob",
-    "probability",
-    "proba",
-    "y_score",
-    "y_prob",
-    "predicted_probability",
-    "risk_score",
-)
+    "score", "p", "prob", "probability", "proba", "y_score", "y_prob", "predicted_probability", "risk_score",
+)  # fmt: skip
 _OUTCOMES = ("repaid", "paid", "actual", "observed", "truth", "ground_truth", "y_true")
 _LOOK_AT = 65_536
 

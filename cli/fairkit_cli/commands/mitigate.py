@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 PluginName = Annotated[str | None, opt.option("--plugin", "NAME", "The method.")]
 BaseModel = Annotated[
-    str | None,
-    opt.option("--model", "BASE.onnx", "The model to repair, for post-processing methods."),
+    str | None, opt.option("--model", "BASE.onnx", "The model to repair, for post-processing methods.")
 ]
 Learner = Annotated[
     str | None,
@@ -33,20 +32,14 @@ Learner = Annotated[
     ),
 ]
 TestFile = Annotated[
-    str | None,
-    opt.option("--test", "FILE", "Rows to audit on; else some are held out.", opt.DATA),
+    str | None, opt.option("--test", "FILE", "Rows to audit on; else some are held out.", opt.DATA)
 ]
 Holdout = Annotated[
-    float | None,
-    opt.option("--holdout", "SHARE", "The share held out; default 0.2.", opt.DATA),
+    float | None, opt.option("--holdout", "SHARE", "The share held out; default 0.2.", opt.DATA)
 ]
-Target = Annotated[
-    Path | None,
-    opt.option("--output", "OUT.onnx", "Where the model goes.", opt.OUTPUT),
-]
+Target = Annotated[Path | None, opt.option("--output", "OUT.onnx", "Where the model goes.", opt.OUTPUT)]
 RegisterName = Annotated[
-    str | None,
-    opt.option("--register", "NAME", "Add both models to the registry.", opt.OUTPUT),
+    str | None, opt.option("--register", "NAME", "Add both models to the registry.", opt.OUTPUT)
 ]
 RegistryFolder = Annotated[
     Path | None, typer.Option("--registry", help="The registry's folder.", rich_help_panel=opt.OUTPUT)
@@ -122,12 +115,7 @@ def mitigate(
     target = _target(output, settings)
     check_writable(target)
     typed = opt.AuditOptions(
-        maximums=maximum,
-        minimums=minimum,
-        confidence=confidence,
-        seed=seed,
-        task=task,
-        **vars(outputs),
+        maximums=maximum, minimums=minimum, confidence=confidence, seed=seed, task=task, **vars(outputs)
     )
     if model is None:  # settings of the file are about the model that is audited
         settings = dataclasses.replace(settings, model={})
@@ -139,18 +127,18 @@ def mitigate(
     )
     shared: dict[str, Any] = {
         "test": _test_data(test, columns, settings, carried),
-        "holdout": _first(holdout, settings.mitigate.get("holdout"), 0.2),
+        "holdout": opt.first_known(holdout, settings.mitigate.get("holdout"), 0.2),
         "model": model,
         "options": audited.options,
         "learner": learner or settings.mitigate.get("learner"),
-        "seed": _first(seed, settings.mitigate.get("seed"), audited.seed),
+        "seed": opt.first_known(seed, settings.mitigate.get("seed"), audited.seed),
         "threads": threads,
         "policy": audited.policy,
         "confidence": audited.confidence,
         "auditors": tuple(auditor or ()),
         "output": target,
     }
-    again = _first(repeats, settings.mitigate.get("repeats"), 1)
+    again = opt.first_known(repeats, settings.mitigate.get("repeats"), 1)
     asked = Plan(name, tuple(assignments or ()), search, where, again, audited.options.task)
     with drawing(output_format), progress_bar() as progress:
         result = _searched_or_run(asked, train, shared | {"progress": progress}, settings)
@@ -276,26 +264,21 @@ def _parameters(plugin: str, assignments: Any, config: Config) -> dict[str, Any]
     return given
 
 
-def _first(*values: Any) -> Any:
-    return next(value for value in values if value is not None)
-
-
 def _register(
     name: str, folder: Path | None, result: MitigationResult, target: Path, config: Config
 ) -> list[str]:
     """Add the model before and after to the registry, the second with the first as its parent."""
     import tempfile
 
-    from fairkit_registry.store.location import locate, witnesses
     from fairkit_registry.store.lookup import register_pair
 
-    path = config.registry.get("path")
-    place = locate(folder, configured=None if path is None else config.file(str(path)))
+    place = config.registry_folder(folder)
     with tempfile.TemporaryDirectory() as temporary:
         base = Path(temporary) / "before.onnx"
         base.write_bytes(result.baseline_onnx)
-        known = witnesses(config.registry.get("witness"), folder=config.path and config.path.parent)
-        first, second = register_pair(name, base, target, place, method=result.plugin, witnesses=known)
+        first, second = register_pair(
+            name, base, target, place, method=result.plugin, witnesses=config.witnesses()
+        )
     return [first.reference, second.reference]
 
 
@@ -303,8 +286,7 @@ def _show(
     result: MitigationResult, target: Path, registered: list[str], output_format: str, *, everything: bool
 ) -> None:
     if output_format == "json":
-        record = result.to_dict() | {"output": str(target), "registered": registered}
-        print_json(record)
+        print_json(result.to_dict() | {"output": str(target), "registered": registered})
         return
     if output_format == "html":
         from fairkit_cli.formats import html

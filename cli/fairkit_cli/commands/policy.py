@@ -11,7 +11,7 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import echo, print_json
+from fairkit_cli.terminal.output import print_as
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
@@ -86,10 +86,9 @@ def lock(
     if data_salted is not None:
         write_atomic(data_salted, f"{salt}\n".encode(), mode=0o600)
     write_atomic(output, raw)
-    if output_format == "json":
-        print_json(terms.to_dict() | {"lock": str(output)})
-        return
-    echo(
+    print_as(
+        output_format,
+        terms.to_dict() | {"lock": str(output)},
         f"{output}: {terms.name}, {rows:,} rows, content {terms.data_sha256[:16]}, {len(pins.policy)} rules, locked at "
         f"{terms.locked_at:%Y-%m-%d %H:%M:%S} UTC",
         f"signed by key {', '.join(keyid[:16] for keyid in terms.keyids)}",

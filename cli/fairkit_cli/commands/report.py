@@ -146,15 +146,14 @@ def report(
 def _known(
     keys: Sequence[Path] | None, lists: Sequence[Path] | None, revokers: Sequence[Path] | None
 ) -> Revocations | str | None:
-    from fairkit_registry.evidence.keys import load_public
+    from fairkit_cli.registry.common import load_keys
     from fairkit_registry.evidence.verifying import known_revocations
 
     if not keys:
         if lists or revokers:
             raise ParameterError("--revocations and --revoker need --key: they are about signatures")
         return None
-    trusted = [load_public(path) for path in keys]
-    return known_revocations(lists, trusted, [load_public(path) for path in revokers or ()])
+    return known_revocations(lists, load_keys(keys), load_keys(revokers))
 
 
 def _check_asked(

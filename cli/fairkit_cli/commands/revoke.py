@@ -6,11 +6,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.interrupts import finished
-from fairkit_cli.terminal.output import echo, print_json
+from fairkit_cli.terminal.output import print_as
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,10 +50,7 @@ def revoke(
     ] = None,
     reason: Annotated[str, opt.option("--reason", "TEXT", "Why; it is signed too.")] = "",
     days: Annotated[
-        float,
-        typer.Option(
-            "--next-update", min=0, metavar="DAYS", help="For how many days the list may be relied on."
-        ),
+        float, opt.option("--next-update", "DAYS", "For how many days the list may be relied on.", min=0)
     ] = 30,
     output_format: opt.TableFormat = "table",
 ) -> None:
@@ -83,13 +78,12 @@ def revoke(
     write_atomic(output, raw)
     made = _own(seen([(str(output), raw)], trusted))
     assert made is not None  # noqa: S101 -- it was just taken
-    if output_format == "json":
-        print_json(made.to_dict() | {"list": str(output)})
-        return
     new = len(made.entries) - len(previous.entries if previous else ())
-    echo(
+    print_as(
+        output_format,
+        made.to_dict() | {"list": str(output)},
         f"{output}: revocation list number {made.sequence} of key {made.issuer[:16]}, {len(made.entries)} "
-        f"revoked ({new} new), next update by {made.next_update:%Y-%m-%d %H:%M} UTC"
+        f"revoked ({new} new), next update by {made.next_update:%Y-%m-%d %H:%M} UTC",
     )
 
 

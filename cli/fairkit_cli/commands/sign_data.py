@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import echo, print_json
+from fairkit_cli.terminal.output import print_as
 
 
 def sign_data(
@@ -40,10 +40,9 @@ def sign_data(
     raw = sign_table(data.name, data.sha256, rows, data.columns, secrets, purpose=purpose)
     write_atomic(output, raw)
     statement = read_statement(raw)
-    if output_format == "json":
-        print_json(statement.to_dict() | {"statement": str(output)})
-        return
-    echo(
+    print_as(
+        output_format,
+        statement.to_dict() | {"statement": str(output)},
         f"{output}: {statement.name}, {statement.rows:,} rows, content {statement.sha256}",
         f"signed by key {', '.join(keyid[:16] for keyid in statement.keyids)}",
     )

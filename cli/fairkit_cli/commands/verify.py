@@ -11,7 +11,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import echo, print_json, say
+from fairkit_cli.terminal.output import print_as, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,8 +36,7 @@ def verify(
     model: Annotated[str | None, opt.option("--model", "MODEL.onnx", "The model it must be about.")] = None,
     data: Annotated[str | None, opt.option("--data", "FILE", "The data it must be about.")] = None,
     join: Annotated[
-        str | None,
-        typer.Option("--join", metavar="FILE", help="The other table, where the audit took columns of one."),
+        str | None, opt.option("--join", "FILE", "The other table, where the audit took columns of one.")
     ] = None,
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Repeat the whole audit and compare every number.")
@@ -63,9 +62,9 @@ def verify(
     key that signed must have a revocation list of that age at most, else exit code 3.
     """
     from fairkit.data.sources import open_source
+    from fairkit_cli.registry.common import load_keys
     from fairkit_cli.text.verified import code_of, lines, record
     from fairkit_registry.evidence.certificate import read_file
-    from fairkit_registry.evidence.keys import load_public
     from fairkit_registry.evidence.timestamps import read_roots
     from fairkit_registry.evidence.verifying import check, known_revocations
     from fairkit_registry.oci.address import is_address
@@ -100,8 +99,8 @@ def verify(
         raise FairkitError("--endpoint is asked by --recompute only; add it, or leave --endpoint out")
     age = None if max_age is None else opt.read_age(max_age)
     raw = read_file(Path(certificate))
-    trusted = [load_public(path) for path in keys]
-    revoked = known_revocations(revocations, trusted, [load_public(path) for path in revoker or ()])
+    trusted = load_keys(keys)
+    revoked = known_revocations(revocations, trusted, load_keys(revoker))
     roots = read_roots(timestamp_root or ())
 
     def further(outcome: Verification, signed: Certificate) -> None:
@@ -121,10 +120,7 @@ def verify(
     outcome = check(raw, trusted, revocations=revoked, roots=roots, model_sha256=digest, further=further)
     if age is not None and not isinstance(revoked, str) and outcome.certificate is not None:
         outcome.doubts += tuple(_stale(revoked, outcome.certificate.keyids, age))
-    if output_format == "json":
-        print_json(record(outcome))
-    else:
-        echo(*lines(str(Path(certificate)), outcome))
+    print_as(output_format, record(outcome), *lines(str(Path(certificate)), outcome))
     raise typer.Exit(code_of(outcome))
 
 
@@ -159,19 +155,16 @@ def _stale(known: Revocations, keyids: Sequence[str], age: timedelta) -> Iterato
 
 
 def _verify_remote(address: str, keys: list[Path], others: tuple[Any, ...], output_format: str) -> NoReturn:
+    from fairkit_cli.registry.common import load_keys
     from fairkit_cli.registry.verify import remote
-    from fairkit_registry.evidence.keys import load_public
 
     if any(one is not None for one in others):
         raise FairkitError(
             "the model and all that refers to it are read from the OCI registry; for other options pull it first: "
             f"fairkit registry pull {address}"
         )
-    outcome = remote(address, [load_public(path) for path in keys])
-    if output_format == "json":
-        print_json(outcome.to_dict())
-    else:
-        echo(*outcome.lines())
+    outcome = remote(address, load_keys(keys))
+    print_as(output_format, outcome.to_dict(), *outcome.lines())
     raise typer.Exit(outcome.code)
 
 

@@ -16,6 +16,8 @@ from fairkit_cli.options.data import (
     ConditionOptions,
     DataOptions,
     PredictionColumns,
+    first_known,
+    listed,
     load_dataset,
     split_names,
 )
@@ -34,6 +36,7 @@ from fairkit_cli.options.running import EngineOptions, SandboxOptions
 from fairkit_cli.options.search import SearchOptions
 from fairkit_cli.options.shared import (
     Assignments,
+    AuditedModel,
     Confidence,
     ConfigFile,
     Copies,
@@ -62,6 +65,7 @@ __all__ = [
     "AskingOptions",
     "Assignments",
     "AuditOptions",
+    "AuditedModel",
     "ConditionOptions",
     "Confidence",
     "ConfigFile",
@@ -94,7 +98,9 @@ __all__ = [
     "WatchedColumns",
     "audit_settings",
     "expanded",
+    "first_known",
     "formats",
+    "listed",
     "load_dataset",
     "option",
     "read_age",

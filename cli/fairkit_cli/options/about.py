@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fairkit.errors import ParameterError
+from fairkit_cli.config import FACTS, Config
 from fairkit_cli.options.declare import OUTPUT, option
-
-if TYPE_CHECKING:
-    from fairkit_cli.config import Config
 
 About = Annotated[
     list[str] | None,
@@ -22,8 +20,6 @@ About = Annotated[
         OUTPUT,
     ),
 ]
-FACTS = ("intended_use", "owner", "contact", "version", "period")
-"""The keys of ``[model]`` in the configuration file that are facts."""
 
 
 def stated_facts(typed: Sequence[str] | None, config: Config, *, dated: bool) -> dict[str, str]:

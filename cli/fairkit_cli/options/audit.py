@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, fields, make_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,16 +69,16 @@ def _options() -> dict[str, Any]:
     return options
 
 
-def _group(name: str, about: str, options: Mapping[str, Any]) -> Any:
-    named = [(key, annotation, field(default=None)) for key, annotation in options.items()]
+def _group(name: str, about: str, only: Collection[str] | None = None) -> Any:
+    """Make the class of these options, or of all."""
+    options = {key: shown for key, shown in _options().items() if only is None or key in only}
+    named = [(key, shown, field(default=None)) for key, shown in options.items()]
     return make_dataclass(
         name, named, frozen=True, kw_only=True, namespace={"__doc__": about, "__module__": __name__}
     )
 
 
 _MODEL = {each.name for each in fields(ModelOptions)}
-_OUTPUTS = _MODEL - {"task"}
-_SCORING = {*_MODEL, "auditors", "assignments", "confidence"}
 
 if TYPE_CHECKING:
 
@@ -97,19 +97,15 @@ if TYPE_CHECKING:
 
 else:
     OutputOptions = _group(
-        "OutputOptions",
-        "What a given model's outputs are, for commands that repair it.",
-        {name: annotation for name, annotation in _options().items() if name in _OUTPUTS},
+        "OutputOptions", "What a given model's outputs are, for commands that repair it.", _MODEL - {"task"}
     )
     AuditOptions = _group(
-        "AuditOptions",
-        "The audit options of a command as they were typed; None where nothing was.",
-        _options(),
+        "AuditOptions", "The audit options of a command as they were typed; None where nothing was."
     )
     ScoringOptions = _group(
         "ScoringOptions",
         "The options that say how models are read and looked at, for commands without a policy.",
-        {name: annotation for name, annotation in _options().items() if name in _SCORING},
+        _MODEL | {"auditors", "assignments", "confidence"},
     )
 
 

@@ -47,14 +47,8 @@ Features = Annotated[
         DATA,
     ),
 ]
-Drop = Annotated[
-    list[str] | None,
-    option("--drop", "A,B", "Columns that the model does not get.", DATA),
-]
-Weights = Annotated[
-    str | None,
-    option("--weights", "COL", "The column of sample weights.", DATA),
-]
+Drop = Annotated[list[str] | None, option("--drop", "A,B", "Columns that the model does not get.", DATA)]
+Weights = Annotated[str | None, option("--weights", "COL", "The column of sample weights.", DATA)]
 MissingValues = Annotated[
     str | None,
     option(
@@ -107,8 +101,7 @@ Within = Annotated[
     ),
 ]
 Cluster = Annotated[
-    str | None,
-    option("--cluster", "COL", "The column of ids: rows with one id depend on each other.", DATA),
+    str | None, option("--cluster", "COL", "The column of ids: rows with one id depend on each other.", DATA)
 ]
 Query = Annotated[
     str | None,

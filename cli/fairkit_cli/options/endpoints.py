@@ -29,8 +29,7 @@ Endpoint = Annotated[
 ]
 ModelName = Annotated[str | None, option("--model-name", "NAME", "The model's name on the server.", PANEL)]
 ModelVersion = Annotated[
-    str | None,
-    option("--model-version", "VERSION", "Its version there. Default: the server chooses.", PANEL),
+    str | None, option("--model-version", "VERSION", "Its version there. Default: the server chooses.", PANEL)
 ]
 EndpointTimeout = Annotated[
     float | None,

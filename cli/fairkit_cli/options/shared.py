@@ -9,6 +9,14 @@ import typer
 
 from fairkit_cli.options.declare import OUTPUT, STATISTICS, formats, option, setting_option
 
+AuditedModel = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[MODEL.onnx]",
+        help="The model file, a name in the registry, or a table of answers from `fairkit ask`; without one, "
+        "--predictions or --endpoint says what.",
+    ),
+]
 Confidence = Annotated[float | None, setting_option("confidence")]
 Seed = Annotated[int | None, setting_option("seed")]
 Assignments = Annotated[

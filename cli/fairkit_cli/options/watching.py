@@ -68,9 +68,8 @@ Webhook = Annotated[
     option(
         "--webhook",
         "URL",
-        "Post each alarm as JSON to this address (https, or http on this machine), up to three times; what "
-        "does not arrive "
-        "is sent again with the next call.",
+        "Post each alarm as JSON to this address (https, or http on this machine), up to three times; what does not "
+        "arrive is sent again with the next call.",
         ALARMS,
     ),
 ]

@@ -11,7 +11,7 @@ from typing import Any
 from fairkit.support.escaping import visible
 from fairkit_cli.pages.bands import band
 from fairkit_cli.pages.parts import Spec
-from fairkit_cli.text.numbers import interval, number
+from fairkit_cli.text.numbers import measured
 
 COLOURS = tuple(f"var(--c{i})" for i in range(1, 9))
 DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 4), (1, 3), (10, 4), (3, 1))
@@ -41,7 +41,19 @@ WHOLE, NARROW, SMALL = 850, 300, 268
 LABEL_LENGTH = 34
 """The longest name in a chart; tables show all of it."""
 _SPACE = re.compile(r"\s+")
-_TIP: Spec = {"field": "tip", "type": "nominal"}
+TIP: Spec = {"field": "tip", "type": "nominal"}
+"""What is said while one hovers over a mark."""
+
+
+def layer(mark: Spec, values: Sequence[Spec] | None = None, **encoding: Spec) -> Spec:
+    """Return marks with the channels that place and colour them; `values` are rows of their own."""
+    data = {} if values is None else {"data": {"values": values}}
+    return {**data, "mark": mark, "encoding": encoding}
+
+
+def look_of(place: int) -> tuple[str, tuple[int, ...]]:
+    """Return the colour and the dashes of a group."""
+    return COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)]
 
 
 def label(text: str, length: int = LABEL_LENGTH) -> str:
@@ -98,45 +110,21 @@ def forest(
     label_width = 7 * max(len(name) for name in names.values()) + 20
     names_at = {"align": "left", "dy": -15} if narrow else {"align": "right", "dx": -8}
     layers: list[Spec] = [
-        {
-            "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.75},
-            "encoding": {
-                "x": {"field": "low", **x},
-                "x2": {"field": "high"},
-                "y": y,
-                "color": colour,
-                "description": _TIP,
-            },
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1},
-            "encoding": {
-                "x": {"field": "value", **x},
-                "y": y,
-                "color": colour,
-                "shape": shape,
-                "description": _TIP,
-            },
-        },
-        {
-            "mark": {"type": "text", "baseline": "middle", **names_at},
-            "encoding": {"text": {"field": "name"}, "y": y, "x": {"value": 0}},
-        },
-    ]
+        layer(
+            {"type": "rule", "strokeWidth": 3, "opacity": 0.75},
+            x={"field": "low", **x}, x2={"field": "high"}, y=y, color=colour, description=TIP,
+        ),
+        layer(
+            {"type": "point", "filled": True, "size": 80, "opacity": 1},
+            x={"field": "value", **x}, y=y, color=colour, shape=shape, description=TIP,
+        ),
+        layer({"type": "text", "baseline": "middle", **names_at}, text={"field": "name"}, y=y, x={"value": 0}),
+    ]  # fmt: skip
     if any(row.limit is not None for row in rows):
-        layers.append(
-            {
-                "transform": [{"filter": "isValid(datum.limit)"}],
-                "mark": {"type": "tick", "thickness": 2, "color": "var(--ink)", "size": 20},
-                "encoding": {"x": {"field": "limit", **x}, "y": y},
-            }
-        )
+        tick = {"type": "tick", "thickness": 2, "color": "var(--ink)", "size": 20}
+        layers.append(_marked("isValid(datum.limit)", layer(tick, x={"field": "limit", **x}, y=y)))
     if not zero:
-        line = {
-            "mark": {"type": "rule", "color": "var(--ink)"},
-            "encoding": {"x": {**x, "datum": parity or 0}},
-        }
-        layers.insert(0, line)
+        layers.insert(0, layer({"type": "rule", "color": "var(--ink)"}, x={**x, "datum": parity or 0}))
     return {
         "width": NARROW if narrow else WHOLE - label_width,
         "height": {"step": 44 if narrow else 26},
@@ -149,11 +137,10 @@ def forest(
 def _by_group(names: Sequence[str]) -> Spec:
     shown = [visible(name) for name in names]
     group = {"field": "group", "type": "nominal", "legend": None, "sort": shown}
-    colours = [COLOURS[i % len(COLOURS)] for i in range(len(shown))]
-    dashes = [list(DASHES[i % len(DASHES)]) for i in range(len(shown))]
+    looks = list(map(look_of, range(len(shown))))
     return {
-        "color": {**group, "scale": {"domain": shown, "range": colours}},
-        "strokeDash": {**group, "scale": {"domain": shown, "range": dashes}},
+        "color": {**group, "scale": {"domain": shown, "range": [colour for colour, _ in looks]}},
+        "strokeDash": {**group, "scale": {"domain": shown, "range": [list(dashes) for _, dashes in looks]}},
     }
 
 
@@ -164,11 +151,7 @@ def _axis(field: str, title: str, **more: Any) -> Spec:
 def _points(x: Spec, y: Spec, names: Sequence[str], **mark: Any) -> Spec:
     """Points that answer to the pointer; invisible unless they are told to be seen."""
     look = {"type": "point", "filled": True, "size": 50, "opacity": 0, **mark}
-    colour = _by_group(names)["color"]
-    return {
-        "mark": look,
-        "encoding": {"x": x, "y": y, "color": colour, "description": _TIP},
-    }
+    return layer(look, x=x, y=y, color=_by_group(names)["color"], description=TIP)
 
 
 MOST_MARKED = 3
@@ -197,10 +180,7 @@ def densities(edges: Sequence[float], shares: Mapping[str, Sequence[float]], tit
     least = 0.0 if len(names) <= MOST_MARKED else LEAST_MARKED
     x = _axis("x", title, scale={"domain": [edges[0], edges[-1]]}, axis={"tickCount": 3})
     y = _axis("share", "share of the group's rows", axis={"format": "%", "tickCount": 5})
-    line = {
-        "mark": {"type": "line", "interpolate": "step", "strokeWidth": 2},
-        "encoding": {"x": x, "y": y, **_by_group(names)},
-    }
+    line = layer({"type": "line", "interpolate": "step", "strokeWidth": 2}, x=x, y=y, **_by_group(names))
     return _small(values, [line, _marked(f"datum.share >= {least}", _points(x, y, names))])
 
 
@@ -223,10 +203,8 @@ def roc(
     every = 1 if len(names) <= MOST_MARKED else 2
     x = _axis("x", "false positive rate", scale={"domain": [0, 1]}, axis={"tickCount": 3})
     y = _axis("y", "true positive rate", scale={"domain": [0, 1]}, axis={"tickCount": 5})
-    line = {
-        "mark": {"type": "line", "strokeWidth": 2},
-        "encoding": {"x": x, "y": y, "order": {"field": "k", "type": "quantitative"}, **_by_group(names)},
-    }
+    order = {"field": "k", "type": "quantitative"}
+    line = layer({"type": "line", "strokeWidth": 2}, x=x, y=y, order=order, **_by_group(names))
     layers = [_diagonal(x, y), line, _marked(f"datum.k % {every} === 0", _points(x, y, names))]
     shades = [
         {"group": visible(name), "x": at, "low": low, "high": high}
@@ -235,14 +213,11 @@ def roc(
         for at, low, high in band(curves[name], *(bands or {})[name])
     ]
     if shades:
-        encoding = {
-            "x": x,
-            "y": {**y, "field": "low", "stack": None},
-            "y2": {"field": "high"},
-            "color": _by_group(names)["color"],
-        }
-        area = {"mark": {"type": "area", "opacity": 0.12}, "encoding": encoding}
-        layers.insert(0, {"data": {"values": shades}, **area})
+        low, colour = {**y, "field": "low", "stack": None}, _by_group(names)["color"]
+        area = layer(
+            {"type": "area", "opacity": 0.12}, shades, x=x, y=low, y2={"field": "high"}, color=colour
+        )
+        layers.insert(0, area)
     return _small(values, layers)
 
 
@@ -252,16 +227,10 @@ def calibration(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Spec:
     values = [_bin(name, point) for name in names for point in curves[name]]
     x = _axis("x", "mean score", scale={"domain": [0, 1]}, axis={"tickCount": 3})
     y = _axis("y", "observed share", scale={"domain": [0, 1]}, axis={"tickCount": 5})
-    shade = {
-        "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.45},
-        "encoding": {
-            "x": x,
-            "y": {**y, "field": "low"},
-            "y2": {"field": "high"},
-            "color": _by_group(names)["color"],
-        },
-    }
-    line = {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"x": x, "y": y, **_by_group(names)}}
+    low, colour = {**y, "field": "low"}, _by_group(names)["color"]
+    rule = {"type": "rule", "strokeWidth": 2, "opacity": 0.45}
+    shade = layer(rule, x=x, y=low, y2={"field": "high"}, color=colour)
+    line = layer({"type": "line", "strokeWidth": 1.5}, x=x, y=y, **_by_group(names))
     return _small(values, [_diagonal(x, y), shade, line, _points(x, y, names, opacity=1, size=28)])
 
 
@@ -276,11 +245,8 @@ def _bin(name: str, point: Mapping[str, Any]) -> Spec:
 
 
 def _diagonal(x: Spec, y: Spec) -> Spec:
-    return {
-        "data": {"values": [{"x": 0, "y": 0}, {"x": 1, "y": 1}]},
-        "mark": {"type": "line", "color": "var(--line)", "strokeWidth": 1, "strokeDash": [3, 3]},
-        "encoding": {"x": x, "y": y},
-    }
+    mark = {"type": "line", "color": "var(--line)", "strokeWidth": 1, "strokeDash": [3, 3]}
+    return layer(mark, [{"x": 0, "y": 0}, {"x": 1, "y": 1}], x=x, y=y)
 
 
 def _small(values: Sequence[Spec], layers: Sequence[Spec]) -> Spec:
@@ -291,20 +257,21 @@ def gap_curve(points: Sequence[Spec], metric: str, *, narrow: bool) -> Spec:
     """Draw the performance gap against the budget, with a band where there are intervals."""
     x = _axis("epsilon", "budget ε: how far people may be moved")
     y = _axis("gap", metric, scale={"zero": True})
-    band = {
-        "mark": {"type": "area", "opacity": 0.2, "color": "var(--accent)"},
-        "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-    }
-    line = {"mark": {"type": "line", "color": "var(--accent)"}, "encoding": {"x": x, "y": y}}
-    dots = {
-        "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1, "color": "var(--accent)"},
-        "encoding": {"x": x, "y": y, "description": _TIP},
-    }
+    area = {"type": "area", "opacity": 0.2, "color": "var(--accent)"}
+    band = layer(area, x=x, y={**y, "field": "low"}, y2={"field": "high"})
+    line = layer({"type": "line", "color": "var(--accent)"}, x=x, y=y)
+    return _curve(points, [band, line, layer(_DOTS, x=x, y=y, description=TIP)], narrow=narrow)
+
+
+_DOTS: Spec = {"type": "point", "filled": True, "size": 70, "opacity": 1, "color": "var(--accent)"}
+
+
+def _curve(points: Sequence[Spec], layers: Sequence[Spec], *, narrow: bool) -> Spec:
     return {
         "width": NARROW - 40 if narrow else WHOLE - 70,
         "height": 220,
         "data": {"values": list(points)},
-        "layer": [band, line, dots],
+        "layer": list(layers),
     }
 
 
@@ -341,32 +308,20 @@ def tradeoff(
     y = _axis("y", y_title, scale=scale, axis={"tickCount": 7})
     bar = {"type": "rule", "opacity": 0.35, "strokeWidth": 1.5}
     light = {"condition": {"test": "datum.front || datum.picked", "value": 1}, "value": FADED}
-    dots = {"x": x, "y": y, "color": colour, "shape": shape, "description": _TIP, "opacity": light}
+    front = {"type": "line", "color": "var(--line)", "strokeWidth": 2, "strokeDash": [4, 3]}
+    ring = {"type": "point", "size": 420, "stroke": "var(--ink)", "strokeWidth": 2, "opacity": 1}
     layers: list[Spec] = [
-        {
-            "transform": [{"filter": "datum.front"}],
-            "mark": {"type": "line", "color": "var(--line)", "strokeWidth": 2, "strokeDash": [4, 3]},
-            "encoding": {"x": x, "y": y, "order": {"field": "x", "type": "quantitative"}},
-        },
-        {
-            "mark": bar,
-            "encoding": {"x": {**x, "field": "x0"}, "x2": {"field": "x1"}, "y": y, "color": colour},
-        },
-        {
-            "mark": bar,
-            "encoding": {"x": x, "y": {**y, "field": "y0"}, "y2": {"field": "y1"}, "color": colour},
-        },
-        {
-            "transform": [{"filter": "datum.picked"}],
-            "mark": {"type": "point", "size": 420, "stroke": "var(--ink)", "strokeWidth": 2, "opacity": 1},
-            "encoding": {"x": x, "y": y},
-        },
-        {"mark": {"type": "point", "filled": True, "size": 90}, "encoding": dots},
-    ]
+        _marked("datum.front", layer(front, x=x, y=y, order={"field": "x", "type": "quantitative"})),
+        layer(bar, x={**x, "field": "x0"}, x2={"field": "x1"}, y=y, color=colour),
+        layer(bar, x=x, y={**y, "field": "y0"}, y2={"field": "y1"}, color=colour),
+        _marked("datum.picked", layer(ring, x=x, y=y)),
+        layer(
+            {"type": "point", "filled": True, "size": 90},
+            x=x, y=y, color=colour, shape=shape, description=TIP, opacity=light,
+        ),
+    ]  # fmt: skip
     if limit is not None:
-        layers.insert(
-            0, {"mark": {"type": "rule", "color": "var(--line)"}, "encoding": {"x": {"datum": limit}}}
-        )
+        layers.insert(0, layer({"type": "rule", "color": "var(--line)"}, x={"datum": limit}))
     return {
         "width": NARROW - 40 if narrow else WHOLE - 80,
         "height": 300 if narrow else 440,
@@ -377,8 +332,7 @@ def tradeoff(
 
 def _trade_values(point: TradePoint, x_title: str, y_title: str) -> Spec:
     xs, ys = point.x_interval or (point.x, point.x), point.y_interval or (point.y, point.y)
-    across = f"{number(point.x)} {interval(point.x_interval)}" if point.x_interval else number(point.x)
-    along = f"{number(point.y)} {interval(point.y_interval)}" if point.y_interval else number(point.y)
+    across, along = measured(point.x, point.x_interval), measured(point.y, point.y_interval)
     more = f", {point.more}" if point.more else ""
     return {
         "method": visible(point.kind), "x": point.x, "x0": xs[0], "x1": xs[1], "y": point.y, "y0": ys[0], "y1": ys[1],
@@ -393,14 +347,4 @@ def step_curve(points: Sequence[Spec], *, narrow: bool) -> Spec:
     x = _axis("share", "share of the rows", scale={"type": "log", "nice": False}, axis=shares)
     y = _axis("bound", "difference at most", scale={"zero": True})
     line = {"type": "line", "interpolate": "step-before", "color": "var(--accent)", "strokeWidth": 2}
-    dots = {"type": "point", "filled": True, "size": 70, "opacity": 1, "color": "var(--accent)"}
-    layers = [
-        {"mark": line, "encoding": {"x": x, "y": y}},
-        {"mark": dots, "encoding": {"x": x, "y": y, "description": _TIP}},
-    ]
-    return {
-        "width": NARROW - 40 if narrow else WHOLE - 70,
-        "height": 220,
-        "data": {"values": list(points)},
-        "layer": layers,
-    }
+    return _curve(points, [layer(line, x=x, y=y), layer(_DOTS, x=x, y=y, description=TIP)], narrow=narrow)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from fairkit_cli.pages.charts import COLOURS, DASHES, NARROW, WHOLE, label
+from fairkit_cli.pages.charts import NARROW, TIP, WHOLE, label, layer, look_of
 from fairkit_cli.pages.parts import Spec
 
 
@@ -62,49 +62,26 @@ def timeline(chart: Timeline, title: str, *, narrow: bool) -> Spec:
     layers: list[Spec] = []
     if chart.missing:
         spans = [{"a": first, "b": _after(last)} for first, last in chart.missing]
-        layers.append(
-            {
-                "data": {"values": spans},
-                "mark": {"type": "rect", "color": "var(--line)", "opacity": 0.25},
-                "encoding": {"x": {**x, "field": "a"}, "x2": {"field": "b"}},
-            }
-        )
+        gap = {"type": "rect", "color": "var(--line)", "opacity": 0.25}
+        layers.append(layer(gap, spans, x={**x, "field": "a"}, x2={"field": "b"}))
+    area = {"type": "area", "color": "var(--c1)", "opacity": 0.22}
+    line = {"type": "line", "color": "var(--c1)", "strokeWidth": 2}
+    limit = {"type": "rule", "color": "var(--fail)", "strokeWidth": 2, "strokeDash": [6, 3]}
     layers += [
-        {
-            "data": {"values": banded},
-            "mark": {"type": "area", "color": "var(--c1)", "opacity": 0.22},
-            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-        },
-        {
-            "data": {"values": course},
-            "mark": {"type": "line", "color": "var(--c1)", "strokeWidth": 2},
-            "encoding": {"x": x, "y": {**y, "field": "value"}},
-        },
-        {
-            "data": {"values": [{"limit": chart.limit}]},
-            "mark": {"type": "rule", "color": "var(--fail)", "strokeWidth": 2, "strokeDash": [6, 3]},
-            "encoding": {"y": {**y, "field": "limit"}},
-        },
-        *_weeks(chart, title, x, y),
+        layer(area, banded, x=x, y={**y, "field": "low"}, y2={"field": "high"}),
+        layer(line, course, x=x, y={**y, "field": "value"}),
+        layer(limit, [{"limit": chart.limit}], y={**y, "field": "limit"}),
+        _weeks(chart, title, x, y),
         *_reference(chart, x, y),
         *_events(chart, x),
-        {
-            "data": {"values": course},
-            "mark": {
-                "type": "point",
-                "filled": True,
-                "size": 26,
-                "color": "var(--c1)",
-                "opacity": 0 if len(course) > 12 else 1,
-            },
-            "encoding": {
-                "x": x,
-                "y": {**y, "field": "value"},
-                "description": {"field": "tip", "type": "nominal"},
-            },
-        },
+        _points(course, x, y, size=26, color="var(--c1)", opacity=0 if len(course) > 12 else 1),
     ]
     return {"width": NARROW - 40 if narrow else WHOLE - 70, "height": 240 if narrow else 300, "layer": layers}
+
+
+def _points(rows: Sequence[Spec], x: Spec, y: Spec, **look: Any) -> Spec:
+    mark = {"type": "point", "filled": True, **look}
+    return layer(mark, rows, x=x, y={**y, "field": "value"}, description=TIP)
 
 
 def _course_tip(title: str, day: str, value: float, low: float, high: float) -> str:
@@ -112,7 +89,7 @@ def _course_tip(title: str, day: str, value: float, low: float, high: float) -> 
     return f"Up to {day}: {title} {value:.3f}{band}"
 
 
-def _weeks(chart: Timeline, title: str, x: Spec, y: Spec) -> list[Spec]:
+def _weeks(chart: Timeline, title: str, x: Spec, y: Spec) -> Spec:
     rows = [
         {"t": _middle(first, last), "value": value, "tip": f"{first} to {last} alone: {title} {value:.3f}"
          f"{f' [{pair[0]:.3f}, {pair[1]:.3f}]' if pair else ''}"}
@@ -120,17 +97,7 @@ def _weeks(chart: Timeline, title: str, x: Spec, y: Spec) -> list[Spec]:
         if value is not None
     ]  # fmt: skip
     size = 30 if len(rows) <= 60 else 12
-    return [
-        {
-            "data": {"values": rows},
-            "mark": {"type": "point", "filled": True, "size": size, "color": "var(--c2)", "opacity": 0.75},
-            "encoding": {
-                "x": x,
-                "y": {**y, "field": "value"},
-                "description": {"field": "tip", "type": "nominal"},
-            },
-        }
-    ]
+    return _points(rows, x, y, size=size, color="var(--c2)", opacity=0.75)
 
 
 def _reference(chart: Timeline, x: Spec, y: Spec) -> list[Spec]:
@@ -139,30 +106,14 @@ def _reference(chart: Timeline, x: Spec, y: Spec) -> list[Spec]:
         return []
     value, (low, high) = chart.reference
     told = f"The certificate: {value:.3f} [{low:.3f}, {high:.3f}]"
-    data = {"values": [{"t": chart.days[0], "value": value, "low": low, "high": high, "tip": told}]}
+    rows = [{"t": chart.days[0], "value": value, "low": low, "high": high, "tip": told}]
     return [
-        {
-            "data": data,
-            "mark": {"type": "rule", "color": "var(--ink)", "strokeWidth": 1.5},
-            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-        },
-        {
-            "data": data,
-            "mark": {
-                "type": "point",
-                "filled": True,
-                "shape": "diamond",
-                "size": 110,
-                "color": "var(--ink)",
-                "opacity": 1,
-            },
-            "encoding": {
-                "x": x,
-                "y": {**y, "field": "value"},
-                "description": {"field": "tip", "type": "nominal"},
-            },
-        },
+        layer(_RULE, rows, x=x, y={**y, "field": "low"}, y2={"field": "high"}),
+        _points(rows, x, y, shape="diamond", size=110, color="var(--ink)", opacity=1),
     ]
+
+
+_RULE: Spec = {"type": "rule", "color": "var(--ink)", "strokeWidth": 1.5}
 
 
 def _events(chart: Timeline, x: Spec) -> list[Spec]:
@@ -172,20 +123,11 @@ def _events(chart: Timeline, x: Spec) -> list[Spec]:
     rows = [{"t": day, "what": what} for day, what in chart.events]
     late = [row for row in rows if chart.days and row["t"] > chart.days[half]]
     early = [row for row in rows if row not in late]
-    layers: list[Spec] = [
-        {
-            "data": {"values": rows},
-            "mark": {"type": "rule", "color": "var(--ink)", "strokeWidth": 1.5},
-            "encoding": {"x": x},
-        }
-    ]
+    layers = [layer(_RULE, rows, x=x)]
     for side, part in (("left", early), ("right", late)):
+        mark = {"type": "text", "align": side, "dx": 5 if side == "left" else -5, "baseline": "top"}
         layers += [
-            {
-                "data": {"values": [row]},
-                "mark": {"type": "text", "align": side, "dx": 5 if side == "left" else -5, "baseline": "top"},
-                "encoding": {"x": x, "y": {"value": 2 + 16 * (index % 4)}, "text": {"field": "what"}},
-            }
+            layer(mark, [row], x=x, y={"value": 2 + 16 * (index % 4)}, text={"field": "what"})
             for index, row in enumerate(part)
         ]
     return layers
@@ -203,8 +145,9 @@ def shares(
     ]
     order = [str(g) for g in range(len(names))]
     group = {"field": "g", "type": "nominal", "legend": None}
-    colour = {**group, "scale": {"domain": order, "range": [look_of(g)[0] for g in range(len(names))]}}
-    dash = {**group, "scale": {"domain": order, "range": [list(look_of(g)[1]) for g in range(len(names))]}}
+    looks = list(map(look_of, range(len(names))))
+    colour = {**group, "scale": {"domain": order, "range": [colour for colour, _ in looks]}}
+    dash = {**group, "scale": {"domain": order, "range": [list(dashes) for _, dashes in looks]}}
     x = {
         "field": "t",
         "type": "temporal",
@@ -219,26 +162,16 @@ def shares(
         "height": 180,
         "data": {"values": rows},
         "layer": [
-            {
-                "mark": {"type": "line", "strokeWidth": 2},
-                "encoding": {"x": x, "y": y, "color": colour, "strokeDash": dash},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 30, "opacity": few},
-                "encoding": {
-                    "x": x,
-                    "y": y,
-                    "color": colour,
-                    "description": {"field": "tip", "type": "nominal"},
-                },
-            },
+            layer({"type": "line", "strokeWidth": 2}, x=x, y=y, color=colour, strokeDash=dash),
+            layer(
+                {"type": "point", "filled": True, "size": 30, "opacity": few},
+                x=x,
+                y=y,
+                color=colour,
+                description=TIP,
+            ),
         ],
     }
-
-
-def look_of(place: int) -> tuple[str, tuple[int, ...]]:
-    """Return the colour and the dashes of a group."""
-    return COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)]
 
 
 def _time(chart: Timeline, *, narrow: bool) -> Spec:

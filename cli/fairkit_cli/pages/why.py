@@ -5,18 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit_cli.pages.parts import (
-    Column,
-    Note,
-    On,
-    Section,
-    Span,
-    Table,
-    capital,
-    name_of,
-    numbers,
-    words,
-)
+from fairkit_cli.pages.parts import Column, Note, On, Section, Span, Table, capital, name_of, numbers, words
 from fairkit_cli.text.numbers import interval, measured, number
 from fairkit_cli.text.view import MEANING
 

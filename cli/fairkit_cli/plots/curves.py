@@ -35,7 +35,6 @@ def roc(
     report: Report, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
 ) -> LayerChart:
     """Draw `fairkit.results.plots.ReportPlots.roc`."""
-    altair()
     request = _asked(report, sensitive, groups, label)
     curves, bands = evidence_of(request.finding, Curves), evidence_of(request.finding, CurveBands)
     names = [name for name in request.names if curves is not None and curves.groups.get(name)]
@@ -52,7 +51,6 @@ def scores(
     report: Report, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
 ) -> LayerChart:
     """Draw `fairkit.results.plots.ReportPlots.scores`."""
-    altair()
     request = _asked(report, sensitive, groups, label)
     histogram = evidence_of(request.finding, Histogram)
     assert histogram is not None  # noqa: S101 -- `_asked` takes findings that have one
@@ -64,7 +62,6 @@ def calibration(
     report: Report, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
 ) -> LayerChart:
     """Draw `fairkit.results.plots.ReportPlots.calibration`."""
-    altair()
     request = _asked(report, sensitive, groups, label)
     observed = evidence_of(request.finding, Calibration)
     names = [name for name in request.names if observed is not None and observed.groups.get(name)]
@@ -76,7 +73,8 @@ def calibration(
 
 
 def _asked(report: Report, sensitive: str, groups: Sequence[str] | None, label: str | None) -> _Asked:
-    """Find the scores of a column's groups, and choose among the groups."""
+    """Find the scores of a column's groups, and choose among the groups; first of all, whether Altair is there."""
+    altair()
     check_column(report, sensitive)
     finding = _of_class(score_findings(report, sensitive), sensitive, label)
     sizes = {one.group: one.rows for one in finding.groups}

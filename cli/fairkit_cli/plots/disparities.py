@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from fairkit_repair.mitigation.run import MitigationResult
 
 _PARITY = {"difference": 0, "ratio": 1}
-_TITLES = {
-    "difference": "difference between groups (0: parity)",
-    "ratio": "ratio between groups (1: parity)",
-}
+_TITLES = {"difference": "difference between groups (0: parity)", "ratio": "ratio between groups (1: parity)"}
 _WIDTH = 420
 
 

@@ -16,16 +16,7 @@ from fairkit_cli.text.numbers import interval, number
 if TYPE_CHECKING:
     import altair as alt
 
-COLOURS = (
-    "#4b7fe0",
-    "#d5692a",
-    "#149a8a",
-    "#c364b8",
-    "#93862a",
-    "#7a8aa3",
-    "#e0604f",
-    "#3d9a50",
-)
+COLOURS = ("#4b7fe0", "#d5692a", "#149a8a", "#c364b8", "#93862a", "#7a8aa3", "#e0604f", "#3d9a50")
 """Contrast above 3 with white, and with the grounds of dark themes (#333, #1f1f1f, #111)."""
 GREY = "#868e96"
 BLUE = COLOURS[0]

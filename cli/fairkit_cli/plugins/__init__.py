@@ -47,8 +47,8 @@ def list_plugins(output_format: opt.TableFormat = "table") -> None:
     rows = explain_all()
     if output_format == "json":
         print_json([row.to_dict() for row in rows])
-        return
-    _print_rows(rows)
+    else:
+        _print_rows(rows)
 
 
 @app.command("show")
@@ -56,12 +56,11 @@ def show(name: Name, output_format: opt.TableFormat = "table") -> None:
     """Show what a plugin does, its parameters with types and defaults, and its citation."""
     from fairkit.plugins.finding import load
 
-    plugin = load(name)
-    record = describe(plugin)
+    record = describe(load(name))
     if output_format == "json":
         print_json(record)
-        return
-    _print_record(record)
+    else:
+        _print_record(record)
 
 
 app.command("new")(plugins_new.new)
@@ -78,7 +77,7 @@ def describe(plugin: Plugin) -> dict[str, Any]:
         "summary": (inspect.getdoc(plugin.module) or "").split("\n")[0],
         "auditors": [_configurable(cls) for cls in plugin.auditors],
         "mitigators": [_configurable(cls) for cls in plugin.mitigators],
-        "learners": [_learner(cls) for cls in plugin.learners],
+        "learners": [_trained(cls) | {"parameters": []} for cls in plugin.learners],
         "metrics": [_metric(cls) for cls in plugin.metrics],
         "sources": [_source(cls) for cls in plugin.sources],
         **{kind: [_named(cls) for cls in getattr(plugin, kind)] for kind in _NAMED},
@@ -88,15 +87,12 @@ def describe(plugin: Plugin) -> dict[str, Any]:
 def _configurable(cls: Any) -> dict[str, Any]:
     from fairkit.parameters.declare import describe_parameters
 
-    return {
-        "name": cls.name,
-        "summary": (inspect.getdoc(cls) or "").split("\n")[0],
-        "tasks": sorted(cls.tasks),
-        "citation": cls.citation,
-        "parameters": [parameter._asdict() for parameter in describe_parameters(cls.Parameters)],
-    } | (
-        {"capabilities": [one.to_dict() for one in cls.capabilities]} if hasattr(cls, "capabilities") else {}
-    )
+    record = _trained(cls) | {
+        "parameters": [parameter._asdict() for parameter in describe_parameters(cls.Parameters)]
+    }
+    if hasattr(cls, "capabilities"):
+        record["capabilities"] = [one.to_dict() for one in cls.capabilities]
+    return record
 
 
 def capabilities_told(capabilities: list[dict[str, Any]]) -> list[str]:
@@ -117,20 +113,12 @@ def _source(cls: Any) -> dict[str, Any]:
     return _named(cls) | {"schemes": list(cls.schemes), "options": dict(cls.options)}
 
 
-def _learner(cls: Any) -> dict[str, Any]:
-    return {
-        "name": cls.name,
-        "summary": (inspect.getdoc(cls) or "").split("\n")[0],
-        "tasks": sorted(cls.tasks),
-        "citation": cls.citation,
-        "parameters": [],
-    }
+def _trained(cls: Any) -> dict[str, Any]:
+    return _named(cls) | {"tasks": sorted(cls.tasks), "citation": cls.citation}
 
 
 def _metric(cls: Any) -> dict[str, Any]:
-    return {
-        "name": cls.name,
-        "summary": (inspect.getdoc(cls) or "").split("\n")[0],
+    return _named(cls) | {
         "better": cls.better,
         "range": [None if abs(end) == float("inf") else end for end in cls.range],
         "meaning": cls.meaning,
@@ -161,9 +149,7 @@ def _print_record(record: dict[str, Any]) -> None:
 
     from fairkit_cli.text.plain import plain, to_text
 
-    parts: list[Any] = [
-        plain(f"{record['name']} ({record['distribution']} {record['version']})", "bold"),
-    ]
+    parts: list[Any] = [plain(f"{record['name']} ({record['distribution']} {record['version']})", "bold")]
     parts += [plain(record["summary"])] if record["summary"] else []
     for kind in ("auditors", "mitigators", "learners"):
         for entry in record[kind]:

@@ -11,12 +11,7 @@ import typer
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.fields import as_options
-from fairkit_cli.registry.common import (
-    KeysOption,
-    RegistryOption,
-    load_keys,
-    open_registry,
-)
+from fairkit_cli.registry.common import KeysOption, RegistryOption, load_keys, open_registry
 from fairkit_cli.terminal.output import echo, exit_code, print_json
 
 if TYPE_CHECKING:
@@ -58,13 +53,14 @@ def alias(
     ] = None,
     like: Annotated[
         Path | None,
-        typer.Option(metavar="CERT", help="Pin all settings of the audit to those of this certificate."),
+        opt.option("--like", "CERT", "Pin all settings of the audit to those of this certificate."),
     ] = None,
     settings: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Pin the settings that this file names, in the form of fairkit.toml: [data], [model], [audit].",
+        opt.option(
+            "--settings",
+            "FILE",
+            "Pin the settings that this file names, in the form of fairkit.toml: [data], [model], [audit].",
         ),
     ] = None,
     min_rows: Annotated[
@@ -72,8 +68,8 @@ def alias(
     ] = None,
     data_key: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="PUB", help="Public key of which one must have signed the audited table (repeatable)."
+        opt.option(
+            "--data-key", "PUB", "Public key of which one must have signed the audited table (repeatable)."
         ),
     ] = None,
     sequential: Annotated[
@@ -83,18 +79,13 @@ def alias(
             help="Whether every number that the auditor's key gave its certificates must be in this registry.",
         ),
     ] = None,
-    revoker: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="PUB",
-            help="Public key whose revocation lists count against every signature (repeatable).",
-        ),
-    ] = None,
+    revoker: opt.Revokers = None,
     timestamp_root: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="PEM",
-            help="Root of a time-stamping authority of which one must have stamped the certificate (repeatable).",
+        opt.option(
+            "--timestamp-root",
+            "PEM",
+            "Root of a time-stamping authority of which one must have stamped the certificate (repeatable).",
         ),
     ] = None,
     pre_registered: Annotated[
@@ -115,20 +106,22 @@ def alias(
     ] = None,
     allow_operator: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="OPERATOR",
-            help="An operator at which rows of a batch may meet, where they are not proved to stay apart (repeatable).",
+        opt.option(
+            "--allow-operator",
+            "OPERATOR",
+            "An operator at which rows of a batch may meet, where they are not proved to stay apart (repeatable).",
         ),
     ] = None,
     allow_output: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="An output that was not audited and may be there (repeatable)."),
+        opt.option("--allow-output", "NAME", "An output that was not audited and may be there (repeatable)."),
     ] = None,
     allow_input: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="An input with a default that the audit never fed, and that may be there (repeatable).",
+        opt.option(
+            "--allow-input",
+            "NAME",
+            "An input with a default that the audit never fed, and that may be there (repeatable).",
         ),
     ] = None,
     machines: Annotated[
@@ -146,9 +139,10 @@ def alias(
     ] = None,
     watch_key: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="PUB",
-            help="Public key of which one must have signed those statements; else those of --key (repeatable).",
+        opt.option(
+            "--watch-key",
+            "PUB",
+            "Public key of which one must have signed those statements; else those of --key (repeatable).",
         ),
     ] = None,
     open_: Annotated[
@@ -264,14 +258,9 @@ def _apply(
 
 
 def _rules(maximum: list[str] | None, minimum: list[str] | None) -> tuple[dict[str, Any], ...] | None:
-    from fairkit.results.rules import Rule
-
     if maximum is None and minimum is None:
         return None
-    rules = [Rule.parse(text, "max") for text in maximum or ()] + [
-        Rule.parse(text, "min") for text in minimum or ()
-    ]
-    return tuple(rule.to_dict() for rule in rules)
+    return tuple(rule.to_dict() for rule in opt.rules_of(maximum, minimum))
 
 
 def _data_digest(text: str) -> str:

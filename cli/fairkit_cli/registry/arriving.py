@@ -9,7 +9,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
+from fairkit_cli.registry.common import RegistryOption, arrival_line, load_keys, open_registry
 from fairkit_cli.terminal.output import echo, print_json, say
 
 TRACKED = "models:/"
@@ -73,10 +73,7 @@ def _import(
         print_json([one.to_dict() for one in imported])
         return
     for one in imported:
-        here = "" if one.version is None else one.version.reference
-        state = "" if one.new else "  (already here)"
-        vouched = "signed by a trusted key" if key else "signatures not checked (no --key)"
-        echo(f"{one.origin} -> {here}{state}  {vouched if one.certificates else 'no certificate'}")
+        echo(arrival_line(one, keyed=bool(key)))
     carried = sorted({keyid for one in imported for keyid in one.carried_keys})
     if carried:
         say(

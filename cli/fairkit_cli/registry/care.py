@@ -9,12 +9,8 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.registry.common import (
-    RegistryOption,
-    load_keys,
-    open_registry,
-)
-from fairkit_cli.terminal.output import FAILED, echo, print_json, say
+from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry, refusing
+from fairkit_cli.terminal.output import FAILED, echo, print_as, print_json, say
 
 
 def export(
@@ -25,9 +21,10 @@ def export(
     ] = None,
     oms: Annotated[
         str | None,
-        typer.Option(
-            metavar="KEY",
-            help="Write no archive but the signature of one version's file by this secret P-256 key, in the form of "
+        opt.option(
+            "--oms",
+            "KEY",
+            "Write no archive but the signature of one version's file by this secret P-256 key, in the form of "
             "OpenSSF Model Signing.",
         ),
     ] = None,
@@ -48,11 +45,12 @@ def export(
 
     with open_registry(registry) as store:
         versions = write(store, references, output, keys=load_keys(key))
-    if output_format == "json":
-        print_json({"archive": str(output), "versions": [version.to_dict() for version in versions]})
-        return
     names = ", ".join(version.reference for version in versions[:8]) + (", ..." if len(versions) > 8 else "")
-    echo(f"{output}  {size(output.stat().st_size)}  {names}")
+    print_as(
+        output_format,
+        {"archive": str(output), "versions": [version.to_dict() for version in versions]},
+        f"{output}  {size(output.stat().st_size)}  {names}",
+    )
 
 
 def _export_signature(
@@ -77,11 +75,10 @@ def _export_signature(
         version = store.version(references[0])
         store.model_path(version)  # hashed again: what is signed is what is there
     write_atomic(output, sign_model(version.filename, version.model, signer))
-    if output_format == "json":
-        print_json({"signature": str(output), "version": version.to_dict(), "keyid": signer.public.keyid})
-        return
-    echo(
-        f"{output}  the file of {version.reference}, SHA-256 {version.model}, signed by {signer.public.keyid[:16]}"
+    print_as(
+        output_format,
+        {"signature": str(output), "version": version.to_dict(), "keyid": signer.public.keyid},
+        f"{output}  the file of {version.reference}, SHA-256 {version.model}, signed by {signer.public.keyid[:16]}",
     )
 
 
@@ -118,8 +115,7 @@ def check(
             echo(f"note: {text}")
         state = "clean" if not result.problems else f"{len(result.problems)} problems"
         echo(
-            f"{state}: {result.versions} versions, {result.blobs} blobs ({size(result.size)}), "
-            f"{result.events} events, "
+            f"{state}: {result.versions} versions, {result.blobs} blobs ({size(result.size)}), {result.events} events, "
             f"head {result.head}"
         )
     raise typer.Exit(FAILED if result.problems else 0)
@@ -136,11 +132,8 @@ def gc(
 
     with open_registry(registry) as store:
         removed = collect(store, dry_run=dry_run)
-    if output_format == "json":
-        print_json(removed.to_dict() | {"dry_run": dry_run})
-        return
-    verb = "would remove" if dry_run else "removed"
-    echo(f"{verb} {len(removed.files)} files, {size(removed.size)}")
+    shown = f"{'would remove' if dry_run else 'removed'} {len(removed.files)} files, {size(removed.size)}"
+    print_as(output_format, removed.to_dict() | {"dry_run": dry_run}, shown)
 
 
 def revocations(
@@ -158,7 +151,7 @@ def revocations(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Take revocation lists into a registry, and show those that it has. Every later promotion heeds them."""
-    from fairkit_registry.errors import CertificateError, VerificationError
+    from fairkit_registry.errors import CertificateError
     from fairkit_registry.evidence.keys import parse_public
     from fairkit_registry.evidence.revocations import read, read_files
 
@@ -167,11 +160,8 @@ def revocations(
         policies = [one.policy for one in store.aliases()]
         pems = sorted({pem for policy in policies for pem in (*policy.keys, *policy.revokers)})
         keys = [*load_keys(key), *(parse_public(pem) for pem in pems)]
-        try:
+        with refusing():
             store.revoke(raws, keys)
-        except VerificationError as error:
-            echo(f"refused: {error}")
-            raise typer.Exit(FAILED) from None
         shown = []
         for issuer, raw in sorted(store.revocations().items()):
             try:

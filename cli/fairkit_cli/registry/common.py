@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,12 +13,13 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli.options import option
-from fairkit_cli.terminal.output import say
+from fairkit_cli.terminal.output import FAILED, echo, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.exchange.importing import Imported
     from fairkit_registry.store.registry import Registry
 
 RegistryOption = Annotated[
@@ -69,11 +71,8 @@ def with_witness(command: Callable[..., Any]) -> Callable[..., Any]:
 def registry_path(option: Path | None) -> Path:
     """Return the registry's folder from the option, the environment or the configuration."""
     from fairkit_cli.config import load_config
-    from fairkit_registry.store.location import locate
 
-    config = load_config()
-    path = config.registry.get("path")
-    return locate(option, configured=None if path is None else config.file(path))
+    return load_config().registry_folder(option)
 
 
 def open_registry(
@@ -85,7 +84,6 @@ def open_registry(
     """
     from fairkit_cli.config import load_config
     from fairkit_registry.store.folder import INDEX_FILE
-    from fairkit_registry.store.location import witnesses
     from fairkit_registry.store.registry import Registry
 
     if remote_of(option) is not None:
@@ -97,11 +95,8 @@ def open_registry(
     if before is not None and not (path / INDEX_FILE).exists():
         before()  # what it refuses leaves no empty registry behind
         say(f"new registry: {path}")
-    config = load_config()
-    named = witnesses(config.registry.get("witness"), folder=config.path and config.path.parent)
-    found = Registry(
-        path, create=before is not None, witnesses=(*named, *_witnesses.get()), trusting=trusting
-    )
+    remembering = (*load_config().witnesses(), *_witnesses.get())
+    found = Registry(path, create=before is not None, witnesses=remembering, trusting=trusting)
     for note in found.notes:
         say(note)
     return found
@@ -113,7 +108,27 @@ def remote_of(option: Path | None) -> str | None:
     return f"{scheme}://{rest.strip('/')}" if slash and scheme in ("oci", "oci+http") else None
 
 
-def load_keys(paths: list[Path] | None) -> list[PublicKey]:
+@contextmanager
+def refusing() -> Iterator[None]:
+    """End the command with code 1, and say why, where evidence does not hold."""
+    from fairkit_registry.errors import VerificationError
+
+    try:
+        yield
+    except VerificationError as error:
+        echo(f"refused: {error}")
+        raise typer.Exit(FAILED) from None
+
+
+def arrival_line(arrived: Imported, *, keyed: bool) -> str:
+    """Say what became of a version that came from elsewhere, and whether a key vouches for it."""
+    here = "" if arrived.version is None else arrived.version.reference
+    state = "" if arrived.new else "  (already here)"
+    vouched = "signed by a trusted key" if keyed else "signatures not checked (no --key)"
+    return f"{arrived.origin} -> {here}{state}  {vouched if arrived.certificates else 'no certificate'}"
+
+
+def load_keys(paths: Sequence[Path] | None) -> list[PublicKey]:
     """Read the public keys that the user named."""
     from fairkit_registry.evidence.keys import load_public
 

@@ -8,7 +8,7 @@ import typer
 
 from fairkit_cli import options as opt
 from fairkit_cli.registry.common import RegistryOption, open_registry
-from fairkit_cli.terminal.output import echo, print_json
+from fairkit_cli.terminal.output import print_as
 
 
 def detach(
@@ -33,7 +33,8 @@ def detach(
     with open_registry(registry) as store:
         version, digest = store.detach(reference, certificate, reason)
         event = store.log(version.name, limit=1)[0]
-    if output_format == "json":
-        print_json({"version": version.to_dict(), "certificate": digest, "event": event.to_dict()})
-        return
-    echo(f"{version.reference}: certificate {digest[:12]} was taken off (event {event.seq}): {reason}")
+    print_as(
+        output_format,
+        {"version": version.to_dict(), "certificate": digest, "event": event.to_dict()},
+        f"{version.reference}: certificate {digest[:12]} was taken off (event {event.seq}): {reason}",
+    )

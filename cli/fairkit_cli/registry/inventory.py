@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from fairkit.errors import ConfigError
-from fairkit.support.files import read_small
 from fairkit_cli import options as opt
 from fairkit_cli.registry.common import RegistryOption, open_registry
 from fairkit_cli.terminal.output import record_text, say, write
@@ -49,6 +47,7 @@ def inventory(
     """
     from fairkit.support.files import check_writable
     from fairkit_cli.options.about import today
+    from fairkit_cli.packs import facts_table
     from fairkit_registry.exchange.inventory import inventory as entries_of
     from fairkit_registry.exchange.inventory import read_stated
 
@@ -57,23 +56,14 @@ def inventory(
     states = _watches(watched or ())
     day = datetime.date.fromisoformat(today())
     with open_registry(registry) as store:
-        stated = read_stated(_toml(facts), [one["name"] for one in store.models()])
+        stated = read_stated(
+            {} if facts is None else facts_table(facts), [one["name"] for one in store.models()]
+        )
         entries = entries_of(store, stated, states, today=day)
     shown = {one.monitoring for one in entries}
     for key in (key for key, state in states.items() if state not in shown):
         say(f"the watch of {key[:16]} is about no version in the inventory")
     write(lambda _: _text(entries, output_format, day), output)
-
-
-def _toml(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(read_small(path))
-    except OSError as error:
-        raise ConfigError(f"the facts {str(path)!r} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"the facts {str(path)!r} are not valid TOML: {error}") from error
 
 
 def _watches(folders: Sequence[Path]) -> dict[str, str]:

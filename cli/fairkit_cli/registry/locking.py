@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.registry.common import KeysOption, RegistryOption, load_keys, open_registry
-from fairkit_cli.terminal.output import FAILED, echo, print_json
+from fairkit_cli.registry.common import KeysOption, RegistryOption, load_keys, open_registry, refusing
+from fairkit_cli.terminal.output import print_as
 
 
 def lock(
@@ -23,21 +23,15 @@ def lock(
 
     An alias with --pre-registered asks for it. Of several locks the newest before the model counts.
     """
-    from fairkit_registry.errors import VerificationError
     from fairkit_registry.evidence.locks import read_file
 
     raw, trusted = read_file(file), load_keys(key)
-    try:
-        with open_registry(registry, before=lambda: None) as store:
-            terms = store.lock(name, raw, trusted)
-            event = next(one for one in store.log(name) if one.action == "lock")
-    except VerificationError as error:
-        echo(f"refused: {error}")
-        raise typer.Exit(FAILED) from None
-    if output_format == "json":
-        print_json(terms.to_dict() | {"event": event.to_dict()})
-        return
-    echo(
+    with refusing(), open_registry(registry, before=lambda: None) as store:
+        terms = store.lock(name, raw, trusted)
+        event = next(one for one in store.log(name) if one.action == "lock")
+    print_as(
+        output_format,
+        terms.to_dict() | {"event": event.to_dict()},
         f"{name}: policy lock {terms.statement_sha256[:12]} about {terms.name}, {terms.rows:,} rows, registered as "
-        f"event {event.seq} at {event.at[:19]}"
+        f"event {event.seq} at {event.at[:19]}",
     )

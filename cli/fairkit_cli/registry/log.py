@@ -11,8 +11,8 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
-from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, print_json
+from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry, refusing
+from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, print_as, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,6 @@ def checkpoint(
     """
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.terminal.passphrases import load_signers
-    from fairkit_registry.errors import VerificationError
     from fairkit_registry.evidence import checkpoints
     from fairkit_registry.evidence.timestamping import asking
 
@@ -74,15 +73,11 @@ def checkpoint(
     if not digests:
         raise FairkitError("the log has no event yet: there is nothing to sign")
     leaves = checkpoints.entries(digests)
-    before = output.read_bytes() if output.is_file() else None
-    try:
-        if before is not None:
-            known = checkpoints.verify(before, [signer.public], where=str(output), origin=origin)
+    if output.is_file():
+        with refusing():
+            known = checkpoints.verify(output.read_bytes(), [signer.public], where=str(output), origin=origin)
             checkpoints.check_follows(known, leaves, where=str(output))
             origin = known.origin
-    except VerificationError as error:
-        echo(f"refused: {error}")
-        raise typer.Exit(FAILED) from None
     name = origin or f"fairkit.registry/{digests[0][:16]}"
     note = checkpoints.sign(name, leaves, signer)
     if ask is not None:
@@ -90,10 +85,12 @@ def checkpoint(
     write_atomic(output, note.encode())
     found = checkpoints.parse(note)
     told = checkpoints.verifier_key(name, signer.public)
-    if output_format == "json":
-        print_json({"checkpoint": str(output), **_record(found), "verifier_key": told})
-        return
-    echo(f"{output}: {found.shown}", f"  verifier key {told}")
+    print_as(
+        output_format,
+        {"checkpoint": str(output), **_record(found), "verifier_key": told},
+        f"{output}: {found.shown}",
+        f"  verifier key {told}",
+    )
 
 
 def _stamp_of(checkpoint: str) -> Path:
@@ -127,7 +124,6 @@ def prove(
     `fairkit registry verify-log` checks the proof without the registry, as do other tools for C2SP logs.
     """
     from fairkit.support.files import check_writable, write_atomic
-    from fairkit_registry.errors import VerificationError
     from fairkit_registry.evidence import checkpoints, logproofs
 
     if (what is None) == (old is None):
@@ -140,13 +136,10 @@ def prove(
     check_writable(output)
     with open_registry(registry) as store:
         leaves = checkpoints.entries(store.digests())
-        try:
+        with refusing():
             checkpoints.check_follows(head, leaves, where=note)
             if before is not None:
                 checkpoints.check_follows(before, leaves, where=str(old))
-        except VerificationError as error:
-            echo(f"refused: {error}")
-            raise typer.Exit(FAILED) from None
         leaves, text = leaves[: head.size], raw.decode("utf-8")
         if before is not None:
             if before.size > head.size:
@@ -163,10 +156,11 @@ def prove(
             proof = logproofs.prove_event(event.to_dict(), leaves, text)
             shown = f"event {event.seq}, {event.action} {event.name or ''}".rstrip()
     write_atomic(output, proof.encode())
-    if output_format == "json":
-        print_json({"proof": str(output), "proves": shown, **_record(head)})
-        return
-    echo(f"{output}: {shown}, in {head.shown}")
+    print_as(
+        output_format,
+        {"proof": str(output), "proves": shown, **_record(head)},
+        f"{output}: {shown}, in {head.shown}",
+    )
 
 
 def _read(text: str) -> bytes:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
-from fairkit_cli.terminal.output import FAILED, echo, print_json
+from fairkit_cli.registry.common import RegistryOption, arrival_line, load_keys, open_registry, refusing
+from fairkit_cli.terminal.output import echo, print_as, print_json
 
 if TYPE_CHECKING:
     from fairkit_registry.oci.address import Address
@@ -81,10 +81,12 @@ def attach(
 def _say_pushed(address: str, exact: str, referrers: int, sent: int, output_format: str) -> None:
     from fairkit_cli.text.numbers import size
 
-    if output_format == "json":
-        print_json({"address": address, "exact": exact, "referrers": referrers, "bytes_sent": sent})
-        return
-    echo(f"{address}: {exact}", f"  {referrers} certificates and lists refer to it; sent {size(sent)}")
+    print_as(
+        output_format,
+        {"address": address, "exact": exact, "referrers": referrers, "bytes_sent": sent},
+        f"{address}: {exact}",
+        f"  {referrers} certificates and lists refer to it; sent {size(sent)}",
+    )
 
 
 def pull(
@@ -102,24 +104,13 @@ def pull(
 
     Every byte is held against its digest before the registry here changes. Promote it as any other version.
     """
-    from fairkit_registry.errors import VerificationError
     from fairkit_registry.exchange.remote import pull as receive
     from fairkit_registry.oci.address import parse
 
     where, trusted = parse(address), load_keys(key)
-    try:
-        with open_registry(registry, before=lambda: _check(where)) as store:
-            received = receive(store, where, name=name, trusted=trusted)
-    except VerificationError as error:
-        echo(f"refused: {error}")
-        raise typer.Exit(FAILED) from None
-    if output_format == "json":
-        print_json(received.to_dict())
-        return
-    here = "" if received.version is None else received.version.reference
-    vouched = "signed by a trusted key" if key else "signatures not checked (no --key)"
-    state = "" if received.new else "  (already here)"
-    echo(f"{received.origin} -> {here}{state}  {vouched if received.certificates else 'no certificate'}")
+    with refusing(), open_registry(registry, before=lambda: _check(where)) as store:
+        received = receive(store, where, name=name, trusted=trusted)
+    print_as(output_format, received.to_dict(), arrival_line(received, keyed=bool(key)))
 
 
 def _check(where: Address) -> None:
@@ -171,10 +162,7 @@ def list_tags(where: str, name: str | None, output_format: str) -> None:
         with Client(parse(f"{where}/{name}")) as client:
             listed = sorted(client.tags(), key=_newest, reverse=True)
         record = {"registry": where, "model": name, "tags": listed}
-    if output_format == "json":
-        print_json(record)
-    else:
-        echo(*(listed if name is None else (f"{name}@{tag}" for tag in listed)))
+    print_as(output_format, record, *(listed if name is None else (f"{name}@{tag}" for tag in listed)))
 
 
 def show_tag(where: str, reference: str, output_format: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
@@ -12,7 +13,6 @@ from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
@@ -93,8 +93,7 @@ def version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> Ou
     except VerificationError as error:
         return Outcome(subject=registered.reference, held=(), failed=(as_options(str(error)),))
     confirmed, failed, good, notes = _files(registry, registered, trusted, revocations)
-    newest = max(good, key=lambda one: one.audited_at, default=None)
-    verdict: str | None = None if newest is None else newest.report.verdict
+    verdict = _newest_verdict(good)
     if wanted.alias is not None:
         verdict, told = _against_policy(registry, registered, wanted.alias)
         notes += told
@@ -141,10 +140,7 @@ def _files(
             failed.append(f"certificate {digest[:12]}: {as_options(str(error))}")
             continue
         good.append(certificate)
-        keys = ", ".join(keyid[:16] for keyid in certificate.keyids)
-        confirmed.append(
-            f"certificate {digest[:12]}: signed by {keys}, about this model, verdict {certificate.report.verdict}"
-        )
+        confirmed.append(_vouched(certificate))
         unusual += [f"certificate {digest[:12]}: setting {text}" for text in certificate.unusual_settings]
     if not registered.certificates:
         failed.append(f"{registered.reference} has no certificate: nobody vouches for it")
@@ -199,7 +195,6 @@ def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
         There is no key to rely on.
     """
     import tempfile
-    from pathlib import Path as _Path
 
     from fairkit_registry.errors import ArchiveError, CertificateError, RegistryError
     from fairkit_registry.exchange.importing import look_into
@@ -208,7 +203,7 @@ def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
         raise FairkitError(_NO_KEY)
     try:
         with tempfile.TemporaryDirectory(prefix="fairkit-") as scratch:
-            contents = look_into(path, keys, _Path(scratch))
+            contents = look_into(path, keys, Path(scratch))
     except (ArchiveError, CertificateError, RegistryError) as error:
         return Outcome(subject=str(path), held=(), failed=(as_options(str(error)),))
     confirmed = [
@@ -244,20 +239,25 @@ def remote(address: str, keys: Sequence[PublicKey]) -> Outcome:
     except (ArchiveError, CertificateError) as error:
         return Outcome(subject=address, held=(), failed=(as_options(str(error)),))
     confirmed = [f"the manifest has {artifact.digest}", f"the model's bytes have SHA-256 {artifact.model}"]
-    confirmed += [
-        f"certificate {one.sha256[:12]}: signed by {', '.join(keyid[:16] for keyid in one.keyids)}, about this model, "
-        f"verdict {one.report.verdict}"
-        for one in good
-    ]
+    confirmed += map(_vouched, good)
     others = [as_options(text) for text in refused]
     if not artifact.certificates:
         others = [f"no certificate refers to {address}: nobody vouches for it"]
-    newest = max(good, key=lambda one: one.audited_at, default=None)
     return Outcome(
         subject=str(where.at(artifact.digest)),
         held=tuple(confirmed),
         failed=() if good else tuple(others),
         notes=tuple(others) if good else (),
         doubts=tuple(doubts),
-        verdict=None if newest is None else newest.report.verdict,
+        verdict=_newest_verdict(good),
     )
+
+
+def _vouched(one: Certificate) -> str:
+    keys = ", ".join(keyid[:16] for keyid in one.keyids)
+    return f"certificate {one.sha256[:12]}: signed by {keys}, about this model, verdict {one.report.verdict}"
+
+
+def _newest_verdict(good: Sequence[Certificate]) -> str | None:
+    newest = max(good, key=lambda one: one.audited_at, default=None)
+    return None if newest is None else newest.report.verdict

@@ -10,7 +10,7 @@ import typer
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.registry.common import KeysOption, RegistryOption, load_keys, open_registry, remote_of
-from fairkit_cli.terminal.output import echo, print_json
+from fairkit_cli.terminal.output import print_as
 
 if TYPE_CHECKING:
     from fairkit_registry.evidence.signers import Signer
@@ -66,10 +66,7 @@ def verify(
             outcome = registry_verify.version(store, reference, load_keys(key))
             if summary is not None:
                 write_atomic(summary, registry_verify.summarised(store, reference, outcome, signers))
-    if output_format == "json":
-        print_json(outcome.to_dict())
-    else:
-        echo(*outcome.lines())
+    print_as(output_format, outcome.to_dict(), *outcome.lines())
     raise typer.Exit(outcome.code)
 
 

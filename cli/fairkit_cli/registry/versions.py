@@ -11,17 +11,11 @@ import typer
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.registry import remote
-from fairkit_cli.registry.common import (
-    RegistryOption,
-    open_registry,
-    remote_of,
-)
-from fairkit_cli.terminal.output import echo, json_lines, print_json, put
+from fairkit_cli.registry.common import RegistryOption, open_registry, remote_of
+from fairkit_cli.terminal.output import echo, json_lines, print_as, print_json, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from fairkit_registry.store.registry import Registry
 
 
 def add(
@@ -61,13 +55,11 @@ def add(
             version = store.add(
                 name, file, certificates=certificate or (), parent=parent, tags=tag or (), notes=notes
             )
-    if output_format == "json":
-        print_json(version.to_dict())
-        return
     count = len(version.certificates)
-    echo(
-        f"{version.reference}  sha256 {version.model}  {size(version.size)}  {count} "
-        f"certificate{'s' * (count != 1)}"
+    print_as(
+        output_format,
+        version.to_dict(),
+        f"{version.reference}  sha256 {version.model}  {size(version.size)}  {count} certificate{'s' * (count != 1)}",
     )
 
 
@@ -225,8 +217,7 @@ def log(
         _put_locks(registry, name, limit, certificate or (), output_format)
         return
     if decisions:
-        with open_registry(registry) as store:
-            _put_decisions(store, name, limit, output_format)
+        _put_decisions(registry, name, limit, output_format)
         return
     with open_registry(registry) as store:
         events = store.log(name, limit=limit)
@@ -294,14 +285,15 @@ def _put_locks(
     echo(*columns(("event", "at", "by", "model", "lock", "table", "purpose", "certificates"), rows))
 
 
-def _put_decisions(store: Registry, name: str | None, limit: int | None, output_format: str) -> None:
+def _put_decisions(registry: Path | None, name: str | None, limit: int | None, output_format: str) -> None:
     from dataclasses import asdict, astuple, fields
 
     from fairkit_cli.text.registry import columns
     from fairkit_cli.text.spreadsheet import csv_text
     from fairkit_registry.exchange.inventory import AliasDecision, alias_decisions
 
-    decisions = alias_decisions(store, name)[:limit]
+    with open_registry(registry) as store:
+        decisions = alias_decisions(store, name)[:limit]
     if output_format == "json":
         print_json([asdict(one) for one in decisions])
     elif output_format == "csv":

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
 from importlib.resources import files
 
 from fairkit_cli.render.markup import Content, Markup, clean, tag
 from fairkit_cli.verifier.bundle import page as verifier_page
-from fairkit_cli.verifier.bundle import what_if
+from fairkit_cli.verifier.bundle import script_digest, what_if
 
 _PANEL = 'class="whatif"'
 """In a page that needs the panel's script."""
@@ -26,27 +25,15 @@ def page(title: str, body: Content, *, verifier: bool = False) -> str:
     )
     inner = tag("main", body)
     scripts = [script, *([what_if()] if _PANEL in inner else [])]
-    digests = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts
-    )
+    digests = " ".join(map(script_digest, scripts))
     allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src {digests}; img-src data:"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=allowed),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        Markup(f"<title>{html.escape(clean(title))}</title>"),
-        Markup(f"<style>{style}</style>"),
-    )
-    tip = tag("div", id="tip", role="status", aria_live="polite", hidden=True)
     running = [Markup(f"<script>{each}</script>") for each in scripts]
-    content = tag("body", inner, _footer(None, holding=verifier), tip, running)
-    return f'<!doctype html>\n<html lang="en">{head}{content}</html>\n'
+    styled = Markup(f"<style>{style}</style>")
+    return _document(title, allowed, styled, [inner, _footer(None, holding=verifier)], running)
 
 
-def linked_page(title: str, body: Content, *, root: str, feed: str | None = None) -> str:
-    """Return a document of a site, which shares its style and its script with the others.
+def linked_page(title: str, body: Content, *, root: str) -> str:
+    """Return a document of a site, which shares its style, its script and its feed with the others.
 
     Parameters
     ----------
@@ -54,15 +41,18 @@ def linked_page(title: str, body: Content, *, root: str, feed: str | None = None
         As for `page`.
     root
         The way from this document to the site's root, such as ``../../``.
-    feed
-        The site's feed, from the root.
     """
     allowed = "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; img-src data:"
-    feed_link = (
-        None
-        if feed is None
-        else tag("link", rel="alternate", type="application/atom+xml", href=root + feed, title="Events")
-    )
+    links = [
+        tag("link", rel="stylesheet", href=f"{root}site.css"),
+        tag("link", rel="alternate", type="application/atom+xml", href=root + FEED, title="Events"),
+    ]
+    script = tag("script", src=f"{root}site.js")
+    return _document(title, allowed, links, [tag("main", body), _footer(root)], script)
+
+
+def _document(title: str, allowed: str, style: Content, body: Content, scripts: Content) -> str:
+    """Return a document; `allowed` is the policy by which a browser loads and runs things."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -70,14 +60,15 @@ def linked_page(title: str, body: Content, *, root: str, feed: str | None = None
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         Markup(f"<title>{html.escape(clean(title))}</title>"),
-        tag("link", rel="stylesheet", href=f"{root}site.css"),
-        feed_link,
+        style,
     )
     tip = tag("div", id="tip", role="status", aria_live="polite", hidden=True)
-    content = tag("body", tag("main", body), _footer(root), tip, tag("script", src=f"{root}site.js"))
+    content = tag("body", body, tip, scripts)
     return f'<!doctype html>\n<html lang="en">{head}{content}</html>\n'
 
 
+FEED = "feed.xml"
+"""The feed of a site's events."""
 VERIFIER = "verify.html"
 """The page of a site that checks certificates."""
 
@@ -88,14 +79,14 @@ def _footer(root: str | None, *, holding: bool = False) -> Markup:
     if holding:
         content = "data:text/html;base64," + base64.b64encode(verifier_page().encode()).decode()
         link = tag("a", "Save the page that checks certificates", href=content, download=VERIFIER)
-        return tag(
-            "footer", tag("p", link, f", and give it the certificate's file. {offline}", class_="muted")
-        )
-    if root is None:
-        how: Content = [
-            tag("code", f"fairkit verify --page {VERIFIER}"),
+        told: Content = [link, f", and give it the certificate's file. {offline}"]
+    elif root is None:
+        command = tag("code", f"fairkit verify --page {VERIFIER}")
+        told = [
+            "Signed evidence can be checked by anybody: ",
+            command,
             f" writes a page that does it. {offline}",
         ]
-        return tag("footer", tag("p", "Signed evidence can be checked by anybody: ", how, class_="muted"))
-    link = tag("a", "Check a certificate yourself", href=root + VERIFIER)
-    return tag("footer", tag("p", link, f". {offline}", class_="muted"))
+    else:
+        told = [tag("a", "Check a certificate yourself", href=root + VERIFIER), f". {offline}"]
+    return tag("footer", tag("p", told, class_="muted"))

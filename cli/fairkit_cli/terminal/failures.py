@@ -29,33 +29,11 @@ KEPT = 20
 _SURROUNDINGS = frozenset(
     getattr(errno, name)
     for name in (
-        *(
-            "EACCES",
-            "EDQUOT",
-            "EFBIG",
-            "EIO",
-            "EISDIR",
-            "ELOOP",
-            "EMFILE",
-            "ENAMETOOLONG",
-            "ENFILE",
-            "ENODEV",
-        ),
-        *(
-            "ENOMEM",
-            "ENOSPC",
-            "ENOTDIR",
-            "ENXIO",
-            "EPERM",
-            "EPIPE",
-            "EROFS",
-            "ESTALE",
-            "ETIMEDOUT",
-            "ETXTBSY",
-        ),
+        "EACCES", "EDQUOT", "EFBIG", "EIO", "EISDIR", "ELOOP", "EMFILE", "ENAMETOOLONG", "ENFILE", "ENODEV", "ENOMEM",
+        "ENOSPC", "ENOTDIR", "ENXIO", "EPERM", "EPIPE", "EROFS", "ESTALE", "ETIMEDOUT", "ETXTBSY",
     )
     if hasattr(errno, name)
-)
+)  # fmt: skip
 """Errors of the system that say something about files and disks, not about fairkit."""
 
 

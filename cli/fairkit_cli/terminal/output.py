@@ -61,6 +61,20 @@ def print_json(value: Any) -> None:
     put(record_text(value))
 
 
+def print_as(output_format: str, record: Any, *lines: str) -> None:
+    """Print a result for programs where the format is ``json``, else its lines for people.
+
+    Raises
+    ------
+    OutputError
+        Standard output is closed, full or broken.
+    """
+    if output_format == "json":
+        print_json(record)
+    else:
+        echo(*lines)
+
+
 def json_lines(records: Iterable[Any]) -> str:
     """Return records as a JSON list with a line for each: an indented one takes long for thousands."""
     return "[" + ",\n".join(json_text(one.to_dict(), indent=None) for one in records) + "]"

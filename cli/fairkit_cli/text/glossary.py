@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 
 from fairkit.metrics import Term
 from fairkit_cli.text.headlines import all_terms, headlines, usual_terms
@@ -40,7 +39,7 @@ TERMS: Mapping[str, Term] = {
 def metric_term(metric: str) -> Term:
     """Return the plain name and meaning of a metric, as the plugin that measures it declares them."""
     bases = {metric.removesuffix(ending) for ending, _, _ in _ENDINGS} - {metric}
-    declared = _usual() if _usual().keys() & {metric, *bases} else _declared()
+    declared = usual_terms() if usual_terms().keys() & {metric, *bases} else all_terms()
     if metric in declared:
         return declared[metric]
     for ending, name, meaning in _ENDINGS:
@@ -59,18 +58,6 @@ _ENDINGS = (
     ("_group_min", "lowest group: {}", "The smallest number of any group, of: {}."),
     ("_group_max", "highest group: {}", "The largest number of any group, of: {}."),
 )
-
-
-@cache
-def _usual() -> Mapping[str, Term]:
-    """The plain words of the metrics and auditors that every audit uses: nothing more is imported for them."""
-    return usual_terms()
-
-
-@cache
-def _declared() -> Mapping[str, Term]:
-    """The plain words of all installed metrics and auditors; a metric's are at least its docstring's."""
-    return all_terms()
 
 
 def used_terms(metrics: Iterable[str]) -> list[tuple[str, Term]]:

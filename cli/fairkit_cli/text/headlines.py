@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from fairkit.errors import PluginError
@@ -110,11 +111,13 @@ def _installed(others: Sequence[type[Metric]] = ()) -> Headlines:
     return Headlines({cls.name: cls for cls in metrics}, joint, terms)
 
 
+@cache
 def all_terms() -> dict[str, Term]:
     """Return the plain names of findings, by name, for the auditors of all installed plugins."""
     return {name: one for cls in _auditors() for name, one in cls.terms.items()} | usual_terms()
 
 
+@cache
 def usual_terms() -> dict[str, Term]:
     """Return those of the plugins that every audit uses: no other one is imported for them."""
     return dict(_installed().terms)

@@ -69,7 +69,9 @@ def policy(alias_policy: AliasPolicy) -> str:
 
 def _asked(alias_policy: AliasPolicy) -> list[tuple[object, str]]:
     """Return each further condition with its words; those that are not asked are empty."""
-    settings = sorted(f"{name} = {setting(value)}" for name, value in alias_policy.settings.items())
+    from fairkit_registry.evidence.pins import shown
+
+    settings = sorted(f"{name} = {shown(value)}" for name, value in alias_policy.settings.items())
     return [
         (alias_policy.max_age_days is not None, f"at most {alias_policy.max_age_days or 0:g} days old"),
         (alias_policy.data, "on data " + ", ".join(digest[:12] for digest in alias_policy.data)),
@@ -105,13 +107,6 @@ def _keys(pems: Sequence[str]) -> str:
     from fairkit_registry.evidence.keys import keyid_of
 
     return ", ".join(f"key {keyid_of(pem)[:16]}" for pem in pems)
-
-
-def setting(value: object) -> str:
-    """Write the value of a setting."""
-    from fairkit_registry.evidence.pins import shown
-
-    return shown(value)
 
 
 _ORDER = ("worse", "better", "different", "unknown", "within noise")

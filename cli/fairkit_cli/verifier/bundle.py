@@ -7,20 +7,12 @@ import hashlib
 import json
 import re
 from importlib.resources import files
+from typing import Any
 
 MODULES = (
-    "json",
-    "digest",
-    "envelope",
-    "form",
-    "arithmetic",
-    "policy",
-    "statement",
-    "timestamps",
-    "check",
-    "sentences",
+    "json", "digest", "envelope", "form", "arithmetic", "policy", "statement", "timestamps", "check", "sentences",
     "view",
-)
+)  # fmt: skip
 """In the order in which they need each other."""
 
 WHAT_IF = ("arithmetic", "policy", "whatif")
@@ -71,13 +63,16 @@ def tables() -> str:
     slim = {"metrics": known["metrics"], "auditors": {}}
     for name, record in known["auditors"].items():
         slim["auditors"][name] = {"headlines": record["headlines"], "defaults": record["defaults"]}
-    text = json.dumps(
-        {"schemas": [predicate.schema(), report_schema()], "declared": slim}, separators=(",", ":")
-    )
-    return text.replace("<", "\\u003c")
+    return script_json({"schemas": [predicate.schema(), report_schema()], "declared": slim})
 
 
-def _digest(text: str) -> str:
+def script_json(value: Any) -> str:
+    """Return JSON that can stand in a script element."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def script_digest(text: str) -> str:
+    """Return a script, or a style, as a page's policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -85,7 +80,7 @@ def page() -> str:
     """Return the whole page, `verify.html`."""
     code, style, facts = script(MODULES, _START), _text("page.css"), tables()
     policy = (
-        f"default-src 'none'; script-src {_digest(code)}; style-src {_digest(style)}; connect-src 'none'; "
+        f"default-src 'none'; script-src {script_digest(code)}; style-src {script_digest(style)}; connect-src 'none'; "
         "base-uri 'none'; form-action 'none'"
     )
     return (

@@ -22,17 +22,11 @@ if TYPE_CHECKING:
 
 Batch = Annotated[
     str | None,
-    typer.Option(
-        "--batch",
-        metavar="NAME",
-        help="The name of these rows; a name counts once. Default: the file's name.",
-    ),
+    opt.option("--batch", "NAME", "The name of these rows; a name counts once. Default: the file's name."),
 ]
 AsOf = Annotated[
     str | None,
-    typer.Option(
-        "--as-of", metavar="DAY", help="The day of the look; later decisions are refused. Default: today."
-    ),
+    opt.option("--as-of", "DAY", "The day of the look; later decisions are refused. Default: today."),
 ]
 
 
@@ -42,18 +36,16 @@ def add(
     *,
     data: Annotated[
         str | None,
-        typer.Option(
+        opt.option(
             "--data",
-            metavar="FILE",
-            help="Decisions: a CSV or Parquet file, a folder of such files, a glob, or an address.",
+            "FILE",
+            "Decisions: a CSV or Parquet file, a folder of such files, a glob, or an address.",
         ),
     ] = None,
     merge: Annotated[
         Path | None,
-        typer.Option(
-            "--merge",
-            metavar="FOLDER",
-            help="Add what another watch with the same settings counted, in place of --data.",
+        opt.option(
+            "--merge", "FOLDER", "Add what another watch with the same settings counted, in place of --data."
         ),
     ] = None,
     day: DayColumn = None,
@@ -86,11 +78,10 @@ def add(
 def label(
     state: State,
     *,
-    data: Annotated[str, typer.Option("--data", metavar="FILE", help="Ids and outcomes: CSV or Parquet.")],
+    data: Annotated[str, opt.option("--data", "FILE", "Ids and outcomes: CSV or Parquet.")],
     id: IdColumn = None,
     label: Annotated[
-        str | None,
-        typer.Option("--label", metavar="COL", help="The outcome column. Default: that of the watch."),
+        str | None, opt.option("--label", "COL", "The outcome column. Default: that of the watch.")
     ] = None,
     batch: Batch = None,
     as_of: AsOf = None,

@@ -27,37 +27,31 @@ def init(
         str | None,
         typer.Argument(
             metavar="MODEL",
-            help="What is watched: a name in the registry, such as credit@production, whose certificate gives "
-            "columns, groups "
-            "and rules. It may be left out.",
+            help="What is watched: a name in the registry, such as credit@production, whose certificate gives columns, "
+            "groups and rules. It may be left out.",
         ),
     ] = None,
     *,
-    state: Annotated[
-        Path, typer.Option("--state", metavar="FOLDER", help="The folder of the watch; a new one.")
-    ],
+    state: Annotated[Path, opt.option("--state", "FOLDER", "The folder of the watch; a new one.")],
     policy: Annotated[
         Path | None,
-        typer.Option(
+        opt.option(
             "--policy",
-            metavar="FILE",
-            help="The rules ([[policy]]) and columns ([data], [watch]), a fairkit.toml. Default: the nearest one.",
+            "FILE",
+            "The rules ([[policy]]) and columns ([data], [watch]), a fairkit.toml. Default: the nearest one.",
         ),
     ] = None,
     certificate: Annotated[
         Path | None,
-        typer.Option(
-            "--certificate", metavar="CERT", help="The model's certificate, where it is in no registry."
-        ),
+        opt.option("--certificate", "CERT", "The model's certificate, where it is in no registry."),
     ] = None,
     predictions: Annotated[
         list[str] | None,
-        typer.Option(
+        opt.option(
             "--predictions",
-            metavar="decision=COL,...",
-            help="The column of the decision (decision=COL), its favorable value (favorable=V; default 1, or "
-            "the label's), and "
-            "a score whose mean is watched (score=COL). Default: decision=decision.",
+            "decision=COL,...",
+            "The column of the decision (decision=COL), its favorable value (favorable=V; default 1, or the "
+            "label's), and a score whose mean is watched (score=COL). Default: decision=decision.",
         ),
     ] = None,
     columns: opt.WatchedColumns,
@@ -65,20 +59,19 @@ def init(
     minimums: opt.MinRules = None,
     groups: Annotated[
         list[str] | None,
-        typer.Option(
+        opt.option(
             "--groups",
-            metavar="COL=A,B",
-            help="The groups that are expected in a sensitive column, as sex=female,male (repeatable). Default: the "
+            "COL=A,B",
+            "The groups that are expected in a sensitive column, as sex=female,male (repeatable). Default: the "
             "certificate's, else those of the first day.",
         ),
     ] = None,
     horizon: Annotated[
         int | None,
-        typer.Option(
+        opt.option(
             "--horizon",
-            metavar="DAYS",
-            help="Days after which an outcome is known, or counts as unresolved. 0 (default): outcomes come "
-            "with decisions.",
+            "DAYS",
+            "Days after which an outcome is known, or counts as unresolved. 0 (default): outcomes come with decisions.",
         ),
     ] = None,
     selective: Annotated[
@@ -97,27 +90,24 @@ def init(
     ] = False,
     review_rows: Annotated[
         int | None,
-        typer.Option(
+        opt.option(
             "--review-rows",
-            metavar="N",
-            help="Decisions expected before the next review; intervals between groups are narrowest at a tenth "
-            "of them. "
-            "Default: 100000.",
+            "N",
+            "Decisions expected before the next review; intervals between groups are narrowest at a tenth of "
+            "them. Default: 100000.",
         ),
     ] = None,
     run_length: Annotated[
         int | None,
-        typer.Option(
+        opt.option(
             "--run-length",
-            metavar="DAYS",
-            help="Days between false alarms of recent change, on average, all rules together. Default: 1000.",
+            "DAYS",
+            "Days between false alarms of recent change, on average, all rules together. Default: 1000.",
         ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since", metavar="DAY", help="Refuse decisions before this day. Default: the first ones begin."
-        ),
+        opt.option("--since", "DAY", "Refuse decisions before this day. Default: the first ones begin."),
     ] = None,
     confidence: opt.Confidence = None,
     registry: RegistryOption = None,
@@ -155,9 +145,8 @@ def init(
         echo(
             f"watch    {state}",
             f"watches  {settings.model or 'decisions of an unnamed model'}: {names}",
-            f"promise  {settings.confidence:.0%} for all verdicts together, at every look; a false alarm of "
-            "recent change in "
-            f"{settings.run_length:,} days on average",
+            f"promise  {settings.confidence:.0%} for all verdicts together, at every look; a false alarm of recent "
+            f"change in {settings.run_length:,} days on average",
             *(
                 f"later    {Rule.from_dict(rule).metric} needs outcomes; `fairkit watch set {state} --label COL ...` "
                 "adds it"
@@ -192,7 +181,6 @@ def _settings(
     confidence: float | None,
 ) -> WatchSettings:
     """Combine options, the configuration file and the certificate, in this order."""
-    from fairkit.results.rules import Rule
     from fairkit_watch.reference import groups_of, reference_of
     from fairkit_watch.settings import Columns, Reference, WatchSettings, split_name
 
@@ -203,18 +191,15 @@ def _settings(
 
     sensitive = opt.split_names(columns.sensitive)
     if sensitive is None:
-        listed = config.data.get("sensitive", roles.get("sensitive", []))
-        sensitive = [listed] if isinstance(listed, str) else list(listed)
-    rules = [Rule.parse(text, "max") for text in limits[0] or ()]
-    rules += [Rule.parse(text, "min") for text in limits[1] or ()]
-    rule_records = tuple(rule.to_dict() for rule in rules or config.policy) or subject.rules
+        sensitive = opt.listed(config.data.get("sensitive", roles.get("sensitive")))
+    rules = opt.rules_of(*limits) or config.policy
     expected = groups_of(subject.report, [split_name(text) for text in sensitive]) if subject.report else {}
     selective = table.get("selective", False)
     if not isinstance(selective, bool):
         raise ParameterError("selective in [watch] takes true or false")
     numbers = ("horizon", "review_rows", "run_length", "since")
     return WatchSettings(
-        rules=rule_records,
+        rules=tuple(rule.to_dict() for rule in rules) or subject.rules,
         columns=Columns(
             decision=table.get("decision", "decision"),
             favorable_decision=table.get("favorable_decision"),
@@ -229,7 +214,7 @@ def _settings(
         missing=role("missing", columns.missing) or "drop",
         groups={**expected, **_groups(groups)},
         reference=Reference() if subject.report is None else reference_of(subject.report),
-        confidence=next(c for c in (confidence, config.audit.get("confidence"), 0.95) if c is not None),
+        confidence=opt.first_known(confidence, config.audit.get("confidence"), 0.95),
         selective=selective,
         model=subject.model,
         sha256=subject.sha256,

@@ -25,19 +25,19 @@ def set_(
     minimums: opt.MinRules = None,
     leave_out: Annotated[
         list[str] | None,
-        typer.Option(
+        opt.option(
             "--leave-out",
-            metavar="METRIC[:COL]",
-            help="The rules on this metric go; repeatable. --max and --min add rules, and replace one on the same "
+            "METRIC[:COL]",
+            "The rules on this metric go; repeatable. --max and --min add rules, and replace one on the same "
             "metric, column and side.",
         ),
     ] = None,
     horizon: Annotated[
         int | None,
-        typer.Option(
+        opt.option(
             "--horizon",
-            metavar="DAYS",
-            help="Days after which an outcome is known, or counts as unresolved; 0: outcomes come with decisions.",
+            "DAYS",
+            "Days after which an outcome is known, or counts as unresolved; 0: outcomes come with decisions.",
         ),
     ] = None,
     selective: Annotated[
@@ -98,8 +98,7 @@ def _rules(
     """Return the rules without those that go, with those that come."""
     from fairkit.results.rules import Rule
 
-    new = [Rule.parse(text, "max") for text in maximums or ()]
-    new += [Rule.parse(text, "min") for text in minimums or ()]
+    new = opt.rules_of(maximums, minimums)
     remaining = [Rule.from_dict(record) for record in rules]
     for text in leave_out or ():
         metric, _, column = text.partition(":")

@@ -174,9 +174,8 @@ class Delivery:
                 )
         except FairkitError as error:
             self.notes.append(
-                f"{watch.settings.model} could not be taken back from {watch.settings.alias!r}: {error}; it is "
-                "tried again "
-                "with the next call"
+                f"{watch.settings.model} could not be taken back from {watch.settings.alias!r}: {error}; it is tried "
+                "again with the next call"
             )
             return False
         self.demoted = done.to_dict()

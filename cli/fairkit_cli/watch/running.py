@@ -32,24 +32,19 @@ def run(
     *,
     folder: Annotated[
         Path,
-        typer.Option(
+        opt.option(
             "--folder",
-            metavar="FOLDER",
-            help="Where decisions come in as CSV or Parquet files, each once and whole: write a file under a name that "
+            "FOLDER",
+            "Where decisions come in as CSV or Parquet files, each once and whole: write a file under a name that "
             "begins with a dot, and rename it.",
         ),
     ],
     labels: Annotated[
         Path | None,
-        typer.Option(
-            "--labels",
-            metavar="FOLDER",
-            help="Where outcomes come in; another folder than that of decisions.",
-        ),
+        opt.option("--labels", "FOLDER", "Where outcomes come in; another folder than that of decisions."),
     ] = None,
     every: Annotated[
-        str,
-        typer.Option("--every", metavar="TIME", help="How often to look: 30s, 15m, 1h or 1d. Default: 1h."),
+        str, opt.option("--every", "TIME", "How often to look: 30s, 15m, 1h or 1d. Default: 1h.")
     ] = "1h",
     once: Annotated[
         bool,
@@ -59,10 +54,8 @@ def run(
     ] = False,
     as_of: Annotated[
         str | None,
-        typer.Option(
-            "--as-of",
-            metavar="DAY",
-            help="The day of the look, for a replay of the past. Default: today, at each look.",
+        opt.option(
+            "--as-of", "DAY", "The day of the look, for a replay of the past. Default: today, at each look."
         ),
     ] = None,
     alarms: opt.AlarmOptions,

@@ -81,7 +81,7 @@ def run(
     command goes on. The token is read from FAIRKIT_ENDPOINT_TOKEN.
     """
     from fairkit.support.files import check_writable
-    from fairkit_cli.commands.audit import copy_format, write_copy
+    from fairkit_cli.commands.audit import copy_format, show
     from fairkit_cli.progress import progress_bar
     from fairkit_correspondence.asking import Asker
     from fairkit_correspondence.client import Client, Server
@@ -124,7 +124,7 @@ def run(
     report = outcome.report
     for path, form in copies.items():
         if report is not None:
-            write_copy(report, form, path)
+            show(report, form, path)
     if output_format == "json":
         record = None if report is None else report.to_dict()
         print_json(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fairkit_registry.errors import CertificateError, VerificationError
+from fairkit_registry.errors import VerificationError
 from fairkit_registry.evidence import dsse
 from fairkit_registry.evidence.predicate import time_text
-from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, statement
-from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
+from fairkit_registry.evidence.statement import reading, sign_statement, signers_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,8 +50,7 @@ def sign_attestation(
         "certificate": certificate_sha256,
         "attestedAt": time_text(attested_at or datetime.now(UTC)),
     }
-    made = statement(comparison.model_name, comparison.model_sha256, TYPE, predicate)
-    return dsse.sign(canonical(made), PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
+    return sign_statement(comparison.model_name, comparison.model_sha256, TYPE, predicate, secrets)
 
 
 def verify_attestation(raw: bytes, trusted: Sequence[PublicKey]) -> dict[str, Any]:
@@ -66,19 +64,10 @@ def verify_attestation(raw: bytes, trusted: Sequence[PublicKey]) -> dict[str, An
         It is no attestation.
     """
     envelope = dsse.Envelope.from_bytes(raw)
-    if not dsse.signers(envelope, trusted):
-        raise VerificationError("the attestation is not signed by a key that you trust")
-    try:
-        said = read_object(envelope.payload)
-        known = (envelope.payload_type, said.get("_type"), said.get("predicateType"))
-        if known != (PAYLOAD_TYPE, STATEMENT_TYPE, TYPE):
-            raise CertificateError(f"no attestation of an endpoint: its predicate is of type {known[2]!r}")
+    signers_of(envelope, trusted, "the attestation")
+    with reading(envelope, TYPE, "no attestation of an endpoint") as said:
         body: dict[str, Any] = said["predicate"]
         (subject,) = said["subject"]
         if subject["digest"]["sha256"] != body["model_sha256"]:
             raise VerificationError("the attestation contradicts itself: it names two models")
-    except (StrictJsonError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, CertificateError | VerificationError):
-            raise
-        raise CertificateError(f"no attestation of an endpoint: {error}") from None
     return body

@@ -238,9 +238,8 @@ def check_data(certificate: Certificate, data_sha256: str | None) -> None:
     """
     if data_sha256 not in (None, certificate.report.data.sha256):
         raise VerificationError(
-            "the certificate is about other data: it names SHA-256 "
-            f"{certificate.report.data.sha256[:16]}..., "
-            f"the table given has {str(data_sha256)[:16]}... (digest of columns, types and values in order)"
+            f"the certificate is about other data: it names SHA-256 {certificate.report.data.sha256[:16]}..., the "
+            f"table given has {str(data_sha256)[:16]}... (digest of columns, types and values in order)"
         )
 
 
@@ -259,9 +258,8 @@ def check_model(certificate: Certificate, model_sha256: str | None) -> None:
         raise VerificationError(f"the certificate is about {about} was seen, so it says nothing about any")
     if model_sha256 not in (None, certificate.model_sha256):
         raise VerificationError(
-            f"the certificate is about another model: it names SHA-256 {str(certificate.model_sha256)[:16]}..., "
-            f"the file given has {str(model_sha256)[:16]}...: the model was changed, or the two do not "
-            "belong together"
+            f"the certificate is about another model: it names SHA-256 {str(certificate.model_sha256)[:16]}..., the "
+            f"file given has {str(model_sha256)[:16]}...: the model was changed, or the two do not belong together"
         )
 
 

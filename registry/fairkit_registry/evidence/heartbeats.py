@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import dsse
 from fairkit_registry.evidence.predicate import time_text
-from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE, sign_statement, signers_of
+from fairkit_registry.jsonio import StrictJsonError, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.signers import Signer
 
-PAYLOAD_TYPE = "application/vnd.in-toto+json"
-STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 TYPE = "https://fairkit.dev/watch/v1"
 """The predicate type. It is a name; nothing is ever fetched from it."""
 
@@ -78,18 +77,13 @@ def sign_heartbeat(
         An in-toto Statement in a DSSE envelope, as one line of JSON without its line feed.
     """
     name, digest = subject
-    statement = {
-        "_type": STATEMENT_TYPE,
-        "subject": [{"name": name, "digest": {"sha256": digest}}],
-        "predicateType": TYPE,
-        "predicate": {
-            **body,
-            "day": day,
-            "previous": previous,
-            "signedAt": time_text(signed_at or datetime.now(UTC)),
-        },
+    predicate = {
+        **body,
+        "day": day,
+        "previous": previous,
+        "signedAt": time_text(signed_at or datetime.now(UTC)),
     }
-    return dsse.sign(canonical(statement), PAYLOAD_TYPE, secrets).to_bytes()
+    return sign_statement(name, digest, TYPE, predicate, secrets).removesuffix(b"\n")
 
 
 def read_heartbeats(raw: bytes, trusted: Sequence[PublicKey] | None = None) -> list[Heartbeat]:
@@ -114,11 +108,7 @@ def read_heartbeats(raw: bytes, trusted: Sequence[PublicKey] | None = None) -> l
         envelope = dsse.Envelope.from_bytes(line)
         keyids = tuple(one.keyid for one in envelope.signatures)
         if trusted is not None:
-            good = dsse.signers(envelope, trusted)
-            if not good:
-                raise VerificationError(
-                    f"statement {number} of the watch is not signed by a key that you trust"
-                )
+            good = signers_of(envelope, trusted, f"statement {number} of the watch")
             keyids = tuple(key.keyid for key in good)
         heartbeat = _interpret(envelope, keyids, hashlib.sha256(line).hexdigest(), number)
         expected = heartbeats[-1].digest if heartbeats else None

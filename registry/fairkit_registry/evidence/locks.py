@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.blobs import is_digest
-from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
+from fairkit_registry.errors import CertificateError, ContradictionError
 from fairkit_registry.evidence import dsse
 from fairkit_registry.evidence.predicate import read_time, time_text
 from fairkit_registry.evidence.settings import SignedSettings
-from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited, statement
+from fairkit_registry.evidence.statement import read_limited, reading, sign_statement, signers_of
 from fairkit_registry.evidence.timestamps import CLOCK_SKEW, proven
-from fairkit_registry.jsonio import StrictJsonError, canonical, fingerprint, read_object
+from fairkit_registry.jsonio import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,8 +130,7 @@ def sign_lock(
     }
     if salt is not None:
         name, sha256, body["sealed"] = "sealed rows", sealed(sha256, salt), True
-    made = canonical(statement(name, sha256, TYPE, body))
-    return dsse.sign(made, PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
+    return sign_statement(name, sha256, TYPE, body, secrets)
 
 
 def sealed(sha256: str, salt: str) -> str:
@@ -178,9 +177,7 @@ def verify_lock(
         It is no lock.
     """
     envelope = dsse.Envelope.from_bytes(raw)
-    good = dsse.signers(envelope, trusted)
-    if not good:
-        raise VerificationError("the policy lock is not signed by a key that you trust")
+    good = signers_of(envelope, trusted, "the policy lock")
     at = proven(envelope, good, timestamp_roots) if timestamp_roots else None
     return _interpret(envelope, raw, tuple(key.keyid for key in good), at)
 
@@ -227,8 +224,7 @@ def check_kept(
         raise ContradictionError(f"the certificate's audit is not the one of its policy lock: {text}")
     if lock.locked_at > audited_at + CLOCK_SKEW:
         raise ContradictionError(
-            f"the policy lock was made at {time_text(lock.locked_at)}, after the audit at "
-            f"{time_text(audited_at)}"
+            f"the policy lock was made at {time_text(lock.locked_at)}, after the audit at {time_text(audited_at)}"
         )
 
 
@@ -245,20 +241,10 @@ def differences(locked: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]
 def _interpret(
     envelope: dsse.Envelope, raw: bytes, keyids: tuple[str, ...], at: datetime | None
 ) -> PolicyLock:
-    try:
-        said = read_object(envelope.payload)
-        kind = (envelope.payload_type, said.get("_type"), said.get("predicateType"))
-        if kind != (PAYLOAD_TYPE, STATEMENT_TYPE, TYPE):
-            raise CertificateError(
-                f"no policy lock: its predicate is of type {kind[2]!r}; `fairkit policy lock` makes one"
-            )
+    with reading(envelope, TYPE, "no policy lock", "; `fairkit policy lock` makes one") as said:
         (subject,), body = said["subject"], said["predicate"]
-        name, digest, rows, purpose = (
-            subject["name"],
-            subject["digest"]["sha256"],
-            body["rows"],
-            body["purpose"],
-        )
+        name, digest = subject["name"], subject["digest"]["sha256"]
+        rows, purpose = body["rows"], body["purpose"]
         if not (
             isinstance(name, str) and is_digest(digest) and isinstance(purpose, str) and type(rows) is int
         ):
@@ -279,7 +265,3 @@ def _interpret(
             proven_at=at,
             raw=raw,
         )
-    except (StrictJsonError, KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, CertificateError):
-            raise
-        raise CertificateError(f"no policy lock: {error}") from None

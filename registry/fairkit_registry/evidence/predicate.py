@@ -216,8 +216,7 @@ def check(statement: Mapping[str, Any], *, full: bool) -> dict[str, Any]:
     """
     if statement.get("predicateType") != TYPE:
         raise CertificateError(
-            f"not a fairness certificate: its predicate is of type {statement.get('predicateType')!r}, "
-            f"not {TYPE!r}"
+            f"not a fairness certificate: its predicate is of type {statement.get('predicateType')!r}, not {TYPE!r}"
         )
     body = statement.get("predicate")
     missing = {"settings", "mitigation", "fairMetrics", "auditedAt"}

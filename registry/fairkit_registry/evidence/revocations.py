@@ -16,8 +16,7 @@ from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import dsse
 from fairkit_registry.evidence.predicate import read_time, time_text
-from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited, statement
-from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
+from fairkit_registry.evidence.statement import read_limited, reading, sign_statement, signers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -167,7 +166,7 @@ class RevocationList:
                     f"{item.kind} {item.sha256[:16]} in number {older.sequence}, which {where}: it is invalid since a "
                     "later time"
                 )
-        lost = {one.target for one in older.entries} - {one.target for one in self.entries}
+        lost = {one.target for one in older.entries} - set(held)
         if lost:
             kind, digest = min(lost)
             raise VerificationError(
@@ -216,8 +215,7 @@ def issue(
         "nextUpdate": time_text(next_update),
         "revoked": [one.to_dict() for _, one in sorted(listed.items())],
     }
-    made = statement(f"revocations of key {keyid[:16]}", keyid, TYPE, body)
-    return dsse.sign(canonical(made), PAYLOAD_TYPE, [signer]).to_bytes() + b"\n"
+    return sign_statement(f"revocations of key {keyid[:16]}", keyid, TYPE, body, [signer])
 
 
 def read(raw: bytes, trusted: Sequence[PublicKey], *, where: str = "the revocation list") -> RevocationList:
@@ -231,14 +229,8 @@ def read(raw: bytes, trusted: Sequence[PublicKey], *, where: str = "the revocati
         It is no revocation list.
     """
     envelope = dsse.Envelope.from_bytes(raw)
-    good = {key.keyid for key in dsse.signers(envelope, trusted)}
-    if not good:
-        raise VerificationError(f"{where} is not signed by a key that you trust")
-    try:
-        said = read_object(envelope.payload)
-        known = (envelope.payload_type, said.get("_type"), said.get("predicateType"))
-        if known != (PAYLOAD_TYPE, STATEMENT_TYPE, TYPE):
-            raise CertificateError(f"{where} is no revocation list: its predicate is of type {known[2]!r}")
+    good = {key.keyid for key in signers_of(envelope, trusted, where)}
+    with reading(envelope, TYPE, f"{where} is no revocation list") as said:
         body = said["predicate"]
         if body["issuer"] not in good:
             raise VerificationError(f"{where} is not signed by the key that it names as its issuer")
@@ -253,10 +245,6 @@ def read(raw: bytes, trusted: Sequence[PublicKey], *, where: str = "the revocati
             sha256=hashlib.sha256(raw).hexdigest(),
             raw=raw,
         )
-    except (StrictJsonError, KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, CertificateError):
-            raise
-        raise CertificateError(f"{where} is no revocation list: {error}") from None
 
 
 def read_files(paths: Iterable[Path]) -> list[tuple[str, bytes]]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fairkit_registry.errors import CertificateError
+from fairkit_registry.errors import CertificateError, VerificationError
+from fairkit_registry.evidence import dsse
+from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
+
+if TYPE_CHECKING:
+    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.signers import Signer
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 
 
-def statement(name: str, sha256: str, predicate_type: str, predicate: dict[str, Any]) -> dict[str, Any]:
+def statement(name: str, sha256: str, predicate_type: str, predicate: Mapping[str, Any]) -> dict[str, Any]:
     """Return an in-toto Statement v1 about one file."""
     return {
         "_type": STATEMENT_TYPE,
@@ -21,13 +29,55 @@ def statement(name: str, sha256: str, predicate_type: str, predicate: dict[str, 
     }
 
 
+def sign_statement(
+    name: str, sha256: str, predicate_type: str, predicate: Mapping[str, Any], secrets: Sequence[Signer]
+) -> bytes:
+    """Return an in-toto Statement v1 about one file in a DSSE envelope, as JSON."""
+    made = canonical(statement(name, sha256, predicate_type, predicate))
+    return dsse.sign(made, PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
+
+
+def signers_of(envelope: dsse.Envelope, trusted: Sequence[PublicKey], what: str) -> tuple[PublicKey, ...]:
+    """Return the trusted keys that signed an envelope.
+
+    Raises
+    ------
+    VerificationError
+        None did; `what` begins the sentence.
+    """
+    good = dsse.signers(envelope, trusted)
+    if not good:
+        raise VerificationError(f"{what} is not signed by a key that you trust")
+    return good
+
+
+@contextmanager
+def reading(
+    envelope: dsse.Envelope, predicate_type: str, refusal: str, advice: str = ""
+) -> Iterator[dict[str, Any]]:
+    """Return the statement in an envelope, to be read inside: it has this type, and the form that the block takes.
+
+    Raises
+    ------
+    CertificateError
+        It has another type or form; `refusal` begins the sentence, and `advice` ends that about the type.
+    """
+    try:
+        said = read_object(envelope.payload)
+        known = (envelope.payload_type, said.get("_type"), said.get("predicateType"))
+        if known != (PAYLOAD_TYPE, STATEMENT_TYPE, predicate_type):
+            raise CertificateError(f"{refusal}: its predicate is of type {known[2]!r}{advice}")
+        yield said
+    except (StrictJsonError, KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(f"{refusal}: {error}") from None
+
+
 def predicate_type(raw: bytes) -> str:
     """Return the type of the predicate that an envelope or a bundle says it has; empty where there is none."""
-    from fairkit_registry.evidence.dsse import Envelope
-    from fairkit_registry.jsonio import StrictJsonError, read_object
-
     try:
-        told = read_object(Envelope.from_bytes(raw).payload).get("predicateType")
+        told = read_object(dsse.Envelope.from_bytes(raw).payload).get("predicateType")
     except (CertificateError, StrictJsonError):
         return ""
     return told if isinstance(told, str) else ""

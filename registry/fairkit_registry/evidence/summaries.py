@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import dsse
 from fairkit_registry.evidence.predicate import time_text
-from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, statement
-from fairkit_registry.jsonio import StrictJsonError, canonical, fingerprint, read_object
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, sign_statement, signers_of
+from fairkit_registry.jsonio import StrictJsonError, fingerprint, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ def test_result(raw: bytes, certificate: Certificate, secrets: Sequence[Signer])
         "failedTests": rules["fail"],
     }
     subject = certificate.model_sha256 or report.data.sha256
-    return _signed(certificate.model_name, subject, TEST_RESULT, body, secrets)
+    return sign_statement(certificate.model_name, subject, TEST_RESULT, body, secrets)
 
 
 def eval_results(raw: bytes, certificate: Certificate, secrets: Sequence[Signer]) -> bytes:
@@ -116,7 +116,7 @@ def eval_results(raw: bytes, certificate: Certificate, secrets: Sequence[Signer]
             "evaluatedAt": time_text(certificate.audited_at),
         }
         subject = certificate.model_sha256 or report.data.sha256
-        lines.append(_signed(certificate.model_name, subject, EVAL_RESULT, body, secrets))
+        lines.append(sign_statement(certificate.model_name, subject, EVAL_RESULT, body, secrets))
     return b"".join(lines)
 
 
@@ -167,11 +167,7 @@ def summary(
         "verifiedLevels": [LEVEL] if passed else ["FAILED"],
         "slsaVersion": "1.0",
     }
-    return _signed(reference, model_sha256, SUMMARY, body, secrets)
-
-
-def _signed(name: str, sha256: str, kind: str, body: dict[str, Any], secrets: Sequence[Signer]) -> bytes:
-    return dsse.sign(canonical(statement(name, sha256, kind, body)), PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
+    return sign_statement(reference, model_sha256, SUMMARY, body, secrets)
 
 
 def read(raw: bytes, trusted: Sequence[PublicKey], *, model_sha256: str | None = None) -> dict[str, Any]:
@@ -185,8 +181,7 @@ def read(raw: bytes, trusted: Sequence[PublicKey], *, model_sha256: str | None =
         It is neither.
     """
     envelope = dsse.Envelope.from_bytes(raw)
-    if not dsse.signers(envelope, trusted):
-        raise VerificationError("the statement is not signed by a key that you trust")
+    signers_of(envelope, trusted, "the statement")
     try:
         said = read_object(envelope.payload)
         kind = said["predicateType"]

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import dsse
 from fairkit_registry.evidence.predicate import read_time, time_text
-from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited, statement
-from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
+from fairkit_registry.evidence.statement import (
+    PAYLOAD_TYPE,
+    read_limited,
+    reading,
+    sign_statement,
+    signers_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +29,7 @@ TYPE = "https://fairkit.dev/signed-data/v1"
 
 LARGEST = 64 * 1024
 """Bytes of the largest statement that is read."""
+_NONE = "no statement about a table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +107,7 @@ def sign_table(
         "purpose": purpose,
         "signedAt": time_text(signed_at or datetime.now(UTC)),
     }
-    return (
-        dsse.sign(canonical(statement(name, sha256, TYPE, predicate)), PAYLOAD_TYPE, secrets).to_bytes()
-        + b"\n"
-    )
+    return sign_statement(name, sha256, TYPE, predicate, secrets)
 
 
 def read_statement(raw: bytes) -> TableStatement:
@@ -130,9 +133,7 @@ def verify_statement(raw: bytes, trusted: Sequence[PublicKey], *, data_sha256: s
         It is no statement about a table.
     """
     envelope = dsse.Envelope.from_bytes(raw)
-    good = dsse.signers(envelope, trusted)
-    if not good:
-        raise VerificationError("the statement about the table is not signed by a key that you trust")
+    good = signers_of(envelope, trusted, "the statement about the table")
     table_statement = _interpret(envelope, tuple(key.keyid for key in good))
     if table_statement.sha256 != data_sha256:
         raise VerificationError(
@@ -160,16 +161,10 @@ def read_file(path: str | Path) -> bytes:
 
 def _interpret(envelope: dsse.Envelope, keyids: tuple[str, ...]) -> TableStatement:
     if envelope.payload_type != PAYLOAD_TYPE:
-        raise CertificateError(f"no statement about a table: its payload type is {envelope.payload_type!r}")
-    try:
-        read = read_object(envelope.payload)
-        if read.get("_type") != STATEMENT_TYPE or read.get("predicateType") != TYPE:
-            raise CertificateError(
-                f"no statement about a table: its predicate is of type {read.get('predicateType')!r}; "
-                "`fairkit sign-data TABLE` makes one"
-            )
-        (subject,), body = read["subject"], read["predicate"]
-        table_statement = TableStatement(
+        raise CertificateError(f"{_NONE}: its payload type is {envelope.payload_type!r}")
+    with reading(envelope, TYPE, _NONE, "; `fairkit sign-data TABLE` makes one") as said:
+        (subject,), body = said["subject"], said["predicate"]
+        return TableStatement(
             name=_text(subject["name"]),
             sha256=_text(subject["digest"]["sha256"]),
             rows=_count(body["rows"]),
@@ -178,11 +173,6 @@ def _interpret(envelope: dsse.Envelope, keyids: tuple[str, ...]) -> TableStateme
             signed_at=read_time(body["signedAt"]),
             keyids=keyids,
         )
-    except (StrictJsonError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, CertificateError):
-            raise
-        raise CertificateError(f"no statement about a table: {error}") from None
-    return table_statement
 
 
 def _text(value: Any) -> str:

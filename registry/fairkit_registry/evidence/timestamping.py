@@ -111,8 +111,7 @@ def _asked_over_http(rfc3161: Any, url: str, signature: bytes) -> tuple[bytes, i
             fairkit_http.LateError: "it takes too long to answer",
         }
         raise CertificateError(
-            f"cannot reach the time-stamping authority {visible(url)}: "
-            f"{why.get(type(error)) or visible(str(error))}"
+            f"cannot reach the time-stamping authority {visible(url)}: {why.get(type(error)) or visible(str(error))}"
         ) from None
     if answer.status_code != _OK:
         raise CertificateError(

@@ -72,8 +72,7 @@ def diff(registry: Registry, before: str, after: str) -> VersionDifference:
         if one is None
     ]
     notes += [
-        f"the certificate of {version.reference} is not signed by a key that an alias trusts: its "
-        "numbers are a claim"
+        f"the certificate of {version.reference} is not signed by a key that an alias trusts: its numbers are a claim"
         for version, one in zip(versions, newest, strict=True)
         if one is not None and not one.verified
     ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ConfigError, did_you_mean
+from fairkit.support.records import record_of
 from fairkit_registry.evidence.certificate import read
 from fairkit_registry.evidence.locks import LARGEST, read_lock
 from fairkit_registry.exchange.describe import certificates_of
@@ -93,8 +94,7 @@ class Entry:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        record = {each.name: getattr(self, each.name) for each in fields(self)}
-        return record | {name: list(record[name]) for name in ("aliases", "ended", "missing")}
+        return record_of(self)
 
 
 def read_stated(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, StatedFacts]:

@@ -124,8 +124,7 @@ def _walk(path: Path, raw: BinaryIO, most_bytes: int) -> Iterator[Member]:
             total += entry.size
             if total > most_bytes:
                 raise ArchiveError(
-                    f"the archive holds more than {most_bytes} bytes; pass a larger --max-bytes if you "
-                    "trust it"
+                    f"the archive holds more than {most_bytes} bytes; pass a larger --max-bytes if you trust it"
                 )
             if name in seen or len(seen) >= MOST_MEMBERS:
                 raise ArchiveError(

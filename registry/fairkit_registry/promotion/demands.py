@@ -54,8 +54,7 @@ def check_rules(case: Case, deciding: Certificate) -> None:
         ]
         if low:
             case.refuse(
-                f"{rule.metric} was audited at confidence {min(low):g}; the alias asks for "
-                f"{policy.confidence:g}"
+                f"{rule.metric} was audited at confidence {min(low):g}; the alias asks for {policy.confidence:g}"
             )
         _check_scope(case, deciding, rule.metric, rule.sensitive)
 
@@ -75,8 +74,7 @@ def _check_own_verdict(case: Case, deciding: Certificate) -> None:
     report, policy = deciding.report, case.alias.policy
     if report.verdict is None:
         case.refuse(
-            "neither the certificate nor the alias has a policy: certify with --max or --min, or give "
-            "the alias rules"
+            "neither the certificate nor the alias has a policy: certify with --max or --min, or give the alias rules"
         )
     elif report.verdict == "fail":
         case.refuse("the certificate says that the model failed its policy: " + _failed(deciding, "fail"))

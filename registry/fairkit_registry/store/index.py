@@ -32,8 +32,7 @@ def _translate(error: sqlite3.Error, path: Path) -> RegistryError:
         return RegistryError(f"{path} cannot be written: check the permissions of the registry's folder.")
     if "full" in text or "disk I/O" in text:
         return RegistryError(
-            f"{path}: the disk or quota is full ({text}); nothing was changed. Free some space and run "
-            "it again."
+            f"{path}: the disk or quota is full ({text}); nothing was changed. Free some space and run it again."
         )
     if "unable to open" in text:
         return RegistryError(f"{path} cannot be opened: check the permissions of the registry's folder.")
@@ -48,8 +47,7 @@ def _check_sqlite() -> None:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = ".".join(map(str, OLDEST_SQLITE))
         raise RegistryError(
-            f"the registry needs SQLite {needed} or newer; this Python has {sqlite3.sqlite_version}: "
-            "use a newer Python"
+            f"the registry needs SQLite {needed} or newer; this Python has {sqlite3.sqlite_version}: use a newer Python"
         )
 
 
@@ -171,8 +169,7 @@ class Index:
         if version > len(schema.MIGRATIONS):
             raise RegistryError(
                 f"{self.path} was written by a newer fairkit (schema {version}; this one knows "
-                f"{len(schema.MIGRATIONS)}): "
-                "schema.upgrade fairkit"
+                f"{len(schema.MIGRATIONS)}): schema.upgrade fairkit"
             )
         if version < len(schema.MIGRATIONS):
             schema.upgrade(self._connection)

@@ -157,8 +157,7 @@ def find_versions(
         refuse_unknown(connection, name, number)
     owned: dict[int, list[str]] = {}
     for row in connection.execute(
-        "SELECT version, digest FROM certificates WHERE name = ? AND version BETWEEN ? AND ? "
-        "ORDER BY added_at, digest",
+        "SELECT version, digest FROM certificates WHERE name = ? AND version BETWEEN ? AND ? ORDER BY added_at, digest",
         (name, rows[-1]["version"], rows[0]["version"]),
     ):
         owned.setdefault(row["version"], []).append(row["digest"])
@@ -210,8 +209,7 @@ def holder(connection: sqlite3.Connection, wanted: Reference) -> int:
     number = rows[str(wanted.alias)]
     if number is None:
         raise RegistryError(
-            f"{wanted} points to no version yet; `fairkit registry promote {wanted.name}@VERSION "
-            f"{wanted.alias}` "
+            f"{wanted} points to no version yet; `fairkit registry promote {wanted.name}@VERSION {wanted.alias}` "
             "points it to one"
         )
     return int(number)

@@ -271,10 +271,10 @@ def test_two_versions_side_by_side_are_those_of_a_comparison(made, tmp_path, bro
 
 
 def test_a_name_cannot_end_the_data_of_a_page():
-    from fairkit_cli.registry.site.pages import json_text
+    from fairkit_cli.verifier.bundle import script_json
 
-    assert "<" not in json_text({"x": "</script><script>alert(1)"})
-    assert json.loads(json_text({"x": "</script>"})) == {"x": "</script>"}
+    assert "<" not in script_json({"x": "</script><script>alert(1)"})
+    assert json.loads(script_json({"x": "</script>"})) == {"x": "</script>"}
 
 
 def test_copies_of_a_certificate_are_one(tmp_path, monkeypatch):

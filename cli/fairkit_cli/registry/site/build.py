@@ -15,17 +15,9 @@ from fairkit.errors import FairkitError
 from fairkit.support.files import explain, write_atomic
 from fairkit_cli.registry.site.feed import feed
 from fairkit_cli.registry.site.gather import gather
-from fairkit_cli.registry.site.pages import (
-    FEED,
-    LISTED,
-    SHOWN,
-    index_page,
-    list_page,
-    model_page,
-    version_page,
-)
+from fairkit_cli.registry.site.pages import LISTED, SHOWN, index_page, list_page, model_page, version_page
 from fairkit_cli.registry.site.side import compare_page
-from fairkit_cli.render.document import VERIFIER
+from fairkit_cli.render.document import FEED, VERIFIER
 from fairkit_cli.verifier.bundle import page as verifier_page
 
 if TYPE_CHECKING:

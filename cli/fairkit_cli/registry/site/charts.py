@@ -37,10 +37,9 @@ def charts(model: SeenModel) -> list[Markup]:
         tag(
             "p",
             f"Of the newest {len(versions)} versions whose evidence holds, the oldest left. A dashed line is a limit "
-            "of "
-            "the newest certificate's policy; the table under each chart has its numbers.",
+            "of the newest certificate's policy; the table under each chart has its numbers.",
             class_="muted",
-        ),
+        )
     ]
     drawn += [_chart(title, versions[::-1]) for title in followed]
     return [section("Numbers over versions", *drawn)]

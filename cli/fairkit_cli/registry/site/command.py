@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fairkit_cli import options as opt
 from fairkit_cli.registry.common import RegistryOption, open_registry
-from fairkit_cli.terminal.output import echo, print_json
+from fairkit_cli.terminal.output import print_as
 
 
 def site(
@@ -52,7 +52,8 @@ def site(
         checkpoints.parse(raw, where=str(checkpoint))
     with open_registry(registry) as store, listed_once():
         count = build(store, output, title=title, url=f"{url.rstrip('/')}/" if url else "", checkpoint=raw)
-    if output_format == "json":
-        print_json({"site": str(output), "files": count, "index": str(output / "index.html")})
-        return
-    echo(f"{output / 'index.html'}  {count:,} files")
+    print_as(
+        output_format,
+        {"site": str(output), "files": count, "index": str(output / "index.html")},
+        f"{output / 'index.html'}  {count:,} files",
+    )

@@ -53,10 +53,6 @@ class Evidence:
         """When, as the signer says."""
         return str(self.told.get("audited", ""))
 
-    def to_list(self) -> list[Any]:
-        """Return the form in which it is remembered from one build to the next."""
-        return [self.digest, self.holds, self.why, dict(self.told)]
-
 
 def look(
     raw: bytes,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from fairkit.support.escaping import visible
-from fairkit_cli.registry.site.pages import FEED, describe
+from fairkit_cli.registry.site.pages import describe
+from fairkit_cli.render.document import FEED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

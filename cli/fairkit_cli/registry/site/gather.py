@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from fairkit_cli.fields import as_options
 from fairkit_cli.registry.site.evidence import Evidence, look
 from fairkit_cli.text.headlines import headlines
 from fairkit_registry.jsonio import fingerprint
@@ -181,7 +182,7 @@ def _evidence(
             if said is None
             else Evidence(digest=said[0], holds=said[1], why=said[2], told=said[3])
         )
-        fresh[key] = piece.to_list()
+        fresh[key] = [piece.digest, piece.holds, piece.why, dict(piece.told)]
         evidence.append(piece)
     return distinct(sorted(evidence, key=lambda one: (one.holds is True, one.audited), reverse=True))
 
@@ -203,12 +204,5 @@ def _alias(registry: Registry, alias: Alias) -> SeenAlias:
     if alias.version is None:
         return SeenAlias(alias=alias, verdict=None, reasons=())
     decision = evaluate(registry, f"{alias.name}@{alias.version}", alias.alias)
-    told = tuple((reason.kind, as_text(reason.text)) for reason in decision.reasons)
+    told = tuple((reason.kind, as_options(reason.text)) for reason in decision.reasons)
     return SeenAlias(alias=alias, verdict=decision.verdict, reasons=told)
-
-
-def as_text(text: str) -> str:
-    """Return a message as people type what it names."""
-    from fairkit_cli.fields import as_options
-
-    return as_options(text)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairkit_cli.pages.parts import Cell, Facts, Inline, Table, numbers, words
 from fairkit_cli.registry.site.charts import charts
-from fairkit_cli.render.document import linked_page
+from fairkit_cli.render.document import FEED, linked_page
 from fairkit_cli.render.html import MARKS, WORDS, html_facts, html_table, section
 from fairkit_cli.render.markup import Content, Markup, name_of, tag
 from fairkit_cli.text.numbers import interval, number, size
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fairkit_cli.registry.site.gather import Seen, SeenAlias, SeenModel, SeenVersion
     from fairkit_registry.store.events import Event
 
-FEED = "feed.xml"
 SHOWN = 200
 """So many versions are on a model's own page; the others are on pages of `LISTED`."""
 LISTED = 1000
@@ -65,7 +64,7 @@ def index_page(seen: Seen, title: str, *, checkpoint: bool) -> str:
         section("The newest events", _events(seen.events[:20], root="")),
         section("The registry", html_facts(Facts(entries))),
     ]
-    return linked_page(title, body, root="", feed=FEED)
+    return linked_page(title, body, root="")
 
 
 _WARNING = (
@@ -182,7 +181,7 @@ def model_page(model: SeenModel) -> str:
             _events(promoted[:SHOWN], root=root) if promoted else tag("p", "Nothing was promoted yet."),
         ),
     ]  # fmt: skip
-    return linked_page(f"Model {name}", body, root=root, feed=FEED)
+    return linked_page(f"Model {name}", body, root=root)
 
 
 def _oldest(model: SeenModel, start: int) -> int:
@@ -194,9 +193,7 @@ def list_page(model: SeenModel, start: int) -> str:
     back = tag("a", "Model ", name_of(model.name), href="index.html")
     listed = versions_table(model.versions[start : start + LISTED])
     title = f"Versions of {model.name}, from {_oldest(model, start)}"
-    return linked_page(
-        title, [tag("p", back, class_="subject"), tag("h1", title), listed], root="../../", feed=FEED
-    )
+    return linked_page(title, [tag("p", back, class_="subject"), tag("h1", title), listed], root="../../")
 
 
 def _alias(seen: SeenAlias) -> Markup:
@@ -214,11 +211,8 @@ def _alias(seen: SeenAlias) -> Markup:
         "fail": "does not meet what the alias asks for any more",
         "inconclusive": "cannot be decided now",
     }
-    mark = tag("strong", tag("span", MARKS[status], aria_hidden="true"), f" {WORDS[status]}")
-    banner = tag(
-        "p", mark, ": ", tag("a", f"version {version}", href=f"{version}.html"), f" {phrases[status]}.",
-        class_=f"verdict {status}",
-    )  # fmt: skip
+    meant = [tag("a", f"version {version}", href=f"{version}.html"), f" {phrases[status]}."]
+    banner = _banner(status, WORDS[status], meant)
     told = [tag("li", f"{kind}: {text}") for kind, text in seen.reasons]
     return tag(
         "div", tag("h3", name_of(seen.alias.alias)), banner, requirements, tag("ul", told) if told else None
@@ -271,7 +265,7 @@ def version_page(name: str, seen: SeenVersion, ancestors: Sequence[str]) -> str:
         if deciding is not None and deciding.told
         else None,
     ]
-    return linked_page(title, body, root=root, feed=FEED)
+    return linked_page(title, body, root=root)
 
 
 _NOBODY = "This version has no certificate: nobody vouches for it."
@@ -342,10 +336,3 @@ def _measured(evidence: Evidence) -> list[Content]:
         caution = tag("p", "These numbers are a claim: no trusted key vouches for them.", class_="gap")
     columns = [*words("number"), *numbers("value", "interval")]
     return [caution, html_table(Table("What was measured", columns, rows))]
-
-
-def json_text(value: Any) -> str:
-    """Return JSON that can stand in a script element."""
-    import json
-
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")

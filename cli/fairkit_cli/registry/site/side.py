@@ -6,9 +6,9 @@ import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from fairkit_cli.registry.site.pages import FEED, json_text
 from fairkit_cli.render.document import linked_page
 from fairkit_cli.render.markup import Markup, name_of, tag
+from fairkit_cli.verifier.bundle import script_json
 
 if TYPE_CHECKING:
     from fairkit_cli.registry.site.gather import SeenModel
@@ -39,9 +39,9 @@ def compare_page(model: SeenModel) -> str:
         ),
         tag("div", fields),
         tag("div", id="sides", role="status", aria_live="polite"),
-        Markup(f'<script type="application/json" id="numbers">{json_text(data(model))}</script>'),
+        Markup(f'<script type="application/json" id="numbers">{script_json(data(model))}</script>'),
     ]
-    return linked_page(f"Two versions of {model.name}", body, root="../../", feed=FEED)
+    return linked_page(f"Two versions of {model.name}", body, root="../../")
 
 
 _HOW = (

@@ -9,12 +9,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from fairkit_registry.evidence.arithmetic import selected_quantile, two_sided
-from fairkit_registry.evidence.consistency.facts import (
-    BETWEEN_GROUPS,
-    OVER_ALL_ROWS,
-    OVER_CLASSES,
-    facts,
-)
+from fairkit_registry.evidence.consistency.facts import BETWEEN_GROUPS, OVER_ALL_ROWS, OVER_CLASSES, facts
 from fairkit_registry.evidence.consistency.numbers import ROUNDING, about
 from fairkit_registry.evidence.declared import GROUP
 
@@ -169,8 +164,7 @@ def check_rows(report: Report) -> Iterator[str]:
         if total != report.data.rows:
             without = f" with {missing:,} rows without a group" if missing else ""
             yield (
-                f"the groups of {sensitive} have {total:,} rows together{without}, the data have "
-                f"{report.data.rows:,}"
+                f"the groups of {sensitive} have {total:,} rows together{without}, the data have {report.data.rows:,}"
             )
 
 
