@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit_onnx.read.nodes import name_of
 from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.ensemble import attributes_of
 from fairkit_onnx.structure.operators import ARRANGES
@@ -119,7 +120,7 @@ def _followed(
             cuts = tuple(np.asarray(others[0], dtype=np.float64).reshape(-1).tolist())
             conditions.append(
                 Condition(
-                    tensor=moving[0], node=f"{node.op_type} {node.name or node.output[0]!r}",
+                    tensor=moving[0], node=name_of(node),
                     cuts=tuple(cut for cut in cuts if math.isfinite(cut)), columns=(raw[moving[0]],),
                 )
             )  # fmt: skip

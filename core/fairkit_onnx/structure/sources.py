@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.read.nodes import ancestors, name_of
 from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.ensemble import attributes_of
 from fairkit_onnx.structure.operators import ARRANGES, EACH, PAIRS
@@ -85,11 +85,10 @@ class Sources:
         if all(one is None for one in told):
             return  # made of constants
         traced = [one for one in told if one is not None]
-        kind = node.op_type
         places = self._places(node, told, traced, values)
         if places is None:
             raise ModelError(
-                f"the node {kind} {node.name or node.output[0]!r} before the score is not understood: encoders "
+                f"the node {name_of(node)} before the score is not understood: encoders "
                 "are read that make each feature from one column, such as OneHotEncoder, LabelEncoder, Scaler, "
                 "Imputer, Cast and Concat"
             )
