@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -221,9 +222,6 @@ def today() -> datetime.date:
     return datetime.datetime.now(datetime.UTC).date()
 
 
-def raised(alarms: Sequence[Alarm]) -> dict[tuple[str, str], int]:
+def raised(alarms: Sequence[Alarm]) -> Counter[tuple[str, str]]:
     """Count alarms by level and subject."""
-    found: dict[tuple[str, str], int] = {}
-    for one in alarms:
-        found[one.level, one.subject] = found.get((one.level, one.subject), 0) + 1
-    return found
+    return Counter((one.level, one.subject) for one in alarms)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from fairkit.data.arrow import as_arrow, as_numpy
-from fairkit.data.parts import ParquetPart
+from fairkit.data.parts import ParquetPart, PartOf
 from fairkit.data.plain import plain
 from fairkit.data.profile import BATCH_ROWS, take_tally, total_here
 from fairkit.data.roles import Joined, Roles, require_columns, value_text
@@ -252,17 +252,11 @@ class Matches:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedPart:
+class JoinedPart(PartOf):
     """A part of a table with columns of another one."""
 
-    part: Part
     lookup: Lookup
     own: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The part's own name."""
-        return self.part.name
 
     def schema(self) -> pa.Schema:
         """Return the part's own schema with the columns that are taken."""
@@ -270,10 +264,6 @@ class JoinedPart:
 
         more = [pa.field(name, kind) for name, kind in self.lookup.types().items()]
         return pa.schema([*self.part.schema(), *more])
-
-    def rows(self) -> int | None:
-        """Return the part's number of rows."""
-        return self.part.rows()
 
     def matches(self) -> Matches:
         """Return the counter of matched rows."""
