@@ -505,7 +505,7 @@ class Mean(Metric):
             low, high = np.where(varied, low, self.range[0]), np.where(varied, high, self.range[1])
             return np.clip(low, *self.range), np.clip(high, *self.range)
 
-        return Estimate(mean, limits, sizes=n, doubts=_doubts(mean, error, skewness, n, least, most))
+        return Estimate(mean, limits, sizes=n, doubts=_doubts(mean, skewness, n, least, most))
 
 
 def moments_of(totals: MomentSums) -> tuple[Array, Array, Array]:
@@ -521,9 +521,7 @@ def moments_of(totals: MomentSums) -> tuple[Array, Array, Array]:
     return n, error, _skewness(cube, square)
 
 
-def _doubts(
-    mean: Array, error: Array, skewness: Array, n: Array, least: Array, most: Array
-) -> dict[int, str]:
+def _doubts(mean: Array, skewness: Array, n: Array, least: Array, most: Array) -> dict[int, str]:
     """Say which groups' means are not to be trusted: of heavy tails, or where no two rows differ anywhere."""
     doubts = {}
     tails = heavy(skewness, n)

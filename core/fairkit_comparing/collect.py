@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -91,20 +91,18 @@ class PairTotals:
     ranked: dict[Class, list[RankedRows]] = field(default_factory=dict)
 
     def __add__(self, right: PairTotals) -> PairTotals:
-        sums = dict(self.sums)
-        for key, found in right.sums.items():
-            have = sums.get(key)
-            sums[key] = found if have is None else have + found
-        labels = dict.fromkeys([*self.ranked, *right.ranked])
-        ranked = {label: [*self.ranked.get(label, ()), *right.ranked.get(label, ())] for label in labels}
-        buckets = dict(self.buckets)
-        for key, more in right.buckets.items():
-            buckets[key] = buckets[key] + more if key in buckets else more
-        return PairTotals(sums, buckets, ranked)
+        return PairTotals(
+            _sum(self.sums, right.sums), _sum(self.buckets, right.buckets), _sum(self.ranked, right.ranked)
+        )
 
     def classes(self) -> list[Class]:
         """Return the classes in order, None first."""
         return list(dict.fromkeys([None, *(label for label, _, _ in self.sums)]))
+
+
+def _sum(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return what both have by key, added up where both have it."""
+    return {**one, **{key: one[key] + more if key in one else more for key, more in other.items()}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,7 +209,7 @@ class Audit:
             findings = nearby(findings, context.dataset, context.metrics, context.confidence)
         remark = getattr(context.engine, "remarked", None)
         findings = findings if remark is None else remark(findings, context.metrics)
-        sense = judged(self.sense, seen, self.scorer, context.dataset)
+        sense = judged(self.sense, seen, context.dataset)
         if sense.doubt is not None:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
         copied = context.dataset.profile.copied
