@@ -52,9 +52,8 @@ class WatchRecords:
             raise StateError(f"the log of {str(folder)!r} has no beginning; restore the folder from a backup")
         if records[0].get("policy") != settings.digest:
             raise StateError(
-                f"{folder / SETTINGS} was changed after this watch began. Other rules are another sequence: "
-                "restore the file, "
-                "or begin a new watch in another folder"
+                f"{folder / SETTINGS} was changed after this watch began. Other rules are another sequence: restore "
+                "the file, or begin a new watch in another folder"
             )
         check_records(records, settings, str(folder / LOG))
 
@@ -138,9 +137,8 @@ class WatchRecords:
                 if same:
                     raise _again(name, record)
                 raise StateError(
-                    f"{name} was added before ({record['at']}) with other counts: what was counted is never "
-                    "taken back. If "
-                    "these are further decisions, give them a name of their own (`batch`)"
+                    f"{name} was added before ({record['at']}) with other counts: what was counted is never taken "
+                    "back. If these are further decisions, give them a name of their own (`batch`)"
                 )
             twice = digest is not None and record.get("sha256") == digest
             if not named and (twice or (same and rows >= SURE)):

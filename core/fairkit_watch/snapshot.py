@@ -212,7 +212,6 @@ def notes_of(judge: Judge, odd: Mapping[str, int], data: Daily) -> tuple[str, ..
         if name and name not in known and data.days:
             notes.append(
                 f"no groups of {name} were declared at the start; those of the first day "
-                f"({', '.join(split.groups[: split.declared])}) "
-                "count as declared"
+                f"({', '.join(split.groups[: split.declared])}) count as declared"
             )
     return tuple(notes)

@@ -277,9 +277,8 @@ class Watch(OpenWatch):
                     return read_day(text).isoformat()
         hint = f"; the column {name!r} is not there" if name else ""
         raise DataError(
-            f"{source.name}: which day are these decisions of? Name the column or the day with `day`, or put "
-            "the day into "
-            f"the file's name, as in decisions-2026-11-21.parquet{hint}"
+            f"{source.name}: which day are these decisions of? Name the column or the day with `day`, or put the day "
+            f"into the file's name, as in decisions-2026-11-21.parquet{hint}"
         )
 
     def _check_day(self, day: str, now: datetime.date) -> None:

@@ -246,8 +246,7 @@ class Matches:
         lookup = self.lookup
         return [
             f"{without:,} of {self.rows:,} rows of {table} have no match in {lookup.name} by "
-            f"{', '.join(lookup.role.on)}: "
-            f"{', '.join(lookup.columns[:6])} are missing there."
+            f"{', '.join(lookup.role.on)}: {', '.join(lookup.columns[:6])} are missing there."
         ]
 
 

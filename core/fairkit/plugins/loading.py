@@ -135,8 +135,7 @@ def _broken(info: PluginInfo, why: str, fix: str | None = None) -> PluginError:
         return PluginError(f"the plugin {info.name!r} does not load ({why}); fix it in {info.target}")
     command = fix or f"pip install --upgrade {info.distribution}"
     return PluginError(
-        f"the plugin {info.name!r} of {info.distribution} {info.version} does not load ({why}); "
-        f"fix it with: {command}"
+        f"the plugin {info.name!r} of {info.distribution} {info.version} does not load ({why}); fix it with: {command}"
     )
 
 

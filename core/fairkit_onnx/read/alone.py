@@ -199,9 +199,8 @@ class Lone:
         where = f"rows {shown} of a batch" if rows is None else f"row{'s' if len(bad) > 1 else ''} {shown}"
         raise ModelError(
             f"{self._runner.model.name} gives {len(bad):,} of {len(places):,} rows another result {how} than in a "
-            f"batch of {rows_of(predictions):,} ({where}): a decision about a person must not depend on "
-            f"who else is in the batch"
-            f"{self._suspects()}"
+            f"batch of {rows_of(predictions):,} ({where}): a decision about a person must not depend on who else is in "
+            f"the batch{self._suspects()}"
         )
 
     def _suspects(self) -> str:

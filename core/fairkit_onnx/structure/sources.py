@@ -88,9 +88,8 @@ class Sources:
         places = self._places(node, told, traced, values)
         if places is None:
             raise ModelError(
-                f"the node {name_of(node)} before the score is not understood: encoders "
-                "are read that make each feature from one column, such as OneHotEncoder, LabelEncoder, Scaler, "
-                "Imputer, Cast and Concat"
+                f"the node {name_of(node)} before the score is not understood: encoders are read that make each "
+                "feature from one column, such as OneHotEncoder, LabelEncoder, Scaler, Imputer, Cast and Concat"
             )
         moving = [name for name in node.input if name in self.of]
         conditions = conditions_of(node, moving, self._constant)

@@ -128,9 +128,8 @@ def _single(scorer: OnnxScorer, node: onnx.NodeProto, grouped: bool) -> TreeMode
     check_monotone(graph, tail_nodes(graph, wanted, list(node.output)), start)
     if node.op_type == NEWER:
         raise ModelError(
-            f"the node {name_of(node)} has the post_transform "
-            f"{spec['post_transform'].decode()}, which onnxruntime leaves out for one target; write the link as a node "
-            "after it, such as Sigmoid"
+            f"the node {name_of(node)} has the post_transform {spec['post_transform'].decode()}, which onnxruntime "
+            "leaves out for one target; write the link as a node after it, such as Sigmoid"
         )
     weights = floats_of(spec, f"{kind_of(node)}_weights")
     tail = Tail(scorer=scorer, cut=node, negative=bool((weights < 0).any()), groups=groups)

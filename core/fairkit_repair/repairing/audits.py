@@ -163,10 +163,10 @@ class ByAudits(Forecast):
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64] | None]:
         """Draw test rows from the calibration rows, and number their queries."""
         if self.table.queries is None:
-            parts = []
-            for atom, size in enumerate(self.planned.sizes.tolist()):
-                own = np.flatnonzero(self.planned.atoms == atom)
-                parts.append(_some(own, size, rng, fixed_rates=fixed_rates))
+            parts = [
+                _some(np.flatnonzero(self.planned.atoms == atom), size, rng, fixed_rates=fixed_rates)
+                for atom, size in enumerate(self.planned.sizes.tolist())
+            ]
             return np.concatenate(parts), None
         order = np.argsort(self.table.queries, kind="stable")
         sizes = np.bincount(self.table.queries)
