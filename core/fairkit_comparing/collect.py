@@ -147,10 +147,10 @@ class Pairing:
         data, first = self.dataset, self.scorers[0]
         if first.task == "ranking":
             return AllPairs(tuple(PairTotals() for _ in self.scorers[1:]), items_of(batch, said, data))
-        views = [_views(batch, p, s, data) for p, s in zip(said, self.scorers, strict=True)]
+        each = [dict(views(batch, p, s, data)) for p, s in zip(said, self.scorers, strict=True)]
         totals = tuple(PairTotals() for _ in self.scorers[1:])
-        for total, other in zip(totals, views[1:], strict=True):
-            for label, rows in views[0].items():
+        for total, other in zip(totals, each[1:], strict=True):
+            for label, rows in each[0].items():
                 if label in other:
                     alone = first.task == "multiclass" and label is None
                     chosen = _of_all_classes(self.metrics) if alone else self.metrics
@@ -160,11 +160,6 @@ class Pairing:
 
 def _of_all_classes(metrics: Sequence[Metric]) -> list[Metric]:
     return [metric for metric in metrics if "multiclass" in metric.tasks]
-
-
-def _views(batch: Batch, predictions: Predictions, scorer: Scorer, data: Dataset) -> dict[Class, Rows]:
-    """The rows as metrics see them; of several classes, each against the others."""
-    return dict(views(batch, predictions, scorer, data))
 
 
 def _has(metric: Metric, views: Iterable[Rows]) -> bool:

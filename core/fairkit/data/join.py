@@ -271,7 +271,7 @@ class JoinedPart(PartOf):
     @property
     def around(self) -> Callable[[Part], Part]:
         """What makes such a part of another one."""
-        return functools.partial(_around, self.lookup, self.own)
+        return functools.partial(JoinedPart, lookup=self.lookup, own=self.own)
 
     def split(self, most: int) -> list[JoinedPart]:
         """Cut as the part itself is cut."""
@@ -321,10 +321,6 @@ def joined(source: Source, lookup: Lookup) -> Source:
     own = tuple(source.columns)
     parts = tuple(JoinedPart(part, lookup, own) for part in source.parts)
     return replace(source, types={**source.types, **lookup.types()}, parts=parts, counts=None)
-
-
-def _around(lookup: Lookup, own: tuple[str, ...], part: Part) -> Part:
-    return JoinedPart(part, lookup, own)
 
 
 def _pair(text: str) -> tuple[str, str]:

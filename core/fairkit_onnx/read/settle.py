@@ -299,7 +299,7 @@ def _binary(
     else:
         found, sentence = favorable_column(classes, label_values, favorable, values, is_favorable)
         index, notes = found, [sentence]
-    return replace(settled, place=index, positive=_label_for(settled, classes, index)), notes
+    return replace(settled, place=index, positive=None if settled.label is None else classes[index]), notes
 
 
 def _single(
@@ -415,10 +415,6 @@ def _bare(
         f"The model's {what} is read as that of {opposite!r} and turned to the favorable label {favorable!r}"
     )
     return 0, [f"{sentence} (`favorable_class=1` leaves it as it is)."]
-
-
-def _label_for(settled: reading.Reading, classes: list[Any], place: int) -> Any:
-    return None if settled.label is None else classes[place]
 
 
 def _multiclass(

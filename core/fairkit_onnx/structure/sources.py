@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,7 +93,7 @@ class Sources:
                 "feature from one column, such as OneHotEncoder, LabelEncoder, Scaler, Imputer, Cast and Concat"
             )
         moving = [name for name in node.input if name in self.of]
-        conditions = conditions_of(node, moving, self._constant)
+        conditions = conditions_of(node, moving, functools.partial(constant_of, self._graph))
         self.conditions += [(one, self.of[one.tensor]) for one in conditions or ()]
         if conditions is None:
             mine = [int(one) for one in np.unique(np.concatenate(traced)) if one >= 0]
@@ -137,9 +138,6 @@ class Sources:
         if kind in _JOINED:
             return self._joined(node, traced[0], width)
         return None
-
-    def _constant(self, name: str) -> NDArray[Any] | None:
-        return constant_of(self._graph, name)
 
     def _is_zero(self, name: str) -> bool:
         constant = constant_of(self._graph, name)

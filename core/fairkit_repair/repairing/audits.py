@@ -138,7 +138,8 @@ class ByAudits(Forecast):
             if place == _FIRST and passed == 0:
                 break
             rows, queries = self._draw(rng, fixed_rates=fixed_rates)
-            passed += self._verdict(self._findings(rows, said, queries, self.context)) == "pass"
+            found = self._findings(rows, said, queries, self.context)
+            passed += judge(self.rules, found, confidence=self.confidence)[1] == "pass"
             drawn += 1
         values = {}
         for rule in self.rules:
@@ -154,9 +155,6 @@ class ByAudits(Forecast):
             values=values,
             accuracy=_performance(findings, self.table.task),
         )
-
-    def _verdict(self, findings: Sequence[Finding]) -> str:
-        return str(judge(self.rules, findings, confidence=self.confidence)[1])
 
     def _draw(
         self, rng: np.random.Generator, *, fixed_rates: bool
