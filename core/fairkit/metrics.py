@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fairkit.limits.means import (
-    bounded_mean_limits,
-    heavy,
-    mean_limits,
-    student,
-    weighted_share_limits,
-)
+from fairkit.limits.means import bounded_mean_limits, heavy, mean_limits, student, weighted_share_limits
 from fairkit.limits.shares import share_limits
 from fairkit.statistics import CellSums, Confusion, Contributions, Moments, MomentSums, Rows, Statistic, Sums
 from fairkit.support.escaping import visible
@@ -390,9 +384,7 @@ class Rate(Metric):
             error = np.sqrt(square * kish / np.maximum(kish - 1, 1)) / base
         span = np.zeros_like(rate), np.ones_like(rate)
         return Estimate(
-            rate,
-            lambda z: bounded_mean_limits(rate, error, skewness, kish, (0.0, 1.0), span, z),
-            sizes=kish,
+            rate, lambda z: bounded_mean_limits(rate, error, skewness, kish, (0.0, 1.0), span, z), sizes=kish
         )
 
 

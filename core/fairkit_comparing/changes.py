@@ -112,11 +112,7 @@ def _of_class(pair: _Pair, data: Dataset) -> Iterator[Change]:
         yield from _inside(pair, data, sensitive, smallest)
         if pair.ranked is not None and pair.ranked.clusters is None:
             seen = change_of_parity(
-                pair.ranked.scores,
-                pair.ranked.groups[sensitive],
-                len(names),
-                pair.ranked.weights,
-                confidence,
+                pair.ranked.scores, pair.ranked.groups[sensitive], len(names), pair.ranked.weights, confidence
             )
             yield written("statistical_parity_ks", "lower", seen, sensitive, smallest)
         for metric, values in numbers.values():

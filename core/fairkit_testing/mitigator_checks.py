@@ -261,12 +261,7 @@ def _verdict(content: bytes, data: Dataset, rule: Any, task: Task) -> tuple[str 
         columns = "+".join(column for split in data.roles.sensitive for column in split.columns)
         auditors, settings = ["consistency"], {"consistency": {"sensitive": [columns]}}
     report = fairkit.audit(
-        content,
-        data,
-        auditors=auditors,
-        parameters=settings,
-        policy=[rule],
-        options=ModelOptions(task=task),
+        content, data, auditors=auditors, parameters=settings, policy=[rule], options=ModelOptions(task=task)
     )
     return report.verdict, "; ".join(result.reason for result in report.policy)
 

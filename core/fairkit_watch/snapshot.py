@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit_watch.alarms import windows
-from fairkit_watch.judging import (
-    MANY_UNRESOLVED,
-    Judge,
-    Path,
-    reason,
-    unresolved,
-    verdict,
-)
+from fairkit_watch.judging import MANY_UNRESOLVED, Judge, Path, reason, unresolved, verdict
 from fairkit_watch.questions import needs_labels
 from fairkit_watch.results import GroupLook, RuleLook
 from fairkit_watch.settings import WINDOWS_A_YEAR

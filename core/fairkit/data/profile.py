@@ -414,12 +414,7 @@ def take_tally(
 
 
 def tally_of(
-    source: Source,
-    start: int,
-    roles: Roles,
-    bins: Bins,
-    noted: Sequence[str] = (),
-    apart: Sequence[str] = (),
+    source: Source, start: int, roles: Roles, bins: Bins, noted: Sequence[str] = (), apart: Sequence[str] = ()
 ) -> Tally:
     """Make the first pass over a piece of a table, whose first row is number `start`."""
     part = source.parts[0] if source.parts else None

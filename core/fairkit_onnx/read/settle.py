@@ -174,10 +174,7 @@ def _refuse_unused(options: ModelOptions, task: Task, served: Served) -> None:
 
 
 def _is_ours(
-    model: Graph,
-    score: reading.GraphOutput | None,
-    label: reading.GraphOutput | None,
-    options: ModelOptions,
+    model: Graph, score: reading.GraphOutput | None, label: reading.GraphOutput | None, options: ModelOptions
 ) -> bool:
     """Whether the score of a model of ours is read with a threshold of the user's."""
     ours = is_ours(model.proto) and options.threshold is not None and label is None
@@ -185,11 +182,7 @@ def _is_ours(
 
 
 def _ours(
-    settled: reading.Reading,
-    model: Graph,
-    dataset: Dataset,
-    options: ModelOptions,
-    first: Mapping[str, Any],
+    settled: reading.Reading, model: Graph, dataset: Dataset, options: ModelOptions, first: Mapping[str, Any]
 ) -> tuple[reading.Reading, tuple[Any, ...], list[str]]:
     """Read a file of ours: the score and the decision are about the label that its metadata calls favorable."""
     told = []

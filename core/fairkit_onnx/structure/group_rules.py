@@ -139,10 +139,7 @@ def _is_float_cast(node: onnx.NodeProto) -> bool:
 
 
 def group_thresholds(
-    model: Encoded,
-    blocks: Sequence[Block],
-    low: float,
-    high: float,
+    model: Encoded, blocks: Sequence[Block], low: float, high: float
 ) -> tuple[int, GroupThresholds | None, bool]:
     """Return the direction in which sums are favorable, the thresholds by group, and whether the score is logistic.
 

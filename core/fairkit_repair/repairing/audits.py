@@ -150,10 +150,7 @@ class ByAudits(Forecast):
                 label = rule.metric if name is None else f"{rule.metric}:{name}"
                 values[label] = max(mine) if rule.upper else min(mine)
         return Prediction(
-            chance=passed / drawn,
-            chances={},
-            values=values,
-            accuracy=_performance(findings, self.table.task),
+            chance=passed / drawn, chances={}, values=values, accuracy=_performance(findings, self.table.task)
         )
 
     def _draw(
@@ -175,11 +172,7 @@ class ByAudits(Forecast):
         return order[starts[drawn][number] + inner], number.astype(np.uint64)
 
     def _findings(
-        self,
-        rows: NDArray[np.int64],
-        said: Array,
-        queries: NDArray[np.uint64] | None,
-        context: AuditContext,
+        self, rows: NDArray[np.int64], said: Array, queries: NDArray[np.uint64] | None, context: AuditContext
     ) -> list[Finding]:
         batch = _taken(self.batch, rows)
         if queries is not None:

@@ -127,11 +127,7 @@ def bounding_coordinates(z: Floats) -> Floats:
 
 
 def build_tree(
-    z: Floats,
-    bounding: Floats,
-    extra: Floats | None = None,
-    scale: float = 0.0,
-    reach: Floats | None = None,
+    z: Floats, bounding: Floats, extra: Floats | None = None, scale: float = 0.0, reach: Floats | None = None
 ) -> SupportTree:
     """Build the tree; O(n d + n log n) time, O(n d) memory.
 
@@ -218,10 +214,7 @@ def _order(z: Floats, extra: Floats, scale: float) -> Ints:
         if not len(begin):
             return perm
         middle = _split_ranges(z, extra, scale, perm, key, begin, end)
-        begin, end = (
-            np.stack([begin, middle], axis=1).ravel(),
-            np.stack([middle, end], axis=1).ravel(),
-        )
+        begin, end = (np.stack([begin, middle], axis=1).ravel(), np.stack([middle, end], axis=1).ravel())
 
 
 @numba.njit(cache=True)
