@@ -96,8 +96,7 @@ class ColumnEncoding:
         place = {category: index for index, category in enumerate(self.shown)}
         texts, code = distinct(values)
         table = np.array([place.get(text, -1) for text in texts], dtype=np.int64)
-        found: Ints = table[code]
-        return found
+        return table[code]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

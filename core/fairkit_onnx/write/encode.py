@@ -127,8 +127,7 @@ class TextColumn:
         if self.mode == "ordinal":
             return codes
         places = np.arange(len(self.categories), dtype=np.float32)
-        one_hot: NDArray[np.float32] = np.equal(codes, places).astype(np.float32)
-        return one_hot
+        return np.equal(codes, places).astype(np.float32)
 
     def add_to(self, graph: GraphBuilder) -> list[str]:
         """Encode in the graph; gives values of shape [rows, len(outputs)] together."""

@@ -103,8 +103,7 @@ class Frame:
             return centred
         rotated = centred @ self.axes
         rest = np.sqrt(np.einsum("ij,ij->i", rotated[:, WIDTH - 1 :], rotated[:, WIDTH - 1 :]))
-        out: Floats = np.column_stack([rotated[:, : WIDTH - 1], rest])
-        return out
+        return np.column_stack([rotated[:, : WIDTH - 1], rest])
 
 
 def bounding_coordinates(z: Floats) -> Floats:
