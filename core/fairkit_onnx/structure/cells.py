@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError
-from fairkit_onnx.structure.domain import Block, Listed, Numbers, cells_of_numbers, value_text_of
+from fairkit_onnx.structure.domain import Block, Listed, Numbers, cells_of_numbers, column_of, value_text_of
 from fairkit_onnx.structure.ensemble import TWICE
 from fairkit_onnx.structure.pieces import EncodedRows, keys_of, middle, numbers_of
 
@@ -219,11 +219,10 @@ def listed_block(domain: Listed) -> Block:
     """Return a cell for each of the listed values."""
     if not domain.values:
         raise DataError(f"the domain of {domain.name!r} is empty: no value was given")
-    values = {}
-    for place, column in enumerate(domain.columns):
-        cells = [value[place] for value in domain.values]
-        text = any(isinstance(cell, str) or cell is None for cell in cells)
-        values[column] = np.array(cells, dtype=object) if text else np.array(cells)
+    values = {
+        column: column_of([value[place] for value in domain.values])
+        for place, column in enumerate(domain.columns)
+    }
     members = {tuple(map(value_text_of, value)): place for place, value in enumerate(domain.values)}
     choices = tuple(domain.values[place] for place in members.values())
     return Block(

@@ -121,6 +121,12 @@ def value_text_of(value: Any) -> str:
     return value_text(value)
 
 
+def column_of(values: Sequence[Any]) -> NDArray[Any]:
+    """Return raw values as a column: as objects where one of them is text or missing."""
+    text = any(isinstance(value, str) or value is None for value in values)
+    return np.array(values, dtype=object if text else None)
+
+
 def one_hot_groups(columns: Columns, names: Sequence[str]) -> list[tuple[str, ...]]:
     """Find groups of 0-1 columns with a common beginning of which each row has exactly one.
 

@@ -14,7 +14,7 @@ from fairkit.errors import ModelError, ParameterError
 from fairkit_onnx.read.feeds import RANDOM_INPUT, built
 from fairkit_onnx.read.nodes import ancestors, walk
 from fairkit_onnx.read.safety import DOMAINS
-from fairkit_onnx.structure.domain import Listed, Numbers
+from fairkit_onnx.structure.domain import Listed, Numbers, column_of
 from fairkit_onnx.structure.pieces import keys_of, numbers_of, pieces_of
 from fairkit_onnx.structure.sources import Sources
 from fairkit_onnx.structure.tail import WIDE, Tail
@@ -292,8 +292,7 @@ def _step(some: NDArray[np.int64], decided: NDArray[np.float64]) -> tuple[int, i
 
 
 def _repeated(values: Sequence[Any], count: int) -> NDArray[Any]:
-    text = any(isinstance(value, str) or value is None for value in values)
-    return np.repeat(np.array(values, dtype=object if text else None), count)
+    return np.repeat(column_of(values), count)
 
 
 def refuse_unread(scorer: OnnxScorer) -> None:
