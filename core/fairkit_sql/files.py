@@ -72,7 +72,7 @@ def _counting(parts: Sequence[Any], names: list[str], files: list[StoredFile]) -
 
 def _inner(part: Any) -> ParquetPart | None:
     """Return the file of a part, which may lack columns of its table."""
-    inner = part.part if isinstance(part, FilledPart) else part
+    inner = part.inner if isinstance(part, FilledPart) else part
     return inner if isinstance(inner, ParquetPart) else None
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from fairkit.data.common import common_types
 from fairkit.data.files import file_parts
 from fairkit.data.lists import with_lists
-from fairkit.data.parts import PartOf
 from fairkit.data.snapshot import LatePart, take_snapshot
 from fairkit.data.source import Source
 from fairkit.errors import DataError, FairkitError
@@ -70,12 +69,12 @@ def _of_files(files: Files) -> Source:
 
 
 @dataclass(frozen=True, slots=True)
-class FilledPart(PartOf):
+class FilledPart:
     """A file that lacks columns of its table: those have one value in all its rows, or are missing.
 
     Attributes
     ----------
-    part
+    inner
         The file.
     types
         The table's columns.
@@ -83,8 +82,14 @@ class FilledPart(PartOf):
         The values of columns that do not stand in the file.
     """
 
+    inner: Part
     types: Mapping[str, pa.DataType]
     constants: tuple[tuple[str, Any], ...]
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.inner.name
 
     def schema(self) -> pa.Schema:
         """Return the table's schema."""
@@ -92,19 +97,23 @@ class FilledPart(PartOf):
 
         return pa.schema(list(self.types.items()))
 
+    def rows(self) -> int | None:
+        """Return the file's rows."""
+        return self.inner.rows()
+
     def split(self, most: int) -> list[FilledPart]:
         """Cut the file."""
-        pieces: Sequence[Part] = self.part.split(most) if hasattr(self.part, "split") else [self.part]
+        pieces: Sequence[Part] = self.inner.split(most) if hasattr(self.inner, "split") else [self.inner]
         return [FilledPart(piece, self.types, self.constants) for piece in pieces]
 
     def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
         """Read what the file has, and fill in the rest."""
         import pyarrow as pa
 
-        held = self.part.schema().names
+        held = self.inner.schema().names
         stored = [name for name in columns if name in held]
         values = dict(self.constants)
-        for batch in self.part.read(stored or held[:1], rows, types):
+        for batch in self.inner.read(stored or held[:1], rows, types):
             filled = []
             for name in columns:
                 kind = self.types[name]
