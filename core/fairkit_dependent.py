@@ -19,7 +19,7 @@ import numpy as np
 from fairkit.data.clusters import BUCKETS
 from fairkit.limits.means import student, weighted_share_limits
 from fairkit.metrics import Estimate, Mean, Metric, Rate, moments_of
-from fairkit.statistics import MomentSums, ScoreTable, Sums
+from fairkit.statistics import MomentSums, ScoreTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -240,7 +240,7 @@ def clustered(metric: Metric, totals: Any, estimate: Estimate, sums: Array | Sco
         noise = noise_of_scores(metric, sums, len(estimate.values))
         return widened(estimate, noise, metric.range)
     if isinstance(metric, Rate):
-        return _rate(metric, totals, estimate, sums)
+        return _rate(metric, estimate, sums)
     if isinstance(metric, Mean) and isinstance(totals, MomentSums) and type(metric).compute is Mean.compute:
         return _mean(metric, totals, ratio_noise(sums[..., 1], sums[..., 0]))
     noise = jackknife(metric.compute, sums)
@@ -287,7 +287,7 @@ def score_influence(
     return np.einsum("ugo,ugbo->gb", pull, mass), there
 
 
-def _rate(metric: Rate, totals: Sums, estimate: Estimate, sums: Array) -> Estimate:
+def _rate(metric: Rate, estimate: Estimate, sums: Array) -> Estimate:
     """Take a share's limits for the number of rows that would be as noisy."""
     noise = ratio_noise(sums @ np.array(metric.counted, float), sums @ np.array(metric.over, float))
     rate = estimate.values

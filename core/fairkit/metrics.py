@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fairkit.limits.means import (
-    bounded_mean_limits,
-    heavy,
-    mean_limits,
-    student,
-    weighted_share_limits,
-)
+from fairkit.limits.means import bounded_mean_limits, heavy, mean_limits, student, weighted_share_limits
 from fairkit.limits.shares import share_limits
 from fairkit.statistics import CellSums, Confusion, Contributions, Moments, MomentSums, Rows, Statistic, Sums
 from fairkit.support.escaping import visible
@@ -390,9 +384,7 @@ class Rate(Metric):
             error = np.sqrt(square * kish / np.maximum(kish - 1, 1)) / base
         span = np.zeros_like(rate), np.ones_like(rate)
         return Estimate(
-            rate,
-            lambda z: bounded_mean_limits(rate, error, skewness, kish, (0.0, 1.0), span, z),
-            sizes=kish,
+            rate, lambda z: bounded_mean_limits(rate, error, skewness, kish, (0.0, 1.0), span, z), sizes=kish
         )
 
 
@@ -505,7 +497,7 @@ class Mean(Metric):
             low, high = np.where(varied, low, self.range[0]), np.where(varied, high, self.range[1])
             return np.clip(low, *self.range), np.clip(high, *self.range)
 
-        return Estimate(mean, limits, sizes=n, doubts=_doubts(mean, error, skewness, n, least, most))
+        return Estimate(mean, limits, sizes=n, doubts=_doubts(mean, skewness, n, least, most))
 
 
 def moments_of(totals: MomentSums) -> tuple[Array, Array, Array]:
@@ -521,9 +513,7 @@ def moments_of(totals: MomentSums) -> tuple[Array, Array, Array]:
     return n, error, _skewness(cube, square)
 
 
-def _doubts(
-    mean: Array, error: Array, skewness: Array, n: Array, least: Array, most: Array
-) -> dict[int, str]:
+def _doubts(mean: Array, skewness: Array, n: Array, least: Array, most: Array) -> dict[int, str]:
     """Say which groups' means are not to be trusted: of heavy tails, or where no two rows differ anywhere."""
     doubts = {}
     tails = heavy(skewness, n)

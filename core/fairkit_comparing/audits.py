@@ -41,11 +41,7 @@ def looking(
 
 
 def each(
-    loaded: LoadedAuditors,
-    scorers: Sequence[Scorer],
-    data: Dataset,
-    engine: Engine,
-    progress: Progress,
+    loaded: LoadedAuditors, scorers: Sequence[Scorer], data: Dataset, engine: Engine, progress: Progress
 ) -> list[Audit]:
     """Prepare an audit of every model, for the one pass over the rows."""
     return [loaded.about(scorer, data, engine, progress, index=place) for place, scorer in enumerate(scorers)]

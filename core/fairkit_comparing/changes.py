@@ -60,17 +60,10 @@ class _Pair:
                 with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                     yield metric, self._paired(metric, sums, buckets)
             elif metric.ranks and isinstance(metric.statistic, Scores) and self.ranked:
-                rows = self.ranked
+                rows, groups = self.ranked, self.ranked.groups[sensitive]
                 yield (
                     metric,
-                    paired_areas(
-                        rows.scores,
-                        rows.outcome,
-                        rows.weights,
-                        rows.groups[sensitive],
-                        n_groups,
-                        rows.clusters,
-                    ),
+                    paired_areas(rows.scores, rows.outcome, rows.weights, groups, n_groups, rows.clusters),
                 )
 
     def _paired(self, metric: Metric, sums: Sums, buckets: Array | None) -> Paired:
@@ -119,11 +112,7 @@ def _of_class(pair: _Pair, data: Dataset) -> Iterator[Change]:
         yield from _inside(pair, data, sensitive, smallest)
         if pair.ranked is not None and pair.ranked.clusters is None:
             seen = change_of_parity(
-                pair.ranked.scores,
-                pair.ranked.groups[sensitive],
-                len(names),
-                pair.ranked.weights,
-                confidence,
+                pair.ranked.scores, pair.ranked.groups[sensitive], len(names), pair.ranked.weights, confidence
             )
             yield written("statistical_parity_ks", "lower", seen, sensitive, smallest)
         for metric, values in numbers.values():
@@ -146,7 +135,7 @@ def _against(
         base = _reference(named[sensitive], names, sizes, numbers)
         if "difference" not in metric.between or base is None:
             continue
-        name = field_names([metric]).get(f"{metric.name}_difference", f"{metric.name}_difference")
+        name = _difference_of(metric)
         for place, group in enumerate(names):
             pair = values.chosen(np.array([place, base])).known()
             if place != base and pair.values.shape[1] == 2:
@@ -181,10 +170,14 @@ def _inside(pair: _Pair, data: Dataset, sensitive: str, smallest: int) -> Iterat
             forms = within_strata(values, _mass(metric, sums), groups)
             if not forms.values.shape[1]:
                 continue
-            clean = _without_gaps(values)
-            seen = change(forms, clean, pair.confidence)
-            name = field_names([metric]).get(f"{metric.name}_difference", f"{metric.name}_difference")
-            yield written(name, "lower", seen, sensitive, smallest, within=split.columns)
+            seen = change(forms, _without_gaps(values), pair.confidence)
+            yield written(_difference_of(metric), "lower", seen, sensitive, smallest, within=split.columns)
+
+
+def _difference_of(metric: Metric) -> str:
+    """Return the field's name of a metric's difference, else its own."""
+    name = f"{metric.name}_difference"
+    return field_names([metric]).get(name, name)
 
 
 def _mass(metric: Metric, sums: Sums) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -91,20 +91,18 @@ class PairTotals:
     ranked: dict[Class, list[RankedRows]] = field(default_factory=dict)
 
     def __add__(self, right: PairTotals) -> PairTotals:
-        sums = dict(self.sums)
-        for key, found in right.sums.items():
-            have = sums.get(key)
-            sums[key] = found if have is None else have + found
-        labels = dict.fromkeys([*self.ranked, *right.ranked])
-        ranked = {label: [*self.ranked.get(label, ()), *right.ranked.get(label, ())] for label in labels}
-        buckets = dict(self.buckets)
-        for key, more in right.buckets.items():
-            buckets[key] = buckets[key] + more if key in buckets else more
-        return PairTotals(sums, buckets, ranked)
+        return PairTotals(
+            _sum(self.sums, right.sums), _sum(self.buckets, right.buckets), _sum(self.ranked, right.ranked)
+        )
 
     def classes(self) -> list[Class]:
         """Return the classes in order, None first."""
         return list(dict.fromkeys([None, *(label for label, _, _ in self.sums)]))
+
+
+def _sum(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return what both have by key, added up where both have it."""
+    return {**one, **{key: one[key] + more if key in one else more for key, more in other.items()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +147,10 @@ class Pairing:
         data, first = self.dataset, self.scorers[0]
         if first.task == "ranking":
             return AllPairs(tuple(PairTotals() for _ in self.scorers[1:]), items_of(batch, said, data))
-        views = [_views(batch, p, s, data) for p, s in zip(said, self.scorers, strict=True)]
+        each = [dict(views(batch, p, s, data)) for p, s in zip(said, self.scorers, strict=True)]
         totals = tuple(PairTotals() for _ in self.scorers[1:])
-        for total, other in zip(totals, views[1:], strict=True):
-            for label, rows in views[0].items():
+        for total, other in zip(totals, each[1:], strict=True):
+            for label, rows in each[0].items():
                 if label in other:
                     alone = first.task == "multiclass" and label is None
                     chosen = _of_all_classes(self.metrics) if alone else self.metrics
@@ -162,11 +160,6 @@ class Pairing:
 
 def _of_all_classes(metrics: Sequence[Metric]) -> list[Metric]:
     return [metric for metric in metrics if "multiclass" in metric.tasks]
-
-
-def _views(batch: Batch, predictions: Predictions, scorer: Scorer, data: Dataset) -> dict[Class, Rows]:
-    """The rows as metrics see them; of several classes, each against the others."""
-    return dict(views(batch, predictions, scorer, data))
 
 
 def _has(metric: Metric, views: Iterable[Rows]) -> bool:

@@ -168,7 +168,7 @@ def _warnings(
     sentences = [
         f"{scorer.info.name}: {text}"
         for sense, total, scorer in zip(senses, seen, scorers, strict=True)
-        for text in judged(sense, total, scorer, data).warnings
+        for text in judged(sense, total, data).warnings
     ]
     copied = data.profile.copied
     copies = () if copied is None else (f"{copied.sentence}.",)

@@ -131,8 +131,7 @@ def frame(name: str) -> pd.DataFrame:
         import pandas as _  # noqa: F401 -- pyarrow would say only that there is no module of that name
     except ImportError as error:
         raise MissingExtraError("pandas", "pandas") from error
-    result: pd.DataFrame = table(name).to_pandas()
-    return result
+    return table(name).to_pandas()
 
 
 def adult(**roles: Any) -> Dataset:

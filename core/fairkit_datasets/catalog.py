@@ -23,12 +23,7 @@ _ADULT = Recipe(
     ),
     convert=convert.adult,
     content="ef567814428142cd37652ef8d69f0bb0f5081945dfe3697da78a1a5d8fa87be4",
-    roles={
-        "label": "income",
-        "favorable": ">50K",
-        "sensitive": ["sex", "race"],
-        "drop": ["fnlwgt", "split"],
-    },
+    roles={"label": "income", "favorable": ">50K", "sensitive": ["sex", "race"], "drop": ["fnlwgt", "split"]},
 )
 
 _COMPAS = Recipe(
@@ -132,24 +127,11 @@ _ACS_INCOME = Recipe(
     ),
     convert=convert.acs_income,
     content="a60d1d5fe517a2565f361dfff6cb4bd664bfecf907af2565356e606e56e13ff1",
-    roles={
-        "label": "PINCP",
-        "favorable": 1,
-        "sensitive": ["SEX", "RAC1P"],
-        "drop": ["row_index", "split"],
-    },
+    roles={"label": "PINCP", "favorable": 1, "sensitive": ["SEX", "RAC1P"], "drop": ["row_index", "split"]},
 )
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
-    for recipe in (
-        _ADULT,
-        _COMPAS,
-        _GERMAN,
-        _LAW_SCHOOL,
-        _COMMUNITIES_CRIME,
-        _CREDIT_DEFAULT,
-        _ACS_INCOME,
-    )
+    for recipe in (_ADULT, _COMPAS, _GERMAN, _LAW_SCHOOL, _COMMUNITIES_CRIME, _CREDIT_DEFAULT, _ACS_INCOME)
 }
 """The data sets by name."""

@@ -4,85 +4,32 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ADULT = [
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "income",
-]
+_ADULT = """
+    age workclass fnlwgt education education-num marital-status occupation relationship race sex capital-gain
+    capital-loss hours-per-week native-country income
+""".split()  # noqa: SIM905 -- a list of names reads as one
 _ADULT_NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 
-_GERMAN = [
-    "checking_status",
-    "duration",
-    "credit_history",
-    "purpose",
-    "credit_amount",
-    "savings_status",
-    "employment",
-    "installment_commitment",
-    "personal_status",
-    "other_parties",
-    "residence_since",
-    "property_magnitude",
-    "age",
-    "other_payment_plans",
-    "housing",
-    "existing_credits",
-    "job",
-    "num_dependents",
-    "own_telephone",
-    "foreign_worker",
-    "class",
-]
-_GERMAN_NUMBERS = [
-    "duration",
-    "credit_amount",
-    "installment_commitment",
-    "residence_since",
-    "age",
-    "existing_credits",
-    "num_dependents",
-    "class",
-]
+_GERMAN = """
+    checking_status duration credit_history purpose credit_amount savings_status employment installment_commitment
+    personal_status other_parties residence_since property_magnitude age other_payment_plans housing existing_credits
+    job num_dependents own_telephone foreign_worker class
+""".split()  # noqa: SIM905 -- a list of names reads as one
+_GERMAN_NUMBERS = """
+    duration credit_amount installment_commitment residence_since age existing_credits num_dependents class
+""".split()  # noqa: SIM905 -- a list of names reads as one
 
-_COMPAS_NUMBERS = [
-    "id",
-    "age",
-    "juv_fel_count",
-    "decile_score",
-    "juv_misd_count",
-    "juv_other_count",
-    "priors_count",
-    "days_b_screening_arrest",
-    "c_days_from_compas",
-    "is_recid",
-    "r_days_from_arrest",
-    "violent_recid",
-    "is_violent_recid",
-    "v_decile_score",
-    "start",
-    "end",
-    "event",
-    "two_year_recid",
-]
+_COMPAS_NUMBERS = """
+    id age juv_fel_count decile_score juv_misd_count juv_other_count priors_count days_b_screening_arrest
+    c_days_from_compas is_recid r_days_from_arrest violent_recid is_violent_recid v_decile_score start end event
+    two_year_recid
+""".split()  # noqa: SIM905 -- a list of names reads as one
 _COMPAS_PERSONAL = ("name", "first", "last", "dob", "c_case_number", "r_case_number", "vr_case_number")
 
 _LAW_WHOLE = ("decile1b", "decile3", "fulltime", "fam_inc", "male", "tier", "pass_bar")
@@ -144,7 +91,7 @@ def law_school(contents: Sequence[bytes]) -> pa.Table:
     names = header.decode().strip().split(",")
     reals = [name for name in names if name != "race"]
     table = _read(body, names, reals=reals, nulls=("",))
-    return table.cast(_types(table, dict.fromkeys(_LAW_WHOLE, "int64")))
+    return table.cast(_whole_numbers(table, _LAW_WHOLE))
 
 
 def communities_crime(contents: Sequence[bytes]) -> pa.Table:
@@ -159,7 +106,7 @@ def credit_default(contents: Sequence[bytes]) -> pa.Table:
     """Replace the publisher's X1 to X23 and Y by the names of its description."""
     _, body = contents[0].split(b"\n", 1)
     table = _read(body, _CREDIT, reals=_CREDIT, nulls=("",))
-    return table.cast(_types(table, dict.fromkeys(_CREDIT, "int64")))
+    return table.cast(_whole_numbers(table, _CREDIT))
 
 
 def acs_income(contents: Sequence[bytes]) -> pa.Table:
@@ -206,19 +153,13 @@ def _read(
         read_options=pacsv.ReadOptions(column_names=list(names)),
         parse_options=pacsv.ParseOptions(delimiter=delimiter),
         convert_options=pacsv.ConvertOptions(
-            column_types=_schema(kinds), null_values=list(nulls), strings_can_be_null=True
+            column_types=kinds, null_values=list(nulls), strings_can_be_null=True
         ),
     )
 
 
-def _schema(kinds: Mapping[str, str]) -> pa.Schema:
+def _whole_numbers(table: pa.Table, names: Sequence[str]) -> pa.Schema:
+    """Return the table's schema with whole numbers in these columns."""
     import pyarrow as pa
 
-    types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64()}
-    return pa.schema([(name, types[kind]) for name, kind in kinds.items()])
-
-
-def _types(table: pa.Table, changes: Mapping[str, str]) -> pa.Schema:
-    import pyarrow as pa
-
-    return pa.schema([(f.name, pa.int64() if f.name in changes else f.type) for f in table.schema])
+    return pa.schema([(f.name, pa.int64() if f.name in names else f.type) for f in table.schema])

@@ -250,10 +250,7 @@ def _pairs_of(finding: Finding, drawn: Mapping[tuple[str, str | None], Pairs]) -
 
 
 def _with_evidence(
-    finding: Finding,
-    drawn: Mapping[tuple[str, str | None], Pairs],
-    confidence: float,
-    key: str,
+    finding: Finding, drawn: Mapping[tuple[str, str | None], Pairs], confidence: float, key: str
 ) -> Finding:
     pairs = _pairs_of(finding, drawn)
     if pairs is None:

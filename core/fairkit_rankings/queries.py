@@ -35,14 +35,11 @@ class Queries:
         Pairs with a less relevant item that are in the right order, and all; None where they are not counted.
     ndcg
         Of each query, shape [Q]; None without a label.
-    k
-        How many places are the top.
     """
 
     rows: Array
     exposure: Array
     top: Array
-    k: int
     relevance: Array | None = None
     clicks: Array | None = None
     right: Array | None = None
@@ -85,5 +82,5 @@ def queries_of(items: Chunk, k: int, groups: list[tuple[str | None, int]], model
             name: np.bincount(cells, values[known], count * size).astype(np.float64).reshape(count, size)
             for name, values in parts.items()
         }
-        queries.append(Queries(k=k, ndcg=quality, **sums))
+        queries.append(Queries(ndcg=quality, **sums))
     return queries

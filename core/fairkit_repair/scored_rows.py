@@ -91,10 +91,7 @@ class ScoredRows:
         weights, count = self.row_weights, len(self.names) + 1
         totals = np.bincount(self.codes, weights, minlength=count)[:-1]
         squares = np.bincount(self.codes, weights**2, minlength=count)[:-1]
-        rows: NDArray[np.float64] = np.divide(
-            totals**2, squares, out=np.zeros(len(totals)), where=squares > 0
-        )
-        return rows
+        return np.divide(totals**2, squares, out=np.zeros(len(totals)), where=squares > 0)
 
     def margin(self) -> float:
         """Return two standard errors of a rate in the smallest group: 2 √(.25 / n), n its effective rows."""

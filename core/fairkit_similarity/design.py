@@ -140,5 +140,4 @@ def _put(total: Floats, rows: Ints, columns: Ints, block: Floats) -> None:
 
 def _counted(code: Ints, weights: Floats, size: int) -> Floats:
     """Return the sum of the weights of each code."""
-    sums: Floats = np.bincount(code, weights, size).astype(np.float64, copy=False)
-    return sums
+    return np.bincount(code, weights, size).astype(np.float64, copy=False)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fairkit.data.roles import MISSING_GROUP, value_text
 from fairkit.errors import DataError, did_you_mean
+from fairkit.support.records import record_of
 
 Columns = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float64]
@@ -94,8 +95,7 @@ class ColumnEncoding:
         place = {category: index for index, category in enumerate(self.shown)}
         texts, code = distinct(values)
         table = np.array([place.get(text, -1) for text in texts], dtype=np.int64)
-        found: Ints = table[code]
-        return found
+        return table[code]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,17 +172,7 @@ class Encoder:
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return plain JSON values."""
-        return [
-            {
-                "name": column.name,
-                "kind": column.kind,
-                "mean": column.mean,
-                "scale": column.scale,
-                "missing": column.missing,
-                "categories": list(column.categories),
-            }
-            for column in self.columns
-        ]
+        return [record_of(column) for column in self.columns]
 
     @classmethod
     def from_dict(cls, records: Sequence[Mapping[str, Any]]) -> Self:

@@ -140,5 +140,4 @@ def _excess_at(solution: Solution, rows: Ints, eta: float) -> Floats:
     problem = solution.problem
     queries, place = np.unique(problem.query[rows], return_inverse=True)
     lines = problem.answers_near(solution.bracket, eta, queries)
-    excess: Floats = lines.at(eta)[place] - problem.own[rows]
-    return excess
+    return lines.at(eta)[place] - problem.own[rows]

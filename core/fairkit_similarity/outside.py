@@ -118,9 +118,6 @@ class Outside:
         Shape (C - given, n, d): x' of the candidates that were found.
     given
         How many candidates were given.
-    overshoot
-        By how much the search's own bound at the last multiplier exceeds `choice.value`; small where the multiplier
-        has settled.
     """
 
     choice: Choice
@@ -128,7 +125,6 @@ class Outside:
     cost: Floats
     moved: NDArray[Any]
     given: int
-    overshoot: float
 
 
 def search_outside(
@@ -175,18 +171,13 @@ def search_outside(
     costs = [stay] if start is None else [stay, start[1]]
     count = sum(len(part) for part in gains)
     moved: list[NDArray[Any]] = []
-    overshoot = 0.0
     searches = _Searches(network, x, frame, epsilon, free_steps, logits)
     _keep(searches.run(0.0, 0), gains, costs, moved)
     choice = best_plan(np.concatenate(gains), np.concatenate(costs), weights, epsilon)
     for _ in range(rounds if epsilon > 0.0 and len(frame.price) else 0):
         multiplier = choice.multiplier or 0.1 * max(choice.value, 1e-300) / epsilon
         _keep(searches.run(multiplier, steps), gains, costs, moved)
-        bound = float(
-            weights @ (np.stack([gains[-1][0] - multiplier * costs[-1][0], choice.contributions]).max(0))
-        )
         before, choice = choice, best_plan(np.concatenate(gains), np.concatenate(costs), weights, epsilon)
-        overshoot = max(bound + multiplier * epsilon - choice.value, 0.0)
         if before.multiplier > 0.0 and choice.value - before.value <= tolerance * choice.value:
             break
     return Outside(
@@ -195,7 +186,6 @@ def search_outside(
         cost=np.concatenate(costs),
         moved=np.stack(moved),
         given=count,
-        overshoot=overshoot,
     )
 
 

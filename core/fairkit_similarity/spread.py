@@ -159,9 +159,7 @@ def answer(planted: Planted, queries: Queries, ask: Ask) -> PartAnswers:
     better = np.flatnonzero(position >= 0)
     rows = planted.part.row[queries.label[ask.chosen[better]], tree.order[position[better]]]
     return PartAnswers(
-        place=better,
-        lines=Lines(answer=rows, reward=reward[better], cost=cost[better]),
-        looks=int(looks),
+        place=better, lines=Lines(answer=rows, reward=reward[better], cost=cost[better]), looks=int(looks)
     )
 
 

@@ -23,6 +23,5 @@ def strength_parameter(default: float = 0.1) -> Any:
 def directions_parameter() -> Any:
     """Declare `directions`, a tuple of names or None: whose predictors belong to the subspace."""
     return parameter(
-        None,
-        help="Sensitive columns whose predictors a subspace ignores, too; default: all; empty: none.",
+        None, help="Sensitive columns whose predictors a subspace ignores, too; default: all; empty: none."
     )

@@ -308,8 +308,7 @@ class Transport(Problem):
 
     def row_of(self, label: Ints, answer: Ints) -> Ints:
         """Return the rows that answers stand for."""
-        rows: Ints = self.row[label, answer]
-        return rows
+        return self.row[label, answer]
 
     def staying(self) -> Lines:
         """See `Problem.staying`."""

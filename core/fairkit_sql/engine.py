@@ -148,10 +148,8 @@ class PiecePart:
     bit: int
     raw: tuple[str, ...]
 
-    @property
-    def alone(self) -> bool:
-        """Whether one thread has to do it all: the connection is that thread's."""
-        return True
+    alone = True
+    """Whether one thread has to do it all: the connection is that thread's."""
 
     @property
     def name(self) -> str:

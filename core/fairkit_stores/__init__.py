@@ -27,9 +27,7 @@ STORES: dict[str, Mapping[str, str]] = {
         "endpoint": "Another server: http://host:port; default: STORAGE_EMULATOR_HOST.",
         "anonymous": "true asks without credentials.",
     },
-    "abfs": {
-        "endpoint": "Another server than dfs.core.windows.net: http://host:port.",
-    },
+    "abfs": {"endpoint": "Another server than dfs.core.windows.net: http://host:port."},
 }
 """The stores by scheme, each with what may follow ``?`` in an address."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from fairkit.parameters.declare import parse_parameters
 from fairkit.results.findings import Finding
 from fairkit.settings import ModelOptions
 from fairkit_testing.leftovers import nothing_left_behind
-from fairkit_testing.require import only_fairkit_errors, require
+from fairkit_testing.require import only_fairkit_errors, require, unchanged
 from fairkit_testing.samples import COLUMNS, NUMBERS, Task, sample_data, sample_model
 
 if TYPE_CHECKING:
@@ -93,10 +94,7 @@ class Audited:
 
     def run(self, task: Task, *, rows: int = BATCH_ROWS, backwards: bool = False) -> list[Finding]:
         """Audit in batches of some size, added up in order or backwards."""
-        auditor, context = self.make(), self.context(sample_data(task), task)
-        parts = [auditor.measure(batch, said, context) for batch, said in _batches(auditor, context, rows)]
-        total = functools.reduce(lambda one, other: one + other, reversed(parts) if backwards else parts)
-        return auditor.findings(Here((total,)) if auditor.spread else total, context)
+        return _found(self.make(), self.context(sample_data(task), task), rows=rows, backwards=backwards)
 
 
 def check_auditor_findings(audited: Audited) -> None:
@@ -168,10 +166,8 @@ def check_auditor_inputs_unchanged(audited: Audited) -> None:
     for task in audited.found:
         auditor, context = audited.make(), audited.context(sample_data(task), task)
         for batch, said in _batches(auditor, context, BATCH_ROWS):
-            before = {name: np.array(values) for name, values in _arrays(batch, said).items()}
-            auditor.measure(batch, said, context)
-            for name, values in _arrays(batch, said).items():
-                require(_equal(before[name], values), f"{task}: {name} was changed; work on a copy")
+            with unchanged(functools.partial(_arrays, batch, said), f"{task}: "):
+                auditor.measure(batch, said, context)
 
 
 def check_auditor_errors(audited: Audited) -> None:
@@ -181,7 +177,7 @@ def check_auditor_errors(audited: Audited) -> None:
     for task in audited.found:
         plain = sample_data(task, sensitive=())
         with only_fairkit_errors(f"{task}: data without sensitive columns was audited"):
-            _run_on(audited, plain, task)
+            _found(audited.make(), audited.context(plain, task))
         batch = sample_data(task, rows=40).read((*COLUMNS, "good"))
         columns = {name: batch.column(name) for name in (*COLUMNS, "good")}
         columns["sex"] = np.array(["male"] + ["female"] * 39, dtype=object)
@@ -193,12 +189,12 @@ def check_auditor_errors(audited: Audited) -> None:
             name="40 rows, one of them male",
         )
         with only_fairkit_errors(f"{task}: data with a group of one row was audited"):
-            _run_on(audited, tiny, task)
+            _found(audited.make(), audited.context(tiny, task))
         if task not in ("regression", "answers"):
             with only_fairkit_errors(
                 f"{task}: a model without scores was audited (predictions.score is None)"
             ):
-                _finish(audited.make(), audited.context(sample_data(task), task), scores=False)
+                _found(audited.make(), audited.context(sample_data(task), task), scores=False)
 
 
 def check_auditor_leaves_nothing(audited: Audited) -> None:
@@ -211,30 +207,25 @@ def check_auditor_leaves_nothing(audited: Audited) -> None:
         with nothing_left_behind(f"{task}: an audit"):
             audited.run(task)
         stopped = replace(audited.context(sample_data(task), task), progress=interrupted)
-        with nothing_left_behind(f"{task}: an audit that Ctrl-C ended"), _interrupts():
-            _finish(audited.make(), stopped)
+        # a quick auditor may report no progress, which the interrupt comes out of
+        with nothing_left_behind(f"{task}: an audit that Ctrl-C ended"), suppress(KeyboardInterrupt):
+            _found(audited.make(), stopped)
 
 
-def _run_on(audited: Audited, data: Dataset, task: Task) -> None:
-    _finish(audited.make(), audited.context(data, task))
-
-
-def _finish(auditor: Auditor, context: AuditContext, *, scores: bool = True) -> None:
-    pairs = _batches(auditor, context, BATCH_ROWS)
+def _found(
+    auditor: Auditor,
+    context: AuditContext,
+    *,
+    rows: int = BATCH_ROWS,
+    backwards: bool = False,
+    scores: bool = True,
+) -> list[Finding]:
+    pairs = _batches(auditor, context, rows)
     if not scores:
         pairs = ((batch, replace(said, score=None, probabilities=None, logits=None)) for batch, said in pairs)
     parts = [auditor.measure(batch, said, context) for batch, said in pairs]
-    total = functools.reduce(lambda one, other: one + other, parts)
-    auditor.findings(Here((total,)) if auditor.spread else total, context)
-
-
-@contextmanager
-def _interrupts() -> Iterator[None]:
-    """Let the interrupt out of a method that reports progress pass; a quick one may report none."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        return
+    total = functools.reduce(operator.add, reversed(parts) if backwards else parts)
+    return auditor.findings(Here((total,)) if auditor.spread else total, context)
 
 
 def _batches(auditor: Auditor, context: AuditContext, rows: int) -> Iterator[tuple[Batch, Predictions]]:
@@ -252,10 +243,6 @@ def _arrays(batch: Batch, said: Predictions) -> dict[str, Any]:
     numbers = ("good",) if said.score is not None and batch.label is None else NUMBERS  # answers stand alone
     found |= {f"batch.column({name!r})": batch.column(name) for name in numbers}
     return {name: values for name, values in found.items() if values is not None}
-
-
-def _equal(one: Any, two: Any) -> bool:
-    return np.array_equal(one, two, equal_nan=one.dtype.kind == "f")
 
 
 def _same(findings: Sequence[Finding], repeated: Sequence[Finding], message: str) -> None:

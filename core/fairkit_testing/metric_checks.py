@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairkit.metrics import Mean
 from fairkit.statistics import Contributions, Moments, Rows
-from fairkit_testing.require import ContractError, require
+from fairkit_testing.require import ContractError, require, unchanged
 
 if TYPE_CHECKING:
-    from fairkit.metrics import Metric
+    from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+    from fairkit.metrics import Estimate, Metric
+
 GROUPS = 4
 _Z = 1.959963984540054
 
@@ -86,10 +86,9 @@ def check_metric_needs(cls: type[Metric]) -> None:
             continue
         missing = sorted({"decision", "score"} - set(cls.needs))
         # what this raises is no matter of needs
-        cls().estimate(_total(cls, rows, groups), np.random.default_rng(0))
+        _estimate(cls, rows, groups)
         try:
-            total = _total(cls, Rows(outcome=rows.outcome, decision=decision, score=score), groups)
-            cls().estimate(total, np.random.default_rng(0))
+            _estimate(cls, Rows(outcome=rows.outcome, decision=decision, score=score), groups)
         except Exception as error:
             raise ContractError(
                 f"needs={set(cls.needs) or '{}'}, but without {' and '.join(missing)} it raises "
@@ -116,7 +115,7 @@ def check_metric_range(cls: type[Metric]) -> None:
     low, high = cls.range
     slack = 1e-9 * max([1.0, *(abs(end) for end in (low, high) if math.isfinite(end))])
     for rows, groups in _designs(cls):
-        estimate = cls().estimate(_total(cls, rows, groups), np.random.default_rng(0))
+        estimate = _estimate(cls, rows, groups)
         values = np.asarray(estimate.values, dtype=float)
         require(values.shape == (GROUPS,), f"values have shape {values.shape} for {GROUPS} groups")
         defined = values[~np.isnan(values)]
@@ -174,10 +173,8 @@ def check_metric_weights(cls: type[Metric]) -> None:
             outcome=rows.outcome, decision=rows.decision, score=rows.score, weights=times.astype(float)
         )
         copies = np.repeat(np.arange(len(groups)), times)
-        weighted_values = cls().estimate(_total(cls, weighted, groups), np.random.default_rng(0)).values
-        copied_values = (
-            cls().estimate(_total(cls, _take(rows, copies), groups[copies]), np.random.default_rng(0)).values
-        )
+        weighted_values = _estimate(cls, weighted, groups).values
+        copied_values = _estimate(cls, _take(rows, copies), groups[copies]).values
         require(
             np.allclose(weighted_values, copied_values, rtol=1e-9, atol=1e-12, equal_nan=True),
             f"weights 1, 2, 3 give {weighted_values}, as many copies of the rows {copied_values}",
@@ -189,7 +186,7 @@ def check_metric_deterministic(cls: type[Metric]) -> None:
     for rows, groups in _designs(cls):
         found = []
         for _ in range(2):
-            estimate = cls().estimate(_total(cls, rows, groups), np.random.default_rng(5))
+            estimate = _estimate(cls, rows, groups, seed=5)
             found.append([np.asarray(part) for part in (estimate.values, *estimate.limits(_Z))])
         require(
             all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*found, strict=True)),
@@ -200,13 +197,10 @@ def check_metric_deterministic(cls: type[Metric]) -> None:
 def check_metric_inputs_unchanged(cls: type[Metric]) -> None:
     """The arrays that a metric is given stay as they are."""
     for rows, groups in _designs(cls):
-        before = {name: _copy(getattr(rows, name)) for name in ("outcome", "decision", "score")}
-        cls().estimate(_total(cls, rows, groups), np.random.default_rng(0))
-        for name, old in before.items():
-            require(
-                old is None or np.array_equal(old, getattr(rows, name)),
-                f"rows.{name} was changed; work on a copy",
-            )
+        arrays = {"outcome": rows.outcome, "decision": rows.decision, "score": rows.score}
+        given = {name: values for name, values in arrays.items() if values is not None}
+        with unchanged(given.copy, "rows."):
+            _estimate(cls, rows, groups)
 
 
 def _designs(cls: type[Metric]) -> Iterator[tuple[Rows, NDArray[np.int64]]]:
@@ -233,16 +227,16 @@ def _total(cls: type[Metric], rows: Rows, groups: NDArray[np.int64], count: int 
     return cls().statistic.collect(rows, groups, count)
 
 
+def _estimate(cls: type[Metric], rows: Rows, groups: NDArray[np.int64], *, seed: int = 0) -> Estimate:
+    return cls().estimate(_total(cls, rows, groups), np.random.default_rng(seed))
+
+
 def _take(rows: Rows, index: NDArray[np.int64]) -> Rows:
     return Rows(
         outcome=rows.outcome[index],
         decision=None if rows.decision is None else rows.decision[index],
         score=None if rows.score is None else rows.score[index],
     )
-
-
-def _copy(values: Floats | None) -> Floats | None:
-    return None if values is None else values.copy()
 
 
 def _same(cls: type[Metric], one: Any, two: Any, message: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fairkit.fitted import FittedModel, Run
 from fairkit.learners import INSTALLED
 from fairkit_onnx.write.export import export_bytes
 from fairkit_testing.leftovers import nothing_left_behind
-from fairkit_testing.require import ContractError, only_fairkit_errors, require
+from fairkit_testing.require import ContractError, only_fairkit_errors, require, unchanged
 from fairkit_testing.samples import COLUMNS, Task, sample_data, sample_model
 
 if TYPE_CHECKING:
@@ -133,10 +134,8 @@ def check_mitigator_inputs_unchanged(trained: Trained) -> None:
     """The table that a method is given stays as it is."""
     for task in trained.tasks:
         table = Table.from_dataset(sample_data(task, rows=400, sensitive=("sex",)))
-        before = {name: values.copy() for name, values in _arrays(table).items()}
-        trained.fit(table)
-        for name, values in _arrays(table).items():
-            require(_equal(before[name], values), f"{task}: {name} was changed; work on a copy")
+        with unchanged(functools.partial(_arrays, table), f"{task}: "):
+            trained.fit(table)
 
 
 def check_mitigator_details(trained: Trained) -> None:
@@ -170,8 +169,8 @@ def check_mitigator_errors(trained: Trained) -> None:
         table = trained.table(task)
         constant = np.full(len(table), table.target[0])
         for what, bad_table in {
-            "no sensitive column": _replaced(table, groups={}),
-            "one outcome only": _replaced(table, target=constant),
+            "no sensitive column": replace(table, groups={}),
+            "one outcome only": replace(table, target=constant),
             "two rows": table.take(np.arange(2)),
         }.items():
             with only_fairkit_errors(f"{task}: a table with {what} was given"):
@@ -213,7 +212,7 @@ def check_mitigator_interrupt(trained: Trained) -> None:
             require(came_out or not reported, f"{task}: KeyboardInterrupt was swallowed; let it pass")
             if not reported:
                 columns = _Stopping(table.columns)
-                came_out = _interrupted(lambda: trained.fit(_replaced(table, columns=columns)))  # noqa: B023
+                came_out = _interrupted(lambda: trained.fit(replace(table, columns=columns)))  # noqa: B023
                 require(
                     came_out or not columns.asked, f"{task}: KeyboardInterrupt was swallowed; let it pass"
                 )
@@ -262,12 +261,7 @@ def _verdict(content: bytes, data: Dataset, rule: Any, task: Task) -> tuple[str 
         columns = "+".join(column for split in data.roles.sensitive for column in split.columns)
         auditors, settings = ["consistency"], {"consistency": {"sensitive": [columns]}}
     report = fairkit.audit(
-        content,
-        data,
-        auditors=auditors,
-        parameters=settings,
-        policy=[rule],
-        options=ModelOptions(task=task),
+        content, data, auditors=auditors, parameters=settings, policy=[rule], options=ModelOptions(task=task)
     )
     return report.verdict, "; ".join(result.reason for result in report.policy)
 
@@ -287,18 +281,6 @@ def _arrays(table: Table) -> dict[str, NDArray[Any]]:
     found = {f"columns[{name!r}]": values for name, values in table.columns.items()}
     found |= {f"groups[{name!r}].codes": groups.codes for name, groups in table.groups.items()}
     return found | {"target": table.target}
-
-
-def _equal(one: NDArray[Any], two: NDArray[Any]) -> bool:
-    if one.dtype.kind == "O":
-        return bool(one.tolist() == two.tolist())
-    return np.array_equal(one, two, equal_nan=one.dtype.kind == "f")
-
-
-def _replaced(table: Table, **changes: Any) -> Table:
-    import dataclasses
-
-    return dataclasses.replace(table, **changes)
 
 
 CHECKS = (

@@ -26,24 +26,9 @@ from fairkit_testing.require import require
 if TYPE_CHECKING:
     from fairkit.plugins.records import Plugin
 
-HEAVY = (
-    "adbc_driver_postgresql",
-    "deltalake",
-    "duckdb",
-    "jax",
-    "lightgbm",
-    "matplotlib",
-    "numba",
-    "onnx",
-    "onnxruntime",
-    "pandas",
-    "polars",
-    "pyarrow",
-    "scipy",
-    "sklearn",
-    "tensorflow",
-    "torch",
-    "xgboost",
+HEAVY = tuple(
+    """adbc_driver_postgresql deltalake duckdb jax lightgbm matplotlib numba onnx onnxruntime
+    pandas polars pyarrow scipy sklearn tensorflow torch xgboost""".split()  # noqa: SIM905 -- a list of names reads as one
 )
 """What no plugin imports before it is used."""
 
@@ -72,9 +57,8 @@ _BASES: tuple[type[Any], ...] = (
 def check_light_import(plugin: Plugin) -> None:
     """Loading the plugin and asking its hooks imports no heavy library: `fairkit plugins` stays quick."""
     code = (
-        "import sys\nfrom fairkit import plugins\n"
-        f"plugins.load({plugin.found.name!r})\n"
-        f"print('LOADED', *[name for name in {HEAVY!r} if name in sys.modules])"
+        f"import sys\nfrom fairkit import plugins\nplugins.load({plugin.found.name!r})\nprint('LOADED', *[name for "
+        f"name in {HEAVY!r} if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     require(result.returncode == 0, f"it does not load in a fresh process: {result.stderr.strip()[-500:]}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from fairkit.promotions import Promotion, PromotionCheck, Remark
@@ -45,7 +44,9 @@ def _promotions() -> Iterator[Promotion]:
 
     content = sample_model("binary")
     report = fairkit.audit(content, sample_data("binary", rows=200))
-    with _written(content) as path:
+    with tempfile.TemporaryDirectory(prefix="fairkit-check-") as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(content)
         for alias, evidence in (("staging", None), ("production", report)):
             yield Promotion(
                 name="credit",
@@ -58,14 +59,6 @@ def _promotions() -> Iterator[Promotion]:
                 holder=1 if evidence else None,
                 holder_report=evidence,
             )
-
-
-@contextmanager
-def _written(content: bytes) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="fairkit-check-") as folder:
-        path = Path(folder) / "model.onnx"
-        path.write_bytes(content)
-        yield path
 
 
 CHECKS = (check_promotion_remarks, check_promotion_deterministic, check_promotion_leaves_the_file)

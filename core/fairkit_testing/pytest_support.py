@@ -44,5 +44,4 @@ def parametrize_with_checks(
         )
         for check in checks
     ]
-    mark: Callable[[Any], Any] = pytest.mark.parametrize("check", parameters)
-    return mark
+    return pytest.mark.parametrize("check", parameters)

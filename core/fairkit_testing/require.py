@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
 
 from fairkit.errors import FairkitError
 
@@ -16,6 +19,29 @@ def require(condition: object, message: str) -> None:
     """Raise `ContractError` with the message unless the condition holds."""
     if not condition:
         raise ContractError(message)
+
+
+@contextmanager
+def unchanged(arrays: Callable[[], Mapping[str, Any]], where: str) -> Iterator[None]:
+    """Run a block that must leave arrays as they are.
+
+    Parameters
+    ----------
+    arrays
+        Returns them by name, before and after.
+    where
+        What the message begins with, before the name.
+    """
+    before = {name: np.array(values) for name, values in arrays().items()}
+    yield
+    for name, values in arrays().items():
+        old = before[name]
+        same = (
+            old.tolist() == values.tolist()
+            if old.dtype.kind == "O"
+            else np.array_equal(old, values, equal_nan=old.dtype.kind == "f")
+        )
+        require(same, f"{where}{name} was changed; work on a copy")
 
 
 @contextmanager

@@ -187,9 +187,8 @@ def shares(judge: Judge, data: Daily) -> Iterator[Alarm]:
             value, interval = week.at(w, g)
             previous, previous_interval = before.at(w, g)
             text = (
-                f"the share of {split.groups[g]} among the decisions is {value:.3g} in the week of "
-                f"{data.days[start]}, before "
-                f"it was {previous:.3g}: who is decided about changed, and rates may not be comparable"
+                f"the share of {split.groups[g]} among the decisions is {value:.3g} in the week of {data.days[start]}, "
+                f"before it was {previous:.3g}: who is decided about changed, and rates may not be comparable"
             )
             evidence = {
                 "share": value,

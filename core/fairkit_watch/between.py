@@ -133,7 +133,7 @@ def extreme(ends: Ends, how: Between, grid: Array, *, largest: bool) -> tuple[Ar
     """Return the sequence of the largest, or smallest, rate of a group: inner end for all at once, outer end alone."""
     groups = ends.least.shape[-1]
     shares = spending(np.arange(groups), how.declared) if groups > 1 else np.ones(groups)
-    counted = _finite(ends.least * ends.least_n), _finite(ends.most * ends.most_n)
+    counted = np.nan_to_num(ends.least * ends.least_n), np.nan_to_num(ends.most * ends.most_n)
     alphas = how.alpha * np.stack([shares, np.ones_like(shares)])  # all groups at once, and each alone
     alphas = alphas.reshape(2, *(1,) * (ends.least.ndim - 1), groups)
     lows, highs = rate_limits(counted[0], ends.least_n, alphas, grid)
@@ -148,10 +148,6 @@ def extreme(ends: Ends, how: Between, grid: Array, *, largest: bool) -> tuple[Ar
         low = np.where(has_rows, alone[0], np.inf).min(axis=-1, initial=np.inf)
         high = np.where(has_rows, joint[1], np.inf).min(axis=-1, initial=np.inf)
     return _or_nan(low), _or_nan(high)
-
-
-def _finite(values: Array) -> Array:
-    return np.nan_to_num(values, nan=0.0)
 
 
 def _prepared(

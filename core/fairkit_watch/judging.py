@@ -227,11 +227,8 @@ def _compared(kind: str, rates: Array, n: Array) -> Array:
 
 def verdict(question: Question, low: float, high: float) -> Verdict:
     """Return an interval's verdict: pass, fail, or undecided where it has the limit inside or is missing."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return "undecided"
-    if question.rule.upper:
-        return "pass" if high <= question.limit else "fail" if low > question.limit else "undecided"
-    return "pass" if low >= question.limit else "fail" if high < question.limit else "undecided"
+    kept = question.rule.settled((low, high)) if math.isfinite(low) and math.isfinite(high) else None
+    return "undecided" if kept is None else "pass" if kept else "fail"
 
 
 def reason(question: Question, value: float | None, interval: tuple[float, float] | None, since: str) -> str:

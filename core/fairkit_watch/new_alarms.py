@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,11 @@ def unraised(
     """Yield the alarms of the counts that the log does not have; with `today` also that no data came."""
     before = raised(records.alarms)
     changed = [alarm for alarm, _ in alarming.changes(judge, data)]
-    seen: dict[tuple[str, str], int] = {}
+    seen: Counter[tuple[str, str]] = Counter()
     for alarm in (*changed, *alarming.shares(judge, data)):
         key = alarm.level, alarm.subject
-        seen[key] = seen.get(key, 0) + 1
-        if seen[key] > before.get(key, 0):
+        seen[key] += 1
+        if seen[key] > before[key]:
             yield alarm
     yield from _fails(records, judge, data)
     late = alarming.late(data.days, today) if today is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,9 +52,8 @@ class WatchRecords:
             raise StateError(f"the log of {str(folder)!r} has no beginning; restore the folder from a backup")
         if records[0].get("policy") != settings.digest:
             raise StateError(
-                f"{folder / SETTINGS} was changed after this watch began. Other rules are another sequence: "
-                "restore the file, "
-                "or begin a new watch in another folder"
+                f"{folder / SETTINGS} was changed after this watch began. Other rules are another sequence: restore "
+                "the file, or begin a new watch in another folder"
             )
         check_records(records, settings, str(folder / LOG))
 
@@ -137,9 +137,8 @@ class WatchRecords:
                 if same:
                     raise _again(name, record)
                 raise StateError(
-                    f"{name} was added before ({record['at']}) with other counts: what was counted is never "
-                    "taken back. If "
-                    "these are further decisions, give them a name of their own (`batch`)"
+                    f"{name} was added before ({record['at']}) with other counts: what was counted is never taken "
+                    "back. If these are further decisions, give them a name of their own (`batch`)"
                 )
             twice = digest is not None and record.get("sha256") == digest
             if not named and (twice or (same and rows >= SURE)):
@@ -221,9 +220,6 @@ def today() -> datetime.date:
     return datetime.datetime.now(datetime.UTC).date()
 
 
-def raised(alarms: Sequence[Alarm]) -> dict[tuple[str, str], int]:
+def raised(alarms: Sequence[Alarm]) -> Counter[tuple[str, str]]:
     """Count alarms by level and subject."""
-    found: dict[tuple[str, str], int] = {}
-    for one in alarms:
-        found[one.level, one.subject] = found.get((one.level, one.subject), 0) + 1
-    return found
+    return Counter((one.level, one.subject) for one in alarms)

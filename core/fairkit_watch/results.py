@@ -100,14 +100,7 @@ class GroupLook:
         rates = {
             name: {"value": value, "interval": _listed(pair)} for name, (value, pair) in self.rates.items()
         }
-        return {
-            "split": self.split,
-            "group": self.group,
-            "rows": self.rows,
-            "share": self.share,
-            "expected": self.expected,
-            "rates": rates,
-        }
+        return record_of(self, without=("rates",)) | {"rates": rates}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,35 +153,14 @@ class WatchSnapshot:
     rules: tuple[RuleLook, ...]
     groups: tuple[GroupLook, ...]
     alarms: tuple[Alarm, ...]
-    open: int
     lately: Mapping[str, str] = field(default_factory=dict)
+    open: int
     odd: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "schema": SCHEMA,
-            "since": self.since,
-            "until": self.until,
-            "today": self.today,
-            "rows": self.rows,
-            "days": self.days,
-            "missing_days": list(self.missing_days),
-            "model": self.model,
-            "alias": self.alias,
-            "certificate": self.certificate,
-            "confidence": self.confidence,
-            "streams": self.streams,
-            "verdict": self.verdict,
-            "rules": [one.to_dict() for one in self.rules],
-            "groups": [one.to_dict() for one in self.groups],
-            "alarms": [one.to_dict() for one in self.alarms],
-            "lately": dict(self.lately),
-            "open": self.open,
-            "odd": dict(self.odd),
-            "notes": list(self.notes),
-        }
+        return {"schema": SCHEMA} | record_of(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit_watch.alarms import windows
-from fairkit_watch.judging import (
-    MANY_UNRESOLVED,
-    Judge,
-    Path,
-    reason,
-    unresolved,
-    verdict,
-)
+from fairkit_watch.judging import MANY_UNRESOLVED, Judge, Path, reason, unresolved, verdict
 from fairkit_watch.questions import needs_labels
 from fairkit_watch.results import GroupLook, RuleLook
 from fairkit_watch.settings import WINDOWS_A_YEAR
@@ -154,17 +147,18 @@ def _course(judge: Judge, question: Question, data: Daily) -> Course:
     if judge.refused(question, split.summed()) is not None:
         path = Path(path.value, np.full_like(path.low, np.nan), np.full_like(path.high, np.nan))
     weekly = windows(data.days)
-    sums = {
-        key: np.array([part[start:stop].sum(axis=0) for start, stop in weekly]).reshape(
-            (len(weekly), *part.shape[1:])
-        )
-        for key, part in split.parts.items()
-    }
+    sums = {key: _summed(part, weekly) for key, part in split.parts.items()}
     own = judge.interval(question, split, sums, 1 / WINDOWS_A_YEAR)
     weeks = tuple(
         (data.days[start], data.days[stop - 1], *own.at(i)) for i, (start, stop) in enumerate(weekly)
     )
     return Course(question, tuple(data.days[t] for t in at.tolist()), path, weeks)
+
+
+def _summed(values: Array, weeks: Sequence[tuple[int, int]]) -> Array:
+    """Return the sums over the days of each week, shape [W, ...]."""
+    sums = [values[start:stop].sum(axis=0) for start, stop in weeks]
+    return np.array(sums).reshape((len(weeks), *values.shape[1:]))
 
 
 def _thinned(days: int) -> NDArray[np.intp]:
@@ -177,9 +171,7 @@ def weekly_shares(data: Daily, split: Split) -> tuple[tuple[str, ...], Array]:
     """Return each group's share of the decisions, week by week: the weeks' first days, and shape [W, G]."""
     weekly = windows(data.days)
     rows = split.parts["d"].sum(axis=-1)
-    sums = np.array([rows[start:stop].sum(axis=0) for start, stop in weekly]).reshape(
-        (len(weekly), rows.shape[1])
-    )
+    sums = _summed(rows, weekly)
     total = sums.sum(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(total > 0, sums / total, np.nan)
@@ -213,7 +205,6 @@ def notes_of(judge: Judge, odd: Mapping[str, int], data: Daily) -> tuple[str, ..
         if name and name not in known and data.days:
             notes.append(
                 f"no groups of {name} were declared at the start; those of the first day "
-                f"({', '.join(split.groups[: split.declared])}) "
-                "count as declared"
+                f"({', '.join(split.groups[: split.declared])}) count as declared"
             )
     return tuple(notes)

@@ -78,8 +78,7 @@ def binary(
         if favorable is not None and same_value(favorable, 0):
             raise DataError(
                 f"{table}: is 0 or 1 the favorable decision in {name!r}? The favorable label is "
-                f"{value_text(favorable)!r}; "
-                "say which decision is: `favorable_decision`"
+                f"{value_text(favorable)!r}; say which decision is: `favorable_decision`"
             )
         favorable = True
     hint = "favorable_decision" if what == "decision" else "favorable"
@@ -88,16 +87,14 @@ def binary(
         if not flags:
             example = next(v for v in present if not any(same_value(v, flag) for flag in (0, 1)))
             raise DataError(
-                f"{table}: the {what} column {name!r} holds {value_text(example)!r}, not only 1 and 0; say "
-                "which value is "
-                f"favorable: `{hint}`"
+                f"{table}: the {what} column {name!r} holds {value_text(example)!r}, not only 1 and 0; say which value "
+                f"is favorable: `{hint}`"
             )
     if len(present) > 1 and not any(same_value(value, favorable) for value in present):
         shown = " and ".join(repr(value_text(value)) for value in present[:3])
         raise DataError(
-            f"{table}: the {what} column {name!r} holds {shown}, but never {value_text(favorable)!r}; say "
-            "which value is "
-            f"favorable: `{hint}`"
+            f"{table}: the {what} column {name!r} holds {shown}, but never {value_text(favorable)!r}; say which value "
+            f"is favorable: `{hint}`"
         )
     if len(present) > 100:
         raise DataError(
@@ -151,7 +148,6 @@ def usable_numbers(
     bad = ~np.isfinite(values) | (values < least)
     if bad.any():
         raise DataError(
-            f"{table}: {int(bad.sum()):,} of {len(values):,} rows have no usable {what} in {column!r}; "
-            "leave them out"
+            f"{table}: {int(bad.sum()):,} of {len(values):,} rows have no usable {what} in {column!r}; leave them out"
         )
     return values

@@ -90,12 +90,7 @@ class Watch(OpenWatch):
         FairkitError
             The table cannot be used, or cannot be written; nothing was counted.
         """
-        source = open_source(data)
-        path = file_of(data)
-        name = (
-            batch or (None if path is None else path.name) or f"{self.book.writer}/{len(self.book.records)}"
-        )
-        digest = None if path is None else file_digest(path)
+        source, path, name, digest = self._batch(data, batch)
         now = today or clock_day()
         told = day or self._day(source, path)
         self.book.refuse_bytes(name, digest)
@@ -164,12 +159,7 @@ class Watch(OpenWatch):
             raise ParameterError(
                 "this watch awaits no labels: its rules need none, or its horizon is 0 and they come with the decisions"
             )
-        source = open_source(data)
-        path = file_of(data)
-        name = (
-            batch or (None if path is None else path.name) or f"{self.book.writer}/{len(self.book.records)}"
-        )
-        digest = None if path is None else file_digest(path)
+        source, _, name, digest = self._batch(data, batch)
         self.book.refuse_bytes(name, digest)
         found = read_labels(source, id or str(columns.id), label or str(columns.label), columns.favorable)
         inside = self._cohorts.known(found.column("id").combine_chunks())
@@ -238,6 +228,13 @@ class Watch(OpenWatch):
 
     # ---- inside
 
+    def _batch(self, data: Any, batch: str | None) -> tuple[Source, Path | None, str, str | None]:
+        """Return a table, the file that it is, the name that it counts under, and the file's digest."""
+        source, path = open_source(data), file_of(data)
+        if path is None:
+            return source, None, batch or f"{self.book.writer}/{len(self.book.records)}", None
+        return source, path, batch or path.name, file_digest(path)
+
     def _counted(
         self, source: Source, day: str | None, now: datetime.date, engine: Any
     ) -> tuple[Counted, tuple[str, ...]]:
@@ -280,9 +277,8 @@ class Watch(OpenWatch):
                     return read_day(text).isoformat()
         hint = f"; the column {name!r} is not there" if name else ""
         raise DataError(
-            f"{source.name}: which day are these decisions of? Name the column or the day with `day`, or put "
-            "the day into "
-            f"the file's name, as in decisions-2026-11-21.parquet{hint}"
+            f"{source.name}: which day are these decisions of? Name the column or the day with `day`, or put the day "
+            f"into the file's name, as in decisions-2026-11-21.parquet{hint}"
         )
 
     def _check_day(self, day: str, now: datetime.date) -> None:

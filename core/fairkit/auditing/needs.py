@@ -65,9 +65,7 @@ def needed_auditors(
     return auditor_names
 
 
-def _installed(
-    others: Sequence[plugins.Plugin],
-) -> Iterator[tuple[type[Auditor], Sequence[type[Metric]]]]:
+def _installed(others: Sequence[plugins.Plugin]) -> Iterator[tuple[type[Auditor], Sequence[type[Metric]]]]:
     """Yield the installed auditors with the metrics of their plugins, that of groups first."""
     brought = [metric for plugin in others for metric in plugin.metrics]
     for found in sorted(plugins.find(), key=lambda one: one.name != "group"):

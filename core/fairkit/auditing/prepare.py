@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.findings import Finding
-    from fairkit.results.subjects import DataInfo
     from fairkit.settings import AuditSettings
 
 
@@ -209,7 +208,7 @@ class Audit:
             findings = nearby(findings, context.dataset, context.metrics, context.confidence)
         remark = getattr(context.engine, "remarked", None)
         findings = findings if remark is None else remark(findings, context.metrics)
-        sense = judged(self.sense, seen, self.scorer, context.dataset)
+        sense = judged(self.sense, seen, context.dataset)
         if sense.doubt is not None:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
         copied = context.dataset.profile.copied
@@ -233,6 +232,8 @@ class Audit:
             )  # fmt: skip
         served = getattr(self.scorer, "served", None)
         info = context.scorer.info if served is None or seen is None else served(seen.largest)
+        data = context.dataset.info()
+        left_out = [*_no_probabilities(context), *_no_outcomes(context)]
         return Report(
             model=dataclasses.replace(
                 info,
@@ -242,7 +243,7 @@ class Audit:
                     *getattr(getattr(self.scorer, "model", None), "unheld", ()),
                 ),
             ),
-            data=_with_notes(context.dataset.info(), _left_out(context)),
+            data=dataclasses.replace(data, notes=(*data.notes, *left_out)),
             findings=tuple(findings),
             policy=results,
             verdict=verdict,
@@ -310,15 +311,6 @@ def _check_rows(auditors: Sequence[Auditor], data: Dataset) -> None:
 
 def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.PluginInfo:
     return next(plugin.found for plugin in used if type(auditor) in plugin.auditors)
-
-
-def _with_notes(info: DataInfo, notes: Sequence[str]) -> DataInfo:
-    return dataclasses.replace(info, notes=(*info.notes, *notes))
-
-
-def _left_out(context: AuditContext) -> list[str]:
-    """Return sentences about metrics not measured: without probabilities, or without outcomes."""
-    return [*_no_probabilities(context), *_no_outcomes(context)]
 
 
 def _no_probabilities(context: AuditContext) -> list[str]:

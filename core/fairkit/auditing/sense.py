@@ -296,7 +296,7 @@ def is_constant(report: Report) -> bool:
     return any(text.endswith(told + _NO_VERDICT) for text in report.warnings for told in (_UNSEEN, _UNRANKED))
 
 
-def judged(sense: Sense, seen: Seen | None, scorer: Scorer, dataset: Dataset) -> Judgement:
+def judged(sense: Sense, seen: Seen | None, dataset: Dataset) -> Judgement:
     """Return the warnings about a model's predictions, and the reason why no verdict is possible, if any.
 
     A model that gives everybody the same is equal between all groups, and one whose classes are read the wrong way

@@ -93,8 +93,7 @@ def _texts_of(column: pa.DictionaryArray) -> NDArray[Any]:
     """Return text as the same few objects again and again, which is fast, shape [n]."""
     texts = np.empty(len(column.dictionary) + 1, dtype=object)
     texts[:-1] = _objects(column.dictionary)
-    found: NDArray[Any] = texts.take(places_in(column))
-    return found
+    return texts.take(places_in(column))
 
 
 def _objects(column: pa.Array) -> NDArray[Any]:
@@ -123,7 +122,4 @@ def empty_text() -> pa.Scalar:
 
 
 def _shared(column: pa.Array) -> NDArray[Any]:
-    values: NDArray[Any] = (
-        np.from_dlpack(column) if len(column) else np.empty(0, column.type.to_pandas_dtype())
-    )
-    return values
+    return np.from_dlpack(column) if len(column) else np.empty(0, column.type.to_pandas_dtype())

@@ -26,13 +26,7 @@ from fairkit.data.profile import (
     used_rows,
 )
 from fairkit.data.proxies import probabilities_of
-from fairkit.data.roles import (
-    Roles,
-    Sensitive,
-    require_columns,
-    same_value,
-    value_text,
-)
+from fairkit.data.roles import Roles, Sensitive, require_columns, same_value, value_text
 from fairkit.data.source import Source
 from fairkit.errors import DataError
 from fairkit.results.subjects import DataInfo

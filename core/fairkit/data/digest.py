@@ -276,8 +276,7 @@ def _large_integers(column: pa.Array) -> NDArray[np.int64] | None:
         low, high = int(cells.min()), int(cells.max())
     if max(abs(low), abs(high)) <= _EXACT:
         return None
-    exact: NDArray[np.int64] = as_numpy(pc.fill_null(column, as_arrow(np.zeros(1, np.int64))[0]))
-    return exact
+    return as_numpy(pc.fill_null(column, as_arrow(np.zeros(1, np.int64))[0]))
 
 
 def _lost_digits(whole: NDArray[np.int64]) -> NDArray[np.int64]:

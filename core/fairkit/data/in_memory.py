@@ -94,7 +94,7 @@ def _with_sensitive(table: pa.Table, sensitive: Any) -> tuple[pa.Table, list[str
         cells = _array(values, f"sensitive_features[{name!r}]", table.num_rows)
         if name not in table.column_names:
             table = table.append_column(name, [cells])
-        elif not _same(table.column(name), cells):
+        elif table.column(name).to_pylist() != cells.to_pylist():
             raise DataError(
                 f"`sensitive_features` and X both have a column {name!r}, with other values; rename one of them"
             )
@@ -149,10 +149,6 @@ def _new_name(name: str, taken: Sequence[str], otherwise: str) -> str:
     while found in taken:
         found = otherwise if found == name and otherwise != name else f"{found}_"
     return found
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool(one.to_pylist() == other.to_pylist())
 
 
 def _favorable(labels: pa.Array) -> Any:

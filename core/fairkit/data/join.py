@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from fairkit.data.arrow import as_arrow, as_numpy
-from fairkit.data.parts import ParquetPart
+from fairkit.data.parts import ParquetPart, PartOf
 from fairkit.data.plain import plain
 from fairkit.data.profile import BATCH_ROWS, take_tally, total_here
 from fairkit.data.roles import Joined, Roles, require_columns, value_text
@@ -246,23 +246,16 @@ class Matches:
         lookup = self.lookup
         return [
             f"{without:,} of {self.rows:,} rows of {table} have no match in {lookup.name} by "
-            f"{', '.join(lookup.role.on)}: "
-            f"{', '.join(lookup.columns[:6])} are missing there."
+            f"{', '.join(lookup.role.on)}: {', '.join(lookup.columns[:6])} are missing there."
         ]
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedPart:
+class JoinedPart(PartOf):
     """A part of a table with columns of another one."""
 
-    part: Part
     lookup: Lookup
     own: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The part's own name."""
-        return self.part.name
 
     def schema(self) -> pa.Schema:
         """Return the part's own schema with the columns that are taken."""
@@ -271,10 +264,6 @@ class JoinedPart:
         more = [pa.field(name, kind) for name, kind in self.lookup.types().items()]
         return pa.schema([*self.part.schema(), *more])
 
-    def rows(self) -> int | None:
-        """Return the part's number of rows."""
-        return self.part.rows()
-
     def matches(self) -> Matches:
         """Return the counter of matched rows."""
         return Matches(self.lookup)
@@ -282,7 +271,7 @@ class JoinedPart:
     @property
     def around(self) -> Callable[[Part], Part]:
         """What makes such a part of another one."""
-        return functools.partial(_around, self.lookup, self.own)
+        return functools.partial(JoinedPart, lookup=self.lookup, own=self.own)
 
     def split(self, most: int) -> list[JoinedPart]:
         """Cut as the part itself is cut."""
@@ -332,10 +321,6 @@ def joined(source: Source, lookup: Lookup) -> Source:
     own = tuple(source.columns)
     parts = tuple(JoinedPart(part, lookup, own) for part in source.parts)
     return replace(source, types={**source.types, **lookup.types()}, parts=parts, counts=None)
-
-
-def _around(lookup: Lookup, own: tuple[str, ...], part: Part) -> Part:
-    return JoinedPart(part, lookup, own)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.arrow import as_arrow, as_numpy
+from fairkit.data.parts import PartOf
 from fairkit.data.source import check_names, unreadable
 from fairkit.errors import DataError
 
@@ -82,7 +83,7 @@ def with_lists(parts: Sequence[Part], table: str) -> tuple[Part, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class ListPart:
+class ListPart(PartOf):
     """A part with columns of lists, each read as a column for each place.
 
     Attributes
@@ -93,13 +94,7 @@ class ListPart:
         The length of the lists, by column.
     """
 
-    part: Part
     lengths: Mapping[str, int]
-
-    @property
-    def name(self) -> str:
-        """The other part's name."""
-        return self.part.name
 
     def schema(self) -> pa.Schema:
         """Return the schema with a column of numbers for each place of a list."""
@@ -113,10 +108,6 @@ class ListPart:
             kind = field.type.value_type if is_list(field.type) else field.type  # as it is: text in one part
             fields += [pa.field(f"{field.name}[{place}]", kind) for place in range(self.lengths[field.name])]
         return pa.schema(fields)
-
-    def rows(self) -> int | None:
-        """Return the other part's number of rows."""
-        return self.part.rows()
 
     def split(self, most: int) -> list[ListPart]:
         """Cut as the other part is cut."""

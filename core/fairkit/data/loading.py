@@ -10,22 +10,13 @@ from fairkit.data.dataset import Dataset
 from fairkit.data.frames import empty_like
 from fairkit.data.lists import spread
 from fairkit.data.predictions import PredictionRoles
-from fairkit.data.roles import (
-    Missing,
-    Roles,
-    Sensitive,
-    require_columns,
-)
+from fairkit.data.roles import Missing, Roles, Sensitive, require_columns
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
 
 
 def as_dataset(
-    data: Any,
-    y: Any = None,
-    sensitive_features: Any = None,
-    sample_weight: Any = None,
-    favorable: Any = None,
+    data: Any, y: Any = None, sensitive_features: Any = None, sample_weight: Any = None, favorable: Any = None
 ) -> Dataset:
     """Return a dataset as it is, or make one of a matrix X and what stands beside it (see `load_data`).
 

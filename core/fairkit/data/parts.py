@@ -266,7 +266,23 @@ class TablePart:
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenPart:
+class PartOf:
+    """What is read by reading another part: it has its name, and as many rows."""
+
+    part: Part
+
+    @property
+    def name(self) -> str:
+        """The other part's name."""
+        return self.part.name
+
+    def rows(self) -> int | None:
+        """Return the other part's number of rows."""
+        return self.part.rows()
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenPart(PartOf):
     """Some rows of another part.
 
     Attributes
@@ -275,13 +291,7 @@ class ChosenPart:
         Which rows, shape [rows of the part], bool.
     """
 
-    part: Part
     mask: NDArray[np.bool_]
-
-    @property
-    def name(self) -> str:
-        """The other part's name."""
-        return self.part.name
 
     def schema(self) -> pa.Schema:
         """Return the other part's schema."""

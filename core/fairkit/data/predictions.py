@@ -126,13 +126,9 @@ class PredictionRoles:
         chance = record.get("probability")
         by_class = chance if isinstance(chance, Mapping) else {}
         return cls(
-            decision=record.get("decision"),
-            score=record.get("score"),
+            **{key: value for key, value in record.items() if key not in ("class", "probability")},
             probability=None if isinstance(chance, Mapping) else chance,
             predicted_class=record.get("class"),
-            prediction=record.get("prediction"),
-            answer=record.get("answer"),
-            favorable=record.get("favorable"),
             class_probabilities={str(label): str(column) for label, column in by_class.items()},
         )
 

@@ -414,12 +414,7 @@ def take_tally(
 
 
 def tally_of(
-    source: Source,
-    start: int,
-    roles: Roles,
-    bins: Bins,
-    noted: Sequence[str] = (),
-    apart: Sequence[str] = (),
+    source: Source, start: int, roles: Roles, bins: Bins, noted: Sequence[str] = (), apart: Sequence[str] = ()
 ) -> Tally:
     """Make the first pass over a piece of a table, whose first row is number `start`."""
     part = source.parts[0] if source.parts else None
@@ -503,8 +498,7 @@ def _present(arrow: pa.RecordBatch, columns: Sequence[str]) -> NDArray[np.bool_]
 
 def cells(arrow: pa.RecordBatch, column: str) -> NDArray[Any]:
     """Return one column as numpy."""
-    values: NDArray[Any] = as_numpy(arrow.column(arrow.schema.names.index(column)))
-    return values
+    return as_numpy(arrow.column(arrow.schema.names.index(column)))
 
 
 def _missing(column: pa.Array) -> NDArray[np.bool_]:
@@ -517,5 +511,4 @@ def _missing(column: pa.Array) -> NDArray[np.bool_]:
     nan_is_null = pa.types.is_floating(column.type)
     if not column.null_count and not nan_is_null:
         return np.zeros(len(column), dtype=bool)
-    flags: NDArray[np.bool_] = as_numpy(pc.is_null(column, nan_is_null=nan_is_null))
-    return flags
+    return as_numpy(pc.is_null(column, nan_is_null=nan_is_null))

@@ -285,8 +285,7 @@ def _left(
 def _missing(column: pa.Array) -> NDArray[np.bool_]:
     import pyarrow.compute as pc
 
-    flags: NDArray[np.bool_] = as_numpy(pc.is_null(column))
-    return flags
+    return as_numpy(pc.is_null(column))
 
 
 def column_hashes(column: pa.Array) -> Hashes:
@@ -303,5 +302,4 @@ def column_hashes(column: pa.Array) -> Hashes:
         return np.concatenate(pieces) if pieces else np.empty(0, np.uint64)
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
-    hashes: Hashes = plain_doubles(column).view(np.uint64)
-    return hashes
+    return plain_doubles(column).view(np.uint64)

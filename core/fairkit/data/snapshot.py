@@ -181,7 +181,7 @@ def _write(records: Records, sink: Any) -> None:
     with pq.ParquetWriter(
         sink, schema, compression="lz4", use_dictionary=texts, write_statistics=False
     ) as writer:
-        for group in _groups(_received(records), schema):
+        for group in _groups(_received(records)):
             writer.write_batch(_stored(group, schema, records.name), row_group_size=group.num_rows)
 
 
@@ -217,7 +217,7 @@ def _received(records: Records) -> Iterator[pa.RecordBatch]:
         yield _numbers(batch, records.name)
 
 
-def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Put small batches together, so that a row group is worth reading."""
     import pyarrow as pa
 
@@ -225,14 +225,10 @@ def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
     for batch in batches:
         pending.append(batch)
         if sum(b.num_rows for b in pending) >= _GROUP_ROWS or sum(b.nbytes for b in pending) >= _GROUP_BYTES:
-            yield from _one(pa.Table.from_batches(pending))
+            yield from pa.Table.from_batches(pending).combine_chunks().to_batches()
             pending = []
     if pending:
-        yield from _one(pa.Table.from_batches(pending))
-
-
-def _one(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    yield from table.combine_chunks().to_batches()
+        yield from pa.Table.from_batches(pending).combine_chunks().to_batches()
 
 
 def _readable(schema: pa.Schema, name: str) -> pa.Schema:

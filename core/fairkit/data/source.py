@@ -162,8 +162,5 @@ def check_names(name: str, schema: pa.Schema) -> None:
         There are such columns.
     """
     if len(set(schema.names)) != len(schema.names):
-        raise DataError(f"{name}: two columns have the name {_repeated(schema.names)!r}; rename one")
-
-
-def _repeated(names: Sequence[str]) -> str:
-    return next(name for name in names if list(names).count(name) > 1)
+        twice = next(column for column in schema.names if schema.names.count(column) > 1)
+        raise DataError(f"{name}: two columns have the name {twice!r}; rename one")

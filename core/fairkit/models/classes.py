@@ -109,10 +109,7 @@ def _by_ranking(
     if higher is not None:
         place = int(higher)
         told = f"class {value_text(classes[place])} ranks the rows with label {favorable!r} higher"
-        return (
-            place,
-            f"The model's {told} and is read as the favorable one (`favorable_class` overrides).",
-        )
+        return (place, f"The model's {told} and is read as the favorable one (`favorable_class` overrides).")
     raise ModelError(
         f"which of the model's two classes is the favorable label {favorable!r}? "
         "Its scores do not tell; say which column it is with `favorable_class`, 0 or 1"

@@ -85,8 +85,7 @@ class PythonModel:
         return scorer
 
     def _classes(self) -> Sequence[Any]:
-        classes: Sequence[Any] = getattr(self.estimator, "classes_", ())
-        return classes
+        return getattr(self.estimator, "classes_", ())
 
 
 class _PythonScorer:

@@ -69,8 +69,8 @@ class Predictions:
                 changed[name][places] = theirs
         return replace(self, **changed)
 
-    def take(self, keep: NDArray[np.bool_]) -> Predictions:
-        """Return the predictions of the rows where `keep`, shape [n], is true."""
+    def take(self, keep: NDArray[np.bool_] | NDArray[np.int64]) -> Predictions:
+        """Return the predictions of the rows where `keep`, shape [n], is true, or of those with these numbers."""
         per_row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("shares", "largest")}
         return Predictions(
             **{name: None if values is None else values[keep] for name, values in per_row.items()},

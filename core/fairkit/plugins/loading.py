@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import inspect
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,25 +44,11 @@ def load_found(info: PluginInfo) -> Plugin:
         manager.register(module, name=info.name)
         manager.check_pending()
     except (pluggy.PluginValidationError, ValueError) as error:
-        raise PluginError(_broken(info, f"a hook is not as specified: {_hook_error(error)}")) from error
-    plugin = Plugin(
-        info,
-        module,
-        metrics=tuple(_ask(manager, info, "fairkit_metrics")),
-        auditors=tuple(_ask(manager, info, "fairkit_auditors")),
-        mitigators=tuple(_named_like_the_plugin(manager, info, "fairkit_mitigators")),
-        learners=tuple(_learners(manager, info)),
-        evidence_charts=tuple(_ask(manager, info, "fairkit_evidence_charts")),
-        sources=tuple(_sources(manager, info)),
-        model_sources=tuple(_ask(manager, info, "fairkit_model_sources")),
-        promotion_checks=tuple(_ask(manager, info, "fairkit_promotion_checks")),
-        signers=tuple(_named_like_the_plugin(manager, info, "fairkit_signers")),
-        timestamp_authorities=tuple(_named_like_the_plugin(manager, info, "fairkit_timestamp_authorities")),
-        exporters=tuple(_exporters(manager, info)),
-        packs=tuple(_ask(manager, info, "fairkit_packs")),
-    )
+        raise _broken(info, f"a hook is not as specified: {_hook_error(error)}") from error
+    given = {hook.removeprefix("fairkit_"): tuple(_ask(manager, info, hook)) for hook in _BASES}
+    plugin = Plugin(info, module, **given)
     if not plugin.kinds:
-        raise PluginError(_broken(info, _why_nothing(module)))
+        raise _broken(info, _why_nothing(module))
     return plugin
 
 
@@ -85,12 +73,10 @@ def _check_interface(info: PluginInfo, module: Any) -> None:
     if wanted == hookspecs.INTERFACE:
         return
     newer = isinstance(wanted, int) and wanted > hookspecs.INTERFACE
-    raise PluginError(
-        _broken(
-            info,
-            f"it is written for version {wanted} of the plugin interface, this fairkit has {hookspecs.INTERFACE}",
-            "pip install --upgrade fairkit" if newer else None,
-        )
+    raise _broken(
+        info,
+        f"it is written for version {wanted} of the plugin interface, this fairkit has {hookspecs.INTERFACE}",
+        "pip install --upgrade fairkit" if newer else None,
     )
 
 
@@ -139,18 +125,17 @@ def _import(info: PluginInfo) -> Any:
     except ModuleNotFoundError as error:
         needed = error.name or str(error)
         extra = f"pip install 'fairkit[{info.name}]'" if info.built_in else f"pip install {needed}"
-        raise PluginError(_broken(info, f"it needs {needed}, which is not installed", extra)) from error
+        raise _broken(info, f"it needs {needed}, which is not installed", extra) from error
     except Exception as error:
-        raise PluginError(_broken(info, f"{type(error).__name__}: {one_line(error)}")) from error
+        raise _broken(info, f"{type(error).__name__}: {one_line(error)}") from error
 
 
-def _broken(info: PluginInfo, why: str, fix: str | None = None) -> str:
+def _broken(info: PluginInfo, why: str, fix: str | None = None) -> PluginError:
     if info.distribution == FILE:
-        return f"the plugin {info.name!r} does not load ({why}); fix it in {info.target}"
+        return PluginError(f"the plugin {info.name!r} does not load ({why}); fix it in {info.target}")
     command = fix or f"pip install --upgrade {info.distribution}"
-    return (
-        f"the plugin {info.name!r} of {info.distribution} {info.version} does not load ({why}); "
-        f"fix it with: {command}"
+    return PluginError(
+        f"the plugin {info.name!r} of {info.distribution} {info.version} does not load ({why}); fix it with: {command}"
     )
 
 
@@ -158,85 +143,74 @@ def _ask(manager: pluggy.PluginManager, info: PluginInfo, hook: str) -> list[typ
     try:
         answers = getattr(manager.hook, hook)()
     except Exception as error:
-        raise PluginError(
-            _broken(info, f"{hook} raises {type(error).__name__}: {one_line(error)}")
-        ) from error
+        raise _broken(info, f"{hook} raises {type(error).__name__}: {one_line(error)}") from error
     classes = [
         cls for answer in answers for cls in (answer if isinstance(answer, list | tuple) else [answer])
     ]
-    base = _base(hook) if classes else object
+    if not classes:
+        return []
+    base: type[Any] = imported(
+        _BASES[hook]
+    )  # a plugin that brings an auditor needs nothing of what trains models
     for cls in classes:
         if not (inspect.isclass(cls) and issubclass(cls, base)):
-            raise PluginError(
-                _broken(info, f"{hook} gives {cls!r}, but hooks return lists of {base.__name__} classes")
-            )
+            raise _broken(info, f"{hook} gives {cls!r}, but hooks return lists of {base.__name__} classes")
         if inspect.isabstract(cls):
             missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
-            raise PluginError(_broken(info, f"{cls.__name__} does not define {missing}"))
+            raise _broken(info, f"{cls.__name__} does not define {missing}")
         if not isinstance(getattr(cls, "name", None), str):
-            raise PluginError(_broken(info, f"{cls.__name__} has no name"))
+            raise _broken(info, f"{cls.__name__} has no name")
         for attribute, choices in _SETS.items() if hook == "fairkit_metrics" else ():
             given = getattr(cls, attribute)
             if isinstance(given, str) or not set(given) <= choices:
-                raise PluginError(
-                    _broken(
-                        info,
-                        f"{cls.__name__}.{attribute} is {given!r}; it is a set of {', '.join(sorted(choices))}",
-                    )
-                )
+                known = ", ".join(sorted(choices))
+                raise _broken(info, f"{cls.__name__}.{attribute} is {given!r}; it is a set of {known}")
+    wrong = _CHECKS[hook](info, classes) if hook in _CHECKS else None
+    if wrong is not None:
+        raise _broken(info, wrong)
     return classes
 
 
-def _named_like_the_plugin(manager: pluggy.PluginManager, info: PluginInfo, hook: str) -> list[type[Any]]:
-    """Return the class of a kind of which a plugin has one, found by the plugin's name."""
-    classes = _ask(manager, info, hook)
-    if len(classes) > 1 or any(cls.name != info.name for cls in classes):
-        names = ", ".join(repr(cls.name) for cls in classes)
-        raise PluginError(
-            _broken(
-                info,
-                f"it has the {hook.removeprefix('fairkit_').replace('_', ' ')} {names}, but a plugin has one, with the "
-                "plugin's name",
-            )
-        )
-    return classes
+def _check_only(kind: str, info: PluginInfo, classes: Sequence[type[Any]]) -> str | None:
+    """Say what is wrong with the classes of a kind of which a plugin has one, found by the plugin's name."""
+    if len(classes) == 1 and classes[0].name == info.name:
+        return None
+    names = ", ".join(repr(cls.name) for cls in classes)
+    return f"it has the {kind} {names}, but a plugin has one, with the plugin's name"
 
 
-def _learners(manager: pluggy.PluginManager, info: PluginInfo) -> list[type[Any]]:
-    classes = _ask(manager, info, "fairkit_learners")
-    if not classes:
-        return []
+def _check_learners(_info: PluginInfo, classes: Sequence[type[Any]]) -> str | None:
     from fairkit.learners import LEARNERS
 
     taken = [cls.name for cls in classes if cls.name in LEARNERS]
-    if taken:
-        raise PluginError(_broken(info, f"fairkit has a learner {taken[0]!r} already; give it another name"))
-    return classes
+    return f"fairkit has a learner {taken[0]!r} already; give it another name" if taken else None
 
 
-def _exporters(manager: pluggy.PluginManager, info: PluginInfo) -> list[type[Any]]:
-    classes = _ask(manager, info, "fairkit_exporters")
+def _check_exporters(info: PluginInfo, classes: Sequence[type[Any]]) -> str | None:
     taken = [cls.name for cls in classes if cls.name in FORMATS and not info.built_in]
-    if taken:
-        raise PluginError(_broken(info, f"fairkit writes {taken[0]!r} itself; give it another name"))
-    return classes
+    return f"fairkit writes {taken[0]!r} itself; give it another name" if taken else None
 
 
-def _sources(manager: pluggy.PluginManager, info: PluginInfo) -> list[type[Any]]:
-    classes = _ask(manager, info, "fairkit_sources")
+def _check_sources(_info: PluginInfo, classes: Sequence[type[Any]]) -> str | None:
     for cls in classes:
         schemes = getattr(cls, "schemes", ())
         if isinstance(schemes, str) or not schemes or not all(_SCHEME.fullmatch(str(one)) for one in schemes):
-            raise PluginError(
-                _broken(
-                    info,
-                    f"{cls.__name__}.schemes is {schemes!r}; it is a tuple of what addresses begin with, in lower "
-                    "case, of two letters or more",
-                )
+            return (
+                f"{cls.__name__}.schemes is {schemes!r}; it is a tuple of what addresses begin with, in lower case, of "
+                "two letters or more"
             )
-    return classes
+    return None
 
 
+_CHECKS: dict[str, Callable[[PluginInfo, Sequence[type[Any]]], str | None]] = {
+    "fairkit_mitigators": functools.partial(_check_only, "mitigators"),
+    "fairkit_learners": _check_learners,
+    "fairkit_sources": _check_sources,
+    "fairkit_signers": functools.partial(_check_only, "signers"),
+    "fairkit_timestamp_authorities": functools.partial(_check_only, "timestamp authorities"),
+    "fairkit_exporters": _check_exporters,
+}
+"""What is asked of the classes of some hooks besides; they return what is wrong."""
 _BASES = {
     "fairkit_metrics": "fairkit.metrics:Metric",
     "fairkit_auditors": "fairkit.auditors:Auditor",
@@ -251,13 +225,7 @@ _BASES = {
     "fairkit_exporters": "fairkit.exporters:Exporter",
     "fairkit_packs": "fairkit.packs:Pack",
 }
-"""What the classes of each hook derive from."""
-
-
-def _base(hook: str) -> type[Any]:
-    """Import one base: a plugin that brings an auditor needs nothing of what trains models."""
-    base: type[Any] = imported(_BASES[hook])
-    return base
+"""What the classes of each hook derive from; `Plugin` has them under the hook's name without ``fairkit_``."""
 
 
 def one_line(error: BaseException) -> str:

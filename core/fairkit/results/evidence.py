@@ -89,7 +89,7 @@ class CurveBands(Evidence):
     @classmethod
     def read(cls, value: Any) -> Self | None:
         """Read ``[rate, rate, ...]``: two for each group, in the order of the finding's groups."""
-        if not isinstance(value, Sequence) or isinstance(value, str) or len(value) % 2 or not value:
+        if not _is_list(value) or len(value) % 2:
             return None
         if not all(isinstance(half, int | float) and 0 <= half <= 1 for half in value):
             return None
@@ -119,9 +119,7 @@ class Pairs(Evidence):
     @classmethod
     def read(cls, value: Any) -> Self | None:
         """Read ``[{"from", "to", "distance", "differs", "same", "scores", "losses", ...}, ...]``."""
-        if not isinstance(value, Sequence) or isinstance(value, str):
-            return None
-        records = tuple(one for one in value if isinstance(one, Mapping))
+        records = tuple(one for one in value if isinstance(one, Mapping)) if _is_list(value) else ()
         return cls(records) if records else None
 
 
@@ -135,9 +133,7 @@ class Flips(Evidence):
     @classmethod
     def read(cls, value: Any) -> Self | None:
         """Read ``[{"row", "lowest": {"values", "score"}, "highest": {"values", "score"}}, ...]``."""
-        if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-            return None
-        return cls(tuple(value))
+        return cls(tuple(value)) if _is_list(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +208,17 @@ class Covers(Evidence):
         return cls(tuple(numbers[i : i + size] for i in range(0, len(numbers), size)))
 
 
+def _is_list(value: Any) -> bool:
+    """Whether something is a list that is not empty."""
+    return isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
+
+
 def _numbers(value: Any) -> tuple[float, ...] | None:
     """Return a list of numbers; None where it is empty or something else."""
-    whole = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
-    if not whole or not all(isinstance(one, int | float) and not isinstance(one, bool) for one in value):
+    numbers = _is_list(value) and all(
+        isinstance(one, int | float) and not isinstance(one, bool) for one in value
+    )
+    if not numbers:
         return None
     return tuple(float(one) for one in value)
 

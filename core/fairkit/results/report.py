@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 SCHEMA = "fairkit.report/1"
 
 
-def _whole(findings: list[Finding]) -> list[Finding]:
-    return [finding for finding in findings if not finding.within]
-
-
 def _unreferred(findings: list[Finding]) -> list[Finding]:
     """Return the findings between all groups, where there are such; some metrics have a reference always."""
     return [finding for finding in findings if finding.reference is None] or findings
@@ -102,7 +98,7 @@ class Report(Tabular, Saved):
             if finding.metric == metric and auditor in (None, finding.auditor)
         ]
         inside = tuple(within.split("+")) if isinstance(within, str) else tuple(within)
-        named = [f for f in named if f.within == inside] if any(inside) else _whole(named)
+        named = [f for f in named if f.within == (inside if any(inside) else ())]
         named = (
             [f for f in named if f.reference == reference] if reference is not None else _unreferred(named)
         )

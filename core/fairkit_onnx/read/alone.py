@@ -174,7 +174,7 @@ class Lone:
         ModelError
             A row's score depends on its batch.
         """
-        count = _length(predictions)
+        count = rows_of(predictions)
         if count < SPOT_FROM or self._by_one:
             return
         places = np.sort(self._rng.choice(count, SPOT, replace=False))
@@ -191,7 +191,7 @@ class Lone:
     ) -> None:
         taken = {name: array[places] for name, array in arrays.items()}
         again = self._understand(self._runner.model.run_in_parts(taken, self._outputs, size))
-        bad = differing(_take(predictions, places), again, self._tolerance)
+        bad = differing(predictions.take(places), again, self._tolerance)
         if not len(bad):
             return
         told = np.unique(places[bad] if rows is None else rows[places[bad]])
@@ -199,9 +199,8 @@ class Lone:
         where = f"rows {shown} of a batch" if rows is None else f"row{'s' if len(bad) > 1 else ''} {shown}"
         raise ModelError(
             f"{self._runner.model.name} gives {len(bad):,} of {len(places):,} rows another result {how} than in a "
-            f"batch of {_length(predictions):,} ({where}): a decision about a person must not depend on "
-            f"who else is in the batch"
-            f"{self._suspects()}"
+            f"batch of {rows_of(predictions):,} ({where}): a decision about a person must not depend on who else is in "
+            f"the batch{self._suspects()}"
         )
 
     def _suspects(self) -> str:
@@ -220,7 +219,7 @@ def differing(left: Predictions, right: Predictions, tolerance: float) -> NDArra
 
     A decision may flip where its score moved by rounding, in one row of a thousand; without scores it may not.
     """
-    bad = np.zeros(_length(left), dtype=bool)
+    bad = np.zeros(rows_of(left), dtype=bool)
     moved = np.zeros(len(bad), dtype=bool)
     for name in ("score", "probabilities", "members"):
         first, second = getattr(left, name), getattr(right, name)
@@ -241,15 +240,8 @@ def differing(left: Predictions, right: Predictions, tolerance: float) -> NDArra
     return np.flatnonzero(bad | (flipped & ~excused))
 
 
-def _take(found: Predictions, places: NDArray[np.int64]) -> Predictions:
-    taken = {
-        name: None if (values := getattr(found, name)) is None else values[places]
-        for name in ("score", "decision", "probabilities", "predicted", "members")
-    }
-    return type(found)(**taken)
-
-
-def _length(found: Predictions) -> int:
+def rows_of(found: Predictions) -> int:
+    """Return how many rows were predicted."""
     return next(
         len(values) for values in (found.decision, found.predicted, found.score) if values is not None
     )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit_onnx.read.alone import rows_of
 from fairkit_onnx.read.nodes import ancestors
-from fairkit_onnx.read.rivals import ROUNDING, argmax_misses, compare_rival, crossed
+from fairkit_onnx.read.rivals import ROUNDING, argmax_misses, compare_rival, crossed, lead
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,12 +82,12 @@ class Witness:
             elif not rival.rows:
                 rivals.append(output)
             elif _named(rival, options, self.settled):
-                notes.append(self._overruled(rival, _rows_of(predictions)))
+                notes.append(self._overruled(rival, rows_of(predictions)))
                 self.unaudited[output.name] = (
-                    f"it says otherwise on {rival.rows:,} of {_rows_of(predictions):,} rows"
+                    f"it says otherwise on {rival.rows:,} of {rows_of(predictions):,} rows"
                 )
             else:
-                raise self._contradiction(rival, _rows_of(predictions))
+                raise self._contradiction(rival, rows_of(predictions))
         self.others = rivals
         if silent:
             shown = ", ".join(map(repr, silent))
@@ -108,12 +109,12 @@ class Witness:
         for output in self.others:
             rival = compare_rival(output, values[output.name], self.settled, predictions, drawn)
             if rival.rows:
-                raise self._contradiction(rival, _rows_of(predictions))
+                raise self._contradiction(rival, rows_of(predictions))
         if self._one_threshold(predictions):
             self._widen(predictions)
             low, high = self._bounds
             if low > high + ROUNDING:
-                raise self._no_threshold(1, _rows_of(predictions))
+                raise self._no_threshold(1, rows_of(predictions))
 
     def _one_threshold(self, found: Predictions) -> bool:
         """Whether decisions come from a label output that one threshold of the score must explain."""
@@ -160,7 +161,7 @@ class Witness:
         label = self.settled.label
         assert label is not None  # noqa: S101 -- asked for
         rival = compare_rival(label, values[label.name], self.settled, found, None)
-        return [self._overruled(rival, _rows_of(found))] if rival.rows else []
+        return [self._overruled(rival, rows_of(found))] if rival.rows else []
 
     def _classes(self, model: Graph, predictions: Predictions, options: ModelOptions) -> list[str]:
         label, score = self.settled.label, self.settled.score
@@ -182,14 +183,11 @@ class Witness:
         """Name scores as not audited whose largest number stands for several classes: they agree with any label."""
         if probabilities.shape[1] < 2:
             return []
-        best = np.partition(probabilities, -2, axis=1)
-        tied = int((best[:, -1] - best[:, -2] <= ROUNDING).sum())
-        if tied <= TIED * len(best):
+        tied = int((lead(probabilities) <= ROUNDING).sum())
+        if tied <= TIED * len(probabilities):
             return []
-        share = f"{tied:,} of {len(best):,} rows"
-        why = f"its largest number is that of several classes on {share}: it agrees with any label"
-        self.unaudited[score] = why
-        return [f"The output {score!r} is not audited: {why}."]
+        share = f"{tied:,} of {len(probabilities):,} rows"
+        return self._leave_out(score, f"its largest number is that of several classes on {share}")
 
     def _flat(self, score: str, raw: Any, found: Predictions) -> list[str]:
         """Name scores as not audited that differ from row to row, and are read as one probability for all."""
@@ -198,9 +196,10 @@ class Witness:
         numbers = np.asarray(raw)
         if numbers.dtype.kind != "f" or not np.ptp(numbers, axis=0).any():
             return []
-        why = (
-            "its numbers differ from row to row, and are read as one score for all: it agrees with any label"
-        )
+        return self._leave_out(score, "its numbers differ from row to row, and are read as one score for all")
+
+    def _leave_out(self, score: str, what: str) -> list[str]:
+        why = f"{what}: it agrees with any label"
         self.unaudited[score] = why
         return [f"The output {score!r} is not audited: {why}."]
 
@@ -259,9 +258,3 @@ def _one_classifier(model: Graph, label: str, score: str) -> bool:
         for name in (label, score)
     ]
     return bool(voters[0] & voters[1])
-
-
-def _rows_of(found: Predictions) -> int:
-    return next(
-        len(values) for values in (found.decision, found.predicted, found.score) if values is not None
-    )

@@ -14,6 +14,7 @@ import numpy as np
 
 from fairkit.errors import ModelError
 from fairkit_onnx.file import OnnxFile
+from fairkit_onnx.read.rivals import lead
 from fairkit_onnx.read.sums import CLASSIFIERS, SumWalk
 
 if TYPE_CHECKING:
@@ -217,8 +218,7 @@ def _near(node: onnx.NodeProto, values: Mapping[str, Any], rows: int) -> Array:
     axis = next((one.i for one in node.attribute if one.name == "axis"), 0) if node.op_type in _PICKED else 1
     if scores.ndim != 2 or len(scores) != rows or axis not in (1, -1) or scores.shape[1] < 2:
         raise ValueError("the classes of a row do not lie along its second axis")
-    ordered = np.partition(scores if node.op_type != "ArgMin" else -scores, -2, axis=1)
-    return np.asarray((ordered[:, -1] - ordered[:, -2]) / 2)
+    return lead(scores if node.op_type != "ArgMin" else -scores) / 2
 
 
 def _least(distances: Array, rows: int) -> Array:

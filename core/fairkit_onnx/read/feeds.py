@@ -83,6 +83,11 @@ class Feed:
         return matrix
 
 
+def built(feeds: Sequence[Feed], columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of inputs by name, made of raw columns."""
+    return {feed.input.name: feed.build(columns) for feed in feeds}
+
+
 def match_inputs(
     inputs: Sequence[GraphInput],
     columns: Sequence[str],

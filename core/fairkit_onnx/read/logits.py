@@ -48,11 +48,10 @@ def check_logits(
         return
     if any(node.op_type == "TreeEnsembleRegressor" for node in ancestors(graph, [output])):
         raise ModelError(
-            f"the model's scores, from {values.min():.3g} to {values.max():.3g}, leave [0, 1] and are sums of "
-            "trees that do not classify: a ranking, or a regression? Of a ranking give the column of queries with "
-            "`query`; of a regression the task with `task`. Neither has a threshold of its own. If they are "
-            "logits say so with `score_kind` logit; if they are points, give the `threshold` in their own unit with "
-            "`score_kind` value"
+            f"the model's scores, from {values.min():.3g} to {values.max():.3g}, leave [0, 1] and are sums of trees "
+            "that do not classify: a ranking, or a regression? Of a ranking give the column of queries with `query`; "
+            "of a regression the task with `task`. Neither has a threshold of its own. If they are logits say so with "
+            "`score_kind` logit; if they are points, give the `threshold` in their own unit with `score_kind` value"
         )
     within = float(((values >= 0) & (values <= 1)).mean())
     shown = f"the model's scores, from {values.min():.3g} to {values.max():.3g},"

@@ -25,6 +25,11 @@ def walk(nodes: Collection[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
             yield from walk(graph.node)
 
 
+def name_of(node: onnx.NodeProto) -> str:
+    """Return a node as messages call it: ``operator 'name'``, or the name of what it makes."""
+    return f"{node.op_type} {node.name or node.output[0]!r}" if node.output else node.op_type
+
+
 def read_by(node: onnx.NodeProto) -> set[str]:
     """Return the names of the values that a node reads, those that its subgraphs take from outside included."""
     names = set(node.input)

@@ -133,13 +133,18 @@ def choose_score_output(outputs: Sequence[GraphOutput], options: ModelOptions) -
     return None
 
 
+def are_chances(values: NDArray[np.float64]) -> bool:
+    """Tell whether numbers lie in [0, 1], rounding aside."""
+    return bool(values.min() >= -1e-6 and values.max() <= 1 + 1e-6)
+
+
 def guess_kind(
     values: NDArray[np.float64], task: Task, options: ModelOptions
 ) -> tuple[ScoreKind, str | None]:
     """Tell probabilities from logits by the values of a first batch, and say so where it is a guess."""
     if options.score_kind is not None or task == "regression":
         return options.score_kind or "value", None
-    within = bool(values.min() >= -1e-6 and values.max() <= 1 + 1e-6)
+    within = are_chances(values)
     if values.ndim == 1:
         if within:
             return "probability", "The model's scores lie in [0, 1] and are read as probabilities."
@@ -286,7 +291,7 @@ class Reading:
     def _chances(self, values: Any) -> NDArray[np.float64]:
         chance = np.asarray(values, dtype=np.float64).reshape(-1)
         check_scores(chance, "decision probabilities")
-        if chance.min() < -1e-6 or chance.max() > 1 + 1e-6:
+        if not are_chances(chance):
             raise ModelError(f"{DECISION_PROBABILITY} leaves [0, 1]")
         chance = np.clip(chance, 0, 1)
         return 1 - chance if self.place == 0 else chance

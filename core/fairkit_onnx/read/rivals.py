@@ -145,7 +145,7 @@ def _score(
     if score is None:
         return Rival(name=output.name, rows=bad + min(crossed(v, decision)[0] for v in (values, -values)))
     score = score[finite]
-    if values.min() >= -1e-6 and values.max() <= 1 + 1e-6:
+    if reading.are_chances(values):
         apart = min(int((np.abs(v - score) > CLOSE).sum()) for v in (values, 1 - values))
     else:
         apart = min(disordered(score, v) for v in (values, -values))
@@ -187,6 +187,12 @@ def disordered(score: NDArray[np.float64], values: NDArray[np.float64]) -> int:
     at = np.maximum.accumulate(np.where(high >= peaks, np.arange(len(high)), 0))
     fallen = high < peaks - ROUNDING * np.maximum(1.0, np.abs(peaks))
     return int((fallen & (low > low[at] + ROUNDING)).sum())
+
+
+def lead(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how far the largest number of each row is above the second, shape [n]."""
+    best = np.partition(scores, -2, axis=1)
+    return np.asarray(best[:, -1] - best[:, -2])
 
 
 def argmax_misses(probabilities: NDArray[np.float64], predicted: NDArray[np.int64]) -> int:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit_onnx.read.deciding import LabelRounding, LabelTrials, bound_record, label_rounding
+from fairkit_onnx.read.rivals import lead
 from fairkit_onnx.read.sums import SIGMOID, UNIT, SumWalk
 
 if TYPE_CHECKING:
@@ -98,8 +99,7 @@ def _margin(found: Predictions, cut: float | None) -> NDArray[np.float64] | None
         return None if found.score is None else np.abs(found.score - cut)
     if found.probabilities is None or found.probabilities.shape[1] < 2:
         return None
-    best = np.partition(found.probabilities, -2, axis=1)
-    return np.asarray((best[:, -1] - best[:, -2]) / 2)
+    return lead(found.probabilities) / 2
 
 
 def rounding_of(

@@ -10,7 +10,7 @@ import numpy as np
 from fairkit.errors import ModelError
 from fairkit.support.timings import phase
 from fairkit_onnx.read import outputs as reading
-from fairkit_onnx.read.feeds import RANDOM_INPUT
+from fairkit_onnx.read.feeds import RANDOM_INPUT, built
 from fairkit_onnx.read.members import MEMBER_SCORES, member_weights, misdrawn
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Runner:
     def arrays(self, columns: Columns) -> dict[str, NDArray[Any]]:
         """Return the graph's inputs for raw columns, draws included."""
         rows = len(next(iter(columns.values())))
-        arrays = {feed.input.name: feed.build(columns) for feed in self.feeds}
+        arrays = built(self.feeds, columns)
         if self.random is not None:
             shape = (rows, 1) if len(self.random.shape) > 1 else (rows,)
             arrays[RANDOM_INPUT] = self.draws(rows).reshape(shape).astype(self.random.dtype)

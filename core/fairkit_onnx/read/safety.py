@@ -131,9 +131,8 @@ def check_operators(model: onnx.ModelProto, name: str, allowed: Collection[str] 
             known = node.domain in DOMAINS or node.domain in allowed
             if not known and function_key(node) not in functions:
                 raise ModelError(
-                    f"{name} uses the operator {node.domain}::{node.op_type}, which is not of the ONNX standard; "
-                    "its code is not checked as the standard's is. If you trust it, allow it: "
-                    f"`domains={node.domain}`"
+                    f"{name} uses the operator {node.domain}::{node.op_type}, which is not of the ONNX standard; its "
+                    f"code is not checked as the standard's is. If you trust it, allow it: `domains={node.domain}`"
                 )
     sizes: dict[Key, int] = {}
     if _unfolded(model.graph.node, functions, sizes, ()) > MOST_NODES:

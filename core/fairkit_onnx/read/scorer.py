@@ -218,18 +218,11 @@ class OnnxScorer:
         self.rounding: Rounding | LabelRounding | LabelTrials | None = None
         self.told = False
         self.warnings: tuple[str, ...] = ()
-        self._runner = runner
-        self._reading = settled
-
-    @property
-    def ours(self) -> bool:
+        self.ours = runner.ours
         """Whether the file is fairkit's own: its decisions need not follow one threshold of the score."""
-        return self._runner.ours
-
-    @property
-    def reading(self) -> reading.Reading:
+        self.reading = settled
         """How the outputs are read."""
-        return self._reading
+        self._runner = runner
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
@@ -240,7 +233,7 @@ class OnnxScorer:
     def wanted(self) -> list[str]:
         """The outputs that the graph must compute: those that are read, and those that are compared with them."""
         others = [] if self.witness is None else [output.name for output in self.witness.others]
-        return list(dict.fromkeys([*self._reading.wanted, *self._runner.extra, *others]))
+        return list(dict.fromkeys([*self.reading.wanted, *self._runner.extra, *others]))
 
     @phase("score")
     def predict(self, columns: Columns) -> Predictions:
@@ -253,12 +246,12 @@ class OnnxScorer:
         """
         arrays = self._runner.arrays(columns)
         values = self.model.run(arrays, self.wanted)
-        self._reading.check_rows(values, len(next(iter(columns.values()))), self.info.name)
+        self.reading.check_rows(values, len(next(iter(columns.values()))), self.info.name)
         try:
             predictions = self.understand(values)
         except NotFiniteError as error:
             raise explained(error, self.model.proto, columns) from error
-        drawn = self._runner.drawn(values, self._reading)
+        drawn = self._runner.drawn(values, self.reading)
         if self.witness is not None:
             self.witness.check(values, predictions, drawn)
         if self.lone is not None:
@@ -290,7 +283,7 @@ class OnnxScorer:
 
     def understand(self, values: Mapping[str, Any]) -> Predictions:
         """Read predictions off the graph's outputs."""
-        found = self._reading.read(values)
+        found = self.reading.read(values)
         return found if self.shares is None else self._with_members(found, values[MEMBER_SCORES])
 
     def _with_members(self, predictions: Predictions, scores: Any) -> Predictions:
@@ -303,11 +296,11 @@ class OnnxScorer:
                 f"{self.info.name} has {len(self.shares)} weights in its metadata, but {MEMBER_SCORES} "
                 f"has the shape {members.shape}"
             )
-        if self._reading.turned:
+        if self.reading.turned:
             members = 1 - members
         decision = predictions.decision
-        if self._reading.cut is not None:
-            decision = (members >= self._reading.cut) @ self.shares
+        if self.reading.cut is not None:
+            decision = (members >= self.reading.cut) @ self.shares
         return replace(
             predictions, score=members @ self.shares, decision=decision, members=members, shares=self.shares
         )

@@ -68,7 +68,8 @@ def choose_served(
         score = reading.choose_score_output(outputs if options.score_output else rest, options)
         return Served(score=score, label=label)
     score = by_name[SCORE] if options.score_output is None else reading.choose_score_output(outputs, options)
-    if score is by_name[SCORE] and options.score_kind is None and not _within(first[SCORE]):
+    ours = score is by_name[SCORE] and options.score_kind is None
+    if ours and not reading.are_chances(np.asarray(first[SCORE], dtype=np.float64)):
         score = None  # no probabilities: metrics of scores have nothing to say about them
     if options.threshold is not None:
         return Served(score=score, label=None)
@@ -95,11 +96,6 @@ def _with_flag(
     if named or len(columns) != len(outputs) or len(flags) != 1 or len(columns) != 2:
         return list(outputs)
     return [replace(output, shape="label") if output is flags[0] else output for output in outputs]
-
-
-def _within(values: Any) -> bool:
-    numbers = np.asarray(values, dtype=np.float64)
-    return bool(numbers.min() >= -1e-6 and numbers.max() <= 1 + 1e-6)
 
 
 def _label(

@@ -174,10 +174,7 @@ def _refuse_unused(options: ModelOptions, task: Task, served: Served) -> None:
 
 
 def _is_ours(
-    model: Graph,
-    score: reading.GraphOutput | None,
-    label: reading.GraphOutput | None,
-    options: ModelOptions,
+    model: Graph, score: reading.GraphOutput | None, label: reading.GraphOutput | None, options: ModelOptions
 ) -> bool:
     """Whether the score of a model of ours is read with a threshold of the user's."""
     ours = is_ours(model.proto) and options.threshold is not None and label is None
@@ -185,11 +182,7 @@ def _is_ours(
 
 
 def _ours(
-    settled: reading.Reading,
-    model: Graph,
-    dataset: Dataset,
-    options: ModelOptions,
-    first: Mapping[str, Any],
+    settled: reading.Reading, model: Graph, dataset: Dataset, options: ModelOptions, first: Mapping[str, Any]
 ) -> tuple[reading.Reading, tuple[Any, ...], list[str]]:
     """Read a file of ours: the score and the decision are about the label that its metadata calls favorable."""
     told = []
@@ -299,7 +292,7 @@ def _binary(
     else:
         found, sentence = favorable_column(classes, label_values, favorable, values, is_favorable)
         index, notes = found, [sentence]
-    return replace(settled, place=index, positive=_label_for(settled, classes, index)), notes
+    return replace(settled, place=index, positive=None if settled.label is None else classes[index]), notes
 
 
 def _single(
@@ -415,10 +408,6 @@ def _bare(
         f"The model's {what} is read as that of {opposite!r} and turned to the favorable label {favorable!r}"
     )
     return 0, [f"{sentence} (`favorable_class=1` leaves it as it is)."]
-
-
-def _label_for(settled: reading.Reading, classes: list[Any], place: int) -> Any:
-    return None if settled.label is None else classes[place]
 
 
 def _multiclass(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from fairkit_onnx.read.nodes import ancestors, function_key, subgraphs, walk
+from fairkit_onnx.read.nodes import ancestors, function_key, name_of, subgraphs, walk
 
 if TYPE_CHECKING:
     import onnx
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 RANDOM = frozenset(
     {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Multinomial", "Bernoulli"}
 )
+"""Operators that draw random numbers."""
 
 
 def draws(proto: onnx.ModelProto, outputs: Collection[str]) -> list[str]:
     """Return the nodes behind the outputs that draw random numbers, as ``operator 'name'``."""
     return [
-        _named(node)
+        name_of(node)
         for node, around in _everything(proto, outputs)
         if node.op_type in RANDOM or (node.op_type == "Dropout" and _trains(node, around))
     ]
@@ -57,7 +58,3 @@ def _everything(
         if key in functions and key not in visited:
             visited.add(key)
             waiting += [(inner, functions[key]) for inner in walk(functions[key].node)]
-
-
-def _named(node: onnx.NodeProto) -> str:
-    return f"{node.op_type} {node.name or node.output[0]!r}" if node.output else node.op_type

@@ -49,6 +49,10 @@ _EXACT = frozenset(
     StringNormalizer TfIdfVectorizer Where Xor""".split()  # noqa: SIM905
 )
 """Operators that compute each number from one number, or from whole ones: exact inputs give the same in every order."""
+_FLAGS = frozenset(
+    "And Binarizer Equal Greater GreaterOrEqual IsNaN Less LessOrEqual Not OneHotEncoder Or Sign Xor".split()  # noqa: SIM905
+)
+"""Operators whose numbers are at most 1."""
 _SLOPES = {"Sigmoid": SIGMOID, "Tanh": 1.0, "Softmax": 0.5, "Erf": 1.13, "Softplus": 1.0, "Elu": 1.0}
 """The steepest slopes of functions; a softmax's is ½ where every number moves by so much at most."""
 
@@ -219,17 +223,7 @@ class SumWalk:
             ]
             numbers = [abs(float(x)) for a in values for x in (*a.floats, *a.ints)]
             return max([*numbers, *map(abs, default)]) if numbers else np.inf
-        flags = (
-            "OneHotEncoder",
-            "Binarizer",
-            "Equal",
-            "Greater",
-            "GreaterOrEqual",
-            "IsNaN",
-            "Less",
-            "LessOrEqual",
-        )
-        return 1.0 if node.op_type in (*flags, "Not", "And", "Or", "Xor", "Sign") else np.inf
+        return 1.0 if node.op_type in _FLAGS else np.inf
 
     def _dense(self, node: onnx.NodeProto, some: Sequence[Extent]) -> Extent:
         told = {attribute.name: attribute for attribute in node.attribute}

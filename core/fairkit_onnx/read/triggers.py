@@ -42,7 +42,7 @@ def constant_inputs(
     if not still or len(columns[still[0]]) < 2:
         return []
     few = {name: columns[name][:ROWS] for name in runner.columns}
-    plain = _score(runner, few, understand, outputs)
+    plain = understand(runner.raw(few, outputs))
     fixed = []
     for name in still:
         values = _tried(few[name], runner.model.proto)
@@ -74,12 +74,6 @@ def _stays(dataset: Dataset, name: str, value: Any) -> bool:
     return True
 
 
-def _score(
-    runner: Runner, columns: Mapping[str, NDArray[Any]], understand: Understand, outputs: list[str]
-) -> Predictions:
-    return understand(runner.raw(columns, outputs))
-
-
 def _changes(
     runner: Runner,
     columns: Mapping[str, NDArray[Any]],
@@ -94,7 +88,7 @@ def _changes(
         len(columns[name]), value, dtype=object if dtype.kind == "O" else np.result_type(dtype, type(value))
     )
     try:
-        found = _score(runner, {**columns, name: other}, understand, outputs)
+        found = understand(runner.raw({**columns, name: other}, outputs))
     except FairkitError:
         return True  # a value that the model cannot score is one on which its answer depends
     return len(differing(plain, found, ROUNDING)) > 0

@@ -37,6 +37,11 @@ class Call:
         """The node in messages."""
         return Origin(self.operator, self.node.name or (self.node.output[0] if self.node.output else ""))
 
+    @property
+    def present(self) -> list[Tensor]:
+        """The inputs that are there."""
+        return [each for each in self.inputs if each is not None]
+
     def given(self, place: int) -> Tensor | None:
         """Return an input; None where it is left out."""
         return self.inputs[place] if place < len(self.inputs) else None

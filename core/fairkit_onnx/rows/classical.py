@@ -58,13 +58,8 @@ def each_cell(call: Call) -> list[Tensor]:
     return [replace(call.needed(0), values=None)]
 
 
-def each_column(call: Call) -> list[Tensor]:
-    """Scaler and Imputer: numbers by column, or one for all."""
-    return [replace(table(call), values=None)]
-
-
-def normalizer(call: Call) -> list[Tensor]:
-    """Normalizer: over each row's numbers."""
+def each_table(call: Call) -> list[Tensor]:
+    """Scaler and Imputer: numbers by column, or one for all; Normalizer: over each row's numbers."""
     return [replace(table(call), values=None)]
 
 
@@ -112,10 +107,9 @@ RULES: dict[str, Callable[[Call], list[Tensor]]] = {
     **dict.fromkeys(("LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier"), classifier),
     **dict.fromkeys(("LinearRegressor", "SVMRegressor", "TreeEnsembleRegressor", "TreeEnsemble"), regressor),
     **dict.fromkeys(("Binarizer", "CategoryMapper", "LabelEncoder"), each_cell),
-    **dict.fromkeys(("Scaler", "Imputer"), each_column),
+    **dict.fromkeys(("Imputer", "Normalizer", "Scaler"), each_table),
     "ArrayFeatureExtractor": extractor,
     "FeatureVectorizer": joined,
-    "Normalizer": normalizer,
     "OneHotEncoder": one_hot,
     "ZipMap": maps,
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fairkit_onnx.rows.classical import table
 from fairkit_onnx.rows.types import (
     Dim,
     Kind,
@@ -13,6 +14,7 @@ from fairkit_onnx.rows.types import (
     Tensor,
     broadcast,
     constant,
+    moved,
     row_axis,
     rows,
     times,
@@ -25,14 +27,9 @@ _PER_AXIS_SOFTMAX = 13
 """From this version on Softmax, LogSoftmax and Hardmax work along one axis; before, over all from it on."""
 
 
-def present(call: Call) -> list[Tensor]:
-    """Return the inputs that are there."""
-    return [each for each in call.inputs if each is not None]
-
-
 def elementwise(call: Call) -> list[Tensor]:
     """Operators that treat each entry by itself, with broadcasting."""
-    found = broadcast(present(call))
+    found = broadcast(call.present)
     return [found] * max(len(call.node.output), 1)
 
 
@@ -182,14 +179,14 @@ def _reduced(data: Tensor, axes: Sequence[int], *, keep: bool) -> Tensor:
     axis = data.axis
     if axis is not None and not keep:
         axis -= sum(one < axis for one in gone)
-    return rows(shape, axis) if data.has_rows else data.shaped(shape)
+    return moved(data, shape, axis)
 
 
 def softmax(call: Call) -> list[Tensor]:
     """Softmax, LogSoftmax and Hardmax, in both meanings of their axis."""
     data = call.needed(0)
     if call.opset >= _PER_AXIS_SOFTMAX:
-        return [_unless(data, call.whole("axis", -1) % data.rank == data.axis)]
+        return last_axis(call)
     first = call.whole("axis", 1) % data.rank
     return [_unless(data, data.axis is not None and data.axis >= first)]
 
@@ -220,8 +217,7 @@ def largest(call: Call) -> list[Tensor]:
         raise MixedRowsError
     many = count.values[0] if count.values else None
     shape = [many if place == axis else one for place, one in enumerate(data.dims)]
-    found = rows(shape, data.axis) if data.has_rows else data.shaped(shape)
-    return [found, found]
+    return [moved(data, shape, data.axis)] * 2
 
 
 def layer_normalization(call: Call) -> list[Tensor]:
@@ -229,30 +225,23 @@ def layer_normalization(call: Call) -> list[Tensor]:
     data = call.needed(0)
     _constants(call, 1)
     first = call.whole("axis", -1) % data.rank
-    if data.axis is not None and data.axis >= first:
-        raise MixedRowsError
-    for each in call.inputs[1:]:
-        if each is not None and each.rank > data.rank - first:
-            raise MixedRowsError
-    return [replace(data, values=None)]
+    wide = any(each is not None and each.rank > data.rank - first for each in call.inputs[1:])
+    return [_unless(data, wide or (data.axis is not None and data.axis >= first))]
 
 
 def batch_normalization(call: Call) -> list[Tensor]:
     """BatchNormalization with the numbers of training: rows on the first axis."""
     data = call.needed(0)
     _constants(call, 1)
-    if call.whole("training_mode", 0) or data.rank < 2 or data.axis not in (0, None):
-        raise MixedRowsError
-    return [replace(data, values=None)]
+    trained = bool(call.whole("training_mode", 0))
+    return [_unless(data, trained or data.rank < 2 or data.axis not in (0, None))]
 
 
 def instances(call: Call) -> list[Tensor]:
     """Normalizations of each row by itself: rows on the first axis."""
     data = call.needed(0)
     _constants(call, 1)
-    if data.axis not in (0, None) or data.rank < 3:
-        raise MixedRowsError
-    return [replace(data, values=None)]
+    return [_unless(data, data.axis not in (0, None) or data.rank < 3)]
 
 
 def _constants(call: Call, start: int) -> None:
@@ -320,7 +309,7 @@ def _pooled(call: Call, data: Tensor, kernel: Sequence[Dim], channels: Dim) -> T
             padded = 0 if auto == "VALID" else pads[axis] + pads[axis + size]
             lengths.append((old + padded - spread) // step + 1)
     shape = (data.dims[0], channels, *lengths)
-    return rows(shape, data.axis) if data.has_rows else data.shaped(shape)
+    return moved(data, shape, data.axis)
 
 
 def global_pooling(call: Call) -> list[Tensor]:
@@ -329,7 +318,7 @@ def global_pooling(call: Call) -> list[Tensor]:
     if data.axis not in (0, None):
         raise MixedRowsError
     shape = (*data.dims[:2], *[1] * (data.rank - 2))
-    return [rows(shape, data.axis) if data.has_rows else data.shaped(shape)]
+    return [moved(data, shape, data.axis)]
 
 
 def recurrent(call: Call) -> list[Tensor]:
@@ -366,7 +355,7 @@ def compress(call: Call) -> list[Tensor]:
     shape = [None if place == axis else one for place, one in enumerate(data.dims)]
     if axis == data.axis:
         raise MixedRowsError
-    return [rows(shape, data.axis) if data.has_rows else data.shaped(shape)]
+    return [moved(data, shape, data.axis)]
 
 
 def scatter(call: Call) -> list[Tensor]:
@@ -388,18 +377,14 @@ def triangle(call: Call) -> list[Tensor]:
 
 def words(call: Call) -> list[Tensor]:
     """TfIdfVectorizer: each row's terms, rows on the first of two axes."""
-    data = call.needed(0)
-    if data.axis != 0 or data.rank != 2 or times(data) != 1:
-        raise MixedRowsError
+    data = table(call)
     found = call.wholes("ngram_indexes")
     return [rows((data.dims[0], max(found) + 1 if found else None), 0)]
 
 
 def letters(call: Call) -> list[Tensor]:
     """StringNormalizer that drops no words: what it drops moves the rows."""
-    if call.length("stopwords"):
-        raise MixedRowsError
-    return [replace(call.needed(0), values=None)]
+    return [_unless(call.needed(0), call.length("stopwords") > 0)]
 
 
 ELEMENTWISE = frozenset(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fairkit_onnx.read.nodes import function_key, replaces_operator
+from fairkit_onnx.read.statics import RANDOM
 from fairkit_onnx.rows import classical, compute, shapes
 from fairkit_onnx.rows.call import Call, of_tensor
 from fairkit_onnx.rows.loops import Environment, branch, loop, scan
@@ -183,7 +184,7 @@ class _Walker:
                     types[name] = results[place] if place < len(results) else mixed([call.origin])
 
     def _typed(self, call: Call, types: Environment) -> Sequence[Tensor]:
-        origins = {origin for each in call.inputs if each is not None for origin in each.origins}
+        origins = {origin for each in call.present for origin in each.origins}
         if origins:
             return [mixed(origins)] * len(call.node.output)
         if self._left < 0:
@@ -202,10 +203,10 @@ class _Walker:
             return _BODIES[call.operator](call, types, self._body)
         if rules is _STANDARD and call.operator in _MAKERS:
             return [_MAKERS[call.operator](call)]
-        if rules is None or any(each is not None and each.items is not None for each in call.inputs):
+        if rules is None or any(each.items is not None for each in call.present):
             raise MixedRowsError
         rule = rules.get(call.operator)
-        if not any(each is not None and each.has_rows for each in call.inputs):
+        if not any(each.has_rows for each in call.present):
             return _plain(call, rule)
         slots = _SHAPE_INPUTS.get(call.operator, frozenset()) if rules is _STANDARD else frozenset()
         if any(
@@ -213,7 +214,7 @@ class _Walker:
             for place, each in enumerate(call.inputs)
         ):
             raise MixedRowsError
-        if any(each is not None and each.axis is not None for each in call.inputs):
+        if any(each.axis is not None for each in call.present):
             return _by_rows(call, rule)
         return _single(call, rule)
 
@@ -236,11 +237,6 @@ class _Walker:
         finally:
             self._scope = around
         return [inside.get(name, _absent(name)) for name in function.output]
-
-
-_DRAWS = frozenset(
-    {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Multinomial", "Bernoulli"}
-)
 
 
 _SEVERAL = frozenset(
@@ -268,7 +264,7 @@ def _single(call: Call, rule: Any) -> Sequence[Tensor]:
     """Type what is computed from one row and constants: whatever it is, it belongs to that row."""
     several = call.operator in compute.ELEMENTWISE or call.operator in _SEVERAL
     whatever = [Tensor(kind=Kind.ROWS)] * len(call.node.output)
-    if call.operator in _DRAWS:
+    if call.operator in RANDOM:
         raise MixedRowsError
     if rule is None or (not several and any(each is not None and each.has_rows for each in call.inputs[1:])):
         return whatever
@@ -281,9 +277,9 @@ def _single(call: Call, rule: Any) -> Sequence[Tensor]:
 
 def _plain(call: Call, rule: Any) -> Sequence[Tensor]:
     """Type what is computed from constants and the size of the batch."""
-    if call.operator in _DRAWS:
+    if call.operator in RANDOM:
         raise MixedRowsError
-    kind = joined_kind(each for each in call.inputs if each is not None)
+    kind = joined_kind(call.present)
     many = len(call.node.output)
     try:
         outputs = list(rule(call)) if rule is not None else [Tensor(kind=kind)] * many

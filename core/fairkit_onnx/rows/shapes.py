@@ -12,7 +12,7 @@ from fairkit_onnx.rows.types import (
     MixedRowsError,
     Tensor,
     constant,
-    row_axis,
+    moved,
     rows,
     times,
     volume,
@@ -28,15 +28,27 @@ _FULL = 2**31 - 1
 def reshape(call: Call) -> list[Tensor]:
     """Reshape: the target is known, entries or multiples of the number of rows."""
     data, told = call.needed(0), call.given(1)
-    if told is None:
-        target: Sequence[Dim] | None = call.wholes("shape")
-    else:
-        target = told.values if told.kind in (Kind.CONSTANT, Kind.SIZE) else None
+    target = call.wholes("shape") if told is None else _entries(told)
     if target is None:
         raise MixedRowsError
     zero = not call.whole("allowzero", 0)
     lengths = [data.dims[place] if zero and one == 0 else one for place, one in enumerate(target)]
     return [reshaped(data, lengths)]
+
+
+def _entries(tensor: Tensor) -> Sequence[Dim]:
+    """Return the entries of a constant or a size."""
+    if tensor.values is None or tensor.kind in (Kind.ROWS, Kind.MIXED):
+        raise MixedRowsError
+    return tensor.values
+
+
+def _place_of_rows(lengths: Sequence[Dim]) -> int | None:
+    """Return which of the lengths is a number of rows; None where none is."""
+    counts = [place for place, one in enumerate(lengths) if isinstance(one, Count)]
+    if len(counts) > 1:
+        raise MixedRowsError
+    return counts[0] if counts else None
 
 
 def flatten(call: Call) -> list[Tensor]:
@@ -69,7 +81,7 @@ def reshaped(data: Tensor, target: Sequence[Dim]) -> Tensor:
         return data.shaped(_solved(target, volume(data.dims) if data.shape is not None else None))
     if data.axis is None:
         return data.shaped(_solved(target, volume(data.dims)))
-    axis = row_axis(data)
+    axis = data.axis
     if any(length != 1 for length in data.dims[:axis]):
         return _prefixed(data, target, axis)
     count, inner = times(data), volume(data.dims[axis + 1 :])
@@ -155,7 +167,7 @@ def squeeze(call: Call) -> list[Tensor]:
     if data.axis in gone:
         raise MixedRowsError
     axis = None if data.axis is None else data.axis - sum(one < data.axis for one in gone)
-    return [_moved(data, [one for place, one in enumerate(data.dims) if place not in gone], axis)]
+    return [moved(data, [one for place, one in enumerate(data.dims) if place not in gone], axis)]
 
 
 def unsqueeze(call: Call) -> list[Tensor]:
@@ -168,19 +180,12 @@ def unsqueeze(call: Call) -> list[Tensor]:
     old = iter(range(data.rank))
     order = [None if place in new else next(old) for place in range(rank)]
     axis = None if data.axis is None else order.index(data.axis)
-    return [_moved(data, [1 if place is None else data.dims[place] for place in order], axis)]
-
-
-def _moved(data: Tensor, shape: Sequence[Dim], axis: int | None) -> Tensor:
-    return rows(shape, axis) if data.has_rows else data.shaped(shape)
+    return [moved(data, [1 if place is None else data.dims[place] for place in order], axis)]
 
 
 def expand(call: Call) -> list[Tensor]:
     """Expand: of rows along other axes, or of a constant to one row for each row of the batch."""
-    data, shape = call.needed(0), call.needed(1)
-    if shape.values is None or shape.kind in (Kind.ROWS, Kind.MIXED):
-        raise MixedRowsError
-    target = list(shape.values)
+    data, target = call.needed(0), _entries(call.needed(1))
     rank = max(len(target), data.rank)
     wanted: list[Dim] = [*[1] * (rank - len(target)), *target]
     have: list[Dim] = [*[1] * (rank - data.rank), *data.dims]
@@ -199,44 +204,35 @@ def _stretched(data: Tensor, have: Sequence[Dim], wanted: Sequence[Dim], axis: i
             raise MixedRowsError
         else:
             shape.append(new if old == 1 else old)
-    counts = [place for place, one in enumerate(shape) if isinstance(one, Count)]
-    if len(counts) > 1 or (data.has_rows and axis is None and counts):
+    at = _place_of_rows(shape)
+    if data.has_rows and axis is None and at is not None:
         raise MixedRowsError
-    if data.has_rows:
-        return rows(shape, axis)
-    return rows(shape, counts[0]) if counts and data.kind is Kind.CONSTANT else data.shaped(shape)
+    return rows(shape, at) if at is not None and data.kind is Kind.CONSTANT else moved(data, shape, axis)
 
 
 def constant_of_shape(call: Call) -> list[Tensor]:
     """ConstantOfShape: the same number everywhere, one row for each row of the batch."""
-    shape = call.needed(0)
-    if shape.values is None or shape.kind in (Kind.ROWS, Kind.MIXED):
-        raise MixedRowsError
-    counts = [place for place, one in enumerate(shape.values) if isinstance(one, Count)]
-    if len(counts) > 1:
-        raise MixedRowsError
-    return [rows(shape.values, counts[0]) if counts else constant(shape.values)]
+    shape = _entries(call.needed(0))
+    at = _place_of_rows(shape)
+    return [constant(shape) if at is None else rows(shape, at)]
 
 
 def tile(call: Call) -> list[Tensor]:
     """Tile: of rows along other axes, or of a constant of one row to one for each row of the batch."""
-    data, repeats = call.needed(0), call.needed(1)
-    if repeats.values is None or len(repeats.values) != data.rank or repeats.kind in (Kind.ROWS, Kind.MIXED):
+    data, repeats = call.needed(0), _entries(call.needed(1))
+    if len(repeats) != data.rank:
         raise MixedRowsError
+    shape = [_repeated(length, by) for length, by in zip(data.dims, repeats, strict=True)]
     if data.has_rows:
-        if data.axis is not None and repeats.values[data.axis] != 1:
+        if data.axis is not None and repeats[data.axis] != 1:
             raise MixedRowsError
-        return [rows([_repeated(a, b) for a, b in zip(data.dims, repeats.values, strict=True)], data.axis)]
-    counts = [place for place, one in enumerate(repeats.values) if isinstance(one, Count)]
-    if len(counts) > 1 or (counts and (data.dims[counts[0]] != 1 or data.kind is not Kind.CONSTANT)):
+        return [rows(shape, data.axis)]
+    at = _place_of_rows(repeats)
+    if at is None:
+        return [data.shaped(shape)]
+    if data.dims[at] != 1 or data.kind is not Kind.CONSTANT:
         raise MixedRowsError
-    if not counts:
-        return [data.shaped([_repeated(a, b) for a, b in zip(data.dims, repeats.values, strict=True)])]
-    at = counts[0]
-    shape: list[Dim] = [
-        b if place == at else _repeated(a, b)
-        for place, (a, b) in enumerate(zip(data.dims, repeats.values, strict=True))
-    ]
+    shape[at] = repeats[at]
     return [rows(shape, at)]
 
 
@@ -263,7 +259,7 @@ def cut(call: Call) -> list[Tensor]:
         )
         if isinstance(length, int) and step < 0:
             shape[position] = None
-    return [_moved(data, shape, data.axis)]
+    return [moved(data, shape, data.axis)]
 
 
 def split(call: Call) -> list[Tensor]:
@@ -283,7 +279,7 @@ def split(call: Call) -> list[Tensor]:
     else:
         sizes = [None] * count
     return [
-        _moved(data, [size if place == axis else one for place, one in enumerate(data.dims)], data.axis)
+        moved(data, [size if place == axis else one for place, one in enumerate(data.dims)], data.axis)
         for size in sizes
     ]
 
@@ -371,7 +367,7 @@ def pad(call: Call) -> list[Tensor]:
         one if not a + b else one + a + b if isinstance(one, int) else None
         for one, a, b in zip(data.dims, before, after, strict=True)
     ]
-    return [_moved(data, shape, data.axis)]
+    return [moved(data, shape, data.axis)]
 
 
 def one_hot(call: Call) -> list[Tensor]:

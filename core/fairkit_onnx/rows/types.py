@@ -130,6 +130,11 @@ def rows(shape: Iterable[Dim], axis: int | None) -> Tensor:
     return Tensor(kind=Kind.ROWS, shape=tuple(shape), axis=axis)
 
 
+def moved(data: Tensor, shape: Sequence[Dim], axis: int | None) -> Tensor:
+    """Return what depends on the same as a tensor, with another shape; rows lie along the axis."""
+    return rows(shape, axis) if data.has_rows else data.shaped(shape)
+
+
 def constant(shape: Iterable[Dim] | None = None, values: Iterable[Dim] | None = None) -> Tensor:
     """Return a constant; a size where an entry or a length is one."""
     lengths = None if shape is None else tuple(shape)
@@ -174,11 +179,8 @@ def times(tensor: Tensor) -> int:
 def volume(dims: Iterable[Dim]) -> int | None:
     """Return the product of lengths; None where one is not a known number."""
     lengths = list(dims)
-    return prod([one for one in lengths if isinstance(one, int)]) if _numbers(lengths) else None
-
-
-def _numbers(dims: Sequence[Dim]) -> bool:
-    return all(isinstance(one, int) for one in dims)
+    numbers = [one for one in lengths if isinstance(one, int)]
+    return prod(numbers) if len(numbers) == len(lengths) else None
 
 
 def broadcast(tensors: Sequence[Tensor]) -> Tensor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError
-from fairkit_onnx.structure.domain import Block, Listed, Numbers, value_text_of
+from fairkit_onnx.structure.domain import Block, Listed, Numbers, cells_of_numbers, column_of, value_text_of
 from fairkit_onnx.structure.ensemble import TWICE
 from fairkit_onnx.structure.pieces import EncodedRows, keys_of, middle, numbers_of
 
@@ -91,7 +91,7 @@ def make_blocks(
         if place >= 0 and blocks[place].ordered and np.count_nonzero(row[1:] != row[:-1]) > 1:
             blocks[place] = replace(blocks[place], ordered=False)
     blocks, truth = _merged(blocks, block_of, truth, set(apart))
-    sets = [_bits(row) for row in truth]
+    sets = [sum(1 << place for place in np.flatnonzero(row).tolist()) for row in truth]
     found = [(-1, 0)] * len(ensemble.mode)
     for node, test in zip(inner.tolist(), code.tolist(), strict=True):
         block = int(block_of[test])
@@ -195,19 +195,7 @@ def _number_block(domain: Numbers, ends: NDArray[np.float64], kind: type) -> Blo
         _plain(max(start, domain.low), start >= domain.low, end, domain.whole)
         for start, end in zip(starts, ends, strict=True)
     ]
-    values = np.array([*shown, *([np.nan] if domain.missing else [])])
-    ends = np.array([*ends, *([np.nan] if domain.missing else [])])
-    single = kind is np.float32 and not domain.whole
-    return Block(
-        name=domain.name,
-        columns=(domain.name,),
-        ordered=not domain.missing,
-        values={domain.name: values},
-        ends=ends,
-        low=float(np.float32(domain.low)) if single else domain.low,
-        whole=domain.whole,
-        single=single,
-    )
+    return cells_of_numbers(domain, ends, np.array(shown), kind)
 
 
 def _plain(low: float, beyond: bool, high: float, whole: bool) -> float:
@@ -231,11 +219,10 @@ def listed_block(domain: Listed) -> Block:
     """Return a cell for each of the listed values."""
     if not domain.values:
         raise DataError(f"the domain of {domain.name!r} is empty: no value was given")
-    values = {}
-    for place, column in enumerate(domain.columns):
-        cells = [value[place] for value in domain.values]
-        text = any(isinstance(cell, str) or cell is None for cell in cells)
-        values[column] = np.array(cells, dtype=object) if text else np.array(cells)
+    values = {
+        column: column_of([value[place] for value in domain.values])
+        for place, column in enumerate(domain.columns)
+    }
     members = {tuple(map(value_text_of, value)): place for place, value in enumerate(domain.values)}
     choices = tuple(domain.values[place] for place in members.values())
     return Block(
@@ -301,18 +288,7 @@ def _merged(
         first = first[order]
         for test in mine:
             changed[test] = truth[test][first]
-        made.append(
-            Block(
-                name=block.name,
-                columns=block.columns,
-                ordered=False,
-                values={name: values[first] for name, values in block.values.items()},
-                members={key: int(rank[cell]) for key, cell in block.members.items()},
-                choices=block.choices,
-            )
-        )
+        values = {name: values[first] for name, values in block.values.items()}
+        members = {key: int(rank[cell]) for key, cell in block.members.items()}
+        made.append(replace(block, values=values, members=members))
     return made, changed
-
-
-def _bits(row: NDArray[np.bool_]) -> int:
-    return sum(1 << place for place in np.flatnonzero(row).tolist())

@@ -121,6 +121,12 @@ def value_text_of(value: Any) -> str:
     return value_text(value)
 
 
+def column_of(values: Sequence[Any]) -> NDArray[Any]:
+    """Return raw values as a column: as objects where one of them is text or missing."""
+    text = any(isinstance(value, str) or value is None for value in values)
+    return np.array(values, dtype=object if text else None)
+
+
 def one_hot_groups(columns: Columns, names: Sequence[str]) -> list[tuple[str, ...]]:
     """Find groups of 0-1 columns with a common beginning of which each row has exactly one.
 
@@ -172,20 +178,32 @@ def numbers_block(domain: Numbers, some: NDArray[np.float64], kind: type, *, poi
     points
         Whether the numbers themselves are the cells.
     """
-    single = kind is np.float32 and not domain.whole
-    if single:
+    if kind is np.float32 and not domain.whole:
         some = some.astype(np.float32).astype(np.float64)
     if points:
         ends = np.unique(np.clip(some, domain.low, domain.high))
     else:
         ends = np.unique(np.append(some[(some >= domain.low) & (some <= domain.high)], domain.high))
-    values = np.append(ends, np.nan) if domain.missing else ends
+    return cells_of_numbers(domain, ends, ends, kind, points=points)
+
+
+def cells_of_numbers(
+    domain: Numbers,
+    ends: NDArray[np.float64],
+    values: NDArray[np.float64],
+    kind: type,
+    *,
+    points: bool = False,
+) -> Block:
+    """Return the block of a column of numbers by the ends of its cells, with a value of each; see `numbers_block`."""
+    missing = [np.nan] if domain.missing else []
+    single = kind is np.float32 and not domain.whole
     return Block(
         name=domain.name,
         columns=(domain.name,),
         ordered=not domain.missing,
-        values={domain.name: values},
-        ends=values,
+        values={domain.name: np.append(values, missing)},
+        ends=np.append(ends, missing),
         low=float(np.float32(domain.low)) if single else domain.low,
         whole=domain.whole,
         single=single,

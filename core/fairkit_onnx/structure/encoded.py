@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError, ParameterError
-from fairkit_onnx.file import OnnxFile
-from fairkit_onnx.read.feeds import RANDOM_INPUT
+from fairkit_onnx.read.feeds import RANDOM_INPUT, built
 from fairkit_onnx.read.nodes import ancestors, walk
 from fairkit_onnx.read.safety import DOMAINS
-from fairkit_onnx.structure.domain import Listed, Numbers
-from fairkit_onnx.structure.pieces import pieces_of
+from fairkit_onnx.structure.domain import Listed, Numbers, column_of
+from fairkit_onnx.structure.pieces import keys_of, numbers_of, pieces_of
 from fairkit_onnx.structure.sources import Sources
 from fairkit_onnx.structure.tail import WIDE, Tail
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
+    from fairkit_onnx.file import OnnxFile
     from fairkit_onnx.read.scorer import OnnxScorer
     from fairkit_onnx.structure.orders import Condition
 
@@ -97,24 +98,21 @@ class Encoded:
             return lambda columns: np.asarray(feed.build(columns), dtype=kind).reshape(
                 len(columns[feed.columns[0]]), -1
             )
-        encoder = self._open([matrix])
+        run = self.tensor(matrix)
 
         def encode(columns: Columns) -> NDArray[Any]:
-            arrays = {feed.input.name: feed.build(columns) for feed in feeds}
-            found = np.asarray(encoder.run(arrays, [matrix])[matrix])
+            found = run(columns)
             kind = np.float64 if doubles and found.dtype == np.float64 else np.float32
-            return found.astype(kind, copy=False).reshape(len(found), -1)
+            return found.astype(kind, copy=False)
 
         return encode
 
     def tensor(self, name: str) -> Callable[[Columns], NDArray[Any]]:
         """Return the function from raw columns to a tensor of the graph, shape [n, d]."""
-        file, feeds = self._open([name]), self.scorer.feeds
+        file = self._open([name])
 
         def run(columns: Columns) -> NDArray[Any]:
-            found = np.asarray(
-                file.run({feed.input.name: feed.build(columns) for feed in feeds}, [name])[name]
-            )
+            found = np.asarray(file.run(built(self.scorer.feeds, columns), [name])[name])
             return found.reshape(len(found), -1)
 
         return run
@@ -136,10 +134,7 @@ class Encoded:
         DataError
             A domain is empty or infinite.
         """
-
-        def encoding(tensor: str) -> Callable[[Columns], NDArray[Any]]:
-            return self.encoding(tensor, doubles=True)
-
+        encoding = functools.partial(self.encoding, doubles=True)
         conditions = [*features.conditions, *features.cuts]
         return pieces_of(domains, conditions, encoding, self.defaults(domains), self.kinds())
 
@@ -160,9 +155,7 @@ class Encoded:
         return defaults
 
     def _open(self, tensors: Sequence[str]) -> OnnxFile:
-        model = self.scorer.model
-        proto = up_to(model.proto, list(dict.fromkeys(tensors)))
-        return OnnxFile(proto.SerializeToString(), model.name, None, 1, getattr(model, "sandbox", None))
+        return self.tail.opened(up_to(self.scorer.model.proto, list(dict.fromkeys(tensors))))
 
     def sources(self, rows: Columns, *, finite: bool = False) -> Features:
         """Follow the features back to the raw columns.
@@ -184,11 +177,7 @@ class Encoded:
         inputs = {feed.input.name: [names.index(column) for column in feed.columns] for feed in feeds}
 
         def run(tensors: Sequence[str]) -> dict[str, Any]:
-            if not tensors:
-                return {}
-            return self._open(tensors).run(
-                {feed.input.name: feed.build(rows) for feed in feeds}, list(tensors)
-            )
+            return self._open(tensors).run(built(feeds, rows), list(tensors)) if tensors else {}
 
         origins = Sources(self.scorer.model.proto.graph, inputs, self.matrix, run, finite=finite)
         places = origins.of[self.matrix].tolist()
@@ -232,7 +221,7 @@ class Encoded:
         self, low: float, high: float, rows: Sequence[Mapping[str, Any]]
     ) -> list[tuple[int, float | None, bool]]:
         """Return the same for each of some rows, given by raw values of the columns that say the group."""
-        keys = _keys(np.array([low, high], dtype=np.float32))
+        keys = keys_of(np.array([low, high]), np.float32, whole=False)
         some = _between(int(keys[0]), int(keys[1]))
         sums = _floats(some)
         readings, decisions = [], []
@@ -303,8 +292,7 @@ def _step(some: NDArray[np.int64], decided: NDArray[np.float64]) -> tuple[int, i
 
 
 def _repeated(values: Sequence[Any], count: int) -> NDArray[Any]:
-    text = any(isinstance(value, str) or value is None for value in values)
-    return np.repeat(np.array(values, dtype=object if text else None), count)
+    return np.repeat(column_of(values), count)
 
 
 def refuse_unread(scorer: OnnxScorer) -> None:
@@ -333,14 +321,8 @@ def _between(first: int, last: int, most: int = WIDE) -> NDArray[np.int64]:
     return np.unique(np.linspace(first, last, min(most, last - first + 1)).astype(np.int64))
 
 
-def _keys(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    raw = values.view(np.int32).astype(np.int64)
-    return np.where(raw < 0, np.int64(-(2**31)) - raw, raw)
-
-
 def _floats(keys: NDArray[np.int64]) -> NDArray[np.float64]:
-    raw = np.where(keys < 0, np.int64(-(2**31)) - keys, keys).astype(np.int32)
-    return raw.view(np.float32).astype(np.float64)
+    return numbers_of(keys, np.float32, whole=False)
 
 
 def up_to(proto: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProto:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit_onnx.read.nodes import name_of
 from fairkit_onnx.structure.operators import TREES
 from fairkit_onnx.structure.opset5 import written
 
@@ -100,11 +101,12 @@ def told_of(node: onnx.NodeProto) -> dict[str, Any]:
         A node of opset 5 is damaged.
     """
     told = attributes_of(node)
-    return written(told, _named(node)) if node.op_type == NEWER else told
+    return written(told, f"the node {name_of(node)}") if node.op_type == NEWER else told
 
 
-def _named(node: onnx.NodeProto) -> str:
-    return f"the node {node.op_type} {node.name or node.output[0]!r}"
+def kind_of(node: onnx.NodeProto) -> str:
+    """Return the prefix of the attributes of a node's leaves."""
+    return "class" if node.op_type == TREES[0] else "target"
 
 
 def classes_of(told: Mapping[str, Any]) -> int:
@@ -120,8 +122,7 @@ def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
     ModelError
         Trees of another kind, or a class that onnxruntime might leave out because a leaf has no weight of it.
     """
-    kind = "class" if node.op_type == TREES[0] else "target"
-    named, attributes = _named(node), attributes_of(node)
+    kind, named, attributes = kind_of(node), f"the node {name_of(node)}", attributes_of(node)
     links = (*LINKS, "SOFTMAX") if kind == "class" else ("NONE",)
     for key, known in (("post_transform", links), ("aggregate_function", ("SUM",))):
         if attributes.get(key, known[0].encode()).decode() not in known:
@@ -131,12 +132,9 @@ def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
             )
     plain, places = _structure(attributes, named)
     size = len(plain.mode)
-    ids, count = (
-        np.array(attributes[f"{kind}_ids"]),
-        classes_of(attributes) if kind == "class" else attributes["n_targets"],
-    )
-    at = np.array([places.get(pair, -1) for pair in
-                   zip(attributes[f"{kind}_treeids"], attributes[f"{kind}_nodeids"], strict=True)])  # fmt: skip
+    ids = np.array(attributes[f"{kind}_ids"])
+    count = classes_of(attributes) if kind == "class" else attributes["n_targets"]
+    at = _leaves(attributes, kind, places)
     if (at < 0).any() or not np.isin(ids, np.arange(count)).all():
         raise ModelError(f"{named} is damaged: a weight belongs to no node, or to no class")
     weights = floats_of(attributes, f"{kind}_weights").astype(np.float64)
@@ -170,8 +168,7 @@ def read_ensemble(node: onnx.NodeProto) -> Ensemble:
     ModelError
         Trees of another kind, with the node and what would be understood.
     """
-    kind = "class" if node.op_type == TREES[0] else "target"
-    named = _named(node)
+    kind, named = kind_of(node), f"the node {name_of(node)}"
     told = _plain(told_of(node), kind, named)
     plain, places = _structure(told, named)
     tree_ids, size, inner = np.array(told["nodes_treeids"]), len(plain.mode), plain.mode > 0
@@ -246,6 +243,14 @@ def _terms(tree_ids: NDArray[Any], value: NDArray[np.float64]) -> float:
     return float(largest.sum())
 
 
+def _leaves(
+    attributes: Mapping[str, Any], kind: str, places: Mapping[tuple[int, int], int]
+) -> NDArray[np.int64]:
+    """Return the place of each weight's leaf; -1 where there is no such node."""
+    pairs = zip(attributes[f"{kind}_treeids"], attributes[f"{kind}_nodeids"], strict=True)
+    return np.array([places.get(pair, -1) for pair in pairs])
+
+
 def _plain(attributes: dict[str, Any], kind: str, named: str) -> dict[str, Any]:
     """Refuse what is no sum of trees with a link that is understood."""
     if attributes.get("aggregate_function", b"SUM") not in (b"SUM", b"AVERAGE"):
@@ -272,8 +277,7 @@ def _values(
     """Return each node's addend of the sum, the base, and how far two columns are from being complements."""
     ids = attributes[f"{kind}_ids"]
     columns = sorted(set(ids))
-    at = np.array([places.get(pair, -1) for pair in
-                   zip(attributes[f"{kind}_treeids"], attributes[f"{kind}_nodeids"], strict=True)])  # fmt: skip
+    at = _leaves(attributes, kind, places)
     if (at < 0).any() or len(columns) > 2:
         raise ModelError(
             f"{named} is damaged: a weight belongs to no node, or there are {len(columns)} columns"

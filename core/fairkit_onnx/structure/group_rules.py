@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit_onnx.read.nodes import name_of
 from fairkit_onnx.structure.constants import constant_of
+from fairkit_onnx.structure.domain import column_of
 from fairkit_onnx.structure.ensemble import attributes_of
 from fairkit_onnx.structure.operators import ARRANGES
 from fairkit_onnx.structure.orders import Condition
@@ -119,7 +121,7 @@ def _followed(
             cuts = tuple(np.asarray(others[0], dtype=np.float64).reshape(-1).tolist())
             conditions.append(
                 Condition(
-                    tensor=moving[0], node=f"{node.op_type} {node.name or node.output[0]!r}",
+                    tensor=moving[0], node=name_of(node),
                     cuts=tuple(cut for cut in cuts if math.isfinite(cut)), columns=(raw[moving[0]],),
                 )
             )  # fmt: skip
@@ -138,10 +140,7 @@ def _is_float_cast(node: onnx.NodeProto) -> bool:
 
 
 def group_thresholds(
-    model: Encoded,
-    blocks: Sequence[Block],
-    low: float,
-    high: float,
+    model: Encoded, blocks: Sequence[Block], low: float, high: float
 ) -> tuple[int, GroupThresholds | None, bool]:
     """Return the direction in which sums are favorable, the thresholds by group, and whether the score is logistic.
 
@@ -212,11 +211,7 @@ def _rules(model: Encoded, rows: Sequence[Mapping[str, Any]]) -> tuple[NDArray[n
     """Return which rows meet the sum with the same numbers: each one's number, and the first row of each."""
     part = model.tail.groups
     assert part is not None  # noqa: S101 -- asked only then
-    columns: dict[str, NDArray[Any]] = {}
-    for name in rows[0]:
-        values = [row[name] for row in rows]
-        text = any(isinstance(value, str) or value is None for value in values)
-        columns[name] = np.array(values, dtype=object if text else None)
+    columns = {name: column_of([row[name] for row in rows]) for name in rows[0]}
     made = []
     for tensor in part.tensors:
         feed = next((feed for feed in part.feeds if feed.input.name == tensor), None)

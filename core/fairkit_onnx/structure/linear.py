@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.read.nodes import ancestors, name_of
 from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.encoded import Encoded
 from fairkit_onnx.structure.ensemble import attributes_of
@@ -86,9 +86,7 @@ def _of_classifier(node: onnx.NodeProto) -> tuple[NDArray[np.float64], float] | 
         return None
     both = weights.reshape(2, -1)
     if not np.array_equal(both[0], -both[1]) or bias[0] != -bias[1]:
-        raise ModelError(
-            f"the node LinearClassifier {node.name or node.output[0]!r} has no two opposite rows"
-        )
+        raise ModelError(f"the node {name_of(node)} has no two opposite rows")
     return both[1], float(bias[1])
 
 

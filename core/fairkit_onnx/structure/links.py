@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit_onnx.read.nodes import name_of
 from fairkit_onnx.structure.constants import constant_of, values_of
 from fairkit_onnx.structure.ensemble import attributes_of
 from fairkit_onnx.structure.operators import ARRANGES, COMPARES, POSITIVE, RISES
@@ -78,7 +79,7 @@ def check_monotone(
         ways = _ways(node, inputs, graph)
         if ways is None:
             raise ModelError(
-                f"the node {node.op_type} {node.name or node.output[0]!r} after the sum is not understood: what "
+                f"the node {name_of(node)} after the sum is not understood: what "
                 f"follows a sum must keep its order, as {', '.join(sorted(SAME))}, sums with constants, comparisons, "
                 "Max, Min, Concat, Softmax and ArgMax of two columns do"
             )

@@ -31,9 +31,8 @@ class _Written:
         self.splits, self.weights = _array(told["nodes_splits"]), _array(told["leaf_weights"])
         self.missing = told.get("nodes_missing_value_tracks_true") or [0] * len(self.modes)
         self.sets = _sets(told, self.modes, named)
-        self.rows: list[
-            tuple[int, int, str, int, float, int]
-        ] = []  # tree, number, mode, feature, value, missing
+        # tree, number, mode, feature, value, missing
+        self.rows: list[tuple[int, int, str, int, float, int]] = []
         self.yes: list[int] = []
         self.no: list[int] = []
         self.leaves: list[tuple[int, int, int, float]] = []  # tree, number, target, weight

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit_onnx.read.nodes import name_of
 from fairkit_onnx.structure.ensemble import attributes_of
 from fairkit_onnx.structure.operators import ARRANGES, CHOOSES, COMPARES
 
@@ -69,7 +70,7 @@ def conditions_of(node: onnx.NodeProto, moving: Sequence[str], constant: Constan
     constant
         Returns a constant tensor by name; None for what is none.
     """
-    kind, named = node.op_type, f"{node.op_type} {node.name or node.output[0]!r}"
+    kind, named = node.op_type, name_of(node)
     if kind in ARRANGES | CHOOSES | _STEPS:
         return []
     if kind in _OF_TRUTHS:

@@ -45,10 +45,10 @@ def keys_of(values: NDArray[np.float64], kind: type, whole: bool) -> Keys:
     """Number the values of a kind, so that the next value has the next number."""
     if whole:
         return values.astype(np.int64)
+    integer = np.int32 if kind is np.float32 else np.int64
     bits: NDArray[Any] = values.astype(kind)
-    raw = bits.view(np.int32 if kind is np.float32 else np.int64).astype(np.int64)
-    least = np.int64(np.iinfo(np.int32 if kind is np.float32 else np.int64).min)
-    return np.where(raw < 0, least - raw, raw)
+    raw = bits.view(integer).astype(np.int64)
+    return np.where(raw < 0, np.int64(np.iinfo(integer).min) - raw, raw)
 
 
 def numbers_of(keys: Keys, kind: type, whole: bool) -> NDArray[np.float64]:

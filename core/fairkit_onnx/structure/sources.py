@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.read.nodes import ancestors, name_of
 from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.ensemble import attributes_of
 from fairkit_onnx.structure.operators import ARRANGES, EACH, PAIRS
@@ -85,16 +86,14 @@ class Sources:
         if all(one is None for one in told):
             return  # made of constants
         traced = [one for one in told if one is not None]
-        kind = node.op_type
         places = self._places(node, told, traced, values)
         if places is None:
             raise ModelError(
-                f"the node {kind} {node.name or node.output[0]!r} before the score is not understood: encoders "
-                "are read that make each feature from one column, such as OneHotEncoder, LabelEncoder, Scaler, "
-                "Imputer, Cast and Concat"
+                f"the node {name_of(node)} before the score is not understood: encoders are read that make each "
+                "feature from one column, such as OneHotEncoder, LabelEncoder, Scaler, Imputer, Cast and Concat"
             )
         moving = [name for name in node.input if name in self.of]
-        conditions = conditions_of(node, moving, self._constant)
+        conditions = conditions_of(node, moving, functools.partial(constant_of, self._graph))
         self.conditions += [(one, self.of[one.tensor]) for one in conditions or ()]
         if conditions is None:
             mine = [int(one) for one in np.unique(np.concatenate(traced)) if one >= 0]
@@ -139,9 +138,6 @@ class Sources:
         if kind in _JOINED:
             return self._joined(node, traced[0], width)
         return None
-
-    def _constant(self, name: str) -> NDArray[Any] | None:
-        return constant_of(self._graph, name)
 
     def _is_zero(self, name: str) -> bool:
         constant = constant_of(self._graph, name)

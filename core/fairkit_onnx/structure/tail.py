@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit_onnx.file import OnnxFile
+from fairkit_onnx.read.feeds import built
 from fairkit_onnx.read.nodes import read_by
-from fairkit_onnx.structure.ensemble import attributes_of
+from fairkit_onnx.structure.ensemble import attributes_of, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,8 +131,7 @@ class Tail:
                 proto.graph.node.insert(0, _lookup(self.cut, rows, self.negative))
                 self._opened.update(rows=rows.tobytes(), file=self.opened(proto))
             feeds = {PROBE: np.arange(len(rows), dtype=np.float32).reshape(-1, 1)}
-        besides = () if self.groups is None else self.groups.feeds
-        feeds |= {feed.input.name: feed.build(columns) for feed in besides}
+        feeds |= built(() if self.groups is None else self.groups.feeds, columns)
         return reading.read(self._opened["file"].run(feeds, reading.wanted))
 
     def opened(self, proto: onnx.ModelProto) -> OnnxFile:
@@ -207,11 +207,6 @@ def _lookup(node: onnx.NodeProto, values: NDArray[np.float32], negative: bool) -
         if key not in own and not key.startswith(gone) and not key.endswith("_as_tensor")
     }
     return with_tree(node, kept, nodes, [(leaf, column, value) for leaf, value, column in pairs])
-
-
-def kind_of(node: onnx.NodeProto) -> str:
-    """Return the prefix of the attributes of a node's leaves."""
-    return "class" if node.op_type == "TreeEnsembleClassifier" else "target"
 
 
 def one_tree(size: int) -> tuple[list[tuple[str, float, int, int]], list[tuple[int, int]]]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.read.nodes import ancestors, name_of
 from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.encoded import Encoded, refuse_unread
-from fairkit_onnx.structure.ensemble import NEWER, classes_of, floats_of, read_ensemble, told_of
+from fairkit_onnx.structure.ensemble import NEWER, classes_of, floats_of, kind_of, read_ensemble, told_of
 from fairkit_onnx.structure.group_rules import group_part
 from fairkit_onnx.structure.links import check_monotone
 from fairkit_onnx.structure.operators import ARRANGES, TREES
@@ -120,23 +120,18 @@ def read_trees(scorer: OnnxScorer, *, grouped: bool = False) -> TreeModel | None
 def _single(scorer: OnnxScorer, node: onnx.NodeProto, grouped: bool) -> TreeModel:
     ensemble = read_ensemble(node)
     spec = told_of(node)
-    start: dict[str, tuple[int, ...]] = {}
+    start: dict[str, tuple[int, ...]] = {node.output[0]: (1,)}
     if node.op_type == TREES[0]:
-        start = {node.output[0]: (0,), node.output[1]: (-1, 1)}
-        if classes_of(spec) < 2:
-            start[node.output[1]] = (1,)
-    else:
-        start = {node.output[0]: (1,)}
+        start = {node.output[0]: (0,), node.output[1]: (1,) if classes_of(spec) < 2 else (-1, 1)}
     graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
     groups = group_part(scorer, list(node.output), grouped=grouped)
     check_monotone(graph, tail_nodes(graph, wanted, list(node.output)), start)
     if node.op_type == NEWER:
         raise ModelError(
-            f"the node TreeEnsemble {node.name or node.output[0]!r} has the post_transform "
-            f"{spec['post_transform'].decode()}, which onnxruntime leaves out for one target; write the link as a node "
-            "after it, such as Sigmoid"
+            f"the node {name_of(node)} has the post_transform {spec['post_transform'].decode()}, which onnxruntime "
+            "leaves out for one target; write the link as a node after it, such as Sigmoid"
         )
-    weights = floats_of(spec, "class_weights" if node.op_type == TREES[0] else "target_weights")
+    weights = floats_of(spec, f"{kind_of(node)}_weights")
     tail = Tail(scorer=scorer, cut=node, negative=bool((weights < 0).any()), groups=groups)
     return TreeModel(scorer, node.input[0], tail, ensemble, (node.output[0],))
 
@@ -147,7 +142,7 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto], grouped: bool) 
     odd = next((node for node in trees if node.op_type == TREES[0]), None)
     if odd is not None:
         raise ModelError(
-            f"the node {odd.op_type} {odd.name or odd.output[0]!r} is one of {len(trees)} ensembles; of several, "
+            f"the node {name_of(odd)} is one of {len(trees)} ensembles; of several, "
             "TreeEnsembleRegressor nodes that are added up are read"
         )
     parts = {node.output[0]: read_ensemble(node) for node in trees}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit_onnx.read.nodes import subgraphs, walk
 from fairkit_onnx.write.graph import ML_OPSET, GraphWriter, checked, value_info
 
 if TYPE_CHECKING:
@@ -107,9 +108,8 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """Walk the graph and the bodies of its loops and branches, at every depth."""
     yield graph
     for node in graph.node:
-        for attribute in node.attribute:
-            for inner in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
-                yield from _graphs(inner)
+        for inner in subgraphs(node):
+            yield from _graphs(inner)
 
 
 def _all_names(graph: onnx.GraphProto) -> Iterator[str]:
@@ -137,9 +137,7 @@ def _raise_opset(model: onnx.ModelProto) -> None:
     model.ir_version = max(model.ir_version, FREE_INITIALIZERS)
     if not _version(model, _ML):
         model.opset_import.append(helper.make_opsetid(_ML, ML_OPSET))
-    elif _version(model, _ML) == 1 and not any(
-        node.op_type == "LabelEncoder" for part in _graphs(model.graph) for node in part.node
-    ):
+    elif _version(model, _ML) == 1 and all(node.op_type != "LabelEncoder" for node in walk(model.graph.node)):
         _declare(model, _ML, 2)
     if not _version(model, ""):
         model.opset_import.append(helper.make_opsetid("", 13))

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairkit.data.loading import load_data
 from fairkit.errors import ModelError
-from fairkit_onnx.read.feeds import RANDOM_INPUT
+from fairkit_onnx.read.feeds import RANDOM_INPUT, built
 from fairkit_onnx.write.compose import COMPOSED, ScoreHead, compose
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class BaseModel:
 
     def feeds(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the arrays for the model's own inputs."""
-        return {feed.input.name: feed.build(columns) for feed in self._scorer.feeds}
+        return built(self._scorer.feeds, columns)
 
     def _head(self, graded: bool) -> ScoreHead:
         reading, name = self._scorer.reading, self.model.name

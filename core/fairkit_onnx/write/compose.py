@@ -59,11 +59,7 @@ class ScoreHead:
 
 
 def compose(
-    model: onnx.ModelProto,
-    head: ScoreHead,
-    rule: GroupRule,
-    *,
-    inputs: Mapping[str, str] | None = None,
+    model: onnx.ModelProto, head: ScoreHead, rule: GroupRule, *, inputs: Mapping[str, str] | None = None
 ) -> onnx.ModelProto:
     """Append a rule to a model.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -126,8 +127,7 @@ class TextColumn:
         if self.mode == "ordinal":
             return codes
         places = np.arange(len(self.categories), dtype=np.float32)
-        one_hot: NDArray[np.float32] = np.equal(codes, places).astype(np.float32)
-        return one_hot
+        return np.equal(codes, places).astype(np.float32)
 
     def add_to(self, graph: GraphBuilder) -> list[str]:
         """Encode in the graph; gives values of shape [rows, len(outputs)] together."""
@@ -271,23 +271,13 @@ def _fit_number(
 
 
 def _categories(values: NDArray[Any], mode: TextMode) -> tuple[str, ...]:
-    counts: dict[str, int] = {}
-    for value in values.tolist():
-        text = MISSING_TEXT if absent(value) else str(value)
-        counts[text] = counts.get(text, 0) + 1
-    if mode == "onehot" and len(counts) > MAX_ONE_HOT:
-        counts = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_ONE_HOT])
-    return tuple(sorted(counts))
+    counts = Counter(MISSING_TEXT if absent(value) else str(value) for value in values.tolist())
+    texts = sorted(counts)
+    if mode == "onehot" and len(texts) > MAX_ONE_HOT:
+        texts = sorted(sorted(texts, key=lambda text: -counts[text])[:MAX_ONE_HOT])
+    return tuple(texts)
 
 
 def _is_bool(values: NDArray[Any]) -> bool:
-    return (
-        values.dtype.kind == "O"
-        and {type(value) for value in values[:1000].tolist()}
-        <= {
-            bool,
-            np.bool_,
-            type(None),
-        }
-        and any(value is not None for value in values[:1000].tolist())
-    )
+    kinds = {type(value) for value in values[:1000].tolist() if value is not None}
+    return values.dtype.kind == "O" and bool(kinds) and kinds <= {bool, np.bool_}

@@ -53,8 +53,7 @@ class LinearEncoding:
         """Encode raw columns, each of shape [n], to z, shape [n, k]."""
         x = self.encoder.transform(columns).astype(np.float64)
         z = np.rint((x - self.center) @ self.matrix * GRID) / GRID
-        encoded: NDArray[np.float32] = z.astype(np.float32)
-        return encoded
+        return z.astype(np.float32)
 
     def add_to(self, graph: GraphBuilder) -> str:
         """Put the encoder and the product into a graph; gives the name of z, shape [rows, k]."""

@@ -9,19 +9,8 @@ from fairkit.support.faces import lazy_names
 if TYPE_CHECKING:
     from fairkit_repair.learners.fit import check_target, encoder_for, fit_estimator, fit_learner
 
-__all__ = [
-    "check_target",
-    "encoder_for",
-    "fit_estimator",
-    "fit_learner",
-]
+__all__ = ["check_target", "encoder_for", "fit_estimator", "fit_learner"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "check_target": ".fit",
-        "encoder_for": ".fit",
-        "fit_estimator": ".fit",
-        "fit_learner": ".fit",
-    },
+    __name__, {"check_target": ".fit", "encoder_for": ".fit", "fit_estimator": ".fit", "fit_learner": ".fit"}
 )

@@ -319,9 +319,8 @@ def measured(
             engine, models, learned.test, asked, options, run.progress, compared=learned.compared
         )
     if run.auditors:
-        rows = learned.test if learned.compared is None else learned.compared
         comparison = compare(
-            models, rows, auditors=run.auditors, confidence=confidence, seed=run.seed, options=options,
+            models, learned.compared, auditors=run.auditors, confidence=confidence, seed=run.seed, options=options,
             progress=run.progress, engine=engine,
         )  # fmt: skip
     constant = treats_all_alike(fitted, table, after)

@@ -138,7 +138,8 @@ class ByAudits(Forecast):
             if place == _FIRST and passed == 0:
                 break
             rows, queries = self._draw(rng, fixed_rates=fixed_rates)
-            passed += self._verdict(self._findings(rows, said, queries, self.context)) == "pass"
+            found = self._findings(rows, said, queries, self.context)
+            passed += judge(self.rules, found, confidence=self.confidence)[1] == "pass"
             drawn += 1
         values = {}
         for rule in self.rules:
@@ -149,24 +150,18 @@ class ByAudits(Forecast):
                 label = rule.metric if name is None else f"{rule.metric}:{name}"
                 values[label] = max(mine) if rule.upper else min(mine)
         return Prediction(
-            chance=passed / drawn,
-            chances={},
-            values=values,
-            accuracy=_performance(findings, self.table.task),
+            chance=passed / drawn, chances={}, values=values, accuracy=_performance(findings, self.table.task)
         )
-
-    def _verdict(self, findings: Sequence[Finding]) -> str:
-        return str(judge(self.rules, findings, confidence=self.confidence)[1])
 
     def _draw(
         self, rng: np.random.Generator, *, fixed_rates: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64] | None]:
         """Draw test rows from the calibration rows, and number their queries."""
         if self.table.queries is None:
-            parts = []
-            for atom, size in enumerate(self.planned.sizes.tolist()):
-                own = np.flatnonzero(self.planned.atoms == atom)
-                parts.append(_some(own, size, rng, fixed_rates=fixed_rates))
+            parts = [
+                _some(np.flatnonzero(self.planned.atoms == atom), size, rng, fixed_rates=fixed_rates)
+                for atom, size in enumerate(self.planned.sizes.tolist())
+            ]
             return np.concatenate(parts), None
         order = np.argsort(self.table.queries, kind="stable")
         sizes = np.bincount(self.table.queries)
@@ -177,11 +172,7 @@ class ByAudits(Forecast):
         return order[starts[drawn][number] + inner], number.astype(np.uint64)
 
     def _findings(
-        self,
-        rows: NDArray[np.int64],
-        said: Array,
-        queries: NDArray[np.uint64] | None,
-        context: AuditContext,
+        self, rows: NDArray[np.int64], said: Array, queries: NDArray[np.uint64] | None, context: AuditContext
     ) -> list[Finding]:
         batch = _taken(self.batch, rows)
         if queries is not None:

@@ -114,12 +114,7 @@ def _installed() -> list[str]:
 
 
 def _of(
-    cls: type[Mitigator],
-    limits: Sequence[Limited],
-    fixed: Mapping[str, Any],
-    rate: float,
-    *,
-    strict: bool,
+    cls: type[Mitigator], limits: Sequence[Limited], fixed: Mapping[str, Any], rate: float, *, strict: bool
 ) -> list[Trial]:
     variants: list[Trial] = []
     for capability in cls.capabilities:

@@ -30,10 +30,7 @@ _NORMAL = NormalDist()
 
 
 def refine(
-    result: list[Trial],
-    sure: float,
-    measure: Callable[[Trial, bool], Trial],
-    left: Callable[[], float],
+    result: list[Trial], sure: float, measure: Callable[[Trial, bool], Trial], left: Callable[[], float]
 ) -> None:
     """Measure more of what costs no training, and append it: see `_walk` and `_closer`.
 

@@ -31,13 +31,7 @@ from fairkit_repair.repairing.chance import limits_of
 from fairkit_repair.repairing.looks import identity_of, record_look
 from fairkit_repair.repairing.notes import notes_of
 from fairkit_repair.repairing.power import check_power
-from fairkit_repair.repairing.preparing import (
-    GivenModel,
-    check_base,
-    learner_of,
-    make_bench,
-    prepare,
-)
+from fairkit_repair.repairing.preparing import GivenModel, check_base, learner_of, make_bench, prepare
 from fairkit_repair.repairing.refining import confirm
 from fairkit_repair.repairing.searching import search
 from fairkit_repair.studies import Study
@@ -210,12 +204,7 @@ def repair(
 
 
 def _finished(
-    engine: Engine,
-    bench: Bench,
-    test: Dataset,
-    study: Study,
-    run: Run,
-    confidence: float,
+    engine: Engine, bench: Bench, test: Dataset, study: Study, run: Run, confidence: float
 ) -> MitigationResult:
     """Train the pick on all rows, export it, and look at the test rows."""
     run.progress("training the pick", 0, 1)

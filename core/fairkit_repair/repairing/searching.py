@@ -36,11 +36,7 @@ _Z = NormalDist().inv_cdf(0.975)
 
 
 def search(
-    bench: Bench,
-    forecast: Forecast,
-    usable: Sequence[Trial],
-    study: Study,
-    progress: Progress,
+    bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Study, progress: Progress
 ) -> list[Trial]:
     """Measure trials, cheap first; the first is the model without mitigation, which is always measured."""
     queue = [unconstrained(), *usable]
@@ -77,10 +73,7 @@ def search(
 
 
 def _refine_without_chance(
-    result: list[Trial],
-    sure: float,
-    measure: Callable[[Trial, bool], Trial],
-    left: Callable[[], float],
+    result: list[Trial], sure: float, measure: Callable[[Trial, bool], Trial], left: Callable[[], float]
 ) -> None:
     """Leave out what draws decisions by chance where something else is sure enough; else take all into account."""
 

@@ -139,9 +139,6 @@ class _Fitting(Converted, Face):
         self._blank = table.take(np.arange(0))
 
     def _predict_table(self, X: Any) -> Prediction:
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self, "fitted_")
         return self.model_.predict(_columns(self, X, reset=False))
 
 

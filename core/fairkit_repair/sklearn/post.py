@@ -186,7 +186,10 @@ class _PostEstimator(Face):
             raise DataError(f"y has {len(target)} rows, X has {len(X)}")
         self.sensitive_names_ = sensitive_names(sensitive)
         sensitive_columns = self._sensitive_columns(sensitive, len(target))
-        splits = {name: _one_group(name, values) for name, values in sensitive_columns.items()}
+        splits = {
+            name: Groups(Sensitive((name,), (None,)), *group_codes(values))
+            for name, values in sensitive_columns.items()
+        }
         crossed = intersect(splits) if len(splits) > 1 else next(iter(splits.values()))
         return Table(
             columns=features | sensitive_columns,
@@ -206,7 +209,3 @@ class _PostEstimator(Face):
                 f"sensitive_features has {matrix.shape[1]} columns, but {len(self.sensitive_names_)} when it was fitted"
             )
         return {name: raw_column(matrix[:, place]) for place, name in enumerate(self.sensitive_names_)}
-
-
-def _one_group(name: str, values: NDArray[Any]) -> Groups:
-    return Groups(Sensitive((name,), (None,)), *group_codes(values))

@@ -123,13 +123,7 @@ class Problem(ABC):
         """Return the rows that answers stand for."""
 
     @phase("search")
-    def solve(
-        self,
-        epsilon: float,
-        *,
-        eta: float | None = None,
-        tolerance: float = 1e-9,
-    ) -> Solution:
+    def solve(self, epsilon: float, *, eta: float | None = None, tolerance: float = 1e-9) -> Solution:
         """Find L(ε).
 
         Parameters

@@ -103,8 +103,7 @@ class Frame:
             return centred
         rotated = centred @ self.axes
         rest = np.sqrt(np.einsum("ij,ij->i", rotated[:, WIDTH - 1 :], rotated[:, WIDTH - 1 :]))
-        out: Floats = np.column_stack([rotated[:, : WIDTH - 1], rest])
-        return out
+        return np.column_stack([rotated[:, : WIDTH - 1], rest])
 
 
 def bounding_coordinates(z: Floats) -> Floats:
@@ -127,11 +126,7 @@ def bounding_coordinates(z: Floats) -> Floats:
 
 
 def build_tree(
-    z: Floats,
-    bounding: Floats,
-    extra: Floats | None = None,
-    scale: float = 0.0,
-    reach: Floats | None = None,
+    z: Floats, bounding: Floats, extra: Floats | None = None, scale: float = 0.0, reach: Floats | None = None
 ) -> SupportTree:
     """Build the tree; O(n d + n log n) time, O(n d) memory.
 
@@ -218,10 +213,7 @@ def _order(z: Floats, extra: Floats, scale: float) -> Ints:
         if not len(begin):
             return perm
         middle = _split_ranges(z, extra, scale, perm, key, begin, end)
-        begin, end = (
-            np.stack([begin, middle], axis=1).ravel(),
-            np.stack([middle, end], axis=1).ravel(),
-        )
+        begin, end = (np.stack([begin, middle], axis=1).ravel(), np.stack([middle, end], axis=1).ravel())
 
 
 @numba.njit(cache=True)

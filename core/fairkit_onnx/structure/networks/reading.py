@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit_onnx.read.nodes import name_of
 from fairkit_onnx.structure.ensemble import attributes_of
 from fairkit_onnx.structure.networks.affine import Affine, joined
 from fairkit_onnx.structure.networks.layers import RELU, SAME, SIGMOID, TANH, Layer
@@ -66,7 +67,7 @@ class Reader:
             outputs = self._read(node)
             if outputs is None:
                 raise ModelError(
-                    f"the node {node.op_type} {node.name or node.output[0]!r} of the network is not understood; these "
+                    f"the node {name_of(node)} of the network is not understood; these "
                     f"are, on two-dimensional tensors with constant weights: {', '.join(sorted(READ))}"
                 )
             for name, one in zip(node.output, outputs, strict=False):
