@@ -67,7 +67,8 @@ class Trial:
     rate
         The rate of everybody there that the first limit between groups is on, such as the true positive rate.
     change
-        Its accuracy minus that of the first alternative on the same rows, with the ends of the paired 95 % interval.
+        Its accuracy minus that of the first alternative that does not decide all alike, on the same rows, with the ends
+        of the paired 95 % interval.
     seconds
         What measuring it took.
     status, reason
@@ -119,7 +120,7 @@ class Trial:
 
     @property
     def as_good(self) -> bool:
-        """Whether its accuracy is not significantly below that of the first alternative."""
+        """Whether its accuracy is not significantly below that of the first alternative (see `change`)."""
         return self.change is not None and self.change[2] >= 0
 
     @property

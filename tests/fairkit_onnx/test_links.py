@@ -39,6 +39,8 @@ READ = {
                              node("And", ["a", "b"], ["d"])], ONE, ENDS),
     "a row of a table": ([node("Gather", ["table", "group"], ["t"]), node("Sub", ["s", "t"], ["u"]),
                           node("Mul", ["u", "t"], ["v"])], ONE, {"table": np.float32([[0.1], [0.4]])}),
+    "one of two columns, cut out": ([node("Slice", ["p", "at", "to", "on", "by"], ["q"])], BOTH,
+                                    {"at": SECOND, "to": np.array([2]), "on": SECOND, "by": SECOND}),
     "shares of two": ([node("Sigmoid", ["p"], ["q"]), node("Abs", ["q"], ["a"]), node("ReduceSum", ["a"], ["n"]),
                        node("Div", ["q", "n"], ["r"])], BOTH, {}),
 }  # fmt: skip
@@ -52,6 +54,8 @@ REFUSED = {
                                   node("Equal", ["a", "yes"], ["d"])], ONE,
                                  {"some": np.float32([[0.1, 0.4]]), "yes": np.array([True]), **ENDS}, "Equal"),
     "an unknown column": ([node("Gather", ["p", "which"], ["q"], axis=1)], BOTH, {}, "Gather"),
+    "rows cut out, with steps and no axes": ([node("Slice", ["p", "at", "to", "", "by"], ["q"])], BOTH,
+                                             {"at": SECOND, "to": np.array([2]), "by": SECOND}, "Slice"),
     "a table of two signs": ([node("Gather", ["table", "group"], ["t"]), node("Mul", ["s", "t"], ["v"])], ONE,
                              {"table": np.float32([[0.1], [-0.4]])}, "Mul"),
     "a distance": ([node("Abs", ["s"], ["d"])], ONE, {}, "Abs"),

@@ -197,6 +197,8 @@ def _picked(node: onnx.NodeProto, columns: tuple[int, ...], graph: onnx.GraphPro
     if len(set(columns)) == 1:
         return columns[:1]
     own = attributes_of(node)
+    if node.op_type == "Slice" and len(node.input) > 3 and not node.input[3]:
+        return None  # without axes it cuts the rows first
     named = [constant_of(graph, name) for name in node.input[1:] if name]
     numbers = [one.reshape(-1).astype(np.int64).tolist() for one in named if one is not None]
     numbers += [own[name] for name in ("starts", "ends", "axes") if node.op_type == "Slice" and name in own]

@@ -21,7 +21,6 @@ _CONTINUITY = 0.25
 _MANY, _EVEN = 4, 0.7
 _NEWTON = 40
 _GUARD = 0.8
-_GROUP = Callable[[float, float], float]
 
 
 def two_sided(confidence: float) -> float:

@@ -169,7 +169,7 @@ class Index:
         if version > len(schema.MIGRATIONS):
             raise RegistryError(
                 f"{self.path} was written by a newer fairkit (schema {version}; this one knows "
-                f"{len(schema.MIGRATIONS)}): schema.upgrade fairkit"
+                f"{len(schema.MIGRATIONS)}): upgrade fairkit"
             )
         if version < len(schema.MIGRATIONS):
             schema.upgrade(self._connection)
