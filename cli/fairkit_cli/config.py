@@ -351,7 +351,7 @@ def _fits(value: Any, kind: Kind) -> bool:
         return isinstance(value, bool) or (
             kind == "value" and (isinstance(value, str) or (number and abs(value) < _LARGEST))
         )
-    return isinstance(value, str) and (kind == "text" or "\0" not in value)
+    return isinstance(value, str) and (kind == "text" or (value != "" and "\0" not in value))
 
 
 def _rule(rule: Any, where: str) -> Rule:

@@ -21,13 +21,9 @@ def model_file(model: str, config: Config) -> Path:
     path = Path(model)
     if path.exists() or not is_reference(model):
         return path
-    from fairkit_registry.store.location import locate
     from fairkit_registry.store.lookup import resolve
 
-    folder = config.registry.get("path")
-    return resolve(
-        model, locate(configured=config.file(folder) if folder else None), witnesses=config.witnesses()
-    )
+    return resolve(model, config.registry_folder(), witnesses=config.witnesses())
 
 
 def _pulled(address: str) -> Path:

@@ -445,6 +445,15 @@ def test_where_the_registry_is(run, made, tmp_path, monkeypatch):
     assert (tmp_path / "option" / "index.sqlite").is_file()
 
 
+def test_an_empty_path_in_the_configuration_file_is_no_folder(run, made, tmp_path):
+    """It meant the default folder to some commands and the file's own to others."""
+    (tmp_path / "fairkit.toml").write_text('[registry]\npath = ""\n')
+    for command in (("registry", "list"), ("audit", "credit", "--data", made / "data.csv")):
+        refused = run(*command)
+        assert refused.exit_code == 2
+        assert "path in [registry] takes a path, not ''" in refused.stderr
+
+
 @pytest.mark.long
 def test_mitigate_registers_both_models(run, made, loans_model):
     """The new version has the old one as its parent, and its certificate names the mitigation."""
