@@ -201,5 +201,5 @@ def test_a_certificate_of_another_version_is_refused_with_a_sentence(loans, monk
     without = [
         replace(f, evidence={k: v for k, v in f.evidence.items() if k != "version"}) for f in found.findings
     ]
-    with pytest.raises(fairkit.FairkitError, match=r"certify it anew"):
+    with pytest.raises(fairkit.FairkitError, match=r"certify the model anew"):
         again(loans / "boosted.onnx", loans, without, monkeypatch, search=True, **told)

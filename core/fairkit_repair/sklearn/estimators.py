@@ -139,6 +139,9 @@ class _Fitting(Converted, Face):
         self._blank = table.take(np.arange(0))
 
     def _predict_table(self, X: Any) -> Prediction:
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "fitted_")  # not left to `model_`: its error is an AttributeError, too
         return self.model_.predict(_columns(self, X, reset=False))
 
 
