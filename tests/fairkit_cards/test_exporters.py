@@ -90,6 +90,15 @@ def test_nobody_takes_a_format_of_ours(name, show):
         plugins.load("mine")
 
 
+def test_a_plugin_that_is_called_as_ours_takes_nothing(show):
+    ours = show("cyclonedx")
+    taken = show("cyclonedx", cards=("line", "return 'mine'"))
+    assert (taken.exit_code, taken.stdout) == (0, ours.stdout)
+    other = show("line", cards=("line", "return 'mine'"))
+    assert other.exit_code == 2
+    assert "two plugins have the name 'cards'" in other.stderr
+
+
 def test_a_name_that_two_plugins_have_is_nobody_s(show):
     twice = show("line", one=("line", HONEST), two=("line", HONEST))
     assert twice.exit_code == 2
