@@ -232,6 +232,20 @@ def test_honest_statements_of_other_kinds_are_none(kind):
     assert list(contradictions(report, SignedSettings(data=data.roles.to_dict()).to_dict())) == []
 
 
+@pytest.mark.parametrize("metric", ["subgroup_difference", "correspondence_difference", "dif", "attribution"])
+def test_what_one_auditor_finds_is_not_stated_by_an_invented_one(metric, honest):
+    """A rule on it would be decided by a number that nobody measured."""
+    from fairkit.results.findings import Finding
+
+    report, settings = honest
+    settings = settings | {"auditors": ["group", "house"]}
+    forged = Finding(
+        auditor="house", metric=metric, sensitive="sex", value=0.0, interval=(0.0, 0.0), better="lower"
+    )
+    found = list(contradictions(replace(report, findings=(*report.findings, forged)), settings))
+    assert any("it is a metric of the auditor" in text for text in found)
+
+
 def test_a_proof_of_an_earlier_version_is_not_believed(honest):
     from fairkit.results.findings import Finding
 
