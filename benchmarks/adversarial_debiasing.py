@@ -23,9 +23,7 @@ DATA = {
     "compas": {
         "label": "two_year_recid",
         "favorable": 0,
-        "features": [
-            *("age", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count", "c_charge_degree")
-        ],
+        "features": [*("age", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count", "c_charge_degree")],
     },
     "credit_default": {"label": "default_payment_next_month", "favorable": 0, "drop": ["ID"]},
 }
@@ -60,9 +58,7 @@ def main() -> None:
         order = np.random.default_rng(seed).permutation(len(table))
         test, train = table.take(order[: len(table) // 5]), table.take(order[len(table) // 5 :])
         methods = [
-            AdversarialDebiasing(
-                AdversarialDebiasing.Parameters(constraint=given.constraint, tolerance=tolerance)
-            )
+            AdversarialDebiasing(AdversarialDebiasing.Parameters(constraint=given.constraint, tolerance=tolerance))
             for tolerance in TOLERANCES
         ]
         start = time.process_time()
@@ -73,9 +69,7 @@ def main() -> None:
             found.append(((chosen == test.target).mean(), disparity(chosen, test, given.constraint), seconds))
     means = np.array(found).reshape(given.seeds, len(TOLERANCES), 3).mean(0)
     for tolerance, (accuracy, gap, seconds) in zip(TOLERANCES, means, strict=True):
-        print(
-            f"tolerance {tolerance:g}: accuracy {accuracy:.4f}, disparity {gap:.4f}, {seconds:.1f} CPU s for all"
-        )
+        print(f"tolerance {tolerance:g}: accuracy {accuracy:.4f}, disparity {gap:.4f}, {seconds:.1f} CPU s for all")
 
 
 if __name__ == "__main__":

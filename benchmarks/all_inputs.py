@@ -34,9 +34,7 @@ from fairkit_all_inputs.parameters import Parameters
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.structure.trees import read_trees
 
-COMPAS = (
-    "age,race,sex,juv_fel_count,juv_misd_count,juv_other_count,priors_count,c_charge_degree,two_year_recid"
-)
+COMPAS = "age,race,sex,juv_fel_count,juv_misd_count,juv_other_count,priors_count,c_charge_degree,two_year_recid"
 TABLES = {
     "adult": ("income", ">50K", ["sex", "race"], ["split"]),
     "compas": ("two_year_recid", 0, ["sex", "race"], None),
@@ -76,10 +74,7 @@ def trained(kind, trees, depth, frame, label, favorable, seed, *, made=None):
     from sklearn.preprocessing import OneHotEncoder
 
     options = {"nocl": [True, False], "zipmap": [True, False, "columns"]}
-    for cls, convert in (
-        (made or xgboost.XGBClassifier, convert_xgboost),
-        (lightgbm.LGBMClassifier, convert_lightgbm),
-    ):
+    for cls, convert in ((made or xgboost.XGBClassifier, convert_xgboost), (lightgbm.LGBMClassifier, convert_lightgbm)):
         update_registered_converter(
             cls, cls.__name__, calculate_linear_classifier_output_shapes, convert, options=options
         )
@@ -102,14 +97,9 @@ def trained(kind, trees, depth, frame, label, favorable, seed, *, made=None):
     pipe = make_pipeline(make_column_transformer(("passthrough", numbers), (encode, texts)), model)
     rows = np.random.default_rng(seed).permutation(len(data))[: len(data) * 4 // 5]
     pipe.fit(data.iloc[rows], (frame[label] == favorable).astype(int).iloc[rows])
-    types = [(c, FloatTensorType([None, 1])) for c in numbers] + [
-        (c, StringTensorType([None, 1])) for c in texts
-    ]
+    types = [(c, FloatTensorType([None, 1])) for c in numbers] + [(c, StringTensorType([None, 1])) for c in texts]
     proto = convert_sklearn(
-        pipe,
-        initial_types=types,
-        target_opset={"": 15, "ai.onnx.ml": 3},
-        options={id(model): {"zipmap": False}},
+        pipe, initial_types=types, target_opset={"": 15, "ai.onnx.ml": 3}, options={id(model): {"zipmap": False}}
     )
     return proto.SerializeToString()
 
@@ -161,9 +151,7 @@ def main():
     parser.add_argument("--sizes", default=",".join(f"{t}x{d}" for t, d in SIZES))
     parser.add_argument("--questions", default="flip,score,chance")
     parser.add_argument("--columns", type=int, default=2, help="how many of a table's sensitive columns")
-    parser.add_argument(
-        "--cpu", action="store_true", help="seconds of the processor, on a machine that others use"
-    )
+    parser.add_argument("--cpu", action="store_true", help="seconds of the processor, on a machine that others use")
     parser.add_argument(
         "--without-flips", action="store_true", help="take flips out first: what takes time is the proof"
     )
@@ -173,16 +161,13 @@ def main():
     kinds = [kind for kind, name in NAMES.items() if name in told.questions]
     sizes = [tuple(map(int, size.split("x"))) for size in told.sizes.split(",")]
     print(
-        "table model size column question | decided of seeds | medians: boxes, cpu s, wall s, upper/witness",
-        flush=True,
+        "table model size column question | decided of seeds | medians: boxes, cpu s, wall s, upper/witness", flush=True
     )
     for name in told.tables.split(","):
         frame, label, favorable, sensitive = table(name)
         for kind in told.models.split(","):
             for trees, depth in sizes:
-                models = [
-                    trained(kind, trees, depth, frame, label, favorable, seed) for seed in range(told.seeds)
-                ]
+                models = [trained(kind, trees, depth, frame, label, favorable, seed) for seed in range(told.seeds)]
                 for column in sensitive[: told.columns]:
                     ask(
                         models,
@@ -209,9 +194,7 @@ def ask(models, frame, label, favorable, column, title, seconds, kinds, *, witho
             for kind in (FLIP, SCORE):
                 lines.setdefault(kind, []).append((True, 0, 0.0, 0.0, 1.0))
             continue
-        for kind in (
-            kind for kind in (FLIP, SCORE, CHANCE) if kind in kinds and (kind != CHANCE or problem.logistic)
-        ):
+        for kind in (kind for kind in (FLIP, SCORE, CHANCE) if kind in kinds and (kind != CHANCE or problem.logistic)):
             wall, cpu = time.perf_counter(), time.process_time()
             got = answer(problem, kind, effort=Effort(boxes=10**7, seconds=seconds), starts=starts)
             starts = [got.point] if kind == SCORE and got.point is not None else starts

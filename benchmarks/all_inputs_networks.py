@@ -57,9 +57,7 @@ def trained(hidden, kind, frame, label, favorable, seed):
     types = [(c, FloatTensorType([None, 1])) for c in numbers]
     types += [(c, StringTensorType([None, 1])) for c in texts]
     options = {id(model): {"zipmap": False}}
-    proto = convert_sklearn(
-        pipe, initial_types=types, target_opset={"": 15, "ai.onnx.ml": 3}, options=options
-    )
+    proto = convert_sklearn(pipe, initial_types=types, target_opset={"": 15, "ai.onnx.ml": 3}, options=options)
     return proto.SerializeToString()
 
 
@@ -116,10 +114,7 @@ def ask(model, data, title, told):
         clock = time.process_time()
         got = answer(problem, kind, effort=Effort(boxes=told.boxes, seconds=told.seconds), starts=starts)
         used = time.process_time() - clock
-        print(
-            f"{title} {NAMES[kind]}: [{got.lower:.4f}, {got.upper:.4f}], {got.boxes} boxes, {used:.1f} s",
-            flush=True,
-        )
+        print(f"{title} {NAMES[kind]}: [{got.lower:.4f}, {got.upper:.4f}], {got.boxes} boxes, {used:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -109,15 +109,10 @@ def main():
                 problem, starts = asked(model, frame, label, favorable, sensitive[0])
                 answer(replace(problem), SCORE, effort=Effort(boxes=200))  # compiled
                 for title, form in forms.items():
-                    got = (
-                        ours(problem, starts, told.seconds)
-                        if form is None
-                        else theirs(problem, form, told.seconds)
-                    )
+                    got = ours(problem, starts, told.seconds) if form is None else theirs(problem, form, told.seconds)
                     lines[title].append(got)
                     print(
-                        f"{name} {size} seed {seed} {title}: {got[0]:.6f} to {got[1]:.6f}, {got[2]:.3f} s",
-                        flush=True,
+                        f"{name} {size} seed {seed} {title}: {got[0]:.6f} to {got[1]:.6f}, {got[2]:.3f} s", flush=True
                     )
             for title, some in lines.items():
                 decided = sum(high - low <= 1e-6 * max(1.0, high) for low, high, _ in some)

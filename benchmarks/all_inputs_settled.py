@@ -89,9 +89,7 @@ def main():
             for margin in map(float, told.margins.split(",")):
                 for seed in range(told.seeds):
                     made = settled(margin, column, features)
-                    model = all_inputs.trained(
-                        "xgboost", trees, depth, frame, label, favorable, seed, made=made
-                    )
+                    model = all_inputs.trained("xgboost", trees, depth, frame, label, favorable, seed, made=made)
                     problem, starts = asked(model, frame, label, favorable, column)
                     answer(problem, FLIP, effort=Effort(boxes=1))  # compiled
                     say(f"{name} {size} margin {margin:g} seed {seed}", problem, starts, told.seconds)

@@ -61,13 +61,7 @@ def measure(rows: int, rounds: int) -> dict[str, float]:
     fixed = Fixed(support=support, labels=labels, mass=mass, epsilon=0.1, classes=2)
     encoder = encoder_for("xgboost", table)
     data = BoostingRows(matrix=encoder.transform(table.columns), labels=labels, mass=mass, factors=np.ones(2))
-    params = {
-        "objective": "binary:logistic",
-        "base_score": 0.5,
-        "tree_method": "hist",
-        "max_depth": 10,
-        "eta": 0.02,
-    }
+    params = {"objective": "binary:logistic", "base_score": 0.5, "tree_method": "hist", "max_depth": 10, "eta": 0.02}
     plan = Timed(ExactPlan(fixed))
     cpu, wall = time.process_time(), time.perf_counter()
     train(data, plan, BoostingSettings(rounds=rounds, params=params))

@@ -19,16 +19,7 @@ from paper_budro_data import split
 from fairkit.mitigators import Run, Table
 from fairkit_repair.mitigation.choose import find_mitigator
 
-TRACE = {
-    0: 0.69145,
-    10: 0.69105,
-    50: 0.68973,
-    100: 0.68839,
-    200: 0.68591,
-    300: 0.68340,
-    400: 0.68106,
-    499: 0.67881,
-}
+TRACE = {0: 0.69145, 10: 0.69105, 50: 0.68973, 100: 0.68839, 200: 0.68591, 300: 0.68340, 400: 0.68106, 499: 0.67881}
 
 
 def training_rows(name: str, rows: int | None = None) -> Table:

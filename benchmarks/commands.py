@@ -31,14 +31,7 @@ from pathlib import Path
 
 from commands_list import COMPLETE, Case, commands, light
 
-CASES = (
-    "adult-forest",
-    "credit-catboost",
-    "credit-network",
-    "mortgages-forest",
-    "acs-lightgbm",
-    "loans-lightgbm",
-)
+CASES = ("adult-forest", "credit-catboost", "credit-network", "mortgages-forest", "acs-lightgbm", "loans-lightgbm")
 ROOTS = ("core", "registry", "cli", "plugins")
 HERE = Path(__file__).resolve().parent.parent
 MANY_ROWS = ("mortgages-forest", "acs-lightgbm", "loans-lightgbm")
@@ -76,14 +69,8 @@ def run(arguments: list[str], roots: Path, *, timings: bool = True, limit: float
         command = command[:3]
         # what typer's script for bash sets: the words so far, and which of them is being typed
         words = arguments[1].split(" ")
-        asked = {
-            "_COMPLETE_INSTRUCTION": "complete_bash",
-            "COMP_WORDS": arguments[1],
-            "COMP_CWORD": len(words) - 1,
-        }
-        surroundings |= {"_FAIRKIT_COMPLETE": "complete_bash"} | {
-            name: str(value) for name, value in asked.items()
-        }
+        asked = {"_COMPLETE_INSTRUCTION": "complete_bash", "COMP_WORDS": arguments[1], "COMP_CWORD": len(words) - 1}
+        surroundings |= {"_FAIRKIT_COMPLETE": "complete_bash"} | {name: str(value) for name, value in asked.items()}
         code = "import sys; sys.argv[0] = 'fairkit'; " + code
         command[2] = code
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -139,14 +126,10 @@ def row(case_name: str, name: str, found: Measured) -> str:
     leading = sorted(found.phases.items(), key=lambda each: -each[1])[:4]
     shares = ", ".join(f"{phase} {seconds / whole:.0%}" for phase, seconds in leading)
     shown = f"exit {found.code}: {found.message}" if found.message else shares
-    return (
-        f"| {case_name} | `{name}` | {found.wall:.2f} | {found.cpu:.2f} | {found.peak:,.0f} | {shown[:110]} |"
-    )
+    return f"| {case_name} | `{name}` | {found.wall:.2f} | {found.cpu:.2f} | {found.peak:,.0f} | {shown[:110]} |"
 
 
-def measure(
-    chosen: list[str], only: list[str], told: argparse.Namespace, show: Callable[[str], None]
-) -> None:
+def measure(chosen: list[str], only: list[str], told: argparse.Namespace, show: Callable[[str], None]) -> None:
     """Print a table of this version, and what broke a rule."""
     show("| case | command | wall s | CPU s | peak MiB | largest phases (CPU) |")
     show("| --- | --- | --- | --- | --- | --- |")
@@ -215,9 +198,7 @@ def work(chosen: list[str], only: list[str], folder: Path) -> Iterator[tuple[str
                 yield case_name, name, arguments, asked(name)
 
 
-def pairs(
-    chosen: list[str], only: list[str], base: str, told: argparse.Namespace, show: Callable[[str], None]
-) -> None:
+def pairs(chosen: list[str], only: list[str], base: str, told: argparse.Namespace, show: Callable[[str], None]) -> None:
     """Print the ratio of this version's CPU seconds to another's, command by command."""
     show(f"| case | command | CPU s, {base} | CPU s, now | ratio | peak MiB | peak MiB, now |")
     show("| --- | --- | --- | --- | --- | --- | --- |")
@@ -265,10 +246,7 @@ def other_version(base: str, folder: Path) -> Iterator[Path]:
 def last_release() -> str:
     """Return the last release's tag."""
     told = subprocess.run(
-        ["git", "-C", str(HERE), "describe", "--tags", "--abbrev=0"],
-        capture_output=True,
-        text=True,
-        check=False,
+        ["git", "-C", str(HERE), "describe", "--tags", "--abbrev=0"], capture_output=True, text=True, check=False
     )
     if told.returncode == 0:
         return told.stdout.strip()

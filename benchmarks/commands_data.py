@@ -79,9 +79,7 @@ def mortgages(rows: int = 200_000) -> Raw:
     text = {
         "state": np.array([f"S{number:02}" for number in range(40)], dtype=object)[state],
         "lender": np.array([f"bank {number}" for number in range(40)], dtype=object)[lender],
-        "loan_purpose": rng.choice(
-            np.array(["purchase", "refinance", "cash-out", "improvement"], object), rows
-        ),
+        "loan_purpose": rng.choice(np.array(["purchase", "refinance", "cash-out", "improvement"], object), rows),
         "debt_to_income": np.array([f"{20 + 5 * k}%-<{25 + 5 * k}%" for k in range(8)], dtype=object)[debt],
         "race": races[race],
         "sex": sexes[sex],
@@ -105,18 +103,11 @@ def forest(raw: Raw) -> bytes:
     numbers = [column for column in X if column not in texts]
     X = X.astype(dict.fromkeys(numbers, np.float32))
     leaf = 1 if len(X) < 100_000 else 20
-    encode = make_column_transformer(
-        (OneHotEncoder(handle_unknown="ignore"), texts), ("passthrough", numbers)
-    )
+    encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), texts), ("passthrough", numbers))
     trees = RandomForestClassifier(60, min_samples_leaf=leaf, random_state=0, n_jobs=2)
     fitted = make_pipeline(encode, trees).fit(X, raw.frame[raw.label])
-    types = [
-        (column, StringTensorType([None, 1]) if column in texts else FloatTensorType([None, 1]))
-        for column in X
-    ]
-    content: bytes = to_onnx(
-        fitted, initial_types=types, options={id(fitted): {"zipmap": False}}
-    ).SerializeToString()
+    types = [(column, StringTensorType([None, 1]) if column in texts else FloatTensorType([None, 1])) for column in X]
+    content: bytes = to_onnx(fitted, initial_types=types, options={id(fitted): {"zipmap": False}}).SerializeToString()
     return content
 
 
@@ -209,14 +200,7 @@ def write(name: str, folder: Path) -> None:
     raw = make()
     raw.frame.to_parquet(folder / f"{name}.parquet")
     (folder / f"{name}.onnx").write_bytes(train(raw))
-    options = [
-        "--label",
-        raw.label,
-        "--favorable",
-        str(raw.favorable),
-        "--sensitive",
-        ",".join(raw.sensitive),
-    ]
+    options = ["--label", raw.label, "--favorable", str(raw.favorable), "--sensitive", ",".join(raw.sensitive)]
     options += ["--features", ",".join(raw.features)] if matrix else []
     (folder / f"{name}.roles").write_text("\n".join(options))
 

@@ -58,10 +58,7 @@ def commands(one: Case, folder: Path) -> Iterator[tuple[str, list[str]]]:
     }
     for auditor, told in audits.items():
         yield f"audit {auditor}", ["audit", model, *roles, "--auditor", auditor, *told]
-    yield (
-        "audit page",
-        ["audit", model, *roles, "--format", "html", "--output", str(folder / f"{one.name}.html")],
-    )
+    yield ("audit page", ["audit", model, *roles, "--format", "html", "--output", str(folder / f"{one.name}.html")])
     yield "certify", ["certify", model, *roles, "--key", key, "--output", certificate]
     yield (
         "verify --recompute",

@@ -54,9 +54,7 @@ def one(case: str, rows: int) -> None:
     table = people(rows)
     roles = {"label": "y", "favorable": 1, "sensitive": ["g"], **CASES[case]}
     model = fairkit.PredictedColumns(decision="h", score="s")
-    fairkit.audit(
-        model, fairkit.load_data({k: v[:2000] for k, v in table.items()}, **roles)
-    )  # imports, caches
+    fairkit.audit(model, fairkit.load_data({k: v[:2000] for k, v in table.items()}, **roles))  # imports, caches
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     data = fairkit.load_data(table, **roles)
     start = time.process_time()
@@ -81,9 +79,7 @@ def cost(rows: int) -> None:
         print(f"{case:20} {seconds:6.2f} s ({seconds - plain:+.2f})  {memory:6.0f} MiB more")
 
 
-def clustered(
-    clusters: int, rows: int, icc: float, kind: str, rng: np.random.Generator
-) -> dict[str, np.ndarray]:
+def clustered(clusters: int, rows: int, icc: float, kind: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Return rows of clusters with beta chances of a given correlation; groups are alike, so that differences are 0."""
     who = np.repeat(np.arange(clusters), rng.integers(2, rows + 1, clusters))
     chance = rng.beta(0.3 * (1 / icc - 1), 0.7 * (1 / icc - 1), clusters)[who]
@@ -98,17 +94,9 @@ def coverage(runs: int) -> None:
     rng = np.random.default_rng(1)
     names = ("demographic_parity_difference", "true_positive_rate_difference", "mean_prediction_difference",
              "log_loss_difference", "roc_auc_difference", "f1_score_difference", "ecce_difference")  # fmt: skip
-    print(
-        "clusters rows icc kind      "
-        + " ".join(f"{name.removesuffix('_difference')[:12]:>12}" for name in names)
-    )
+    print("clusters rows icc kind      " + " ".join(f"{name.removesuffix('_difference')[:12]:>12}" for name in names))
     for clusters in (80, 300, 3000):
-        for most, icc, kind in (
-            (5, 0.1, "nested"),
-            (50, 0.1, "nested"),
-            (50, 0.5, "nested"),
-            (50, 0.5, "crossing"),
-        ):
+        for most, icc, kind in ((5, 0.1, "nested"), (50, 0.1, "nested"), (50, 0.5, "nested"), (50, 0.5, "crossing")):
             if clusters * most > 20_000:
                 continue
             hits = dict.fromkeys(names, 0)

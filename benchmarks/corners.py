@@ -116,20 +116,12 @@ def measure(cell: Cell, seed: int, draws: int) -> Result:
 
 def _median(values: Array, share: Array) -> float:
     order = np.argsort(values)
-    return (
-        float(values[order][np.searchsorted(np.cumsum(share[order]), share.sum() / 2)])
-        if len(values)
-        else math.inf
-    )
+    return float(values[order][np.searchsorted(np.cumsum(share[order]), share.sum() / 2)]) if len(values) else math.inf
 
 
 def noted(estimate: Estimate) -> Array:
     """Whether a finding about each group alone would be inconclusive: too few rows, or an interval in doubt."""
-    few = (
-        np.zeros(len(estimate.values), bool)
-        if estimate.sizes is None
-        else ~(estimate.sizes >= MIN_GROUP - 1e-6)
-    )
+    few = np.zeros(len(estimate.values), bool) if estimate.sizes is None else ~(estimate.sizes >= MIN_GROUP - 1e-6)
     few[list(estimate.doubts)] = True
     return few | ~np.isfinite(estimate.values)
 
@@ -142,19 +134,13 @@ def alone(estimate: Estimate, chance: Array | None = None) -> Samples:
     return Samples(low, high, noted(estimate), chance, "none")
 
 
-def of_spreads(
-    spreads: list[tuple[Spread, bool]], chance: Array | None = None, better: str = "lower"
-) -> Samples:
+def of_spreads(spreads: list[tuple[Spread, bool]], chance: Array | None = None, better: str = "lower") -> Samples:
     """Read one spread for each sample; undefined ones are noted and hold everything."""
     low = np.array([s.low if math.isfinite(s.value) else -math.inf for s, _ in spreads])
     high = np.array([s.high if math.isfinite(s.value) else math.inf for s, _ in spreads])
     note = np.array([n or not math.isfinite(s.value) for s, n in spreads])
     return Samples(
-        np.where(np.isnan(low), -math.inf, low),
-        np.where(np.isnan(high), math.inf, high),
-        note,
-        chance,
-        better,
+        np.where(np.isnan(low), -math.inf, low), np.where(np.isnan(high), math.inf, high), note, chance, better
     )
 
 
@@ -172,9 +158,7 @@ def binomial(n: int, p: float) -> Array:
 
 
 def selection(yes: Array, n: Array) -> Estimate:
-    return SelectionRate().estimate(
-        counts(np.asarray(yes, float), np.asarray(n, float)), np.random.default_rng(0)
-    )
+    return SelectionRate().estimate(counts(np.asarray(yes, float), np.asarray(n, float)), np.random.default_rng(0))
 
 
 def rates() -> Iterator[Cell]:
@@ -223,12 +207,7 @@ def many_groups() -> Iterator[Cell]:
         for kind in ("group_max", "group_min", "difference"):
 
             def draw(
-                rng: np.random.Generator,
-                draws: int,
-                groups: int = groups,
-                n: int = n,
-                p: float = p,
-                kind: str = kind,
+                rng: np.random.Generator, draws: int, groups: int = groups, n: int = n, p: float = p, kind: str = kind
             ) -> Samples:
                 spreads = []
                 for _ in range(draws):
@@ -240,11 +219,7 @@ def many_groups() -> Iterator[Cell]:
                 return of_spreads(spreads, better=better)
 
             yield Cell(
-                "many groups",
-                f"{kind} of {groups} groups of {n} at {p}",
-                0.0 if kind == "difference" else p,
-                draw,
-                0.5,
+                "many groups", f"{kind} of {groups} groups of {n} at {p}", 0.0 if kind == "difference" else p, draw, 0.5
             )
 
 
@@ -266,9 +241,7 @@ def pairs_apart() -> Iterator[Cell]:
                 return of_spreads(spreads)
 
             where = "middle" if middle else "end"
-            yield Cell(
-                "pairs apart", f"{groups} groups of {n}, {p} to {q}, others at the {where}", q - p, draw, 0.5
-            )
+            yield Cell("pairs apart", f"{groups} groups of {n}, {p} to {q}, others at the {where}", q - p, draw, 0.5)
 
 
 def f1_scores() -> Iterator[Cell]:
@@ -277,9 +250,7 @@ def f1_scores() -> Iterator[Cell]:
     for (name, cells), n in itertools.product(worlds.items(), (30, 100, 1000)):
         truth = 2 * cells[3] / (2 * cells[3] + cells[1] + cells[2])
 
-        def draw(
-            rng: np.random.Generator, draws: int, cells: tuple[float, ...] = cells, n: int = n
-        ) -> Samples:
+        def draw(rng: np.random.Generator, draws: int, cells: tuple[float, ...] = cells, n: int = n) -> Samples:
             first = rng.multinomial(n, cells, draws).astype(float)
             totals = Sums(first.sum(axis=1), first, first[:, :, None] * np.eye(4))
             return alone(F1Score().estimate(totals, rng))
@@ -288,15 +259,11 @@ def f1_scores() -> Iterator[Cell]:
 
     for (name, cells), n in itertools.product(worlds.items(), (30, 200)):
 
-        def pair(
-            rng: np.random.Generator, draws: int, cells: tuple[float, ...] = cells, n: int = n
-        ) -> Samples:
+        def pair(rng: np.random.Generator, draws: int, cells: tuple[float, ...] = cells, n: int = n) -> Samples:
             spreads = []
             for _ in range(draws):
                 first = np.array([rng.multinomial(1000, cells), rng.multinomial(n, cells)], float)
-                estimate = F1Score().estimate(
-                    Sums(first.sum(axis=1), first, first[:, :, None] * np.eye(4)), rng
-                )
+                estimate = F1Score().estimate(Sums(first.sum(axis=1), first, first[:, :, None] * np.eye(4)), rng)
                 found = comparisons("f1", "higher", frozenset({"difference"}), estimate)[0]
                 spreads.append((found.spread(CONFIDENCE), bool(noted(estimate).any())))
             return of_spreads(spreads)
@@ -329,19 +296,14 @@ def auc_estimate(groups: list[tuple[Array, Array]], limit: int = 100_000) -> Est
 def areas() -> Iterator[Cell]:
     """ROC-AUC with few rows of one outcome, and differences."""
     for m, (kind, area) in itertools.product(
-        (1, 3, 10, 30, 100),
-        (("normal", 0.5), ("normal", 0.9), ("wide", 0.9), ("two kinds", 0.8), ("two kinds", 0.95)),
+        (1, 3, 10, 30, 100), (("normal", 0.5), ("normal", 0.9), ("wide", 0.9), ("two kinds", 0.8), ("two kinds", 0.95))
     ):
         truth = scores_of(kind, area, 1, 1, np.random.default_rng(0))[2]
 
-        def draw(
-            rng: np.random.Generator, draws: int, m: int = m, kind: str = kind, area: float = area
-        ) -> Samples:
+        def draw(rng: np.random.Generator, draws: int, m: int = m, kind: str = kind, area: float = area) -> Samples:
             parts = [alone(auc_estimate([scores_of(kind, area, m, 500 - m, rng)[:2]])) for _ in range(draws)]
             return Samples(
-                *(np.concatenate([getattr(p, f) for p in parts]) for f in ("low", "high", "noted")),
-                None,
-                "none",
+                *(np.concatenate([getattr(p, f) for p in parts]) for f in ("low", "high", "noted")), None, "none"
             )
 
         yield Cell("auc", f"ROC-AUC {area}, {kind}, {m} of 500 favorable", truth, draw)
@@ -366,16 +328,12 @@ def sketches() -> Iterator[Cell]:
             parts = []
             for _ in range(draws // 2):
                 outcome = np.repeat([1.0, 0.0], (200, 4800))
-                score = scale * np.exp(
-                    rng.standard_normal(5000) + NORMAL.inv_cdf(0.8) * math.sqrt(2) * outcome
-                )
+                score = scale * np.exp(rng.standard_normal(5000) + NORMAL.inv_cdf(0.8) * math.sqrt(2) * outcome)
                 rows = Rows(outcome=outcome, score=np.minimum(score, 1.0))
                 table = Scores(limit=keep).collect(rows, np.zeros(5000, dtype=np.int64), 1)
                 parts.append(alone(RocAuc().estimate(table, rng)))
             return Samples(
-                *(np.concatenate([getattr(p, f) for p in parts]) for f in ("low", "high", "noted")),
-                None,
-                "none",
+                *(np.concatenate([getattr(p, f) for p in parts]) for f in ("low", "high", "noted")), None, "none"
             )
 
         yield Cell("sketch", f"ROC-AUC of scores near {scale:g}, {keep} distinct ones kept", 0.8, draw)
@@ -388,19 +346,11 @@ def errors() -> Iterator[Cell]:
         "normal": (normal, math.sqrt(2 / math.pi), 1.0),
         "exponential": (lambda rng, n: rng.exponential(1, n), 1.0, 2.0),
         "lognormal, sigma 1": (lambda rng, n: np.exp(rng.standard_normal(n)), math.exp(0.5), math.exp(2)),
-        "lognormal, sigma 1.5": (
-            lambda rng, n: np.exp(1.5 * rng.standard_normal(n)),
-            math.exp(1.125),
-            math.nan,
-        ),
+        "lognormal, sigma 1.5": (lambda rng, n: np.exp(1.5 * rng.standard_normal(n)), math.exp(1.125), math.nan),
         "Student, 3 degrees": (lambda rng, n: rng.standard_t(3, n), 2 * math.sqrt(3) / math.pi, 3.0),
         "Pareto 2.5": (lambda rng, n: rng.pareto(2.5, n) + 1, 2.5 / 1.5, 5.0),
         "1 in n is 20": (lambda rng, n: 20.0 * (rng.random(n) < 1 / n), math.nan, math.nan),
-        "3 in n are exponential": (
-            lambda rng, n: rng.exponential(1, n) * (rng.random(n) < 3 / n),
-            math.nan,
-            math.nan,
-        ),
+        "3 in n are exponential": (lambda rng, n: rng.exponential(1, n) * (rng.random(n) < 3 / n), math.nan, math.nan),
     }
     for (name, (world, absolute, squared)), n in itertools.product(worlds.items(), (30, 100, 300)):
         rare = {"1 in n is 20": (20 / n, 400 / n), "3 in n are exponential": (3 / n, 6 / n)}
@@ -418,9 +368,7 @@ def errors() -> Iterator[Cell]:
                     totals = metric.statistic.collect(rows, np.zeros(n, dtype=np.int64), 1)
                     parts.append(alone(metric.estimate(totals, rng)))
                 fields = ("low", "high", "noted")
-                return Samples(
-                    *(np.concatenate([getattr(p, f) for p in parts]) for f in fields), None, "lower"
-                )
+                return Samples(*(np.concatenate([getattr(p, f) for p in parts]) for f in fields), None, "lower")
 
             kind = "MAE" if isinstance(metric, MeanAbsoluteError) else "MSE"
             yield Cell("means", f"{kind}, errors {name}, {n} rows", truth, draw)
@@ -428,22 +376,14 @@ def errors() -> Iterator[Cell]:
 
 def losses() -> Iterator[Cell]:
     """Log loss and Brier score of calibrated and of confidently wrong scores."""
-    for name, n, metric in itertools.product(
-        ("calibrated", "wrong 1 in n"), (100, 1000), (LogLoss(), BrierScore())
-    ):
+    for name, n, metric in itertools.product(("calibrated", "wrong 1 in n"), (100, 1000), (LogLoss(), BrierScore())):
         sure = name != "calibrated"
         nodes = np.linspace(0, 1, 20_001)[1:-1]
         beta = nodes * (1 - nodes)
-        given = (
-            (-np.log(nodes), -np.log1p(-nodes))
-            if isinstance(metric, LogLoss)
-            else ((1 - nodes) ** 2, nodes**2)
-        )
+        given = (-np.log(nodes), -np.log1p(-nodes)) if isinstance(metric, LogLoss) else ((1 - nodes) ** 2, nodes**2)
         truth = float((beta * (nodes * given[0] + (1 - nodes) * given[1])).sum() / beta.sum())
         if sure:
-            right, wrong = (
-                (-math.log(0.99), -math.log(0.01)) if isinstance(metric, LogLoss) else (1e-4, 0.9801)
-            )
+            right, wrong = (-math.log(0.99), -math.log(0.01)) if isinstance(metric, LogLoss) else (1e-4, 0.9801)
             truth = right * (1 - 1 / n) + wrong / n
 
         def draw(
@@ -453,9 +393,7 @@ def losses() -> Iterator[Cell]:
             for _ in range(draws):
                 score = np.full(n, 0.99) if sure else rng.beta(2, 2, n)
                 outcome = (rng.random(n) < (1 - 1 / n if sure else score)).astype(float)
-                totals = metric.statistic.collect(
-                    Rows(outcome=outcome, score=score), np.zeros(n, dtype=np.int64), 1
-                )
+                totals = metric.statistic.collect(Rows(outcome=outcome, score=score), np.zeros(n, dtype=np.int64), 1)
                 parts.append(alone(metric.estimate(totals, rng)))
             fields = ("low", "high", "noted")
             return Samples(*(np.concatenate([getattr(p, f) for p in parts]) for f in fields), None, "lower")
@@ -472,9 +410,7 @@ def determinations() -> Iterator[Cell]:
     }
     for (name, world), n, truth in itertools.product(worlds.items(), (30, 100, 300), (0.5, 0.9)):
 
-        def draw(
-            rng: np.random.Generator, draws: int, world: Any = world, n: int = n, truth: float = truth
-        ) -> Samples:
+        def draw(rng: np.random.Generator, draws: int, world: Any = world, n: int = n, truth: float = truth) -> Samples:
             x = rng.standard_normal((draws, n))
             y = x + math.sqrt((1 - truth) / truth) * world(rng, (draws, n))
             rows = Rows(outcome=y.ravel(), score=x.ravel())
@@ -503,9 +439,7 @@ def weighted() -> Iterator[Cell]:
                 e = np.sqrt(0.05**2 + rng.random(size) * (1 - 0.05**2))
                 w, yes = 1 / e, rng.random(size) < np.clip(2 * p * (1 - e) / 0.95, 0, 1)
             rows = Rows(outcome=np.ones(draws * n), decision=yes.ravel().astype(float), weights=w.ravel())
-            return alone(
-                SelectionRate().estimate(CONFUSION.collect(rows, np.repeat(np.arange(draws), n), draws), rng)
-            )
+            return alone(SelectionRate().estimate(CONFUSION.collect(rows, np.repeat(np.arange(draws), n), draws), rng))
 
         yield Cell("weights", f"rate {p}, weights {kind}, {n} rows", truth, draw)
 
@@ -518,32 +452,21 @@ def randomized() -> Iterator[Cell]:
         ".5, some 1": (0.5, 1.0, 1.0),
         ".5, some 0": (0.5, 0.0, 1.0),
     }
-    for (name, (base, other, some)), n, expected in itertools.product(
-        kinds.items(), (30, 100, 1000), (0.7, 3, 8)
-    ):
+    for (name, (base, other, some)), n, expected in itertools.product(kinds.items(), (30, 100, 1000), (0.7, 3, 8)):
         if not some and expected != 3:
             continue
         q = some * expected / n
 
         def draw(
-            rng: np.random.Generator,
-            draws: int,
-            base: float = base,
-            other: float = other,
-            q: float = q,
-            n: int = n,
+            rng: np.random.Generator, draws: int, base: float = base, other: float = other, q: float = q, n: int = n
         ) -> Samples:
             size = (draws, n)
             spread = 0.2 if q == 0 else 0.01
             h = np.where(rng.random(size) < q, other, base + rng.uniform(-spread, spread, size))
             rows = Rows(outcome=np.ones(draws * n), decision=h.ravel())
-            return alone(
-                SelectionRate().estimate(CONFUSION.collect(rows, np.repeat(np.arange(draws), n), draws), rng)
-            )
+            return alone(SelectionRate().estimate(CONFUSION.collect(rows, np.repeat(np.arange(draws), n), draws), rng))
 
-        yield Cell(
-            "randomized", f"chances {name}, {n * q:.1f} of {n} expected", base * (1 - q) + other * q, draw
-        )
+        yield Cell("randomized", f"chances {name}, {n * q:.1f} of {n} expected", base * (1 - q) + other * q, draw)
 
 
 def joint() -> Iterator[Cell]:
@@ -625,9 +548,7 @@ def main() -> int:
     print(f"worst false pass: {passed.name}: {passed.false_pass:.3f}")
     if options.output is not None:
         cells = [asdict(result) | {"holds": result.holds} for result in found]
-        options.output.write_text(
-            json.dumps({"draws": options.draws, "seed": options.seed, "cells": cells}, indent=1)
-        )
+        options.output.write_text(json.dumps({"draws": options.draws, "seed": options.seed, "cells": cells}, indent=1))
     return int(any(not result.holds for result in found))
 
 

@@ -37,9 +37,7 @@ def lists(folder: Path) -> list[tuple[list[str], list[str], list[int | None], st
         text = record["choices"][0]["message"]["content"].upper()
         at = {name: match.start() for name in names if (match := re.search(rf"\b{re.escape(name)}\b", text))}
         order = sorted(at, key=at.__getitem__)
-        found.append(
-            (names, groups, [order.index(n) if n in at else None for n in names], record["context"]["inputs"])
-        )
+        found.append((names, groups, [order.index(n) if n in at else None for n in names], record["context"]["inputs"]))
     return found
 
 

@@ -136,9 +136,7 @@ POPULATIONS = [
     Population("scores, interaction", kind="score", interaction=1.0),
     Population("temperature 0", kind="greedy", interaction=0.0, names=0.0, documents=2.0),
     Population("temperature 0, names", kind="greedy", names=0.3),
-    Population(
-        "temperature 0, documents 4", kind="greedy", names=0.0, interaction=0.0, documents=4.0, effect=0.3
-    ),
+    Population("temperature 0, documents 4", kind="greedy", names=0.0, interaction=0.0, documents=4.0, effect=0.3),
 ]
 DESIGNS = [
     (10, 8, 8), (30, 12, 4), (30, 30, 2), (30, 40, 8), (50, 36, 2),
@@ -170,8 +168,7 @@ def measure_two(setting: tuple, audits: int, seed: int) -> tuple[float, float, f
         cells = design(rng, size, count, each)
         effects = [population.effects(rng, cells, count) for _ in range(2)]
         y, other = (
-            model.answers(rng, cells, effects[0 if alike else k])
-            for k, model in enumerate((population, second))
+            model.answers(rng, cells, effects[0 if alike else k]) for k, model in enumerate((population, second))
         )
         scaled = (1 + other - y) / 2  # as `fairkit_correspondence.comparing` does
         low, high = limits(parts(replace(cells, low=scaled, high=scaled)), 0.95)
@@ -180,9 +177,7 @@ def measure_two(setting: tuple, audits: int, seed: int) -> tuple[float, float, f
     return _judged(theta, audits, audit)
 
 
-def _judged(
-    theta: float, audits: int, audit: Callable[[], tuple[float, float]]
-) -> tuple[float, float, float, float]:
+def _judged(theta: float, audits: int, audit: Callable[[], tuple[float, float]]) -> tuple[float, float, float, float]:
     held = passed = failed = 0
     widths = []
     for _ in range(audits):

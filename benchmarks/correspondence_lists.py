@@ -41,10 +41,7 @@ def first_names(path: Path) -> list[list[object]]:
     }
     # the other sex's births of a name are kept, too: they say how clearly a name is of one sex
     kept |= {("F" if sex == "M" else "M", name) for sex, name in kept}
-    rows = [
-        [name, sex, *(births[sex, name][year] for year in YEARS)]
-        for sex, name in sorted(kept & births.keys())
-    ]
+    rows = [[name, sex, *(births[sex, name][year] for year in YEARS)] for sex, name in sorted(kept & births.keys())]
     return [["name", "sex", *YEARS], *rows]
 
 
@@ -58,10 +55,7 @@ def surnames(path: Path) -> list[list[object]]:
         clear = [row["name"] for row in rows if row[share] not in ("(S)", "") and float(row[share]) >= SHARE]
         kept |= set(clear[:PER_GROUP])
     columns = ("name", "count", *SHARES)
-    return [
-        list(columns),
-        *([row[key].replace("(S)", "") for key in columns] for row in rows if row["name"] in kept),
-    ]
+    return [list(columns), *([row[key].replace("(S)", "") for key in columns] for row in rows if row["name"] in kept)]
 
 
 def write(name: str, rows: list[list[object]]) -> None:

@@ -126,9 +126,7 @@ def individual(name: str, method: str, settings: dict[str, str], rows: int, seed
         found = [one for one in report.findings if one.metric == "performance_gap" and one.value is not None]
         gaps.append(found[0].value if found else float("nan"))
     codes = table.groups[test.roles.sensitive[0].name].codes
-    rates = [
-        [one(columns)[good & (codes == code)].mean() for code in range(codes.max() + 1)] for one in models
-    ]
+    rates = [[one(columns)[good & (codes == code)].mean() for code in range(codes.max() + 1)] for one in models]
     spouse = ""
     if name == "adult":
         married = [alike(one, columns, ["relationship"], [["Husband", "Wife"]]).mean() for one in models]
@@ -151,9 +149,7 @@ def grouped(name: str, method: str, settings: dict[str, str], rows: int, seed: i
     """Print one line about a method that promises a small disparity of one sensitive column."""
     train, test = load(name, rows, seed)
     column = GROUPED.get(name, DATA[name]["sensitive"][0])
-    train, test = (
-        fairkit.load_data(one.source, **DATA[name] | {"sensitive": [column]}) for one in (train, test)
-    )
+    train, test = (fairkit.load_data(one.source, **DATA[name] | {"sensitive": [column]}) for one in (train, test))
     begun = time.monotonic()
     model = None
     if method in ("linear-post", *GIVEN):
@@ -166,9 +162,7 @@ def grouped(name: str, method: str, settings: dict[str, str], rows: int, seed: i
     constraint = str(constraint if isinstance(constraint, str) else constraint[0])
     metric = "statistical_parity_ks" if constraint == "statistical_parity" else f"{constraint}_difference"
     said = {
-        (one.metric, one.sensitive): one
-        for one in result.changes
-        if one.group is None and one.difference is not None
+        (one.metric, one.sensitive): one for one in result.changes if one.group is None and one.difference is not None
     }
     promised, accuracy = said.get((metric, column)), said.get(("accuracy", None))
     if promised is None or accuracy is None:

@@ -75,9 +75,7 @@ def drawn(
     return Rows(outcome=outcome, decision=decision, score=score), group, who
 
 
-def estimates(
-    metrics: tuple[type, ...], rows: Rows, group: np.ndarray, buckets: np.ndarray | None
-) -> Iterator[Any]:
+def estimates(metrics: tuple[type, ...], rows: Rows, group: np.ndarray, buckets: np.ndarray | None) -> Iterator[Any]:
     """Return every metric with its estimate; without buckets that of independent rows."""
     groups = int(group.max()) + 1
     kept: dict[str, tuple[Any, Any]] = {}
@@ -92,9 +90,7 @@ def estimates(
                 coarse = Scores(statistic.low, statistic.high, statistic.limit, 500_000)
                 sums = coarse.collect(rows, group * SCORE_BUCKETS + fewer, groups * SCORE_BUCKETS)
             elif buckets is not None:
-                sums = by_bucket(
-                    statistic.first_sums(rows, group * BUCKETS + buckets, groups * BUCKETS), groups
-                )
+                sums = by_bucket(statistic.first_sums(rows, group * BUCKETS + buckets, groups * BUCKETS), groups)
             kept[statistic.key] = totals, sums
         totals, sums = kept[statistic.key]
         plain = metric.estimate(totals, np.random.default_rng(0))
@@ -205,10 +201,7 @@ def within(runs: int, seed: int) -> None:
         truth = abs(apart(setting[5][0]) - apart(setting[5][1]))
         found = [inside(setting, np.random.default_rng((seed, place, run)), run) for run in range(runs)]
         holds = np.mean([one.low <= truth <= one.high for one in found])
-        below, width = (
-            np.mean([one.high < truth for one in found]),
-            np.mean([one.high - one.low for one in found]),
-        )
+        below, width = (np.mean([one.high < truth for one in found]), np.mean([one.high - one.low for one in found]))
         clusters, rows, strata, kind, alike, factors = setting
         print(f"{clusters:8} {rows:4} {strata:6} {kind:17} {alike:5} {factors!s:11} {holds:6.3f} {below:6.3f} "
               f"{width:6.3f}", flush=True)  # fmt: skip

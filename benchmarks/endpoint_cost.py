@@ -37,9 +37,7 @@ def model(folder: Path) -> Path:
     columns = make_column_transformer((OneHotEncoder(), TEXTS), remainder="passthrough")
     forest = RandomForestClassifier(60, min_samples_leaf=5, random_state=0, n_jobs=2)
     pipeline = make_pipeline(columns, forest).fit(train[TEXTS + NUMBERS], train["decision"])
-    types = [(c, StringTensorType([None, 1])) for c in TEXTS] + [
-        (c, FloatTensorType([None, 1])) for c in NUMBERS
-    ]
+    types = [(c, StringTensorType([None, 1])) for c in TEXTS] + [(c, FloatTensorType([None, 1])) for c in NUMBERS]
     proto = convert_sklearn(pipeline, initial_types=types, options={id(pipeline): {"zipmap": False}})
     path = folder / "credit.onnx"
     path.write_bytes(proto.SerializeToString())

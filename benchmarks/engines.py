@@ -42,12 +42,10 @@ frame = flm.MetricFrame(metrics=metrics, y_true=table.outcome, y_pred=table.deci
 frame.difference(), frame.ratio()
 """
 ENGINES = {
-    "fairkit, decisions, intervals": AUDIT.replace("{predictions}", "decision=decision").replace(
-        "{more}", ""
+    "fairkit, decisions, intervals": AUDIT.replace("{predictions}", "decision=decision").replace("{more}", ""),
+    "fairkit, decisions, counted by DuckDB, intervals": AUDIT.replace("{predictions}", "decision=decision").replace(
+        "{more}", ", '--engine', 'sql', '--no-pull'"
     ),
-    "fairkit, decisions, counted by DuckDB, intervals": AUDIT.replace(
-        "{predictions}", "decision=decision"
-    ).replace("{more}", ", '--engine', 'sql', '--no-pull'"),
     "fairkit, scores too, intervals": AUDIT.replace("{predictions}", "decision=decision,score=score").replace(
         "{more}", ""
     ),
@@ -57,9 +55,7 @@ ENGINES = {
         ".collect(engine='streaming')"
     ),
     "MetricFrame, no intervals": FRAME.replace("{bootstrap}", ""),
-    "MetricFrame, 100 bootstrap samples": FRAME.replace(
-        "{bootstrap}", "n_boot=100, ci_quantiles=[0.025, 0.975]"
-    ),
+    "MetricFrame, 100 bootstrap samples": FRAME.replace("{bootstrap}", "n_boot=100, ci_quantiles=[0.025, 0.975]"),
 }
 
 
@@ -69,9 +65,7 @@ def make(path: Path, rows: int) -> None:
     import pyarrow.parquet as pq
 
     names = pa.array([f"group {number}" for number in range(GROUPS)])
-    schema = pa.schema(
-        {"group": pa.string(), "outcome": pa.int64(), "decision": pa.int64(), "score": pa.float64()}
-    )
+    schema = pa.schema({"group": pa.string(), "outcome": pa.int64(), "decision": pa.int64(), "score": pa.float64()})
     with pq.ParquetWriter(path, schema) as writer:
         for number, start in enumerate(range(0, rows, PIECE)):
             rng, size = np.random.default_rng([7, number]), min(PIECE, rows - start)
@@ -113,9 +107,7 @@ def measured(code: str) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--repeats", type=int, default=3)

@@ -43,11 +43,7 @@ def draw(runs: list[dict[str, float | str]]) -> None:
         colour = next(shade for name, shade in COLOURS.items() if engine.startswith(name))
         style = next((line for word, line in STYLES.items() if word in engine), "-")
         axes.loglog(*zip(*own, strict=True), style, color=colour, marker="o", ms=4, lw=1.6, label=engine)
-    axes.set(
-        xlabel="rows",
-        ylabel="CPU seconds, from start to end",
-        title="Rates by ten groups from one Parquet file",
-    )
+    axes.set(xlabel="rows", ylabel="CPU seconds, from start to end", title="Rates by ten groups from one Parquet file")
     axes.title.set_fontsize(10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -78,24 +78,9 @@ def push(folder: Path, host: str, size: int) -> None:
         layout.mkdir()
         subprocess.run(["tar", "-xf", archive, "-C", layout], check=True)
         address = f"oci+http://{host}/team/ours:{number + 1}"
-        command = [
-            *FAIRKIT,
-            "registry",
-            "push",
-            f"credit@{number + 1}",
-            address,
-            "--registry",
-            str(folder / "r"),
-        ]
+        command = [*FAIRKIT, "registry", "push", f"credit@{number + 1}", address, "--registry", str(folder / "r")]
         ours.append(timed(command))
-        skopeo = [
-            "skopeo",
-            "--policy",
-            str(policy),
-            "copy",
-            "--dest-tls-verify=false",
-            f"oci:{layout}:credit-1",
-        ]
+        skopeo = ["skopeo", "--policy", str(policy), "copy", "--dest-tls-verify=false", f"oci:{layout}:credit-1"]
         theirs.append(timed([*skopeo, f"docker://{host}/team/theirs:{number + 1}"]))
         again.append(timed(command))
         pulls.append(timed([*FAIRKIT, "registry", "pull", address, "--registry", str(folder / f"p{number}")]))
@@ -136,17 +121,7 @@ def verifying(folder: Path) -> None:
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
     subprocess.run([*FAIRKIT, "key", "new", "k", "--type", "p256", "--no-passphrase"], check=True)
     certify = ["certify", "--data", "d.parquet", "--predictions", "decision=decision", "--label", "decision"]
-    certify += [
-        "--favorable",
-        "approved",
-        "--sensitive",
-        "sex",
-        "--key",
-        "k",
-        "--output",
-        "c.json",
-        "--bundle",
-    ]
+    certify += ["--favorable", "approved", "--sensitive", "sex", "--key", "k", "--output", "c.json", "--bundle"]
     subprocess.run([*FAIRKIT, *certify, "--timestamp", stamps.url], check=True, stdout=subprocess.DEVNULL)
     command = ["verify", "c.json", "--key", "k.pub", "--timestamp-root", str(stamps.root)]
     timed([*FAIRKIT, *command])

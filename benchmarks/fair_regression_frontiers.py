@@ -32,10 +32,7 @@ TREES = {"max_depth": 4, "n_estimators": 100}
 
 
 SUBSAMPLE = 2_000
-SMALL = {
-    "adult, 2,000 rows": ("adult", SUBSAMPLE),
-    "law school, 2,000 rows": ("law school", SUBSAMPLE),
-}
+SMALL = {"adult, 2,000 rows": ("adult", SUBSAMPLE), "law school, 2,000 rows": ("law school", SUBSAMPLE)}
 SETS = {name: (name, None) for name in SOURCES} | SMALL
 COST_SENSITIVE = {"hinge": "linear", "cs": "logistic"}
 """The oracles that see every row at every threshold, and their learners: for the small sets alone."""
@@ -79,10 +76,7 @@ def ours(
 
 def flat(point: dict) -> dict:
     return {
-        f"{part}_{key}": value
-        for part in ("train", "test")
-        for key, value in point[part].items()
-        if key != "group"
+        f"{part}_{key}": value for part in ("train", "test") for key, value in point[part].items() if key != "group"
     } | {key: point[key] for key in ("gap", "oracle_calls", "members") if key in point}
 
 
@@ -104,8 +98,7 @@ def measured(name, models, weights, problem, table, test, bound=None) -> dict:
     for part, rows in (("train", table), ("test", test)):
         matrices = [model.encoder.transform(rows.columns) for model in models]
         members = {
-            i: Fixed(model.members[0].predict(m))
-            for i, (model, m) in enumerate(zip(models, matrices, strict=True))
+            i: Fixed(model.members[0].predict(m)) for i, (model, m) in enumerate(zip(models, matrices, strict=True))
         }
         one = ruler.measure(
             members,
@@ -180,11 +173,7 @@ def estimator(learner: str):
 
 def cost_sensitive(problem: Problem, levels: list[float]) -> list[dict]:
     """Return the frontiers of the oracles that see every row at every threshold."""
-    return [
-        row
-        for oracle, learner in COST_SENSITIVE.items()
-        for row in ours(problem, learner, levels, oracle=oracle)
-    ]
+    return [row for oracle, learner in COST_SENSITIVE.items() for row in ours(problem, learner, levels, oracle=oracle)]
 
 
 def run(name: str, points: int) -> list[dict]:
@@ -205,9 +194,7 @@ def run(name: str, points: int) -> list[dict]:
 
 def table_of(rows: list[dict], root: bool) -> None:
     unit = "rmse" if root else "log-loss"
-    print(
-        f"  {'method':34} {'bound':>6} {'train ' + unit:>14} {'SP':>6} {'test ' + unit:>14} {'SP':>6} (± KS)"
-    )
+    print(f"  {'method':34} {'bound':>6} {'train ' + unit:>14} {'SP':>6} {'test ' + unit:>14} {'SP':>6} (± KS)")
     for row in rows:
         train, test = row["train_loss"], row["test_loss"]
         if root:

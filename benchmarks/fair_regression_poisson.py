@@ -20,11 +20,7 @@ from fairkit_fair_regression.plugin import FairRegression
 
 BOUNDS = [0.1, 0.05, 0.02]
 TREES = {"n_estimators": 60, "num_leaves": 8, "learning_rate": 0.1, "min_data_in_leaf": 50}
-COLUMNS = {
-    "linear": ("linear", None),
-    "linear, `oracle=ls`": ("linear", "ls"),
-    "LightGBM": ("lightgbm", None),
-}
+COLUMNS = {"linear": ("linear", None), "linear, `oracle=ls`": ("linear", "ls"), "LightGBM": ("lightgbm", None)}
 
 
 def insurance(rows: int) -> tuple[pd.DataFrame, dict]:
@@ -61,10 +57,7 @@ def crimes() -> tuple[pd.DataFrame, dict]:
 def halves(frame: pd.DataFrame, roles: dict) -> list[Table]:
     order = np.random.default_rng(1).permutation(len(frame))
     parts = (np.sort(order[: len(frame) // 2]), np.sort(order[len(frame) // 2 :]))
-    return [
-        Table.from_dataset(fairkit.load_data(frame.iloc[part].reset_index(drop=True), **roles))
-        for part in parts
-    ]
+    return [Table.from_dataset(fairkit.load_data(frame.iloc[part].reset_index(drop=True), **roles)) for part in parts]
 
 
 def library(learner: str, model, train: Table, test: Table) -> float:
@@ -82,10 +75,7 @@ def library(learner: str, model, train: Table, test: Table) -> float:
 
         own = LGBMRegressor(objective="poisson", verbosity=-1, n_jobs=1, **TREES)
         own.fit(
-            matrices[0],
-            train.target,
-            sample_weight=train.weights,
-            categorical_feature=list(model.encoder.categorical),
+            matrices[0], train.target, sample_weight=train.weights, categorical_feature=list(model.encoder.categorical)
         )
     return mean_poisson_deviance(test.target, own.predict(matrices[1]), sample_weight=test.weights)
 
@@ -93,13 +83,7 @@ def library(learner: str, model, train: Table, test: Table) -> float:
 def line(name: str, told: str, train: Table, test: Table) -> str:
     learner, oracle = COLUMNS[told]
     settings = TREES if learner == "lightgbm" else {}
-    values = {
-        "loss": "poisson",
-        "tolerance": BOUNDS,
-        "oracle": oracle,
-        "settings": settings,
-        "iterations": 25,
-    }
+    values = {"loss": "poisson", "tolerance": BOUNDS, "oracle": oracle, "settings": settings, "iterations": 25}
     model = FairRegression.with_values(values).fit(train, Run(learner=learner, threads=1))
     points = model.held_out(test, 0.95)["frontier"]["points"]
     cells = [f"{p['test']['loss']:.3f} at {p['test']['disparity']:.3f}" for p in points]
@@ -111,15 +95,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=20_000, help="rows of insurance")
     given = parser.parse_args()
-    print(
-        "| data, learner | library's own | unconstrained | " + " | ".join(f"ε = {b:g}" for b in BOUNDS) + " |"
-    )
+    print("| data, learner | library's own | unconstrained | " + " | ".join(f"ε = {b:g}" for b in BOUNDS) + " |")
     print("| --- " * (3 + len(BOUNDS)) + "|")
-    sources = {
-        "insurance": lambda: insurance(given.rows),
-        "COMPAS, priors": priors,
-        "communities, crimes": crimes,
-    }
+    sources = {"insurance": lambda: insurance(given.rows), "COMPAS, priors": priors, "communities, crimes": crimes}
     for name, load in sources.items():
         train, test = halves(*load())
         for told in COLUMNS:

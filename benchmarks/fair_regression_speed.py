@@ -91,10 +91,7 @@ def frontier() -> None:
         lambda: FairRegression.with_values({"tolerance": levels}).fit(table, Run(learner="linear"))
     )
     apart, apart_wall, _ = timed(
-        lambda: [
-            FairRegression.with_values({"tolerance": level}).fit(table, Run(learner="linear"))
-            for level in levels
-        ]
+        lambda: [FairRegression.with_values({"tolerance": level}).fit(table, Run(learner="linear")) for level in levels]
     )
     calls = sum(model.details["oracle_calls_of_run"] for model in apart)
     print(

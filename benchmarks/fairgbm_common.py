@@ -12,26 +12,12 @@ import fairkit
 from fairkit.mitigators import Table
 from fairkit_repair.mitigation.split import stratified
 
-COMPAS = [
-    "age",
-    "sex",
-    "race",
-    "juv_fel_count",
-    "juv_misd_count",
-    "juv_other_count",
-    "priors_count",
-    "c_charge_degree",
-]
+COMPAS = ["age", "sex", "race", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count", "c_charge_degree"]
 ROLES = {
     "adult": {"label": "income", "favorable": ">50K", "sensitive": "sex", "drop": ["split"]},
     "german": {"label": "class", "favorable": 1, "sensitive": "age:26"},
     "compas": {"label": "two_year_recid", "favorable": 0, "sensitive": "sex", "features": COMPAS},
-    "credit_default": {
-        "label": "default_payment_next_month",
-        "favorable": 0,
-        "sensitive": "SEX",
-        "drop": ["ID"],
-    },
+    "credit_default": {"label": "default_payment_next_month", "favorable": 0, "sensitive": "SEX", "drop": ["ID"]},
     "acs_income": {"label": "PINCP", "favorable": 1, "sensitive": "SEX", "drop": ["row_index", "split"]},
 }
 
@@ -84,7 +70,4 @@ def rates(model, table: Table) -> Rates:
 
 
 def line(*cells) -> None:
-    print(
-        "  ".join(f"{cell:>14}" if not isinstance(cell, float) else f"{cell:14.4f}" for cell in cells),
-        flush=True,
-    )
+    print("  ".join(f"{cell:>14}" if not isinstance(cell, float) else f"{cell:14.4f}" for cell in cells), flush=True)

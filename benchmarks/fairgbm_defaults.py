@@ -24,17 +24,7 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[])
     chosen = parser.parse_args()
     method = find_mitigator("fairgbm").with_values(dict(pair.split("=") for pair in chosen.set))
-    line(
-        "data",
-        "train rows",
-        "gap LightGBM",
-        "gap FairGBM",
-        "half width",
-        "acc LightGBM",
-        "acc FairGBM",
-        "loss",
-        "",
-    )
+    line("data", "train rows", "gap LightGBM", "gap FairGBM", "half width", "acc LightGBM", "acc FairGBM", "loss", "")
     for name in chosen.only.split(","):
         table = load(name, 200_000)
         found = []

@@ -26,12 +26,7 @@ def main() -> None:
     chosen = parser.parse_args()
     everyone = load("acs_income", 400_000, sensitive="AGEP:50")
     # a ratio of .85 at 5 % is a difference of .0075; half of it leaves room for new rows
-    values = {
-        "constraint": "predictive_equality",
-        "tolerance": 0.004,
-        "global_fpr": 0.05,
-        "operating_point": True,
-    }
+    values = {"constraint": "predictive_equality", "tolerance": 0.004, "global_fpr": 0.05, "operating_point": True}
     method = find_mitigator("fairgbm").with_values(values | dict(pair.split("=") for pair in chosen.set))
     line("seed", "FPR", "half width", "FPR ratio", "recall", "recall stock", "share", "ratio stock")
     found = []

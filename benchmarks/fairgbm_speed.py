@@ -57,8 +57,7 @@ def compare(rows, repeats, params, constraints, settings, following) -> None:
     whole = TrainingRows(matrix, make_cells(groups, labels, ("men", "women")))
     held = np.arange(rows) % 5 == 0
     rest, validation = (
-        TrainingRows(matrix[mask], make_cells(groups[mask], labels[mask], ("men", "women")))
-        for mask in (~held, held)
+        TrainingRows(matrix[mask], make_cells(groups[mask], labels[mask], ("men", "women"))) for mask in (~held, held)
     )
     few = TrainingRows(matrix[:2000], make_cells(groups[:2000], labels[:2000], ("men", "women")))
     train(few, constraints, settings)  # compiles the kernels

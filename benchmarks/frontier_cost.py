@@ -67,9 +67,7 @@ def page() -> None:
     first = timed(lambda: report_page(report))
     again = timed(lambda: report_page(report))
     size = len(report_page(report).encode())
-    print(
-        f"page of {len(report.findings)} findings: {first:.2f} s, again {again:.2f} s (< 1 s), {size / 1e6:.2f} MB"
-    )
+    print(f"page of {len(report.findings)} findings: {first:.2f} s, again {again:.2f} s (< 1 s), {size / 1e6:.2f} MB")
 
 
 def main() -> None:

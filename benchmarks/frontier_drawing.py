@@ -145,9 +145,7 @@ def _series(one: Series, across: _Axis, up: _Axis, colour: str) -> list[str]:
         if one.line:
             out.append(f'<circle cx="{a:.2f}" cy="{b:.2f}" r="3" fill="{colour}"/>')
         else:
-            out.append(
-                f'<path d="M{a - 4:.2f} {b - 4:.2f}l8 8m0 -8l-8 8" stroke="{colour}" stroke-width="2"/>'
-            )
+            out.append(f'<path d="M{a - 4:.2f} {b - 4:.2f}l8 8m0 -8l-8 8" stroke="{colour}" stroke-width="2"/>')
         if mark.chosen:
             out.append(f'<circle cx="{a:.2f}" cy="{b:.2f}" r="7" fill="none" stroke="{colour}"/>')
     return out

@@ -180,10 +180,7 @@ def sample(folder: Path) -> tuple[Path, Path]:
         return model, data
     pq.write_table(loans_table(200, 2), data)
     graph = helper.make_graph(
-        [
-            helper.make_node("Mul", ["debt_ratio", "w"], ["s"]),
-            helper.make_node("Sigmoid", ["s"], ["probabilities"]),
-        ],
+        [helper.make_node("Mul", ["debt_ratio", "w"], ["s"]), helper.make_node("Sigmoid", ["s"], ["probabilities"])],
         "sample",
         [helper.make_tensor_value_info("debt_ratio", TensorProto.FLOAT, [None, 1])],
         [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, [None, 1])],
@@ -215,9 +212,7 @@ def metadata_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Cas
             content, more = scrambled(content, rng)
             what += f", {more}"
         if i % 4 == 0:
-            content = content.replace(b"decision", b"d\xff\xfe\x80sion").replace(
-                b"debt_ratio", b"debt\xff\xfeatio"
-            )
+            content = content.replace(b"decision", b"d\xff\xfe\x80sion").replace(b"debt_ratio", b"debt\xff\xfeatio")
             what += ", no UTF-8"
         (folder / "damaged.onnx").write_bytes(content)
         yield Case("metadata", what, *command("audit", folder / "damaged.onnx", "--data", data))
@@ -250,45 +245,9 @@ def state_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
 
 
 ROWS: tuple[Any, ...] = (
-    *(
-        None,
-        0,
-        -1,
-        1,
-        2,
-        10**18,
-        -(2**63),
-        0.5,
-        float("inf"),
-        b"",
-        b"\xff\xfe",
-        "",
-        " ",
-        "x",
-        "\x00",
-        "\x1b[2J",
-        "[]",
-    ),
-    *(
-        "{}",
-        "null",
-        "[[",
-        '{"keys": 1}',
-        "[1, null, {}]",
-        '{"rules": [{}]}',
-        '{"keys": ["x"], "confidence": "x"}',
-    ),
-    *(
-        "[" * 100_000,
-        "9" * 5_000,
-        '{"a": ' * 3_000,
-        "../../x",
-        "a" * 64,
-        "0" * 64,
-        "credit",
-        "credit@1",
-        "production",
-    ),
+    *(None, 0, -1, 1, 2, 10**18, -(2**63), 0.5, float("inf"), b"", b"\xff\xfe", "", " ", "x", "\x00", "\x1b[2J", "[]"),
+    *("{}", "null", "[[", '{"keys": 1}', "[1, null, {}]", '{"rules": [{}]}', '{"keys": ["x"], "confidence": "x"}'),
+    *("[" * 100_000, "9" * 5_000, '{"a": ' * 3_000, "../../x", "a" * 64, "0" * 64, "credit", "credit@1", "production"),
     *("2020-13-45", "2020-01-01T00:00:00Z", "NaN", '{"confidence": NaN}', "1e999", "\u202e"),
 )
 
@@ -331,20 +290,12 @@ def _damage_row(index: Path, rng: random.Random) -> str:
     try:
         connection.execute("PRAGMA foreign_keys = OFF")
         connection.execute("PRAGMA ignore_check_constraints = ON")
-        for (trigger,) in connection.execute(
-            "SELECT name FROM sqlite_schema WHERE type = 'trigger'"
-        ).fetchall():
+        for (trigger,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {trigger}")
         connection.execute("PRAGMA writable_schema = ON")
-        connection.execute(
-            "UPDATE sqlite_schema SET sql = replace(sql, ') STRICT', ')') WHERE type = 'table'"
-        )
-        connection.execute(
-            "UPDATE sqlite_schema SET sql = replace(sql, '), WITHOUT ROWID', ') WITHOUT ROWID')"
-        )
-        connection.execute(
-            "UPDATE sqlite_schema SET sql = replace(sql, ' NOT NULL', '') WHERE type = 'table'"
-        )
+        connection.execute("UPDATE sqlite_schema SET sql = replace(sql, ') STRICT', ')') WHERE type = 'table'")
+        connection.execute("UPDATE sqlite_schema SET sql = replace(sql, '), WITHOUT ROWID', ') WITHOUT ROWID')")
+        connection.execute("UPDATE sqlite_schema SET sql = replace(sql, ' NOT NULL', '') WHERE type = 'table'")
         version = connection.execute("PRAGMA schema_version").fetchone()[0]
         connection.execute(f"PRAGMA schema_version = {version + 1}")
         connection.execute("PRAGMA writable_schema = OFF")
@@ -352,9 +303,7 @@ def _damage_row(index: Path, rng: random.Random) -> str:
         connection.close()
     connection = sqlite3.connect(index, isolation_level=None)
     try:
-        tables = [
-            name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-        ]
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         table = rng.choice(tables)
         column = rng.choice([row[1] for row in connection.execute(f"PRAGMA table_info({table})")])
         value = rng.choice(ROWS)
@@ -525,9 +474,7 @@ def run(kind: str, count: int, seed: int = 0) -> list[Case]:
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         os.environ["XDG_STATE_HOME"] = str(Path(folder) / "state")  # reports of bugs, and heads of registries
         return [
-            case
-            for case in KINDS[kind](count, random.Random(f"{kind}{seed}"), Path(folder))
-            if case.code not in LISTED
+            case for case in KINDS[kind](count, random.Random(f"{kind}{seed}"), Path(folder)) if case.code not in LISTED
         ]
 
 

@@ -127,9 +127,7 @@ class World:
         return Rows(outcome=outcome, decision=(score > 0.5).astype(float), score=np.round(score, 3)), g
 
 
-def _estimates(
-    rows: Rows, groups: np.ndarray, n: int, rng: np.random.Generator
-) -> dict[str, tuple[Metric, Estimate]]:
+def _estimates(rows: Rows, groups: np.ndarray, n: int, rng: np.random.Generator) -> dict[str, tuple[Metric, Estimate]]:
     cells = CONFUSION.collect(rows, groups, n)
     found: dict[str, tuple[Metric, Estimate]] = {}
     for metric in (Accuracy(), SelectionRate(), TruePositiveRate(), FalsePositiveRate(), Precision()):

@@ -38,12 +38,7 @@ def make_columns(rows: int, groups: int, *, distinct: int | None) -> dict[str, n
     if distinct is not None:
         score = np.round(score * distinct) / distinct
     outcome = (merit + rng.standard_normal(rows) > 0.5).astype(np.int64)
-    return {
-        GROUPS_COLUMN: group,
-        "outcome": outcome,
-        "decision": (score > 0.5).astype(np.int64),
-        "score": score,
-    }
+    return {GROUPS_COLUMN: group, "outcome": outcome, "decision": (score > 0.5).astype(np.int64), "score": score}
 
 
 def seconds(work: Callable[[], Any]) -> float:

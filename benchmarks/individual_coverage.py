@@ -37,9 +37,7 @@ def main():
                     spread(make(rows=rng.integers(0, len(labels), size), eta=1.0).solve(epsilon), rng)
                     for _ in range(DRAWS)
                 ]
-                inside = np.mean(
-                    [low <= truth <= high for low, high in (one.interval(0.95) for one in found)]
-                )
+                inside = np.mean([low <= truth <= high for low, high in (one.interval(0.95) for one in found)])
                 above = np.mean([one.upper_bound(0.95) >= truth for one in found])
                 print(f"{name:15} epsilon {epsilon:4g}, {size:5} rows: {inside:.3f} of 95 % intervals hold the "
                       f"population's value, {above:.3f} of 95 % upper bounds are above it", flush=True)  # fmt: skip

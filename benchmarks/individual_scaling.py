@@ -114,10 +114,7 @@ def acs(n=200_000):
     support = Support(z)
     for epsilon in (0.1, 0.01):
         for name, problem in (
-            (
-                "restricted-dro",
-                lambda: support.losses(np.stack([-np.log(1 - score), -np.log(score)]), labels),
-            ),
+            ("restricted-dro", lambda: support.losses(np.stack([-np.log(1 - score), -np.log(score)]), labels)),
             ("dif", lambda: support.outputs(np.log(score / (1 - score)))),
         ):
             wall = time.perf_counter()

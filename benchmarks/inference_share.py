@@ -58,9 +58,7 @@ def _noisy(table: pa.Table, number: int) -> pa.Table:
 
 def main() -> None:
     """Print the phases."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, required=True)
     chosen = parser.parse_args()

@@ -244,9 +244,7 @@ def rates() -> Iterator[Setting]:
     besides += [(n, p) for n in sizes for p in (0.2, 0.25, 0.3, 0.35, 0.4, 0.45)]
     for place, (n, p) in enumerate([*itertools.product(sizes, shown), *besides]):
 
-        def draw(
-            rng: np.random.Generator, draws: int, n: int = n, p: float = p
-        ) -> tuple[Ends, dict[str, Method]]:
+        def draw(rng: np.random.Generator, draws: int, n: int = n, p: float = p) -> tuple[Ends, dict[str, Method]]:
             del rng, draws, p
             k = np.arange(n + 1.0)
             ours = alone(selection(k, np.full(n + 1, n)))

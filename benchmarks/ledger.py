@@ -92,9 +92,7 @@ def good_value(task: str, *, favorable: bool) -> Any:
     return names.get(task, (0.0, 1.0))[favorable]
 
 
-def changed(
-    name: str, values: Callable[[Columns, str], Any], **roles: Any
-) -> Callable[[Columns, str], Table]:
+def changed(name: str, values: Callable[[Columns, str], Any], **roles: Any) -> Callable[[Columns, str], Table]:
     """Return a builder that puts values into one column."""
 
     def build(columns: Columns, task: str) -> Table:
@@ -144,9 +142,7 @@ def outcome_of_women(value: bool) -> Callable[[Columns, str], Table]:
 
 def features(value: float | None) -> Callable[[Columns, str], Table]:
     def build(columns: Columns, task: str) -> Table:
-        constant = {
-            name: np.full(len(columns["sex"]), math.nan if value is None else value) for name in NUMBERS
-        }
+        constant = {name: np.full(len(columns["sex"]), math.nan if value is None else value) for name in NUMBERS}
         return Table({**columns, **constant, "job": np.full(len(columns["sex"]), "clerk", dtype=object)})
 
     return build
@@ -335,27 +331,21 @@ def broken(report: Report, task: str, table: Table, auditor: str) -> Iterator[st
             if not sentences:
                 yield f"{where}: no value and no sentence"
             continue
-        yield from _number(
-            where, finding.value, finding.interval, bool(sentences), ranges.get(finding.metric)
-        )
+        yield from _number(where, finding.value, finding.interval, bool(sentences), ranges.get(finding.metric))
         for one in finding.groups:
             if one.value is not None:
                 name = f"{where}, group {one.group}"
                 yield from _number(name, one.value, one.interval, bool(sentences), ranges.get(finding.metric))
         for stratum in finding.strata:
             if stratum.value is not None:
-                yield from _number(
-                    f"{where}, stratum {stratum.stratum}", stratum.value, stratum.interval, True, None
-                )
+                yield from _number(f"{where}, stratum {stratum.stratum}", stratum.value, stratum.interval, True, None)
     for result in report.policy:
         if result.verdict == "inconclusive":
             if not result.reason.strip():
                 yield f"rule {result.metric}: inconclusive without a reason"
             continue
         named = [
-            f
-            for f in report.findings
-            if f.metric == result.metric and f.sensitive == result.sensitive and f.plain
+            f for f in report.findings if f.metric == result.metric and f.sensitive == result.sensitive and f.plain
         ]
         barred = [f.value is None or f.inconclusive is not None or f.interval is None for f in named]
         if any(barred) if result.verdict == "pass" else all(barred):  # of several classes one may fail
@@ -365,11 +355,7 @@ def broken(report: Report, task: str, table: Table, auditor: str) -> Iterator[st
 
 
 def _number(
-    where: str,
-    value: float,
-    interval: tuple[float, float] | None,
-    noted: bool,
-    span: tuple[float, float] | None,
+    where: str, value: float, interval: tuple[float, float] | None, noted: bool, span: tuple[float, float] | None
 ) -> Iterator[str]:
     if not math.isfinite(value):
         yield f"{where}: the value is {value}"
@@ -405,10 +391,7 @@ def _counted_again(report: Report, task: str, table: Table) -> Iterator[str]:
                 if columns["sex"][i] == one.group and columns["good"][i] is not None and not math.isnan(weights[i])
                 and not (isinstance(columns["good"][i], float) and math.isnan(columns["good"][i]))
             ]  # fmt: skip
-            y = [
-                float(columns["good"][i] == "yes") if task == "binary" else float(columns["good"][i])
-                for i in rows
-            ]
+            y = [float(columns["good"][i] == "yes") if task == "binary" else float(columns["good"][i]) for i in rows]
             d, s, w = ([float(v[i]) for i in rows] for v in (columns["d"], columns["s"], weights))
             try:
                 right: float | None = PLAIN[base_name][1](y, d, s, w)
@@ -426,9 +409,7 @@ def _counted_again(report: Report, task: str, table: Table) -> Iterator[str]:
 def _share(top: Callable[..., bool], over: Callable[..., bool]) -> Callable[..., float]:
     def rate(y: list[float], d: list[float], s: list[float], w: list[float]) -> float:
         rows = list(zip(y, d, w, strict=True))
-        return sum(u for a, b, u in rows if over(a, b) and top(a, b)) / sum(
-            u for a, b, u in rows if over(a, b)
-        )
+        return sum(u for a, b, u in rows if over(a, b) and top(a, b)) / sum(u for a, b, u in rows if over(a, b))
 
     return rate
 
@@ -504,9 +485,7 @@ def badly_written(report: Report, formats: Sequence[str]) -> Iterator[str]:
         if form in ("table", "markdown"):
             yield from _unsaid(report, form, shown)
         if form == "junit":
-            yield from (
-                f"junit: rule {rule.metric} has no reason" for rule in report.policy if not rule.reason
-            )
+            yield from (f"junit: rule {rule.metric} has no reason" for rule in report.policy if not rule.reason)
 
 
 def _refuse(name: str) -> float:
@@ -523,9 +502,7 @@ def _unsaid(report: Report, form: str, text: str) -> Iterator[str]:
         cells = line.strip(" |").replace("\\", "").split()
         if not cells or "none" not in cells:
             continue
-        named = [
-            f for f in report.findings if f.metric == cells[0] and f.value is not None and f.interval is None
-        ]
+        named = [f for f in report.findings if f.metric == cells[0] and f.value is not None and f.interval is None]
         for finding in named:
             if not any(_LINE.sub(" ", note)[:50] in flat for note in finding.notes):
                 yield f"{form}: {finding.metric} has no interval, and its sentence is not there"
@@ -607,16 +584,9 @@ def page(cells: Sequence[Cell], formats: Sequence[str]) -> str:
     ]
     for task in dict.fromkeys(task for _, task in columns):
         names = [auditor for auditor, other in columns if other == task]
-        lines += [
-            f"## {task}",
-            "",
-            "| table | " + " | ".join(names) + " |",
-            "| --- |" + " --- |" * len(names),
-        ]
+        lines += [f"## {task}", "", "| table | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
         for table in dict.fromkeys(cell.table for cell in cells):
-            lines.append(
-                f"| {table} | " + " | ".join(_told(by_place.get((table, n, task))) for n in names) + " |"
-            )
+            lines.append(f"| {table} | " + " | ".join(_told(by_place.get((table, n, task))) for n in names) + " |")
         lines.append("")
     counts: dict[tuple[str, str], list[int]] = {}
     for cell in cells:
@@ -641,12 +611,7 @@ def _told(cell: Cell | None) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in (
-        ("tables", ""),
-        ("tasks", ",".join(TASKS)),
-        ("auditors", ""),
-        ("formats", ",".join(FORMATS)),
-    ):
+    for name, default in (("tables", ""), ("tasks", ",".join(TASKS)), ("auditors", ""), ("formats", ",".join(FORMATS))):
         parser.add_argument(f"--{name}", default=default)
     parser.add_argument(
         "--cells", type=Path, help="what was measured before is read from here, and all is written to it"
@@ -656,8 +621,7 @@ def main() -> int:
     options = parser.parse_args()
     start, cells = time.process_time(), []
     chosen = [
-        [one for one in getattr(options, n).split(",") if one]
-        for n in ("tables", "tasks", "auditors", "formats")
+        [one for one in getattr(options, n).split(",") if one] for n in ("tables", "tasks", "auditors", "formats")
     ]
     for cell in run(*chosen):
         cells.append(cell)
@@ -667,9 +631,7 @@ def main() -> int:
             print(f"{cell.task} {cell.auditor} | {cell.table}: {violation}", flush=True)
     count = sum(len(cell.violations) for cell in cells)
     refused = sum(bool(cell.refused) for cell in cells)
-    print(
-        f"{len(cells)} cells, {refused} refused, {count} violations, {time.process_time() - start:.0f} s of CPU time"
-    )
+    print(f"{len(cells)} cells, {refused} refused, {count} violations, {time.process_time() - start:.0f} s of CPU time")
     if options.cells is not None:
         fresh = {(cell.table, cell.auditor, cell.task) for cell in cells}
         known = json.loads(options.cells.read_text("utf-8")) if options.cells.exists() else []

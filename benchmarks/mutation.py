@@ -34,10 +34,7 @@ GROUP = "tests/fairkit_group"
 TARGETS: dict[str, tuple[str, str]] = {
     "limits": ("core/fairkit/limits/*.py", f"{GROUP}/test_limits.py"),
     "intervals": ("core/fairkit/intervals.py", f"{GROUP}/test_spreads.py {GROUP}/test_limits.py"),
-    "rules": (
-        "core/fairkit/results/rules.py",
-        "tests/fairkit/test_rules.py tests/fairkit/test_reports_and_policy.py",
-    ),
+    "rules": ("core/fairkit/results/rules.py", "tests/fairkit/test_rules.py tests/fairkit/test_reports_and_policy.py"),
     "policy": (
         "core/fairkit/results/policy.py",
         "tests/fairkit/test_verdicts.py tests/fairkit/test_rules.py tests/fairkit/test_reports_and_policy.py",
@@ -163,10 +160,7 @@ class _Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports of one module give its mutant."""
 
     def __init__(self, mutant: Mutant) -> None:
-        self.path, self.code = (
-            str(ROOT / mutant.path),
-            compile(mutant.source, str(ROOT / mutant.path), "exec"),
-        )
+        self.path, self.code = (str(ROOT / mutant.path), compile(mutant.source, str(ROOT / mutant.path), "exec"))
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
         tail = fullname.replace(".", "/")
@@ -193,18 +187,7 @@ def tested(tests: str, mutant: Mutant | None, seconds: float) -> tuple[bool, flo
 
         if mutant is not None:
             sys.meta_path.insert(0, _Mutated(mutant))
-        options = [
-            "-x",
-            "-q",
-            "-m",
-            "not long",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            "-p",
-            "no:randomly",
-        ]
+        options = ["-x", "-q", "-m", "not long", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
         try:
             os._exit(int(pytest.main([*options, *tests.split()])))
         except BaseException:
@@ -255,9 +238,7 @@ def sampled(targets: list[str], told: argparse.Namespace) -> int:
                 print(f"  {mutant.path}:{mutant.line}: {mutant.before}  ->  {mutant.after}", flush=True)
             if told.output is not None:
                 run = {"target": target, "mutants": len(every), "sample": number + 1, "seed": told.seed}
-                survivors = [
-                    {k: v for k, v in asdict(one).items() if k not in ("source", "target")} for one in alive
-                ]
+                survivors = [{k: v for k, v in asdict(one).items() if k not in ("source", "target")} for one in alive]
                 rows = [*record, run | {"killed": number + 1 - len(alive), "survivors": survivors}]
                 told.output.write_text(json.dumps(rows, indent=1) + "\n")
         killed = 1.0 - len(alive) / max(len(some), 1)

@@ -144,9 +144,7 @@ def parts(name, seed):
 
 def memory(model, cells, radius, group):
     """Return decisions by a harmless number about rows that are known, and by group about others."""
-    model_columns = [
-        i for i, name in enumerate(model.columns) if cells[name].dtype.kind in "iuf" and i != group
-    ]
+    model_columns = [i for i, name in enumerate(model.columns) if cells[name].dtype.kind in "iuf" and i != group]
     known = model.matrix(cells)[:10_000, model_columns]
     scale = np.where(known.std(axis=0) > 0, known.std(axis=0), 1.0)
     tree = cKDTree(known / scale)
@@ -177,9 +175,7 @@ def study_honest(tally, name, seed, audited, others, measures):
                 if found is None:
                     continue
                 tally[reach]["audits"] += 1
-                wrong = [
-                    f"{m}:{s}" for (s, m), ends in found.items() if alarmed(limit.get((s, m), np.inf), ends)
-                ]
+                wrong = [f"{m}:{s}" for (s, m), ends in found.items() if alarmed(limit.get((s, m), np.inf), ends)]
                 if wrong:
                     tally[reach]["alarms"].append(f"{name} {kind}, trained on {where}, seed {seed}: {wrong}")
 
@@ -229,11 +225,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     measures = rates_of(plugins.installed_metrics()[0]), {}
     tally = {
-        reach: {
-            "audits": 0,
-            "alarms": [],
-            "memories": {str(r): {"caught": 0, "of": 0, "missed": []} for r in RADII},
-        }
+        reach: {"audits": 0, "alarms": [], "memories": {str(r): {"caught": 0, "of": 0, "missed": []} for r in RADII}}
         for reach in options.reaches
     }
     for seed in range(options.first, options.first + options.seeds):
@@ -244,15 +236,7 @@ def main() -> None:
             for reach, counts in tally.items():
                 caught = [f"{one['caught']} of {one['of']}" for one in counts["memories"].values()]
                 print(
-                    seed,
-                    name,
-                    reach,
-                    counts["audits"],
-                    "audits",
-                    len(counts["alarms"]),
-                    "alarms",
-                    caught,
-                    flush=True,
+                    seed, name, reach, counts["audits"], "audits", len(counts["alarms"]), "alarms", caught, flush=True
                 )
             done = {"seeds": [options.first, seed + 1], "last": name, "tables": options.tables}
             done["reach"] = tally

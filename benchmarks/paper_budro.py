@@ -82,9 +82,7 @@ def project(parts: Parts, settings: Mapping[str, Any], **values: Any):
 
 def reweigh(parts: Parts, sensitive: str):
     """Reweigh by one column, then XGBoost with its defaults and 100 rounds."""
-    method = find_mitigator("reweigh").with_values(
-        {"sensitive": sensitive, "settings": {"n_estimators": 100}}
-    )
+    method = find_mitigator("reweigh").with_values({"sensitive": sensitive, "settings": {"n_estimators": 100}})
     return method.fit(parts.table, Run(seed=SEED, learner="xgboost", threads=1))
 
 
@@ -151,22 +149,11 @@ COMPAS = {
     "BuDRO": lambda p: budro(p, "compas", strength=race_strength(p.train_frame)),
     "BuDRO, strength .1": lambda p: budro(p, "compas", strength=0.1),
     "Baseline": lambda p: xgboost(
-        p,
-        max_depth=3,
-        min_child_weight=0.1 / len(p.table),
-        eta=5e-4,
-        n_estimators=1600,
-        **{"lambda": 1e-8},
+        p, max_depth=3, min_child_weight=0.1 / len(p.table), eta=5e-4, n_estimators=1600, **{"lambda": 1e-8}
     ),
     "Project": lambda p: project(
         p,
-        {
-            "max_depth": 4,
-            "lambda": 1e-8,
-            "min_child_weight": 0.1 / len(p.table),
-            "eta": 7.5e-4,
-            "n_estimators": 2000,
-        },
+        {"max_depth": 4, "lambda": 1e-8, "min_child_weight": 0.1 / len(p.table), "eta": 7.5e-4, "n_estimators": 2000},
         directions=["race"],
         strength=race_strength(p.train_frame),
     ),
@@ -274,22 +261,15 @@ EXHIBITS = [
             "Baseline": row(_COMPAS, ".677 .014 .944 .038 .981 .040 .223 .055 .180 .041 .258 .056 .215 .046"),
             "Project": row(_COMPAS, ".671 .012 .873 .025 1 0 .189 .040 .150 .030 .230 .043 .185 .033"),
             "Reweigh": row(_COMPAS, ".666 .020 .788 .023 .813 .047 .245 .054 .207 .046 .092 .027 .069 .019"),
-            "Baseline NN": row(
-                _COMPAS, ".682 .011 .841 .027 .907 .027 .282 .045 .246 .028 .258 .055 .228 .047"
-            ),
+            "Baseline NN": row(_COMPAS, ".682 .011 .841 .027 .907 .027 .282 .045 .246 .028 .258 .055 .228 .047"),
             "SenSR": row(_COMPAS, ".652 .018 .977 .029 .988 .016 .167 .065 .129 .047 .179 .039 .159 .032"),
-            "Adv. Deb.": row(
-                _COMPAS, ".671 .016 .854 .028 .818 .088 .246 .064 .219 .051 .130 .065 .108 .059"
-            ),
+            "Adv. Deb.": row(_COMPAS, ".671 .016 .854 .028 .818 .088 .246 .064 .219 .051 .130 .065 .108 .059"),
         },
     ),
 ]
 EXHIBITS += [
     Exhibit(name="budro.table10"),
-    Exhibit(
-        name="budro.figure1",
-        image="../images/budro.svg",
-    ),
+    Exhibit(name="budro.figure1", image="../images/budro.svg"),
     Exhibit(
         name="budro.figure3",
         also=("budro.figure2",),

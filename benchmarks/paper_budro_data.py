@@ -38,11 +38,7 @@ FLIPS: Mapping[str, Mapping[str, dict]] = {
     },
     "compas": {"G-cons": {"sensitive": ["sex"]}, "R-cons": {"sensitive": ["race"]}},
 }
-GAPS = {
-    "german": {"age": "age"},
-    "adult": {"sex": "sex", "white": "race"},
-    "compas": {"sex": "sex", "race": "race"},
-}
+GAPS = {"german": {"age": "age"}, "adult": {"sex": "sex", "white": "race"}, "compas": {"sex": "sex", "race": "race"}}
 NUMBERS = ["age", "education-num", "capital-gain", "capital-loss", "hours-per-week"]
 
 
@@ -111,9 +107,7 @@ def split(name: str, number: int, rows: int | None = None) -> Parts:
         whole = whole.sample(rows, random_state=0).reset_index(drop=True)
     train, test = (whole.iloc[part].reset_index(drop=True) for part in order(name, number, whole))
     return Parts(
-        Table.from_dataset(fairkit.load_data(train, **ROLES[name])),
-        fairkit.load_data(test, **ROLES[name]),
-        train,
+        Table.from_dataset(fairkit.load_data(train, **ROLES[name])), fairkit.load_data(test, **ROLES[name]), train
     )
 
 
@@ -129,9 +123,7 @@ def measure(model, parts: Parts, name: str) -> dict[str, float]:
     first = "accuracy" if name == "compas" else "balanced_accuracy"
     found = {first.replace("_", " "): report.find(first).value}
     for shown, how in FLIPS[name].items():
-        flipped = fairkit.audit(
-            content, parts.test, auditors=["consistency"], parameters={"consistency": how}
-        )
+        flipped = fairkit.audit(content, parts.test, auditors=["consistency"], parameters={"consistency": how})
         found[shown] = flipped.find("consistency").value
     for column, shown in GAPS[name].items():
         for size in ("max", "rms"):
@@ -146,9 +138,7 @@ def race_strength(train: pd.DataFrame) -> float:
     from fairkit_similarity.encode import Encoder
 
     raw = {c: train[c].to_numpy(object if train[c].dtype == object else None) for c in train.columns[:-1]}
-    raw = {
-        c: values if values.dtype.kind in "if" else np.asarray(values, object) for c, values in raw.items()
-    }
+    raw = {c: values if values.dtype.kind in "if" else np.asarray(values, object) for c, values in raw.items()}
     encoder = Encoder.learn(raw)
     features = encoder.encode(raw)
     own = encoder.places(["race"])

@@ -27,12 +27,10 @@ GRIDS: Mapping[str, list[dict]] = {
     ],
     "Baseline": [{"max_depth": depth, "balanced": True} for depth in (2, 3, 6)],
     "Project": [
-        {"max_depth": depth, "balanced": balanced}
-        for depth, balanced in itertools.product((3, 8), (True, False))
+        {"max_depth": depth, "balanced": balanced} for depth, balanced in itertools.product((3, 8), (True, False))
     ],
     "Reweigh": [
-        {"max_depth": depth, "balanced": balanced}
-        for depth, balanced in itertools.product((3, 6), (True, False))
+        {"max_depth": depth, "balanced": balanced} for depth, balanced in itertools.product((3, 6), (True, False))
     ],
 }
 
@@ -80,8 +78,7 @@ def flips(test: Table) -> list[dict]:
     changes = [{"relationship": "Husband"}, {"relationship": "Wife"}]
     changes += [{"sex": s, "white": w} for s, w in itertools.product(("Male", "Female"), ("yes", "no"))]
     return [
-        {**test.columns, **{name: np.full(n, value, object) for name, value in change.items()}}
-        for change in changes
+        {**test.columns, **{name: np.full(n, value, object) for name, value in change.items()}} for change in changes
     ]
 
 
@@ -99,9 +96,7 @@ def figures(decided: np.ndarray, test: Table) -> list[float]:
     out = [float(np.mean([(own == label)[label == k].mean() for k in (False, True)]))]
     out += [float((part == part[0]).all(axis=0).mean()) for part in (decided[1:3], decided[3:])]
     for groups in test.groups.values():
-        rates = [
-            [(own == k)[(label == k) & (groups.codes == g)].mean() for g in (0, 1)] for k in (False, True)
-        ]
+        rates = [[(own == k)[(label == k) & (groups.codes == g)].mean() for g in (0, 1)] for k in (False, True)]
         out.append(float(np.sqrt(np.mean([(a - b) ** 2 for a, b in rates]))))
     return out
 

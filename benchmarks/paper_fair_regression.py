@@ -24,11 +24,7 @@ SETS = {
     name: frontiers.SETS[name]
     for name in ("adult", "adult, 2,000 rows", "law school", "law school, 2,000 rows", "communities & crime")
 }
-FILES = {
-    "adult": "adult",
-    "law school": "law_school_fair_regression",
-    "communities & crime": "communities_crime",
-}
+FILES = {"adult": "adult", "law school": "law_school_fair_regression", "communities & crime": "communities_crime"}
 AT = (0.159, 0.111, 0.044)
 """The disparities of the points that are known of the paper's figure 1 on Adult (fair classification, trees)."""
 LEVELS = tuple(float(f"{value:.3g}") for value in np.geomspace(0.25, 0.01, 8))
@@ -57,10 +53,7 @@ def compute(method: str, number: int, rows: int | None) -> dict[str, Any]:
             found += frontiers.classification(problem, learner, [0.2, 0.1, 0.05, 0.02])
     found += frontiers.cost_sensitive(problem, levels[::2]) if frontiers.is_small(method) else []
     found += frontiers.seo(problem) if problem.loss == "squared" else []
-    kept = (
-        *(f"{part}_{what}" for part in ("train", "test") for what in ("loss", "disparity")),
-        "oracle_calls",
-    )
+    kept = (*(f"{part}_{what}" for part in ("train", "test") for what in ("loss", "disparity")), "oracle_calls")
     rows_kept = [
         {"method": row["method"], "bound": row["bound"]}
         | {key: row[key] for key in (*kept, "test_loss_interval", "test_disparity_interval") if key in row}
@@ -87,9 +80,7 @@ def table(runs: Sequence[Mapping]) -> Table:
             if len(own) == 1:
                 row["loss"], row["SP"] = (loss_of(data, own[0]), None), (own[0]["test_disparity"], None)
                 continue
-            losses, gaps = (
-                np.array(x) for x in ([loss_of(data, p) for p in own], [p["test_disparity"] for p in own])
-            )
+            losses, gaps = (np.array(x) for x in ([loss_of(data, p) for p in own], [p["test_disparity"] for p in own]))
             order = np.argsort(gaps)
             for at in AT:
                 if gaps.min() <= at <= gaps.max():
@@ -119,11 +110,7 @@ def figure(runs: Sequence[Mapping]) -> str:
     calls = []
     for run in runs:
         for method in dict.fromkeys(row["method"] for row in run["values"]["points"]):
-            own = [
-                r
-                for r in run["values"]["points"]
-                if r["method"] == method and r.get("oracle_calls") and r["bound"]
-            ]
+            own = [r for r in run["values"]["points"] if r["method"] == method and r.get("oracle_calls") and r["bound"]]
             if len(own) > 1 and method.startswith("ours"):
                 marks = sorted(Mark(r["bound"], None, r["oracle_calls"], None) for r in own)
                 calls.append(Series(f"{run['method']}: {method.partition(', ')[2]}", marks))
@@ -137,9 +124,7 @@ def panel(data: str, points: Sequence[Mapping], part: str):
     series = []
     for method in dict.fromkeys(row["method"] for row in points):
         own = [row for row in points if row["method"] == method]
-        marks = sorted(
-            Mark(row[f"{part}_disparity"], None, loss_of(data, row, part) - least, None) for row in own
-        )
+        marks = sorted(Mark(row[f"{part}_disparity"], None, loss_of(data, row, part) - least, None) for row in own)
         series.append(Series(method.replace(", ", " "), marks, line=len(own) > 1))
     return series, f"{data}, {part}", "statistical parity (KS)", "loss above the best unconstrained"
 
@@ -228,11 +213,6 @@ EXHIBITS = [
         compute=oracle_time,
         count=3,
         rows=1_000,
-        claims=lambda runs: [
-            (
-                "cost-sensitive oracles are several times as slow as the others.",
-                _slowest(runs),
-            )
-        ],
+        claims=lambda runs: [("cost-sensitive oracles are several times as slow as the others.", _slowest(runs))],
     ),
 ]

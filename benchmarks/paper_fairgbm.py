@@ -71,12 +71,7 @@ def compute(method: str, number: int, rows: int | None) -> dict[str, Any]:
         values = {**setting, "follow": "train", "iterate": iterate}
         chance = find_mitigator("fairgbm").with_values(values).fit(train, run)
     elif method == "EG":
-        values = {
-            "constraint": "equal_opportunity",
-            "iterations": 10,
-            "tolerance": 0.0,
-            "settings": stock(setting),
-        }
+        values = {"constraint": "equal_opportunity", "iterations": 10, "tolerance": 0.0, "settings": stock(setting)}
         with_learner = Run(seed=number, threads=1, learner="lightgbm")
         chance = find_mitigator("exponentiated-gradient").with_values(values).fit(train, with_learner)
     else:
@@ -151,9 +146,7 @@ def merits(runs: Sequence[Mapping], method: str) -> list[Mark]:
     for alpha in np.linspace(0, 0.95, 11):
         values = chosen(runs, method, alpha)
         merit = alpha * values[:, 0] + (1 - alpha) * values[:, 1]
-        out.append(
-            Mark(float(alpha), None, float(merit.mean()), tuple(np.quantile(merit, [0.025, 0.975]).tolist()))
-        )
+        out.append(Mark(float(alpha), None, float(merit.mean()), tuple(np.quantile(merit, [0.025, 0.975]).tolist())))
     return out
 
 
@@ -175,10 +168,7 @@ def claims(runs: Sequence[Mapping]) -> list[tuple[str, bool]]:
     ]
     if "EG" in rivals and "GS" in rivals:
         out.append(
-            (
-                "exponentiated gradient comes next; grid search and random multipliers are below it.",
-                best == "EG",
-            )
+            ("exponentiated gradient comes next; grid search and random multipliers are below it.", best == "EG")
         )
     last, every = (
         np.mean([run["values"]["test"] for run in runs if run["method"] == f"FairGBM {name}"], axis=0)
@@ -243,13 +233,7 @@ EXHIBITS = [
         claims=claims,
         figure=figure,
     ),
-    Exhibit(
-        name="fairgbm.parity",
-        methods=parity.METHODS,
-        compute=parity.compute,
-        count=3,
-        claims=parity.claims,
-    ),
+    Exhibit(name="fairgbm.parity", methods=parity.METHODS, compute=parity.compute, count=3, claims=parity.claims),
     Exhibit(name="fairgbm.tableA1"),
     Exhibit(name="fairgbm.tableA3", also=tuple(f"fairgbm.tableA{k}" for k in (4, 5, 6))),
 ]

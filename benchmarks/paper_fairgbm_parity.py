@@ -29,13 +29,9 @@ def parts(number: int, rows: int | None):
 def compute(method: str, number: int, rows: int | None) -> dict[str, float]:
     """Train, choose a tolerance on the validation rows, measure on the test rows."""
     train, valid, test = parts(number, rows)
-    found = [
-        (measure(valid), measure) for measure in candidates(method, train, valid, Run(seed=number, threads=1))
-    ]
+    found = [(measure(valid), measure) for measure in candidates(method, train, valid, Run(seed=number, threads=1))]
     inside = [pair for pair in found if pair[0][0] <= LIMIT + 1e-9]
-    (_, measure) = (
-        max(inside, key=lambda pair: pair[0][1]) if inside else min(found, key=lambda pair: pair[0][0])
-    )
+    (_, measure) = max(inside, key=lambda pair: pair[0][1]) if inside else min(found, key=lambda pair: pair[0][0])
     gap, accuracy = measure(test)
     return {"accuracy": accuracy, "selection rate gap": gap}
 
@@ -51,9 +47,7 @@ def candidates(method: str, train, valid, run: Run):
     if method == "LightGBM":
         return [functools.partial(decided, plain)]
     scored = scores(plain, valid)
-    rules = [
-        find_mitigator(method).with_values({"tolerance": t}).solve(scored, None, run) for t in TOLERANCES
-    ]
+    rules = [find_mitigator(method).with_values({"tolerance": t}).solve(scored, None, run) for t in TOLERANCES]
     return [lambda rows, rule=rule: rto_study.apply(rule, scores(plain, rows)) for rule in rules]
 
 
@@ -73,8 +67,7 @@ def scores(model, rows) -> ScoredRows:
 def claims(runs: Sequence[Mapping]) -> list[tuple[str, bool]]:
     """Compare FairGBM with the best rule on scores."""
     means = {
-        method: np.mean([run["values"]["accuracy"] for run in runs if run["method"] == method])
-        for method in METHODS
+        method: np.mean([run["values"]["accuracy"] for run in runs if run["method"] == method]) for method in METHODS
     }
     best = max(("rto", "threshold-optimizer"), key=lambda name: means[name])
     behind = means[best] - means["FairGBM"]

@@ -39,9 +39,7 @@ def one_multiplier(table: Table, settings: dict, seed: int, place: float) -> Dec
 
     groups = table.only_groups()
     moment = TruePositiveRateParity()
-    moment.load_data(
-        np.zeros((len(table), 1)), table.target.astype(int), sensitive_features=pd.Series(groups.codes)
-    )
+    moment.load_data(np.zeros((len(table), 1)), table.target.astype(int), sensitive_features=pd.Series(groups.codes))
     value = 4.0 * place - 2.0
     point = pd.Series(0.0, index=moment.index)
     event = moment.index.get_level_values("event")[0]
@@ -59,8 +57,6 @@ def _search(table: Table, settings: dict, seed: int, **how: Any) -> Decider:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found.fit(
-            encoder.transform(table.columns),
-            table.target.astype(int),
-            sensitive_features=table.only_groups().codes,
+            encoder.transform(table.columns), table.target.astype(int), sensitive_features=table.only_groups().codes
         )
         return Decider(encoder, found.predictors_[found.best_idx_])

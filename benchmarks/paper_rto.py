@@ -158,11 +158,7 @@ def inside_claims(runs: Sequence[Mapping]) -> list[tuple[str, bool]]:
     for kind in dict.fromkeys(method.partition(", ")[0] for method in by):
         before, sex, both = (by[f"{kind}, {state}"] for state in rto_intersections.STATES)
         fitted = [column for column in before if column.endswith(", fit")]
-        wider += [
-            f"{kind}, {column.removesuffix(', fit')}"
-            for column in fitted
-            if sex[column] > before[column] + 1e-3
-        ]
+        wider += [f"{kind}, {column.removesuffix(', fit')}" for column in fitted if sex[column] > before[column] + 1e-3]
         crossed += [both[column] for column in fitted]
     return [
         (
@@ -222,8 +218,7 @@ EXHIBITS = [
         claims=lambda runs: [
             (
                 "descent needs few epochs (bias after 25 at most .01).",
-                moment([r["values"]["bias on the fit rows"] for r in runs if r["method"] == "25 epochs"])[0]
-                <= 0.01,
+                moment([r["values"]["bias on the fit rows"] for r in runs if r["method"] == "25 epochs"])[0] <= 0.01,
             )
         ],
     ),

@@ -26,12 +26,7 @@ ADULT: Mapping[str, dict[str, Any]] = {
     "SenSR, epsilon = 1": {"method": "sensr", "epsilon": 1.0},
     "Adv. Deb.": {"balanced": True},
     "CLP, sex and race": {"method": "clp", "rho": 40.0, "sensitive": ["sex+white"]},
-    "CLP, husbands and wives": {
-        "method": "clp",
-        "rho": 40.0,
-        "sensitive": ["relationship"],
-        "values": SPOUSES,
-    },
+    "CLP, husbands and wives": {"method": "clp", "rho": 40.0, "sensitive": ["relationship"], "values": SPOUSES},
     "SenSeI, rho = 5": {"rho": 5.0},
     "SenSeI, rho = 40": {"rho": 40.0},
 }
@@ -108,9 +103,7 @@ def boundary_figure(runs: Sequence[Mapping]) -> str:
     series = [
         Series(
             run["method"],
-            [Mark(float(a), None, b, None) for a, b in zip(side, run["values"]["boundary"], strict=True)][
-                ::4
-            ],
+            [Mark(float(a), None, b, None) for a, b in zip(side, run["values"]["boundary"], strict=True)][::4],
         )
         for run in runs
         if run["run"] == 0

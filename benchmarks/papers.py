@@ -54,11 +54,7 @@ def listed(known: list[tuple[str, str, list[Exhibit]]], results: Path) -> str:
     for _, title, exhibits in known:
         out.append(title)
         for one in exhibits:
-            state = (
-                one.setting.partition(":")[0].lower()
-                if one.setting.startswith("Data not")
-                else "nothing to run"
-            )
+            state = one.setting.partition(":")[0].lower() if one.setting.startswith("Data not") else "nothing to run"
             if one.runnable:
                 missing = len(pending(one, load(results / f"{one.name}.json"), None))
                 state = f"{missing} runs missing" if missing else "complete"
@@ -71,17 +67,13 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="papers.py", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="budro, budro.table1, ...; default: all")
     parser.add_argument("--list", action="store_true", help="list the exhibits, and run nothing")
-    parser.add_argument(
-        "--page", action="store_true", help="print and write the page from results, and run nothing"
-    )
+    parser.add_argument("--page", action="store_true", help="print and write the page from results, and run nothing")
     parser.add_argument("--runs", type=int, help="random splits (fairgbm: configurations) of every method")
     parser.add_argument("--rows", type=int, help="use a random sample of so many rows")
     parser.add_argument("--only", nargs="*", default=[], metavar="METHOD", help="run these methods only")
     parser.add_argument("--fresh", action="store_true", help="forget earlier runs")
     parser.add_argument("--results", type=Path, default=HERE / "results", help="folder of the results")
-    parser.add_argument(
-        "--docs", type=Path, default=DOCS, help="where reference/papers.md and images/ are written"
-    )
+    parser.add_argument("--docs", type=Path, default=DOCS, help="where reference/papers.md and images/ are written")
     options = parser.parse_args(given)
     for name in ("runs", "rows"):
         if (value := getattr(options, name)) is not None and value < 1:
@@ -99,14 +91,7 @@ def work(options: argparse.Namespace, known: list[tuple[str, str, list[Exhibit]]
     for exhibit in wanted:
         path = options.results / f"{exhibit.name}.json"
         if exhibit.runnable and not options.page:
-            run(
-                exhibit,
-                path,
-                count=options.runs,
-                rows=options.rows,
-                only=options.only,
-                fresh=options.fresh,
-            )
+            run(exhibit, path, count=options.runs, rows=options.rows, only=options.only, fresh=options.fresh)
         print(printed(exhibit, load(path)), flush=True)
     write_page(known, options.results, options.docs)
 

@@ -224,9 +224,7 @@ def run(
         except FairkitError as error:
             raise PapersError(f"{exhibit.name}, {method}: {error}") from None
         seconds = round(time.process_time() - start, 2)
-        results["runs"].append(
-            {"method": method, "run": number, "cpu_seconds": seconds, "values": _rounded(values)}
-        )
+        results["runs"].append({"method": method, "run": number, "cpu_seconds": seconds, "values": _rounded(values)})
         results["runs"].sort(key=lambda one: (exhibit.methods.index(one["method"]), one["run"]))
         save(path, results)
         log(f"{exhibit.name}  {method}, run {number}: {seconds:.0f} CPU s")

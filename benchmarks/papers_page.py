@@ -82,10 +82,7 @@ def section(exhibit: Exhibit, results: Mapping[str, Any] | None, image: str = ""
         columns = columns_of(exhibit, table)
         rows = list(dict.fromkeys([*table, *exhibit.paper]))
         out += [f"| | {' | '.join(columns)} |", "| --- |" + " --- |" * len(columns)]
-        out += [
-            f"| {method} | {' | '.join(cell(exhibit, table, method, c) for c in columns)} |"
-            for method in rows
-        ]
+        out += [f"| {method} | {' | '.join(cell(exhibit, table, method, c) for c in columns)} |" for method in rows]
         out.append("")
         out += reasons(exhibit, table)
     if exhibit.claims is not None and complete(exhibit, results):
@@ -144,9 +141,7 @@ def printed(exhibit: Exhibit, results: Mapping[str, Any] | None) -> str:
     ]
     if table:
         widths = np.max([[len(text) for text in row] for row in cells], axis=0)
-        out += [
-            "  " + "  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip() for row in cells
-        ]
+        out += ["  " + "  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip() for row in cells]
     for method, column, reason in differences(exhibit, table):
         out.append(f"  {method}, {column}: {reason or UNEXPLAINED}")
     if exhibit.claims is not None and complete(exhibit, results):

@@ -66,9 +66,7 @@ def main(audits=2_000):
         plan = fairkit.plan(
             [rule],
             groups=dict(zip(names, shares, strict=True)),
-            assume={
-                r.name: dict(zip(names, v, strict=True)) for r, v in zip(target.rates, rates, strict=True)
-            },
+            assume={r.name: dict(zip(names, v, strict=True)) for r, v in zip(target.rates, rates, strict=True)},
             base=None if base is None else dict(zip(names, base, strict=True)),
             power=power,
         ).rules[0]

@@ -119,9 +119,7 @@ def measured(function: Callable[[], None], server: Server | None) -> tuple[float
 
 def main() -> None:
     """Print and keep the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[10**6, 10**7, 10**8])
     parser.add_argument("--folder", type=Path, default=Path("/tmp/pushdown"))
     parser.add_argument("--pairs", type=int, default=3)
@@ -157,8 +155,7 @@ def main() -> None:
     known = [
         {"database": "DuckDB", **run}
         for run in json.loads(RESULT.read_text("utf-8"))["runs"]
-        if (run.get("database", "DuckDB"), run["rows"])
-        not in [(new["database"], new["rows"]) for new in figures]
+        if (run.get("database", "DuckDB"), run["rows"]) not in [(new["database"], new["rows"]) for new in figures]
     ]
     RESULT.write_text(json.dumps({"duckdb": duckdb.__version__, "runs": [*known, *figures]}, indent=1) + "\n")
 

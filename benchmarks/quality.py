@@ -80,9 +80,7 @@ def load(name, rows, sensitive):
         table = table.append_column(sensitive, pa.array(kept))
     if name == "german" and sensitive == "sex":
         status = table["personal_status"].to_pylist()
-        table = table.append_column(
-            "sex", pa.array(["female" if one in ("A92", "A95") else "male" for one in status])
-        )
+        table = table.append_column("sex", pa.array(["female" if one in ("A92", "A95") else "male" for one in status]))
     return Table.from_dataset(fairkit.load_data(table, name=name, sensitive=sensitive, **roles))
 
 
@@ -105,30 +103,19 @@ def measured(chance, table, constraint):
 
     def gap(mask):
         rates = [
-            chance[mask & (codes == g)].mean()
-            for g in range(codes.max() + 1)
-            if (mask & (codes == g)).sum() >= LEAST
+            chance[mask & (codes == g)].mean() for g in range(codes.max() + 1) if (mask & (codes == g)).sum() >= LEAST
         ]
         return max(rates) - min(rates) if len(rates) > 1 else 0.0
 
-    every = {
-        "demographic_parity": [y >= 0],
-        "equal_opportunity": [y == 1],
-        "equalized_odds": [y == 1, y == 0],
-    }
-    return float(np.where(y == 1, chance, 1 - chance).mean()), float(
-        max(gap(mask) for mask in every[constraint])
-    )
+    every = {"demographic_parity": [y >= 0], "equal_opportunity": [y == 1], "equalized_odds": [y == 1, y == 0]}
+    return float(np.where(y == 1, chance, 1 - chance).mean()), float(max(gap(mask) for mask in every[constraint]))
 
 
 def rule_points(name, settings, scores, parts, run):
     for values in settings:
         method = find_mitigator(name).with_values(values | {"min_group": LEAST})
         rule, _ = method.learn(scores[0], parts[0], run)
-        yield tuple(
-            rule.probability(s, rule.keys.codes(t.columns))
-            for s, t in zip(scores[1:], parts[1:], strict=True)
-        )
+        yield tuple(rule.probability(s, rule.keys.codes(t.columns)) for s, t in zip(scores[1:], parts[1:], strict=True))
 
 
 def trained_points(name, settings, parts, run):
@@ -157,10 +144,7 @@ def fairlearn_points(constraint, scores, parts):
 
     names = {"equal_opportunity": "true_positive_rate_parity"}
     post = ThresholdOptimizer(
-        estimator=Scored(),
-        constraints=names.get(constraint, constraint),
-        prefit=True,
-        predict_method="predict",
+        estimator=Scored(), constraints=names.get(constraint, constraint), prefit=True, predict_method="predict"
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -250,9 +234,7 @@ def cell(parts, found, constraint, known):
             chances, record["seconds"] = known[method] if method in known else timed(points)
             if any(method == name for name, *_ in REMOVERS):
                 known[method] = chances, record["seconds"]
-            seen = [
-                (*measured(v, parts[1], constraint), *measured(t, parts[2], constraint)) for v, t in chances
-            ]
+            seen = [(*measured(v, parts[1], constraint), *measured(t, parts[2], constraint)) for v, t in chances]
             record["points"] = [[round(x, 5) for x in point] for point in seen]
         except (FairkitError, subprocess.CalledProcessError, ValueError) as error:
             record |= {"refused": str(error)[:200], "seconds": 0.0}

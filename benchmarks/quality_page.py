@@ -95,10 +95,7 @@ def paired_table(records):
 def paired_line(found):
     if len(found) < 2:
         return None
-    cells = [
-        f"{len(found)}",
-        "{:+.3f} (se {:.3f})".format(*spread([volume(a) - volume(b) for _, a, b in found])),
-    ]
+    cells = [f"{len(found)}", "{:+.3f} (se {:.3f})".format(*spread([volume(a) - volume(b) for _, a, b in found]))]
     disparity = "-"
     for limit in LIMITS:
         both = [(chosen(a["points"], limit), chosen(b["points"], limit)) for _, a, b in found]
@@ -116,9 +113,7 @@ def paired_line(found):
 def table(records, constraint):
     """Of each data set and column the methods' accuracy (disparity) under every limit."""
     lines = [
-        "| data, column | method | "
-        + " | ".join(f"<= {x:.2f}" for x in LIMITS)
-        + " | volume | splits | CPU s |",
+        "| data, column | method | " + " | ".join(f"<= {x:.2f}" for x in LIMITS) + " | volume | splits | CPU s |",
         "| --- | --- |" + " --- |" * (len(LIMITS) + 3),
     ]
     keys = dict.fromkeys((data, column) for data in SHOWN for column in columns(records, data))
@@ -146,12 +141,7 @@ def line_of(runs):
     told = f"{np.mean(volumes):.3f}" if volumes else "refused"
     seconds = np.mean([r["seconds"] for r in runs])
     return " | ".join(
-        [
-            *cells,
-            told,
-            f"{len(runs)}" + (f", {refused} refused" if refused and volumes else ""),
-            f"{seconds:.1f}",
-        ]
+        [*cells, told, f"{len(runs)}" + (f", {refused} refused" if refused and volumes else ""), f"{seconds:.1f}"]
     )
 
 

@@ -85,9 +85,7 @@ def main() -> None:
         place = Path(folder) / "registry"
         os.environ["FAIRKIT_REGISTRY"] = str(place)
         spent = fill(place, model(Path(folder) / "m.onnx", 1000, 0), versions)
-        print(
-            f"{versions} versions in {spent:.1f} s; index {(place / 'index.sqlite').stat().st_size / 1e6:.1f} MB"
-        )
+        print(f"{versions} versions in {spent:.1f} s; index {(place / 'index.sqlite').stat().st_size / 1e6:.1f} MB")
         command("--version")  # the first processes read the libraries from the disk
         nothing = command("registry", "gc", "--help")
         print(f"fairkit registry gc --help (nothing)   {nothing:.3f} s")
@@ -101,9 +99,7 @@ def main() -> None:
             ("registry", "log", "credit", "--limit", "20"),
         ):
             seconds = command(*arguments)
-            print(
-                f"fairkit {' '.join(arguments):<38} {seconds:.3f} s  ({seconds - nothing:.3f} beyond start)"
-            )
+            print(f"fairkit {' '.join(arguments):<38} {seconds:.3f} s  ({seconds - nothing:.3f} beyond start)")
         large = [model(Path(folder) / f"{number}.onnx", 1_000_000, number) for number in range(1, ROUNDS + 1)]
         with Registry(place) as store:
             spents = []
@@ -111,9 +107,7 @@ def main() -> None:
                 started = time.perf_counter()
                 store.add("credit", file)
                 spents.append(time.perf_counter() - started)
-            print(
-                f"add of 1 MB, in a process              {statistics.median(spents):.4f} s (worst {max(spents):.4f})"
-            )
+            print(f"add of 1 MB, in a process              {statistics.median(spents):.4f} s (worst {max(spents):.4f})")
         started = [time.perf_counter()]
         for number, _ in enumerate(large):
             file = model(Path(folder) / "again.onnx", 1_000_000, 100 + number)

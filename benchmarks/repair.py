@@ -34,10 +34,7 @@ from fairkit_repair.repairing.chance import ByRates
 RESULTS = Path(__file__).parent / "results" / "repair.json"
 
 LIMIT, ACS_ROWS = 0.05, 60_000
-BINARY = (
-    ("demographic_parity_difference", LIMIT, {}),
-    ("equal_opportunity_difference", LIMIT, {}),
-)
+BINARY = (("demographic_parity_difference", LIMIT, {}), ("equal_opportunity_difference", LIMIT, {}))
 TASKS: dict[str, tuple[tuple[str, float, dict[str, Any]], ...]] = {
     "adult": BINARY,
     "acs": BINARY,
@@ -58,13 +55,7 @@ TASKS: dict[str, tuple[tuple[str, float, dict[str, Any]], ...]] = {
 """By data, what is limited at what, and what is asked of the search."""
 SURE = (0.95, 0.9)
 BINS = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 0.94, 1.01)
-WORK = (
-    "managers, business",
-    "science, teaching, arts",
-    "care, service",
-    "sales, office",
-    "crafts, transport",
-)
+WORK = ("managers, business", "science, teaching, arts", "care, service", "sales, office", "crafts, transport")
 """Occupations by the census' codes."""
 CODES = (1_000, 3_000, 4_660, 6_000)
 FEW_ROWS = 10_000
@@ -141,9 +132,7 @@ def one(name: str, metric: str, limit: float, seed: int, **asked: Any) -> dict[s
             if by_rates
             else audited(bench, found.mitigator, looker)
         )
-        if found.chance is not None
-        and found.status != "left out"
-        and (found.capability.trainings == 0 or not by_rates)
+        if found.chance is not None and found.status != "left out" and (found.capability.trainings == 0 or not by_rates)
         else None
         for found in result.search.alternatives
     ]
@@ -280,9 +269,7 @@ def main() -> None:
 def save(known: dict[str, Any], path: Path) -> None:
     """Write one search a line; never half a file."""
     half = path.with_suffix(".part")
-    parts = [
-        f"{json.dumps(key)}: [\n" + ",\n".join(map(json.dumps, rows)) + "\n]" for key, rows in known.items()
-    ]
+    parts = [f"{json.dumps(key)}: [\n" + ",\n".join(map(json.dumps, rows)) + "\n]" for key, rows in known.items()]
     half.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
     half.replace(path)
 

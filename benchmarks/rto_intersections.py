@@ -46,10 +46,7 @@ def chances(fit, test):
 
 
 def gaps(h, sex, race, names):
-    return [
-        abs(h[(race == k) & (sex == 1)].mean() - h[(race == k) & (sex == 0)].mean())
-        for k in range(len(names))
-    ]
+    return [abs(h[(race == k) & (sex == 1)].mean() - h[(race == k) & (sex == 0)].mean()) for k in range(len(names))]
 
 
 def study():
@@ -75,9 +72,7 @@ def study():
         crossed = tuple(f"{s} & {r}" for s in ("men", "women") for r in names)
         chance = {
             STATES[0]: tuple((scores[part] >= 0.5).astype(float) for part in ("fit", "test")),
-            STATES[1]: chances(
-                *(rows_of(p, i, sex, ("men", "women")) for p, i in (("fit", fit), ("test", test)))
-            ),
+            STATES[1]: chances(*(rows_of(p, i, sex, ("men", "women")) for p, i in (("fit", fit), ("test", test)))),
             STATES[2]: chances(
                 *(rows_of(p, i, sex * len(names) + race, crossed) for p, i in (("fit", fit), ("test", test)))
             ),

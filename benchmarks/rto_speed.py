@@ -117,21 +117,14 @@ def measure(method, rows, epochs, repeats):
     memory = (peak() - before) / scores.nbytes
     print(
         json.dumps(
-            {
-                "seconds": statistics.median(seconds),
-                "memory": memory,
-                "error": error_of(scores, codes, found[:GROUPS]),
-            }
+            {"seconds": statistics.median(seconds), "memory": memory, "error": error_of(scores, codes, found[:GROUPS])}
         )
     )
 
 
 def child(*arguments):
     done = subprocess.run(
-        [sys.executable, __file__, "--child", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, __file__, "--child", *map(str, arguments)], capture_output=True, text=True, check=True
     )
     return json.loads(done.stdout)
 

@@ -129,9 +129,7 @@ def fairlearn_rule(fit, test):
         def __sklearn_is_fitted__(self):
             return True
 
-    theirs = Theirs(
-        estimator=Given(), constraints="demographic_parity", prefit=True, predict_method="predict_proba"
-    )
+    theirs = Theirs(estimator=Given(), constraints="demographic_parity", prefit=True, predict_method="predict_proba")
     theirs.fit(fit.scores[:, None], fit.favorable, sensitive_features=fit.codes)
     return figures(test, theirs._pmf_predict(test.scores[:, None], sensitive_features=test.codes)[:, 1])
 
@@ -152,14 +150,11 @@ def compare(fit, test, seed):
     }
     curves = {
         "rto": [
-            apply(
-                RandomizedThresholds.with_values({"tolerance": e, "gamma": gamma}).solve(fit, None, run), test
-            )
+            apply(RandomizedThresholds.with_values({"tolerance": e, "gamma": gamma}).solve(fit, None, run), test)
             for e in EPSILONS
         ],
         "threshold-optimizer": [
-            apply(ThresholdOptimizer.with_values({"tolerance": e}).solve(fit, None, run), test)
-            for e in EPSILONS
+            apply(ThresholdOptimizer.with_values({"tolerance": e}).solve(fit, None, run), test) for e in EPSILONS
         ],
         "reject-option": [
             apply(RejectOption.with_values({"theta": t}).solve(fit, None, run), test) for t in GRID[:40:2]

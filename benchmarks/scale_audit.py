@@ -91,19 +91,11 @@ def run(mode: str, folder: Path) -> dict[str, Any]:
 
 def _result(report: Any, seconds: float, memory: float, used: float) -> dict[str, Any]:
     numbers = {f"{f.metric}/{f.sensitive}": f.value for f in report.findings}
-    return {
-        "seconds": seconds,
-        "cpu": used,
-        "memory": memory,
-        "sha256": report.data.sha256,
-        "numbers": numbers,
-    }
+    return {"seconds": seconds, "cpu": used, "memory": memory, "sha256": report.data.sha256, "numbers": numbers}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--files", type=int, default=20)
     parser.add_argument("--folder", type=Path, required=True)
@@ -123,9 +115,7 @@ def main() -> None:
             found[mode].append(json.loads(done.stdout.splitlines()[-1]))
     first = found[chosen.modes[0]][0]
     for mode, results in found.items():
-        worst = max(
-            abs(value - first["numbers"][name]) for one in results for name, value in one["numbers"].items()
-        )
+        worst = max(abs(value - first["numbers"][name]) for one in results for name, value in one["numbers"].items())
         seconds = statistics.median(one["seconds"] for one in results)
         used = statistics.median(one["cpu"] for one in results)
         memory = max(one["memory"] for one in results)

@@ -49,14 +49,7 @@ def predicted(rows: float, workers: int, parts: int, costs: Costs) -> float:
 
 
 def simulated(
-    rows: float,
-    workers: int,
-    parts: int,
-    costs: Costs,
-    rng: np.random.Generator,
-    *,
-    spread: float,
-    slow: float,
+    rows: float, workers: int, parts: int, costs: Costs, rng: np.random.Generator, *, spread: float, slow: float
 ) -> tuple[float, float, float]:
     """Return the seconds until all parts are done, and until they are merged in fixed order and as they come."""
     speed = np.where(rng.random(workers) < slow, 3.0, 1.0)
@@ -80,9 +73,7 @@ def _merged(done: np.ndarray, costs: Costs) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=float, default=1e9)
     parser.add_argument("--workers", type=int, default=100)
     parser.add_argument("--rate", type=float, default=139_000, help="rows a second and worker")

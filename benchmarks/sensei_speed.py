@@ -44,8 +44,7 @@ def objective(net, x, other, sigma, multiplier):
 def plain_search(net, x, geometry, sigma, multiplier, steps, rate):
     """Adam on the moves, first in the subspace, then everywhere, in the same box; gives the best mean objective, x'."""
     free, paid, low, high = (
-        torch.as_tensor(part, dtype=x.dtype)
-        for part in (geometry.free, geometry.paid, geometry.low, geometry.high)
+        torch.as_tensor(part, dtype=x.dtype) for part in (geometry.free, geometry.paid, geometry.low, geometry.high)
     )
     along = x @ free
     s = (0.05 * torch.randn(len(x), free.shape[1])).requires_grad_(True)
@@ -87,20 +86,15 @@ def search_speed(net, batches, geometry, sigma, multiplier, repeats):
     for rate in RATES:
         for steps in (5, 8, 10, 13, 16, 20, 30, 50, 100, 200):
             torch.manual_seed(0)
-            reached = np.mean(
-                [plain_search(net, x, geometry, sigma, multiplier, steps, rate)[0] for x in batches[:5]]
-            )
-            enough = reached >= np.mean(
-                [fast_search(net, x, frame, multiplier, settings) for x in batches[:5]]
-            )
+            reached = np.mean([plain_search(net, x, geometry, sigma, multiplier, steps, rate)[0] for x in batches[:5]])
+            enough = reached >= np.mean([fast_search(net, x, frame, multiplier, settings) for x in batches[:5]])
             if best is None or (enough, -steps, reached) > best[:3]:
                 best = (enough, -steps, reached, rate, steps)
             if enough:
                 break
     enough, _, _, rate, steps = best
     fast = [
-        clock(lambda: [fast_search(net, x, frame, multiplier, settings) for x in batches])[0]
-        for _ in range(repeats)
+        clock(lambda: [fast_search(net, x, frame, multiplier, settings) for x in batches])[0] for _ in range(repeats)
     ]
     slow, values = [], []
     for _ in range(repeats):

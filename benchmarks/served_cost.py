@@ -86,9 +86,7 @@ def prepare(kind: str, folder: Path, labels: bool) -> tuple[Path, Path]:
 def spent(checked: bool, *arguments: str) -> float:
     """Return the processor seconds of an audit and its model's process, and see that the checks ran, or did not."""
     code = AUDIT if checked else WITHOUT + AUDIT
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True)
     total, nearby, rounding = done.stdout.split()
     if (int(nearby) > 0, rounding == "True") != (checked, checked):
         raise SystemExit(f"this pair measures something else: {done.stdout}")

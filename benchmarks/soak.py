@@ -70,9 +70,7 @@ def watch(folder: Path, wanted: int) -> Iterator[tuple[int, list[str]]]:
             shutil.rmtree(place, ignore_errors=True)
             acknowledged = set()
             rule = Rule.parse("demographic_parity_difference=0.2", "max")
-            Watch.create(
-                place, [rule], decision="decision", sensitive=["sex"], groups={"sex": ["f", "m"]}
-            ).close()
+            Watch.create(place, [rule], decision="decision", sensitive=["sex"], groups={"sex": ["f", "m"]}).close()
         rounds += 1
         begun = max(acknowledged, default=0) + 2  # the one after the last may be written and not yet said
 
@@ -81,9 +79,7 @@ def watch(folder: Path, wanted: int) -> Iterator[tuple[int, list[str]]]:
                 say(b" ")
                 for number in range(begun, begun + 40):
                     table = pa.table({"decision": [number % 2, 1], "sex": ["f", "m"]})
-                    book.add(
-                        table, day=f"2024-{1 + number // 28 % 12:02}-{1 + number % 28:02}", batch=str(number)
-                    )
+                    book.add(table, day=f"2024-{1 + number // 28 % 12:02}-{1 + number % 28:02}", batch=str(number))
                     say(f"{number} ".encode())
 
         killed, said = forked(add, rng.uniform(0, 0.12))
@@ -171,9 +167,7 @@ def registry(wanted: int) -> int:
     """Return the code of the tests that kill a registry's operations, with so many kills of each."""
     test = ROOT / "tests" / "fairkit_registry" / "test_crash.py"
     each = {**os.environ, "FAIRKIT_KILLS": str(-(-wanted // 3))}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", str(test)], cwd=ROOT, env=each, check=False
-    ).returncode
+    return subprocess.run([sys.executable, "-m", "pytest", "-q", str(test)], cwd=ROOT, env=each, check=False).returncode
 
 
 def main() -> None:

@@ -50,9 +50,7 @@ def s3_server() -> Iterator[str]:
         "server = ThreadedMotoServer(ip_address='127.0.0.1', port=0, verbose=False); server.start()\n"
         "print(server.get_host_and_port()[1], flush=True); sys.stdin.read()"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
@@ -97,11 +95,7 @@ def one(what: str, address: str) -> None:
         with duckdb.connect(address.partition("?")[0].removeprefix("duckdb:"), read_only=True) as connection:
             for _ in connection.sql(QUERY).to_arrow_reader(1 << 16):
                 pass
-    took = {
-        "wall": time.perf_counter() - started,
-        "cpu": time.process_time() - used,
-        "peak": peak(),
-    }
+    took = {"wall": time.perf_counter() - started, "cpu": time.process_time() - used, "peak": peak()}
     print(json.dumps(took))
 
 
@@ -121,10 +115,7 @@ def prepared(rows: int, folder: Path, url: str, postgres: str | None) -> dict[st
     loans = table(rows)
     pq.write_table(loans, folder / "loans.parquet", row_group_size=1 << 18)
     filesystem = S3FileSystem(
-        endpoint_override=url.removeprefix("http://"),
-        scheme="http",
-        region="us-east-1",
-        allow_bucket_creation=True,
+        endpoint_override=url.removeprefix("http://"), scheme="http", region="us-east-1", allow_bucket_creation=True
     )
     filesystem.create_dir("data")
     pq.write_table(loans, "data/loans.parquet", filesystem=filesystem, row_group_size=1 << 18)
@@ -174,9 +165,7 @@ def main() -> None:
                     f"peak {max(x['peak'] for x in shown):6.0f} MiB"
                 )
             cpu, wall = statistics.median(ratios), statistics.median(walls)
-            print(
-                f"{name:11} beyond the transfer: {cpu:.2f} of the file's CPU time, {wall:.2f} of its wall time"
-            )
+            print(f"{name:11} beyond the transfer: {cpu:.2f} of the file's CPU time, {wall:.2f} of its wall time")
 
 
 if __name__ == "__main__":

@@ -55,9 +55,7 @@ def search_of(family, codes, measure, outcome, decision, score):
 
 
 def level(search, kept, drawn, seed):
-    return (
-        bootstrap.level(search, bootstrap.draws(search, kept, seed), 0.05) if drawn else 0.05 / search.groups
-    )
+    return bootstrap.level(search, bootstrap.draws(search, kept, seed), 0.05) if drawn else 0.05 / search.groups
 
 
 def null(family, codes, name, p, draws, drawn):
@@ -89,9 +87,7 @@ def disparity(family, codes, gap, draws):
     planted = family.member(codes, *family.find([(0, (2, 4)), (6, (0, 0))]))
     chance = np.where(planted, 0.3 + gap, 0.3)
     measure, held, groups = MEASURES["selection_rate"], 0, 0
-    share, _ = search_of(
-        family, codes, MEASURES["mean_loss"], np.sqrt(chance), np.zeros(ROWS), np.zeros(ROWS)
-    )
+    share, _ = search_of(family, codes, MEASURES["mean_loss"], np.sqrt(chance), np.zeros(ROWS), np.zeros(ROWS))
     truth = {}
     for some in share.all_groups():
         sides = share.sides(some)

@@ -87,9 +87,7 @@ def against_sliceline(texts, outcome, decision, found):
     finder = Slicefinder(alpha=ALPHA, k=K, max_l=3, min_sup=int(np.ceil(SHARE * len(wrong))), verbose=False)
     finder.fit(table, wrong)
     theirs = time.process_time() - started
-    told = sorted(
-        (one["slice_score"] for one in finder.top_slices_statistics_), reverse=True
-    )  # ties come too
+    told = sorted((one["slice_score"] for one in finder.top_slices_statistics_), reverse=True)  # ties come too
     best = np.sort(np.concatenate(scores))[::-1][: len(told)]
     print(
         f"sliceline {theirs:.2f} CPU s, ours {seconds:.3f}: {theirs / seconds:.0f} times; "
@@ -118,9 +116,7 @@ def against_divexplorer(texts, outcome, decision, found):
             key = frozenset(f"{one['column']}={one['value']}" for one in conditions)
             ours_by_name[key] = some.sums[2, i] / some.sums[0, i]
     mean = (outcome != decision).mean()
-    theirs_by_name = {
-        frozenset(one.itemset): one.wrong_div + mean for one in explored.itertuples() if one.itemset
-    }
+    theirs_by_name = {frozenset(one.itemset): one.wrong_div + mean for one in explored.itertuples() if one.itemset}
     shared = theirs_by_name.keys() & ours_by_name.keys()
     apart = max(abs(theirs_by_name[key] - ours_by_name[key]) for key in shared)
     print(

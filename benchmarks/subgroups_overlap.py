@@ -60,8 +60,7 @@ def truths(search, family, codes, chance):
         for table, number, d in zip(some.tables, some.numbers, exact.sides(some).difference, strict=True):
             by_group[table, number] = d
     return [
-        np.array([by_group[key] for key in zip(some.tables, some.numbers, strict=True)])
-        for some in search.all_groups()
+        np.array([by_group[key] for key in zip(some.tables, some.numbers, strict=True)]) for some in search.all_groups()
     ]
 
 
@@ -96,9 +95,7 @@ def main():
     chosen = parser.parse_args()
     family, codes = people()
     started, joint_at_null = time.process_time(), {}
-    print(
-        "measure                p  population            groups  Bonferroni (holds)  overlaps (holds)  joint (holds)"
-    )
+    print("measure                p  population            groups  Bonferroni (holds)  overlaps (holds)  joint (holds)")
     for name, p, kind in SETTINGS:
         rng, found, of_overlaps = np.random.default_rng(chosen.seed), [], None
         chance = chances(kind, family, codes)

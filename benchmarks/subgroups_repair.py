@@ -36,9 +36,7 @@ def measured(what, table, scores, label, favorable, sensitive, columns, seconds)
     )
     found = report.find("calibration_residual_subgroup_difference")
     curve = found.evidence["share_curve"]
-    bounds = ", ".join(
-        f"{share:g}: {bound:.3f}" for share, bound in zip(curve[::2], curve[1::2], strict=True)
-    )
+    bounds = ", ".join(f"{share:g}: {bound:.3f}" for share, bound in zip(curve[::2], curve[1::2], strict=True))
     listed = sum(one.metric == "subgroup_gap" for one in report.findings)
     print(
         f"{what:15} log loss {loss:.5f}; surely off {found.interval[0]:.3f}, {listed} listed; at most {bounds}; "
@@ -68,10 +66,7 @@ def main():
         data.learn()
         scorer = OnnxModel.load(model).bind(data, ModelOptions(task="binary"))
         return np.concatenate(
-            [
-                scorer.predict(b.columns(scorer.columns)).score
-                for b in data.batches(scorer.columns, partial=True)
-            ]
+            [scorer.predict(b.columns(scorer.columns)).score for b in data.batches(scorer.columns, partial=True)]
         )
 
     base = scores_of(chosen.model, learn), scores_of(chosen.model, test)
@@ -99,9 +94,7 @@ def main():
         }
         started = time.process_time()
         method = methods.MCGrad()
-        method.fit(
-            df_train=frames[0], prediction_column_name="base score", label_column_name="outcome", **told
-        )
+        method.fit(df_train=frames[0], prediction_column_name="base score", label_column_name="outcome", **told)
         predicted = method.predict(df=frames[1], prediction_column_name="base score", **told)
         measured("mcgrad", test, np.asarray(predicted, dtype=float), *about, time.process_time() - started)
 

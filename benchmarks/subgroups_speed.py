@@ -26,9 +26,7 @@ from fairkit.settings import AuditSettings, ModelOptions
 
 def timed(table, label, metric, columns, what):
     """Count and search with predictions that are columns of the table; print the phases."""
-    data = fairkit.load_data(
-        table, label=label, favorable=1, sensitive=[columns[0]], missing="group", name=what
-    )
+    data = fairkit.load_data(table, label=label, favorable=1, sensitive=[columns[0]], missing="group", name=what)
     data.learn()
     parameters = {"subgroups": {"columns": columns, "metrics": [metric]}}
     for _ in range(2):  # the second time nothing is compiled

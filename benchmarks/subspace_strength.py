@@ -91,9 +91,7 @@ def stability(encoder, columns, sensitive, strength, rng):
 
 def rms_gap(decided, favorable, group):
     """Return the rms over both labels of the gap in decisions between a group and the others."""
-    gaps = [
-        decided[group & (favorable == y)].mean() - decided[~group & (favorable == y)].mean() for y in (0, 1)
-    ]
+    gaps = [decided[group & (favorable == y)].mean() - decided[~group & (favorable == y)].mean() for y in (0, 1)]
     return float(np.sqrt(np.mean(np.square(gaps))))
 
 
@@ -145,9 +143,7 @@ def study(name, of_directions):
             told[f"rms {column}"] = rms_gap(decided, labels, largest[test])
         told["halves"] = stability(encoder, columns, predicted, strength, rng)
         shown = "  ".join(f"{key} {number:.3f}" for key, number in told.items())
-        print(
-            f"{name} strength {strength:.3g} directions {','.join(predicted) or 'none'}: {shown}", flush=True
-        )
+        print(f"{name} strength {strength:.3g} directions {','.join(predicted) or 'none'}: {shown}", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,7 @@ from fairkit.models.columns import PredictedColumns
 
 def verdict(sex, decision, limit, **told):
     data = fairkit.load_data(
-        {"sex": sex, "y": np.arange(len(sex)) % 2, "decision": decision},
-        label="y",
-        favorable=1,
-        sensitive=["sex"],
+        {"sex": sex, "y": np.arange(len(sex)) % 2, "decision": decision}, label="y", favorable=1, sensitive=["sex"]
     )
     rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", max=limit)
     model = PredictedColumns(decision="decision")

@@ -46,14 +46,7 @@ def command_cost(verifier: str, folder: Path, repeats: int) -> None:
     """Print the time of a whole check, of the help, and of Python alone."""
     certificate = folder / "certificate.json"
     certificate.write_bytes(gzip.decompress((GOLDEN / "certificate.json.gz").read_bytes()))
-    whole = [
-        verifier,
-        str(certificate),
-        "--key",
-        str(GOLDEN / "key.pub"),
-        "--model",
-        str(GOLDEN / "model.onnx"),
-    ]
+    whole = [verifier, str(certificate), "--key", str(GOLDEN / "key.pub"), "--model", str(GOLDEN / "model.onnx")]
     python = str(Path(verifier).parent / "python")
     runs: dict[str, list[float]] = {"whole check": [], "--help": [], "python -c pass": []}
     commands = (whole, [verifier, "--help"], [python, "-c", "pass"])
@@ -74,9 +67,7 @@ def large_certificate(folder: Path) -> dict[str, Path]:
     statement = json.loads(dsse.Envelope.from_bytes(base64.b64decode(one.given["file"])).payload)
     body = statement["predicate"]
     body["findings"] = [
-        {**finding, "parameters": {"class": str(copy)}}
-        for copy in range(COPIES)
-        for finding in body["findings"]
+        {**finding, "parameters": {"class": str(copy)}} for copy in range(COPIES) for finding in body["findings"]
     ]
     body["policy"], body["verdict"], body["settings"]["policy"] = [], None, []
     signers.new_key_pair(folder / "k")
@@ -122,12 +113,9 @@ def page_cost(folder: Path, repeats: int, gibibytes: float) -> None:
             handle.truncate(int(gibibytes * 2**30))
         took = timed(model=model)
         used = browser.run("performance.memory.usedJSHeapSize") / 2**20
+        print(f"a model of {gibibytes:g} GiB: {took:.1f} s, {gibibytes * 1024 / took:.0f} MiB/s, heap {used:.0f} MiB")
         print(
-            f"a model of {gibibytes:g} GiB: {took:.1f} s, {gibibytes * 1024 / took:.0f} MiB/s, heap {used:.0f} MiB"
-        )
-        print(
-            "the page says:",
-            browser.run("document.querySelector('section').innerText.split('\\n').filter(Boolean)[1]"),
+            "the page says:", browser.run("document.querySelector('section').innerText.split('\\n').filter(Boolean)[1]")
         )
     finally:
         browser.close()

@@ -37,9 +37,7 @@ def looks_of(batch: int, most: float = 1e6) -> np.ndarray:
     return np.arange(1, int(most / batch) + 1)
 
 
-def lifetimes(
-    p: np.ndarray | float, batch: int, count: int, rng: np.random.Generator, grid: np.ndarray
-) -> np.ndarray:
+def lifetimes(p: np.ndarray | float, batch: int, count: int, rng: np.random.Generator, grid: np.ndarray) -> np.ndarray:
     """Which of many lifetimes of 10⁶ decisions ever missed the running mean, at a look after every batch."""
     looks = looks_of(batch)
     chances = np.broadcast_to(p, looks.shape)
@@ -84,9 +82,7 @@ def sequences() -> None:
     sine = 0.1 + 0.09 * np.sin(t / 30)
     jumps = np.where(t % 50 < 25, 0.02, 0.18)
     for name, chances in (("sine .01-.19", sine), ("jumps .02/.18", jumps)):
-        print(
-            f"drift, {name}: ever missed {upper(lifetimes(chances, 1_000, LIFETIMES, rng, lambda_grid(0.1)))}"
-        )
+        print(f"drift, {name}: ever missed {upper(lifetimes(chances, 1_000, LIFETIMES, rng, lambda_grid(0.1)))}")
     joint = np.zeros(LIFETIMES // 10, bool)
     grid = lambda_grid(0.1)
     for _ in range(40):
@@ -121,9 +117,7 @@ def between() -> None:
                 for at in (37, 124, 249):
                     fixed = spread_difference(truth[at], partial(wilson, truth[at], n[at]), 0.95)
                     # for equal values of many groups the audit's upper end allows for their noise, and is 0 without any
-                    wide.append(
-                        (high[at] - low[at]) / (fixed.high - fixed.low) if fixed.high > 1e-3 else np.nan
-                    )
+                    wide.append((high[at] - low[at]) / (fixed.high - fixed.low) if fixed.high > 1e-3 else np.nan)
                 shown = " ".join(f"{one:.2f}" for one in wide)
                 print(
                     f"{len(sizes)} groups {sizes[-1]:>3} in the last, base {base}, gap {gap}: missed {upper(missed)}; "
@@ -161,9 +155,7 @@ def detectors() -> None:
         found = []
         for one in steps:
             detector = Detector(np.ones(one.shape[1]) / one.shape[1], 1_000)
-            found.append(
-                next((t + 1 for t, step in enumerate(one) if detector.step(step) >= 1_000), len(one) + 1)
-            )
+            found.append(next((t + 1 for t, step in enumerate(one) if detector.step(step) >= 1_000), len(one) + 1))
         return found
 
     for rate in (0.1, 0.105, 0.11, 0.12, 0.15):

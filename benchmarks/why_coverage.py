@@ -50,9 +50,7 @@ def tables(name):
         frame["y"] = ((y > 50_000) if y.dtype.kind in "if" and y.nunique() > 2 else y == y.max()).astype(int)
         frame = frame.drop(columns=[label, "row_index", "split"], errors="ignore").reset_index(drop=True)
         return frame, "SEX"
-    frame = pd.read_parquet(folder / "adult.parquet").drop(
-        columns=["fnlwgt", "education", "split"], errors="ignore"
-    )
+    frame = pd.read_parquet(folder / "adult.parquet").drop(columns=["fnlwgt", "education", "split"], errors="ignore")
     frame["y"] = frame.pop("income").astype(str).str.contains(">50K").astype(int)
     for column in frame.select_dtypes(exclude="number"):
         frame[column] = frame[column].astype(str).astype(object)
@@ -74,9 +72,7 @@ class Population:
         held = load_data(frame[~half], label="y", favorable=1, sensitive=[sensitive], features=features)
         columns = held.read(features).columns(features)
         if share is not None:
-            model = dataclasses.replace(
-                model, threshold=float(np.quantile(model.predict(columns).score, 1 - share))
-            )
+            model = dataclasses.replace(model, threshold=float(np.quantile(model.predict(columns).score, 1 - share)))
         held.learn()
         self.scorer = OnnxModel.load(model.to_onnx().SerializeToString()).bind(held, ModelOptions())
         self.data, self.columns = held, columns
@@ -99,9 +95,7 @@ class Population:
         pair = Pair(people, "s", "a", "b", places, True)
         if kind == "score":
             return pair.exactly(self.exact, self.codes[:, every], "score", tuple(n for (n,) in self.players))
-        columns = {
-            name: values[every] for name, values in self.columns.items() if name in self.scorer.columns
-        }
+        columns = {name: values[every] for name, values in self.columns.items() if name in self.scorer.columns}
         return pair.by_walks(self.context, "decision", columns, self.players, calls)
 
 
@@ -115,15 +109,10 @@ def columns(draws, calls, *, copies=1):
             start, hits, width = time.perf_counter(), [], []
             for draw in range(draws):
                 rng = np.random.default_rng([draw, *sizes])
-                rows = [
-                    rng.choice(g, n // copies).repeat(copies)
-                    for g, n in zip(people.groups, sizes, strict=True)
-                ]
+                rows = [rng.choice(g, n // copies).repeat(copies) for g, n in zip(people.groups, sizes, strict=True)]
                 clusters = None
                 if copies > 1:
-                    clusters = rng.permutation(1024)[np.arange(sum(map(len, rows))) // copies % 1024].astype(
-                        float
-                    )
+                    clusters = rng.permutation(1024)[np.arange(sum(map(len, rows))) // copies % 1024].astype(float)
                 found = people.divided(rows, kind, calls, draw, clusters)
                 away = np.abs(found.values - truth.values)
                 half = found.sure.half_width(0.95)
@@ -186,9 +175,7 @@ def allowed(draws):
             if min(one["a"].sum(), (~one["a"]).sum()) < 50:
                 continue
             design = Design.make({f"w{j}": one["x"][:, j] for j in range(2)})
-            told = Comparison(
-                design, one["a"], one["d"], np.ones(n), None, rng.integers(0, FOLDS, n), ("a", "b")
-            )
+            told = Comparison(design, one["a"], one["d"], np.ones(n), None, rng.integers(0, FOLDS, n), ("a", "b"))
             found = unexplained(told)
             refused += found.toward_group.refused is not None
             versions = (found.toward_group, found.toward_reference, found.overlap)

@@ -59,9 +59,7 @@ def cases():
 
 
 def main():
-    print(
-        "| table, groups | reads it | gap | column | this model, other values | trained again without | change |"
-    )
+    print("| table, groups | reads it | gap | column | this model, other values | trained again without | change |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for (name, whole, sensitive), reads in ((case, reads) for case in cases() for reads in (True, False)):
         frame = whole.reset_index(drop=True)

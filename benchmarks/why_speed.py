@@ -21,11 +21,7 @@ from fairkit_onnx.structure.ensemble import Ensemble
 from fairkit_why import exact
 from fairkit_why.fringes import cut_trees
 
-SHAPES = {
-    "100 trees of depth 6, 64 leaves": (64, 6),
-    "LightGBM 100 x 31": (31, -1),
-    "LightGBM 100 x 255": (255, -1),
-}
+SHAPES = {"100 trees of depth 6, 64 leaves": (64, 6), "LightGBM 100 x 31": (31, -1), "LightGBM 100 x 255": (255, -1)}
 
 
 def ensemble_of(booster):
@@ -75,18 +71,9 @@ def main():
 def measure(x, y, shape, woodelf):
     """Train, and time one shape."""
     few, group = min(len(x), 100_000), x[:, 3] + x[:, -1] > 0
-    settings = {
-        "objective": "binary",
-        "num_leaves": shape[0],
-        "max_depth": shape[1],
-        "verbosity": -1,
-        "num_threads": 1,
-    }
+    settings = {"objective": "binary", "num_leaves": shape[0], "max_depth": shape[1], "verbosity": -1, "num_threads": 1}
     booster = lgb.train(settings, lgb.Dataset(x[:few], y[:few]), 100)
-    ensemble, columns = (
-        ensemble_of(booster),
-        {str(j): np.ascontiguousarray(x[:, j]) for j in range(x.shape[1])},
-    )
+    ensemble, columns = (ensemble_of(booster), {str(j): np.ascontiguousarray(x[:, j]) for j in range(x.shape[1])})
     fringes = timed("cut", cut_trees, ensemble, np.arange(x.shape[1]), x[:1])
     model = SimpleNamespace(ensemble=ensemble, encoding=lambda doubles: encode)
     score = exact._TreeScore(model, fringes, 1.0, x.shape[1])
@@ -127,9 +114,7 @@ def beside(booster, x, group, found):
     start = time.process_time()
     values = WoodelfExplainer(booster, frame[~group]).shap_values(frame[group], verbose=False)
     off = np.abs(np.asarray(values).mean(axis=0) - found.values).max()
-    print(
-        f"  WOODELF, one direction, no intervals        {time.process_time() - start:7.2f} s; differs by {off:.1e}"
-    )
+    print(f"  WOODELF, one direction, no intervals        {time.process_time() - start:7.2f} s; differs by {off:.1e}")
 
 
 if __name__ == "__main__":

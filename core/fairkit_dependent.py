@@ -95,9 +95,7 @@ def doubts_of(clusters: Sequence[float] | Array, effective: Sequence[float] | Ar
 def too_few(clusters: int, effective: float = math.inf) -> str:
     """Say that nothing can be known about so few clusters; empty where they are enough."""
     if clusters < FEWEST:
-        return (
-            f"there are about {clusters} clusters, and with fewer than {FEWEST} their noise cannot be known"
-        )
+        return f"there are about {clusters} clusters, and with fewer than {FEWEST} their noise cannot be known"
     if effective < FEWEST_EFFECTIVE:
         return (
             f"there are about {clusters} clusters, and a few of them have most of the rows: they count as about "
@@ -266,9 +264,7 @@ def noise_of_scores(metric: Metric, table: ScoreTable, groups: int) -> Noise:
     return noise_of(pull, there, sizes)
 
 
-def score_influence(
-    metric: Metric, table: ScoreTable, groups: int, buckets: int
-) -> tuple[Array, NDArray[np.bool_]]:
+def score_influence(metric: Metric, table: ScoreTable, groups: int, buckets: int) -> tuple[Array, NDArray[np.bool_]]:
     """Return how far each bucket pulls a function of score distributions, and which buckets have rows, shapes [G, B].
 
     Parameters
@@ -337,6 +333,4 @@ def widened(estimate: Estimate, noise: Noise, span: tuple[float, float]) -> Esti
             down, up = factor * (estimate.values - low), factor * (high - estimate.values)
             return np.clip(estimate.values - down, *span), np.clip(estimate.values + up, *span)
 
-    return replace(
-        estimate, limits=limits, doubts={**estimate.doubts, **noise.few}, correlation=noise.correlation
-    )
+    return replace(estimate, limits=limits, doubts={**estimate.doubts, **noise.few}, correlation=noise.correlation)

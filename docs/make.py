@@ -89,10 +89,7 @@ def _option(parameter: Any) -> str:
 def metrics_page() -> str:
     """Every group metric: direction, range, meaning, citation."""
     loaded = plugins.load("group")
-    rows = [
-        "| metric | better | range | what it is | what the ends mean |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    rows = ["| metric | better | range | what it is | what the ends mean |", "| --- | --- | --- | --- | --- |"]
     for metric in describe(loaded)["metrics"]:
         low, high = (
             ("-∞" if metric["range"][0] is None else f"{metric['range'][0]:g}"),

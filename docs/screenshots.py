@@ -18,12 +18,12 @@ from pathlib import Path
 
 IMAGES = Path(__file__).parent / "images"
 FAIRKIT = str(Path(sys.executable).with_name("fairkit"))
-RULES = "--max demographic_parity_difference:sex=0.1 --max equal_opportunity_difference:ethnicity=0.3 --min accuracy=0.8"
+RULES = (
+    "--max demographic_parity_difference:sex=0.1 --max equal_opportunity_difference:ethnicity=0.3 --min accuracy=0.8"
+)
 
 COMMANDS = {
-    "laws.html": (
-        "report laws.json --key auditor.key.pub --pack nyc-ll144 --facts facts.toml --output laws.html"
-    ),
+    "laws.html": ("report laws.json --key auditor.key.pub --pack nyc-ll144 --facts facts.toml --output laws.html"),
     "report.html": f"audit plain.onnx --data test.parquet --sensitive sex,ethnicity {RULES} --format html --output report.html",
     "comparison.html": "compare plain.onnx fair.onnx --data test.parquet --format html --output comparison.html",
     "frontier.html": (
@@ -45,8 +45,8 @@ COMMANDS = {
 STEPS = {
     "laws.html": [
         "certify plain.onnx --data test.parquet --sensitive sex,ethnicity --pack nyc-ll144 --key auditor.key "
-        "--output laws.json --sequence kept",
-    ],
+        "--output laws.json --sequence kept"
+    ]
 }
 """What comes before a page's own command."""
 FACTS = """
@@ -89,13 +89,7 @@ def photograph(page: Path, target: Path, width: int, height: int, dark: bool) ->
     )
     with tempfile.TemporaryDirectory() as profile:
         subprocess.run(
-            [
-                browser(),
-                *flags.split(),
-                f"--user-data-dir={profile}",
-                f"--screenshot={target}",
-                page.as_uri(),
-            ],
+            [browser(), *flags.split(), f"--user-data-dir={profile}", f"--screenshot={target}", page.as_uri()],
             check=True,
             capture_output=True,
             timeout=120,
@@ -127,9 +121,7 @@ def main(wanted: list[str]) -> None:
             if name == "report-print.png":  # the first A4 sheet, as its style prints it
                 source = here / "print.html"
                 printed = (here / page).read_text("utf-8").replace("@media print", "@media all")
-                source.write_text(
-                    printed.replace("main{max-width:none;padding:0}", "main{padding:40px}"), "utf-8"
-                )
+                source.write_text(printed.replace("main{max-width:none;padding:0}", "main{padding:40px}"), "utf-8")
             photograph(source, IMAGES / name, width, height, dark)
 
 

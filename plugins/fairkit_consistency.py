@@ -135,8 +135,7 @@ class ConsistencyAuditor(Auditor):
             former={"flip": 1},
         )
         values: Mapping[str, Any] = parameter(
-            {},
-            help="The values of a column, as consistency.values.relationship=Husband,Wife; default: all observed.",
+            {}, help="The values of a column, as consistency.values.relationship=Husband,Wife; default: all observed."
         )
 
     def __init__(self, parameters: Any = None) -> None:
@@ -245,15 +244,9 @@ def _scored(
 
 
 def _measure(
-    batch: Batch,
-    columns: Columns,
-    predictions: Predictions,
-    combinations: Sequence[Combination],
-    context: AuditContext,
+    batch: Batch, columns: Columns, predictions: Predictions, combinations: Sequence[Combination], context: AuditContext
 ) -> Flips:
-    outputs = [
-        _scored(columns, combination, predictions, context.scorer, batch) for combination in combinations
-    ]
+    outputs = [_scored(columns, combination, predictions, context.scorer, batch) for combination in combinations]
     same = _sameness(outputs)
     scores = _scores(outputs)
     own = _scores([predictions])
@@ -320,19 +313,12 @@ def _findings(
                 better="higher",
                 parameters=parameters,
                 evidence=evidence,
-                notes=(
-                    *notes,
-                    "All other columns keep their values, also those that depend on the flipped ones.",
-                ),
+                notes=(*notes, "All other columns keep their values, also those that depend on the flipped ones."),
                 interval_at=lambda confidence: _share_interval(flips, confidence),
             )
         )
     if flips.top or context.scorer.task == "regression":
-        most = (
-            1.0
-            if context.scorer.task != "regression"
-            else max((one.change for one in flips.top), default=0.0)
-        )
+        most = 1.0 if context.scorer.task != "regression" else max((one.change for one in flips.top), default=0.0)
         if not flips.sums[2] > 0 and context.scorer.task == "regression":
             notes.append("No row's score changes, so that nothing tells by how much others would.")
         findings.append(

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 def remove_correlation(
-    features: NDArray[np.float64],
-    sensitive: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    alpha: float = 1.0,
+    features: NDArray[np.float64], sensitive: NDArray[np.float64], weights: NDArray[np.float64], alpha: float = 1.0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Find the linear map that takes the part out of the features that the sensitive columns explain.
 
@@ -97,21 +94,13 @@ def learn_encoding(table: Table, alpha: float) -> LinearEncoding:
     if not features:
         raise fairkit.DataError(f"{table.name}: all features are sensitive; nothing is left to learn from")
     encoder = fit_encoder(
-        table.columns,
-        [*features, *sensitive],
-        text="onehot",
-        standardise=True,
-        fill=True,
-        weights=table.weights,
+        table.columns, [*features, *sensitive], text="onehot", standardise=True, fill=True, weights=table.weights
     )
     width = len(fit_encoder(table.columns, features, text="onehot", standardise=True, fill=True).names)
     encoded = encoder.transform(table.columns).astype(np.float64)
     matrix, mean = remove_correlation(encoded[:, :width], encoded[:, width:], table.row_weights(), alpha)
     return LinearEncoding(
-        encoder=encoder,
-        matrix=matrix,
-        center=np.concatenate([np.zeros(width), mean]),
-        names=encoder.names[:width],
+        encoder=encoder, matrix=matrix, center=np.concatenate([np.zeros(width), mean]), names=encoder.names[:width]
     )
 
 

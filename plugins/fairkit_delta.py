@@ -41,12 +41,7 @@ class DeltaTable(DataSource):
         table = _table(deltalake, address, inner)
         version = table.version()
         name = f"{address.location.rstrip('/').rpartition('/')[2]}, version {version}"
-        origin = {
-            "kind": self.name,
-            "address": address.text,
-            "id": str(table.metadata().id),
-            "version": version,
-        }
+        origin = {"kind": self.name, "address": address.text, "id": str(table.metadata().id), "version": version}
         import pyarrow as pa
 
         schema = pa.schema(table.schema().to_arrow())
@@ -115,19 +110,12 @@ def _settings(inner: Address) -> dict[str, str]:
     if inner.scheme == "s3":
         if server is not None:
             settings |= {"aws_endpoint": f"{server[0]}://{server[1]}", "aws_allow_http": "true"}
-        region = (
-            inner.options.get("region")
-            or environment.get("AWS_REGION")
-            or environment.get("AWS_DEFAULT_REGION")
-        )
+        region = inner.options.get("region") or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
         settings["aws_region"] = region or "us-east-1"
         if inner.options.get("anonymous") == "true":
             settings["aws_skip_signature"] = "true"
     elif inner.scheme in {"abfs", "abfss"}:
-        for name, variable in (
-            ("account_key", "AZURE_STORAGE_KEY"),
-            ("sas_token", "AZURE_STORAGE_SAS_TOKEN"),
-        ):
+        for name, variable in (("account_key", "AZURE_STORAGE_KEY"), ("sas_token", "AZURE_STORAGE_SAS_TOKEN")):
             if environment.get(variable):
                 settings[f"azure_storage_{name}"] = environment[variable]
     return settings

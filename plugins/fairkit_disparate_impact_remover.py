@@ -200,14 +200,9 @@ class DisparateImpactRemover(PreProcessor):
             None, help="The split to repair for, such as sex+race; default: the only one, else all crossed."
         )
         repair: float = fairkit.parameter(
-            1.0,
-            help="How far to move every value: 0 not at all, 1 to the common distribution.",
-            minimum=0,
-            maximum=1,
+            1.0, help="How far to move every value: 0 not at all, 1 to the common distribution.", minimum=0, maximum=1
         )
-        quantiles: int = fairkit.parameter(
-            1000, help="The most steps of a column's map in each group.", minimum=2
-        )
+        quantiles: int = fairkit.parameter(1000, help="The most steps of a column's map in each group.", minimum=2)
 
     def prepare(self, table: Table, run: Run) -> Prepared:
         """Learn the maps."""
@@ -242,10 +237,7 @@ def learn_repair(
     used, maps = [], []
     for position in places:
         x = matrix[:, position]
-        rows = [
-            np.flatnonzero((groups.codes == g) & ~np.isnan(x) & (weights > 0))
-            for g in range(len(groups.names))
-        ]
+        rows = [np.flatnonzero((groups.codes == g) & ~np.isnan(x) & (weights > 0)) for g in range(len(groups.names))]
         if all(len(part) for part in rows):
             used.append(position)
             maps.append(median_repair([x[part] for part in rows], [weights[part] for part in rows], most))

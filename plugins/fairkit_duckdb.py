@@ -39,9 +39,7 @@ class DuckDB(DataSource):
         try:
             _check(duckdb, query)
             rows = connection.sql(query)
-            fields = zip(
-                _read(rows.limit(0)).schema, rows.columns, strict=True
-            )  # a name may stand there twice
+            fields = zip(_read(rows.limit(0)).schema, rows.columns, strict=True)  # a name may stand there twice
             schema = pa.schema([field.with_name(name) for field, name in fields])
         except BaseException:
             connection.close()

@@ -85,9 +85,7 @@ class IcebergTable(DataSource):
         catalog = SqlCatalog("here", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=f"file://{folder}")
         try:
             catalog.create_namespace("db")
-            catalog.create_table("db.people", rows.schema, location=f"file://{folder / 'people'}").append(
-                rows
-            )
+            catalog.create_table("db.people", rows.schema, location=f"file://{folder / 'people'}").append(rows)
         finally:
             catalog.engine.dispose()
         return f"iceberg:{folder / 'people'}"
@@ -145,9 +143,7 @@ def _from_folder(address: Address) -> Any:
     inner = _inner(address)
     filesystem, root = (LocalFileSystem(), _absolute(address)) if inner is None else store(inner)
     folder = f"{root.rstrip('/')}/metadata"
-    names = [
-        entry.base_name for entry in filesystem.get_file_info(FileSelector(folder, allow_not_found=True))
-    ]
+    names = [entry.base_name for entry in filesystem.get_file_info(FileSelector(folder, allow_not_found=True))]
     path = f"{folder}/{_newest(address, filesystem, folder, names)}"
     with filesystem.open_input_stream(path) as file:  # a name that ends in .gz is decompressed
         content = file.read(_MOST + 1)
@@ -170,9 +166,7 @@ def _newest(address: Address, filesystem: Any, folder: str, names: list[str]) ->
     if _HINT in names:
         with filesystem.open_input_stream(f"{folder}/{_HINT}") as file:
             hint = file.read(1_000).decode(errors="replace").strip()
-        hinted = [
-            name for name in (hint, f"v{hint}.metadata.json", f"{hint}.metadata.json") if name in numbered
-        ]
+        hinted = [name for name in (hint, f"v{hint}.metadata.json", f"{hint}.metadata.json") if name in numbered]
         if hinted:
             return hinted[0]
     newest = [name for name, number in numbered.items() if number == max(numbered.values())]
@@ -228,10 +222,7 @@ def _plain_text(schema: Any) -> Any:
     import pyarrow as pa
 
     return pa.schema(
-        [
-            pa.field(one.name, pa.string() if pa.types.is_large_string(one.type) else one.type)
-            for one in schema
-        ]
+        [pa.field(one.name, pa.string() if pa.types.is_large_string(one.type) else one.type) for one in schema]
     )
 
 

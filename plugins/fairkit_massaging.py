@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 def massage(
-    target: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    scores: NDArray[np.float64],
-    weights: NDArray[np.float64],
+    target: NDArray[np.float64], codes: NDArray[np.int64], scores: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Change the labels nearest to the border until every group has the share of favorable labels of all.
 
@@ -90,8 +87,7 @@ class Massaging(PreProcessor):
         scores = fit_learner(self.parameters.ranker, table, run).predict(table.columns).score
         target = massage(table.target, groups.codes, scores, table.row_weights())
         return Prepared(
-            table=dataclasses.replace(table, target=target),
-            details=_changes(table, target, groups.codes, groups.names),
+            table=dataclasses.replace(table, target=target), details=_changes(table, target, groups.codes, groups.names)
         )
 
 

@@ -41,9 +41,7 @@ class Pkcs11Signer(Signer):
         if module is None:
             raise ParameterError(f"{_shown(address)}: say which library reaches the token: {_EXAMPLE}")
         if not Path(module).is_file():
-            raise ParameterError(
-                f"{_shown(address)}: there is no library {module}; the token's driver brings it"
-            )
+            raise ParameterError(f"{_shown(address)}: there is no library {module}; the token's driver brings it")
         try:
             import pkcs11
             from pkcs11.exceptions import PKCS11Error
@@ -97,14 +95,10 @@ def parse(address: str) -> dict[str, str]:
                     "use pin-source=file:PIN or the prompt"
                 )
             if not equals or key not in names or key in attributes:
-                raise ParameterError(
-                    f"{_shown(address)}: {key!r} is not understood there; for instance {_EXAMPLE}"
-                )
+                raise ParameterError(f"{_shown(address)}: {key!r} is not understood there; for instance {_EXAMPLE}")
             attributes[key] = value if key == "id" else urllib.parse.unquote(value)
     if not {"object", "id"} & set(attributes):
-        raise ParameterError(
-            f"{_shown(address)}: say which key: object=LABEL or id=%01; for instance {_EXAMPLE}"
-        )
+        raise ParameterError(f"{_shown(address)}: say which key: object=LABEL or id=%01; for instance {_EXAMPLE}")
     return attributes
 
 
@@ -121,9 +115,7 @@ def _pin(given: Mapping[str, str], ask: Any) -> str:
     try:
         return path.read_text("utf-8").partition("\n")[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError(
-            f"cannot read the PIN in {path}: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        raise ParameterError(f"cannot read the PIN in {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _token(library: Any, attributes: Mapping[str, str], address: str) -> Any:
@@ -177,11 +169,7 @@ def _pem(key: Any, public: Any, address: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    names = {
-        "PinIncorrect": "the PIN is wrong",
-        "PinLocked": "the PIN is locked",
-        "PinLenRange": "the PIN is wrong",
-    }
+    names = {"PinIncorrect": "the PIN is wrong", "PinLocked": "the PIN is locked", "PinLenRange": "the PIN is wrong"}
     return names.get(type(error).__name__) or " ".join(str(error).split()) or type(error).__name__
 
 

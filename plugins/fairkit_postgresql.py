@@ -90,9 +90,7 @@ def _uri(address: Address) -> str:
     """Return the URI for libpq, which reads the password from PGPASSWORD, PGPASSFILE or ~/.pgpass."""
     user, host, port = address.host()
     if not address.slashes:
-        raise fairkit.DataError(
-            "addresses of PostgreSQL are written postgresql://user@host:port/database?query=..."
-        )
+        raise fairkit.DataError("addresses of PostgreSQL are written postgresql://user@host:port/database?query=...")
     told = host or os.environ.get("PGHOST", "")
     if told and not told.startswith("/"):
         check_reachable(told, port or int(os.environ.get("PGPORT") or _PORT))
@@ -104,9 +102,7 @@ def _uri(address: Address) -> str:
         "options": _SETTINGS,
         **{name: address.options[name] for name in ("sslmode", "sslrootcert") if name in address.options},
     }
-    return f"postgresql://{where}?" + "&".join(
-        f"{key}={quote(value, safe='')}" for key, value in settings.items()
-    )
+    return f"postgresql://{where}?" + "&".join(f"{key}={quote(value, safe='')}" for key, value in settings.items())
 
 
 def _shown(address: Address) -> str:

@@ -14,12 +14,7 @@ from fairkit.mitigators import Capability
 from fairkit_onnx.write.linear import LinearEncoding
 from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
 from fairkit_similarity.subspace import directions_parameter, strength_parameter
-from fairkit_similarity.training import (
-    feature_columns,
-    graph_encoder,
-    named_directions,
-    sensitive_columns,
-)
+from fairkit_similarity.training import feature_columns, graph_encoder, named_directions, sensitive_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,9 +61,7 @@ class Project(PreProcessor):
         return (fairkit.Rule(metric="consistency", min=1.0),)
 
 
-def learn_projection(
-    table: Table, strength: float = 0.1, directions: Sequence[str] | None = None
-) -> LinearEncoding:
+def learn_projection(table: Table, strength: float = 0.1, directions: Sequence[str] | None = None) -> LinearEncoding:
     """Learn the encoding z = (I - P) x without the coordinates of the sensitive columns, which are zero.
 
     P projects on the sensitive subspace. The axes are those of the features, not a rotation of them: trees

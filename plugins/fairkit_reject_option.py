@@ -25,9 +25,7 @@ GRID = tuple(round(0.01 * step, 2) for step in range(1, 101))
 """The half widths of the band that are tried, on the scale of f = 2p - 1."""
 
 
-def band_decisions(
-    scores: NDArray[np.float64], deprived: NDArray[np.bool_], theta: float
-) -> NDArray[np.float64]:
+def band_decisions(scores: NDArray[np.float64], deprived: NDArray[np.bool_], theta: float) -> NDArray[np.float64]:
     """Decide by a band: with |2p - 1| ≤ θ by the group, else by the score.
 
     Parameters
@@ -64,19 +62,14 @@ class RejectOption(PostProcessor):
 
     name = "reject-option"
     citation = "Kamiran, Karim and Zhang, Decision theory for discrimination-aware classification, ICDM 2012"
-    capabilities = (
-        Capability(constraints=("demographic_parity",), dial="tolerance", reads_group=True, trainings=0),
-    )
+    capabilities = (Capability(constraints=("demographic_parity",), dial="tolerance", reads_group=True, trainings=0),)
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters(PostParameters):
         """See `RejectOption`."""
 
         theta: float | None = parameter(
-            None,
-            help="Half width of the band in 2p - 1; default: chosen from .01, .02, ..., 1.",
-            minimum=0,
-            maximum=1,
+            None, help="Half width of the band in 2p - 1; default: chosen from .01, .02, ..., 1.", minimum=0, maximum=1
         )
         tolerance: float = parameter(
             0.0, help="The difference between groups that is allowed beside chance.", minimum=0

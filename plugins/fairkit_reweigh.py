@@ -62,9 +62,7 @@ class Reweigh(PreProcessor):
         "Knowledge and Information Systems 33, 2012, doi:10.1007/s10115-011-0463-8"
     )
     capabilities = (
-        Capability(
-            constraints=("demographic_parity",), dial="strength", steps=(1.0, 0.75, 0.5, 0.25), of_limit=False
-        ),
+        Capability(constraints=("demographic_parity",), dial="strength", steps=(1.0, 0.75, 0.5, 0.25), of_limit=False),
     )
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +73,7 @@ class Reweigh(PreProcessor):
             None, help="The split to balance, such as sex+race; default: the only one, else all crossed."
         )
         strength: float = fairkit.parameter(
-            1.0,
-            help="0 leaves the weights as they are, 1 makes group and label independent.",
-            minimum=0,
-            maximum=1,
+            1.0, help="0 leaves the weights as they are, 1 makes group and label independent.", minimum=0, maximum=1
         )
 
     def prepare(self, table: Table, run: Run) -> Prepared:

@@ -61,9 +61,7 @@ class Hull:
         return [hits] if constraint == "equal_opportunity" else [hits, self.accepted_bad / self.bad]
 
 
-def roc_hull(
-    scores: NDArray[np.float64], favorable: NDArray[np.float64], weights: NDArray[np.float64]
-) -> Hull:
+def roc_hull(scores: NDArray[np.float64], favorable: NDArray[np.float64], weights: NDArray[np.float64]) -> Hull:
     """Find the corners of the ROC convex hull of threshold rules.
 
     The hull's slopes are the decreasing isotonic regression of the outcome on the scores in decreasing order:
@@ -209,8 +207,7 @@ class ThresholdOptimizer(PostProcessor):
             maximum=1,
         )
         randomized: bool = parameter(
-            True,
-            help="Mix thresholds by chance; false: one threshold for each group, those nearest to what is asked.",
+            True, help="Mix thresholds by chance; false: one threshold for each group, those nearest to what is asked."
         )
 
     def promises(self) -> Sequence[fairkit.Rule]:
@@ -295,9 +292,7 @@ def _in_window(rates: NDArray[np.float64], gain: NDArray[np.float64], low: float
 
 def _sharp(rows: ScoredRows, constraint: ConstraintName, tolerance: float, rate: float | None) -> Solution:
     """Return one threshold for each group, and one for the pooled population at their mean first rate."""
-    hulls = [
-        _hull_of(rows, group, constraint) for group in range(len(rows.names))
-    ]  # refuses what it cannot use
+    hulls = [_hull_of(rows, group, constraint) for group in range(len(rows.names))]  # refuses what it cannot use
     parts = [rows.take(rows.codes == group) for group in range(len(rows.names))]
     curves = [curve(part.scores, part.favorable, part.row_weights) for part in parts]
     chosen = sharp_thresholds(curves, constraint, tolerance, rate)
@@ -353,9 +348,7 @@ def _details(
         }
         for index, label in enumerate(labels)
     }
-    gained = sum(
-        float((hull.accepted_good - hull.accepted_bad) @ own) for hull, own in zip(hulls, shares, strict=True)
-    )
+    gained = sum(float((hull.accepted_good - hull.accepted_bad) @ own) for hull, own in zip(hulls, shares, strict=True))
     refused = sum(hull.bad for hull in hulls)
     total = sum(hull.good + hull.bad for hull in hulls)
     return {

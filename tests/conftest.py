@@ -14,9 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # the same examples in every run, however slow the machine: `benchmarks/fuzz_input.py` draws new ones
-settings.register_profile(
-    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -162,12 +160,8 @@ def loans_model(tmp_path_factory: pytest.TempPathFactory) -> BuiltModel:
     texts = ["sex", "ethnicity", "region", "employment"]
     numbers = ["age", "income", "debt_ratio", "amount"]
     columns = make_column_transformer((OneHotEncoder(), texts), (StandardScaler(), numbers))
-    pipeline = make_pipeline(columns, LogisticRegression(max_iter=1000)).fit(
-        train[texts + numbers], train["decision"]
-    )
-    types = [(c, StringTensorType([None, 1])) for c in texts] + [
-        (c, FloatTensorType([None, 1])) for c in numbers
-    ]
+    pipeline = make_pipeline(columns, LogisticRegression(max_iter=1000)).fit(train[texts + numbers], train["decision"])
+    types = [(c, StringTensorType([None, 1])) for c in texts] + [(c, FloatTensorType([None, 1])) for c in numbers]
     (folder / "loans.onnx").write_bytes(convert_sklearn(pipeline, initial_types=types).SerializeToString())
     pq.write_table(loans_table(4_000, 2), folder / "loans.parquet")
     return BuiltModel(folder / "loans.onnx", folder / "loans.parquet")

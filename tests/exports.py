@@ -110,9 +110,7 @@ def model_of(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=ir)
 
 
-def network(
-    approve: str | None = None, *, score: str = "probability", number: Any = np.float32
-) -> onnx.ModelProto:
+def network(approve: str | None = None, *, score: str = "probability", number: Any = np.float32) -> onnx.ModelProto:
     """P(default) or its logit, and beside it at will an output `approve` that is P(default) < .2."""
     kind = ELEMENTS["double" if number is np.float64 else "float"]
     constants = {
@@ -247,23 +245,13 @@ def catboost_like() -> onnx.ModelProto:
     nodes = [
         helper.make_node("Mul", ["features", "one"], ["scaled"]),
         helper.make_node(
-            "TreeEnsembleClassifier",
-            ["scaled"],
-            ["label", "probability_tensor"],
-            domain="ai.onnx.ml",
-            **lightgbm_like,
+            "TreeEnsembleClassifier", ["scaled"], ["label", "probability_tensor"], domain="ai.onnx.ml", **lightgbm_like
         ),
         helper.make_node(
-            "ZipMap",
-            ["probability_tensor"],
-            ["probabilities"],
-            domain="ai.onnx.ml",
-            classlabels_int64s=[0, 1],
+            "ZipMap", ["probability_tensor"], ["probabilities"], domain="ai.onnx.ml", classlabels_int64s=[0, 1]
         ),
     ]
-    chances = helper.make_map_type_proto(
-        TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None)
-    )
+    chances = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None))
     graph = helper.make_graph(
         nodes,
         "CatBoostModel",
@@ -280,9 +268,7 @@ def catboost_like() -> onnx.ModelProto:
 
 def _trees() -> np.ndarray[Any, Any]:
     x = matrix()
-    margin = (
-        np.where(x[:, 0] > np.float32(0.4), 0.8, -0.9) + np.where(x[:, 1] > np.float32(-0.1), 0.5, -0.6) - 0.2
-    )
+    margin = np.where(x[:, 0] > np.float32(0.4), 0.8, -0.9) + np.where(x[:, 1] > np.float32(-0.1), 0.5, -0.6) - 0.2
     return np.asarray(1 / (1 + np.exp(-margin)))
 
 
@@ -344,28 +330,18 @@ def labels_only(target: str) -> onnx.ModelProto:
 
 
 def _decided_by(target: str) -> np.ndarray[Any, Any]:
-    return np.asarray(
-        _fitted(target, "logistic").predict(matrix()) == ("approved" if target == "word" else 0)
-    )
+    return np.asarray(_fitted(target, "logistic").predict(matrix()) == ("approved" if target == "word" else 0))
 
 
 def _of_pipelines(name: str, build: Any) -> Export:
     return Export(
-        name,
-        build,
-        _of_pipeline,
-        lambda: _of_pipeline() > 0.5,
-        label="word",
-        favorable="approved",
-        features=MIXED,
+        name, build, _of_pipeline, lambda: _of_pipeline() > 0.5, label="word", favorable="approved", features=MIXED
     )
 
 
 EXPORTS = (
     *(
-        Export(
-            f"approve ({kind}) beside p_default", lambda kind=kind: network(kind), good, decided_by_a_limit
-        )
+        Export(f"approve ({kind}) beside p_default", lambda kind=kind: network(kind), good, decided_by_a_limit)
         for kind in ("bool",)
     ),
     Export(
@@ -396,11 +372,7 @@ EXPORTS = (
         options={"favorable_class": 1},
     ),
     Export(
-        "points with a threshold in points",
-        points,
-        points_of,
-        lambda: points_of() >= 640,
-        options={"threshold": 640.0},
+        "points with a threshold in points", points, points_of, lambda: points_of() >= 640, options={"threshold": 640.0}
     ),
     Export(
         "points of risk with a threshold in points",
@@ -419,11 +391,7 @@ EXPORTS = (
                 helper.make_node("Mul", ["p", "hundred"], ["percent"]),
             ],
             {"percent": TensorProto.FLOAT},
-            {
-                "w": WEIGHTS.reshape(4, 1),
-                "b": np.array([SHIFT], np.float32),
-                "hundred": np.array([100], np.float32),
-            },
+            {"w": WEIGHTS.reshape(4, 1), "b": np.array([SHIFT], np.float32), "hundred": np.array([100], np.float32)},
         ),
         good,
         more_likely_good,

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-TESTS = {
-    "BRANCH_LEQ": lambda x, t: x <= t,
-    "BRANCH_LT": lambda x, t: x < t,
-    "BRANCH_EQ": lambda x, t: x == t,
-}
+TESTS = {"BRANCH_LEQ": lambda x, t: x <= t, "BRANCH_LT": lambda x, t: x < t, "BRANCH_EQ": lambda x, t: x == t}
 
 
 def predict_trees(trees, matrix, outputs, base):

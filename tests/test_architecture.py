@@ -281,9 +281,7 @@ def test_source_roots_are_no_packages():
 def test_every_plugin_file_is_an_entry_point():
     import tomllib
 
-    entries = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"][
-        "fairkit"
-    ]
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]["fairkit"]
     declared = {target.split(":")[0].split(".")[0] for target in entries.values()}
     present = {p.stem for p in (ROOT / "plugins").iterdir() if p.name.startswith("fairkit_")}
     assert declared == present
@@ -317,9 +315,7 @@ def test_an_audit_does_not_load_what_it_does_not_need(tmp_path, loans_model):
         f"fairkit.audit({str(loans_model.path)!r}, data)\n"
         "print('LOADED', *sorted({name.split('.')[0] for name in sys.modules}))"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     loaded = set(result.stdout.rpartition("LOADED")[2].split())
     # pyarrow loads pandas by itself where it is installed, for text with many values
     assert not loaded & {"sklearn", "torch", "lightgbm", "xgboost", "scipy", "numba"}

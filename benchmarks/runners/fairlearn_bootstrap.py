@@ -12,10 +12,7 @@ import sklearn.metrics as skm
 from fairlearn.metrics import MetricFrame, selection_rate
 
 DRAWS = 200
-DECIDED = {
-    "selection_rate": selection_rate,
-    "f1_score": lambda y, d, **w: skm.f1_score(y, d, zero_division=0, **w),
-}
+DECIDED = {"selection_rate": selection_rate, "f1_score": lambda y, d, **w: skm.f1_score(y, d, zero_division=0, **w)}
 SCORED = {
     "roc_auc": skm.roc_auc_score,
     "log_loss": lambda y, s, **w: skm.log_loss(y, s, labels=[0, 1], **w),

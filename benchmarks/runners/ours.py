@@ -52,9 +52,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
                 sums = by_bucket(metric.statistic.first_sums(rows, place, groups * BUCKETS), groups)
             estimate = clustered(metric, totals, estimate, sums)
         estimates.append(estimate)
-    noted = any(
-        len(e.doubts) > 0 or (e.sizes is not None and bool((e.sizes < 30 - 1e-6).any())) for e in estimates
-    )
+    noted = any(len(e.doubts) > 0 or (e.sizes is not None and bool((e.sizes < 30 - 1e-6).any())) for e in estimates)
     if kind == "level":
         low, high = estimates[0].limits(own_quantile(confidence, estimates[0].correlation))
         return ends(float(low[0]), float(high[0]), noted or not math.isfinite(estimates[0].values[0]))

@@ -24,9 +24,7 @@ def statistic_of(name: str) -> Any:  # noqa: PLR0911 -- one for each metric
     if name == "log_loss":
         return lambda y, s, axis=-1: -np.log(np.clip(np.where(y > 0.5, s, 1 - s), 2.2e-16, 1)).mean(axis)
     if name == "r2_score":
-        return lambda y, s, axis=-1: (
-            1 - ((y - s) ** 2).sum(axis) / ((y - y.mean(axis, keepdims=True)) ** 2).sum(axis)
-        )
+        return lambda y, s, axis=-1: 1 - ((y - s) ** 2).sum(axis) / ((y - y.mean(axis, keepdims=True)) ** 2).sum(axis)
     return None
 
 

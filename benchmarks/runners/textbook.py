@@ -35,9 +35,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         "selection_rate": lambda y, s: s,
     }
     if name in losses and kind == "level":
-        values = losses[name](
-            columns["outcome"], columns["decision" if name == "selection_rate" else "score"]
-        )
+        values = losses[name](columns["outcome"], columns["decision" if name == "selection_rate" else "score"])
         half = stats.t.ppf(0.5 + level / 2, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5
         return {"low": float(values.mean() - half), "high": float(values.mean() + half)}
     return {"unsupported": True}

@@ -45,17 +45,8 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "join": "columns",
     },
     "audit": {each.key: each.kind for each in declared() if each.table == "audit"},
-    "model": {
-        **{each.key: each.kind for each in declared() if each.table == "model"},
-        **dict.fromkeys(FACTS, "text"),
-    },
-    "endpoint": {
-        "url": "text",
-        "model_name": "text",
-        "model_version": "text",
-        "timeout": "number",
-        "rate": "number",
-    },
+    "model": {**{each.key: each.kind for each in declared() if each.table == "model"}, **dict.fromkeys(FACTS, "text")},
+    "endpoint": {"url": "text", "model_name": "text", "model_version": "text", "timeout": "number", "rate": "number"},
     "sandbox": {"memory": "value", "timeout": "number", "allow_domain": "names"},
     "mitigate": {
         "plugin": "text",
@@ -232,9 +223,7 @@ def load_announced(path: Path | None = None) -> Config:
         tables = ("model", "audit", "endpoint", "sandbox")
         entries = [f"{key} {value}" for table in tables for key, value in getattr(config, table).items()]
         entries += [
-            f"{name}.{key} {value}"
-            for name, values in config.auditors.items()
-            for key, value in values.items()
+            f"{name}.{key} {value}" for name, values in config.auditors.items() for key, value in values.items()
         ]
         rules = len(config.policy)
         entries += [f"{rules} rule{'s' * (rules > 1)}"] if rules else []
@@ -279,9 +268,7 @@ def read_config(tables: Mapping[str, Any], path: Path | None = None) -> Config:
     where = "the settings" if path is None else path.name
     for table in tables:
         if table not in KEYS:
-            raise ConfigError(
-                f"{where}: there is no table [{table}]. {did_you_mean(table, KEYS, what='tables')}"
-            )
+            raise ConfigError(f"{where}: there is no table [{table}]. {did_you_mean(table, KEYS, what='tables')}")
     plain = {name: _plain(name, tables.get(name, {}), where) for name in KEYS if name != "policy"}
     inner = {
         name: {key: dict(value) for key, value in tables.get(name, {}).items() if isinstance(value, Mapping)}
@@ -340,9 +327,7 @@ def _fits(value: Any, kind: Kind) -> bool:
     if kind == "columns":
         return isinstance(value, Mapping)
     if kind == "names":
-        return isinstance(value, str) or (
-            isinstance(value, list) and all(isinstance(one, str) for one in value)
-        )
+        return isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
     if kind == "number":
         return number and abs(value) < _LARGEST
     if kind == "integer":

@@ -133,12 +133,7 @@ def _checked(
             held = verify(raw, trusted, revocations=revocations, timestamp_roots=roots)
             doubts = () if revocations is None else tuple(revocations.overdue(datetime.now(UTC)))
             return Shown(
-                name=path.name,
-                certificate=held,
-                failed=None,
-                keyed=True,
-                stamped=_is_stamped(raw),
-                doubts=doubts,
+                name=path.name, certificate=held, failed=None, keyed=True, stamped=_is_stamped(raw), doubts=doubts
             )
         certificate = read(raw, full=True)
         check_statement(certificate.report, certificate.settings)

@@ -86,10 +86,7 @@ def html(result: Any) -> str:
     from fairkit_cli.render.html import html_page
     from fairkit_cli.render.svg import warm
 
-    with (
-        nullcontext() if isinstance(result, Finding) else warm(),
-        _as_recorded(result),
-    ):  # a finding has no chart
+    with nullcontext() if isinstance(result, Finding) else warm(), _as_recorded(result):  # a finding has no chart
         return html_page(page_of(result))
 
 

@@ -58,9 +58,7 @@ def group_options(command: Any) -> None:
         if arguments:
             with formatter.section("Arguments"):
                 formatter.write_dl(arguments)
-        for title, records in (
-            _sections(options) if len(options) > MANY else [("Options", [r for _, r in options])]
-        ):
+        for title, records in _sections(options) if len(options) > MANY else [("Options", [r for _, r in options])]:
             with formatter.section(title):
                 formatter.write_dl(records)
 
@@ -89,10 +87,7 @@ def _group_of(option: Any) -> str:
 def write_commands(formatter: Any, places: Mapping[str, str], commands: Mapping[str, Any]) -> None:
     """Write the list of commands; `commands` makes one, which is needed only where its text cannot be read."""
     limit = formatter.width - 6 - max(map(len, places), default=0)
-    rows = [
-        (name, _shortened(summary(place) or commands[name].help or "", limit))
-        for name, place in places.items()
-    ]
+    rows = [(name, _shortened(summary(place) or commands[name].help or "", limit)) for name, place in places.items()]
     with formatter.section("Commands"):
         formatter.write_dl(rows)
 

@@ -31,9 +31,7 @@ def junit(report: Report) -> str:
 
 def _case(suite: ET.Element, rule: RuleResult) -> None:
     limit = rule.rule.say()
-    where, metric, reason = (
-        visible(text) for text in (rule.place or "all", rule.metric, as_options(rule.reason))
-    )
+    where, metric, reason = (visible(text) for text in (rule.place or "all", rule.metric, as_options(rule.reason)))
     case = ET.SubElement(suite, "testcase", classname=f"fairkit.{where}", name=f"{metric} {limit}")
     if rule.verdict == "fail":
         ET.SubElement(case, "failure", message=reason, type="policy")

@@ -60,9 +60,7 @@ class Commands(Mapping[str, Any]):
         return command
 
 
-def lazy_group(
-    places: Mapping[str, str], wrap: Wrap, base: type[TyperGroup] = TyperGroup
-) -> type[TyperGroup]:
+def lazy_group(places: Mapping[str, str], wrap: Wrap, base: type[TyperGroup] = TyperGroup) -> type[TyperGroup]:
     """Make the class of a group whose commands are `places`; see `Commands`. All groups of a class share them."""
     made = Commands(places, wrap)
 
@@ -82,11 +80,7 @@ def lazy_group(
 def group_of(places: Mapping[str, str], wrap: Wrap, help: str) -> typer.Typer:
     """Make a group of commands, for the place of a command in `Commands`."""
     app = typer.Typer(
-        cls=lazy_group(places, wrap),
-        no_args_is_help=True,
-        help=help,
-        add_completion=False,
-        rich_markup_mode=None,
+        cls=lazy_group(places, wrap), no_args_is_help=True, help=help, add_completion=False, rich_markup_mode=None
     )
     app.callback()(lambda: None)
     return app

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 PackName = Annotated[
     str | None,
-    opt.option(
-        "--pack", "NAME", "Run the audit that a law's rendering needs: `fairkit packs` lists them.", opt.DATA
-    ),
+    opt.option("--pack", "NAME", "Run the audit that a law's rendering needs: `fairkit packs` lists them.", opt.DATA),
 ]
 ToolScores = Annotated[
     bool,
@@ -55,9 +53,7 @@ def installed() -> tuple[dict[str, PackFile], list[str]]:
     for plugin in plugins:
         for cls in plugin.packs:
             if cls.name in packs:
-                failures.append(
-                    f"the pack {cls.name!r} of {plugin.found.name!r} is left out: the name is taken"
-                )
+                failures.append(f"the pack {cls.name!r} of {plugin.found.name!r} is left out: the name is taken")
                 continue
             try:
                 with blame(plugin.found, f"the pack {cls.name!r} gave its text"):
@@ -212,9 +208,7 @@ def counted_above_the_median(
         return settings
     if settings.options.threshold is not None:
         if scores:
-            raise ParameterError(
-                "--tool-scores takes the median of all scores as the threshold: leave --threshold out"
-            )
+            raise ParameterError("--tool-scores takes the median of all scores as the threshold: leave --threshold out")
         return settings
     import numpy as np
 
@@ -234,9 +228,7 @@ def _column_of_scores(dataset: Dataset, roles: PredictionRoles) -> NDArray[np.fl
         raise ParameterError("--tool-scores needs the scores: --predictions score=COL")
     if roles.decision is not None:
         raise ParameterError("--tool-scores counts scores, not decisions: name --predictions score=COL alone")
-    parts = [
-        batch.column(roles.score).astype(float) for batch in dataset.batches([roles.score], partial=True)
-    ]
+    parts = [batch.column(roles.score).astype(float) for batch in dataset.batches([roles.score], partial=True)]
     scores = np.concatenate(parts) if parts else np.empty(0)
     if len(scores) == 0 or not np.isfinite(scores).all() or scores.min() < 0 or scores.max() >= 1:
         raise ParameterError(

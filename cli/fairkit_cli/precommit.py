@@ -18,9 +18,7 @@ def main(words: list[str]) -> int:
         place -= 1
     options, models = words[:place], words[place:]
     codes = [
-        subprocess.run(
-            [sys.executable, "-P", "-c", _COMMAND, "audit", model, *options], check=False
-        ).returncode
+        subprocess.run([sys.executable, "-P", "-c", _COMMAND, "audit", model, *options], check=False).returncode
         for model in models
     ]
     return max(codes, key=lambda code: (code not in (0, 1, 3), code == 1, code), default=0)

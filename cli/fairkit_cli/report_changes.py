@@ -52,9 +52,7 @@ def compare_reports(before: Report, after: Report, policy: Sequence[Rule] = ()) 
     known = {finding.key: finding for finding in before.findings}
     shared = [(known[f.key], f) for f in after.findings if f.key in known]
     if not shared:
-        raise ParameterError(
-            "the two reports have no number in common; audit with the same auditors and columns"
-        )
+        raise ParameterError("the two reports have no number in common; audit with the same auditors and columns")
     return Comparison(
         models=_named(before, after),
         data=after.data,
@@ -64,9 +62,7 @@ def compare_reports(before: Report, after: Report, policy: Sequence[Rule] = ()) 
         warnings=tuple(
             f"{when}: {text}" for when, one in (("before", before), ("after", after)) for text in one.warnings
         ),
-        policy=tuple(
-            judge(policy, one.findings, confidence=one.confidence)[0] for one in (before, after) if policy
-        ),
+        policy=tuple(judge(policy, one.findings, confidence=one.confidence)[0] for one in (before, after) if policy),
         title=f"{before.model.name} on {before.data.name}, {before.data.rows:,} rows; then {after.model.name} on "
         f"{after.data.name}, {after.data.rows:,} rows",
     )
@@ -95,14 +91,8 @@ def _changes(before: Finding, after: Finding) -> Iterator[Change]:
     for group in after.groups:
         if group.group in known:
             past = known[group.group]
-            shared |= {
-                "metric": before.metric.removesuffix("_difference"),
-                "group": group.group,
-                "better": "none",
-            }
-            yield _change(
-                (past.value, past.interval), (group.value, group.interval), shared, undecided=undecided
-            )
+            shared |= {"metric": before.metric.removesuffix("_difference"), "group": group.group, "better": "none"}
+            yield _change((past.value, past.interval), (group.value, group.interval), shared, undecided=undecided)
 
 
 def _change(

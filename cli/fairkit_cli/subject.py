@@ -45,9 +45,7 @@ class Subject:
             if typed.data is not None:
                 raise ParameterError(f"{self.table} is the table that is audited; leave --data out")
             typed, carried = dataclasses.replace(typed, data=self.table), carried_by(self.table)
-        return opt.load_dataset(
-            typed, config, carried, file=file, predictions=self.predictions, conditions=conditions
-        )
+        return opt.load_dataset(typed, config, carried, file=file, predictions=self.predictions, conditions=conditions)
 
     def settings(self, settings: AuditSettings, typed: opt.AuditOptions, config: Config) -> AuditSettings:
         """Return the settings of the audit: answers are looked at by `correspondence` where no auditor is named."""
@@ -74,10 +72,7 @@ def carried_by(table: str) -> dict[str, Any]:
 
 
 def chosen(
-    model: str | None,
-    predictions: Sequence[str] | None,
-    config: Config,
-    served: opt.EndpointOptions | None = None,
+    model: str | None, predictions: Sequence[str] | None, config: Config, served: opt.EndpointOptions | None = None
 ) -> Subject:
     """Return the audit's subject; the command line wins over the configuration file.
 
@@ -119,9 +114,7 @@ def _answering(
         raise ParameterError(f"give {source} or --endpoint, not both: which of the two is audited?")
     if source is not None:
         if served.typed:
-            raise ParameterError(
-                f"the options of an endpoint mean nothing for {source}: they need --endpoint URL"
-            )
+            raise ParameterError(f"the options of an endpoint mean nothing for {source}: they need --endpoint URL")
         return None
     settings = served.chosen(config)
     if settings is None:

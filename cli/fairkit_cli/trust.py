@@ -59,16 +59,10 @@ def trusted_hosts() -> set[str]:
         except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(f"{path} cannot be read: {error}") from None
         hosts = record.get("trusted_hosts", [])
-        if (
-            set(record) - {"trusted_hosts"}
-            or not isinstance(hosts, list)
-            or not all(isinstance(h, str) for h in hosts)
-        ):
+        if set(record) - {"trusted_hosts"} or not isinstance(hosts, list) or not all(isinstance(h, str) for h in hosts):
             raise ConfigError(f'{path} holds one thing: trusted_hosts = ["host", ...]')
         if not written_by_user(path):
-            raise ConfigError(
-                f"{path} could have been written by others than you; let only you write it (chmod go-w)"
-            )
+            raise ConfigError(f"{path} could have been written by others than you; let only you write it (chmod go-w)")
     return {*_typed, *(one.strip().lower() for one in hosts)}
 
 

@@ -59,10 +59,7 @@ class KeptRows:
 
     def of(self, group: int) -> Rows:
         """Return one group's rows."""
-        chosen = [
-            [None if column is None else column[part[4] == group] for column in part[:4]]
-            for part in self.parts
-        ]
+        chosen = [[None if column is None else column[part[4] == group] for column in part[:4]] for part in self.parts]
         outcome, decision, score, weights = (
             None if columns[0] is None else np.concatenate(columns) for columns in zip(*chosen, strict=True)
         )
@@ -205,9 +202,7 @@ def metrics_of(functions: Mapping[str, Function], taken: Sequence[str] = ()) -> 
     """
     made: list[type[Metric]] = []
     for name, function in functions.items():
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or re.search(
-            r"_(difference|ratio|group_m(in|ax))$", name
-        ):
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or re.search(r"_(difference|ratio|group_m(in|ax))$", name):
             raise ParameterError(
                 f"a metric cannot be called {name!r}: give a name of lower-case letters, digits and underscores, such "
                 "as 'mcc'; differences between groups are added under 'mcc_difference'"

@@ -150,9 +150,7 @@ def _quantiles(groups: int, confidence: float, correlation: Array | None) -> tup
     return two_sided(guarded(confidence) ** (2 / (groups * (groups - 1)))), outer
 
 
-def spread_difference(
-    values: Array, limits: Limits, confidence: float, correlation: Array | None = None
-) -> Spread:
+def spread_difference(values: Array, limits: Limits, confidence: float, correlation: Array | None = None) -> Spread:
     """Estimate max - min of group values, with the interval of the module's derivation.
 
     Parameters
@@ -201,9 +199,7 @@ def _upper_end(values: Array, limits: Limits, z: float) -> float:
     return high
 
 
-def pairwise(
-    values: Array, limits: Limits, z: float, correlation: Array | None = None
-) -> tuple[Array, Array, Array]:
+def pairwise(values: Array, limits: Limits, z: float, correlation: Array | None = None) -> tuple[Array, Array, Array]:
     """Return |difference|, its lower and its upper limit for every pair of groups, each [G (G-1) / 2]."""
     a, b = _pairs(len(values))
     difference = values[a] - values[b]
@@ -223,12 +219,7 @@ def _ordered_pairs(groups: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def difference_limits(
-    values: Array,
-    limits: Limits,
-    z: float,
-    a: NDArray[np.intp],
-    b: NDArray[np.intp],
-    correlation: Array | None = None,
+    values: Array, limits: Limits, z: float, a: NDArray[np.intp], b: NDArray[np.intp], correlation: Array | None = None
 ) -> tuple[Array, Array]:
     """Return limits of values[a] - values[b] from the limits of the two (Newcombe's method 10, generalised).
 
@@ -267,9 +258,7 @@ def _product(one: Array, other: Array) -> Array:
     return np.where(np.isfinite(one) & np.isfinite(other), one * other, 0.0)
 
 
-def spread_ratio(
-    values: Array, limits: Limits, confidence: float, correlation: Array | None = None
-) -> Spread:
+def spread_ratio(values: Array, limits: Limits, confidence: float, correlation: Array | None = None) -> Spread:
     """Estimate min / max of nonnegative group values, with its interval.
 
     The pairs' ratios have Donner & Zou's limits. NaN where all values are 0, and where one is negative: means of
@@ -286,12 +275,7 @@ def spread_ratio(
 
 
 def ratio_limits(
-    values: Array,
-    limits: Limits,
-    z: float,
-    a: NDArray[np.intp],
-    b: NDArray[np.intp],
-    correlation: Array | None = None,
+    values: Array, limits: Limits, z: float, a: NDArray[np.intp], b: NDArray[np.intp], correlation: Array | None = None
 ) -> tuple[Array, Array]:
     """Return limits of values[a] / values[b] from the limits of the two (Donner & Zou 2012; arguments as above)."""
     low, high = limits(z)
@@ -330,9 +314,7 @@ def extreme(values: Array, limits: Limits, confidence: float, *, largest: bool) 
         return Spread(-flipped.value, -flipped.high, -flipped.low)
     # independent groups hold at once with the product of their confidences
     joint = two_sided(confidence ** (1 / len(values)))
-    return Spread(
-        float(values.max()), float(limits(joint)[0].max()), float(limits(two_sided(confidence))[1].max())
-    )
+    return Spread(float(values.max()), float(limits(joint)[0].max()), float(limits(two_sided(confidence))[1].max()))
 
 
 @functools.cache

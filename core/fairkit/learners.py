@@ -170,14 +170,10 @@ def find_learner(name: str, task: Task | None = None) -> type[Learner]:
         matches = [each for each in offered if each.name == name]
         if not matches:
             names = [*LEARNERS, *(each.name for each in offered)]
-            raise ParameterError(
-                f"there is no learner {name!r}. {did_you_mean(name, names, what='learners')}"
-            )
+            raise ParameterError(f"there is no learner {name!r}. {did_you_mean(name, names, what='learners')}")
         if len(matches) > 1:
             modules = " and ".join(sorted(each.__module__ for each in matches))
-            raise ParameterError(
-                f"several plugins bring a learner {name!r}: {modules}; uninstall all but one"
-            )
+            raise ParameterError(f"several plugins bring a learner {name!r}: {modules}; uninstall all but one")
         learner = matches[0]
     if task is not None and task not in learner.tasks:
         raise ParameterError(_for_other_tasks(learner, task))

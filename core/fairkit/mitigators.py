@@ -146,9 +146,7 @@ class Mitigator(ABC):
         """Raise ParameterError where parameters contradict each other."""
 
     @abstractmethod
-    def fit(
-        self, table: Table, run: Run, *, validation: Table | None = None, model: Any | None = None
-    ) -> FittedModel:
+    def fit(self, table: Table, run: Run, *, validation: Table | None = None, model: Any | None = None) -> FittedModel:
         """Learn from the rows.
 
         Parameters

@@ -103,9 +103,7 @@ class ModelOptions:
     score_output: str | None = _of_model(
         "text", "NAME", "The model's output that holds the scores. Default: found by its type and values."
     )
-    decision_output: str | None = _of_model(
-        "text", "NAME", "The output that holds the decisions that are served."
-    )
+    decision_output: str | None = _of_model("text", "NAME", "The output that holds the decisions that are served.")
     score_kind: ScoreKind | None = _of_model(
         "text",
         "KIND",
@@ -157,9 +155,7 @@ class ModelOptions:
         """
         stated = [name for name in names if getattr(self, name) is not None]
         if stated:
-            raise ParameterError(
-                f"{stated[0]}={getattr(self, stated[0])!r} means nothing here: {why}; leave it out"
-            )
+            raise ParameterError(f"{stated[0]}={getattr(self, stated[0])!r} means nothing here: {why}; leave it out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,11 +181,7 @@ class AuditSettings:
     """
 
     auditors: tuple[str, ...] = setting(
-        DEFAULT_AUDITORS,
-        "names",
-        "NAME",
-        "An auditor to run; repeatable. Default: group.",
-        option="--auditor",
+        DEFAULT_AUDITORS, "names", "NAME", "An auditor to run; repeatable. Default: group.", option="--auditor"
     )
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy: tuple[Rule, ...] = ()
@@ -240,9 +232,7 @@ class AuditSettings:
         known = [each.name for each in dataclasses.fields(cls)]
         for name in named:
             if name not in known:
-                raise ParameterError(
-                    f"an audit has no setting {name!r}. {did_you_mean(name, known, what='settings')}"
-                )
+                raise ParameterError(f"an audit has no setting {name!r}. {did_you_mean(name, known, what='settings')}")
         stated = {name: value for name, value in named.items() if value is not None}
         for name in ("auditors", "policy"):
             if name in stated:

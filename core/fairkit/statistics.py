@@ -193,9 +193,7 @@ class Moments(Statistic):
         values = rows.expected(self._function)
         weights = rows.weights
         mass = np.bincount(groups, weights, n_groups).astype(np.float64)
-        return np.stack(
-            [mass, np.bincount(groups, values if weights is None else weights * values, n_groups)], axis=1
-        )
+        return np.stack([mass, np.bincount(groups, values if weights is None else weights * values, n_groups)], axis=1)
 
     @staticmethod
     def _powers(values: Array, weights: Array | None, groups: NDArray[np.int64], count: Array) -> Array:

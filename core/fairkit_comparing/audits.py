@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 def looking(
-    loaded: LoadedAuditors | None,
-    scorers: Sequence[Scorer],
-    data: Dataset,
-    engine: Engine,
-    progress: Progress,
+    loaded: LoadedAuditors | None, scorers: Sequence[Scorer], data: Dataset, engine: Engine, progress: Progress
 ) -> list[Audit]:
     """Prepare the auditors for each model; none where none is loaded for.
 

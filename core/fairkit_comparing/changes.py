@@ -61,10 +61,7 @@ class _Pair:
                     yield metric, self._paired(metric, sums, buckets)
             elif metric.ranks and isinstance(metric.statistic, Scores) and self.ranked:
                 rows, groups = self.ranked, self.ranked.groups[sensitive]
-                yield (
-                    metric,
-                    paired_areas(rows.scores, rows.outcome, rows.weights, groups, n_groups, rows.clusters),
-                )
+                yield (metric, paired_areas(rows.scores, rows.outcome, rows.weights, groups, n_groups, rows.clusters))
 
     def _paired(self, metric: Metric, sums: Sums, buckets: Array | None) -> Paired:
         z = two_sided(self.confidence)
@@ -73,18 +70,12 @@ class _Pair:
         return dependent(metric, sums, buckets.reshape(len(sums.count), BUCKETS, -1), z)
 
 
-def changes(
-    total: PairTotals, data: Dataset, metrics: Sequence[Metric], confidence: float
-) -> Iterator[Change]:
+def changes(total: PairTotals, data: Dataset, metrics: Sequence[Metric], confidence: float) -> Iterator[Change]:
     """Every metric over all rows; then, column by column, the disparities and the groups; class by class."""
     for label in total.classes():
         parts = total.ranked.get(label)
         pair = _Pair(
-            total,
-            RankedRows.joined(parts) if parts else None,
-            label,
-            _for_class(metrics, total, label),
-            confidence,
+            total, RankedRows.joined(parts) if parts else None, label, _for_class(metrics, total, label), confidence
         )
         for one in _of_class(pair, data):
             yield one if label is None else dataclasses.replace(one, parameters={"class": label})
@@ -120,11 +111,7 @@ def _of_class(pair: _Pair, data: Dataset) -> Iterator[Change]:
 
 
 def _against(
-    numbers: Mapping[str, tuple[Metric, Paired]],
-    data: Dataset,
-    sensitive: str,
-    smallest: int,
-    confidence: float,
+    numbers: Mapping[str, tuple[Metric, Paired]], data: Dataset, sensitive: str, smallest: int, confidence: float
 ) -> Iterator[Change]:
     """Every group's signed difference from the reference, where one was named."""
     named = dict(reference_of(text, list(data.profile.groups)) for text in data.roles.reference)
@@ -144,10 +131,7 @@ def _against(
 
 
 def _reference(
-    reference: str,
-    names: Sequence[str],
-    sizes: Mapping[str, int],
-    numbers: Mapping[str, tuple[Metric, Paired]],
+    reference: str, names: Sequence[str], sizes: Mapping[str, int], numbers: Mapping[str, tuple[Metric, Paired]]
 ) -> int | None:
     """Return the reference's place; the highest is that of the first model."""
     if reference == LARGEST:

@@ -58,9 +58,7 @@ class RankedRows:
         weights = [part.weights for part in parts if part.weights is not None]
         clusters = [part.clusters for part in parts if part.clusters is not None]
         first, second = (
-            DrawnScores(
-                np.concatenate([part.scores[model].values for part in parts]), parts[0].scores[model].shares
-            )
+            DrawnScores(np.concatenate([part.scores[model].values for part in parts]), parts[0].scores[model].shares)
             for model in (0, 1)
         )
         return cls(
@@ -167,12 +165,7 @@ def _has(metric: Metric, views: Iterable[Rows]) -> bool:
 
 
 def _add(
-    total: PairTotals,
-    label: Class,
-    views: tuple[Rows, Rows],
-    batch: Batch,
-    data: Dataset,
-    metrics: Iterable[Metric],
+    total: PairTotals, label: Class, views: tuple[Rows, Rows], batch: Batch, data: Dataset, metrics: Iterable[Metric]
 ) -> None:
     first, second = views
     splits = dict(_splits(batch, data))

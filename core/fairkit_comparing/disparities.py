@@ -199,9 +199,7 @@ def within_strata(paired: Paired, weights: Array, groups: int) -> Forms:
     slopes = []
     for a, b in itertools.permutations(range(groups), 2):
         with np.errstate(all="ignore"):
-            shared = np.where(
-                defined[:, a] & defined[:, b], mass[:, a] * mass[:, b] / (mass[:, a] + mass[:, b]), 0.0
-            )
+            shared = np.where(defined[:, a] & defined[:, b], mass[:, a] * mass[:, b] / (mass[:, a] + mass[:, b]), 0.0)
         shared = np.nan_to_num(shared)
         if shared.sum() > 0:
             form = np.zeros((strata, groups))

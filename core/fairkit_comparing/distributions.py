@@ -163,12 +163,7 @@ class _Process:
 
 
 def _masses(
-    bins: NDArray[np.int64],
-    shares: Array,
-    groups: NDArray[np.int64],
-    weights: Array,
-    n_groups: int,
-    n_bins: int,
+    bins: NDArray[np.int64], shares: Array, groups: NDArray[np.int64], weights: Array, n_groups: int, n_bins: int
 ) -> Array:
     """Total weights by group and bin, shape [n_groups, n_bins]."""
     found = np.zeros(n_groups * n_bins)

@@ -38,9 +38,7 @@ def contributions(metric: Metric, rows: Rows) -> Array:
     return parts[:, None] if parts.ndim == 1 else parts
 
 
-def joint_sums(
-    first: Array, second: Array, weights: Array | None, groups: NDArray[np.int64], n_groups: int
-) -> Sums:
+def joint_sums(first: Array, second: Array, weights: Array | None, groups: NDArray[np.int64], n_groups: int) -> Sums:
     """Total the contributions of two models to the same rows.
 
     Parameters
@@ -91,9 +89,7 @@ def paired(metric: Metric, sums: Sums, z: float) -> Paired:
     slopes = np.zeros((2, *sums.first.shape))
     for model in (0, 1):
         part = slice(model * width, (model + 1) * width)
-        values[model], slopes[model, :, part] = _gradient(
-            metric, sums.first[:, part], sums.second[:, part, part]
-        )
+        values[model], slopes[model, :, part] = _gradient(metric, sums.first[:, part], sums.second[:, part, part])
     covariance = np.einsum("agi,gij,bgj->gab", slopes, sums.second, slopes)
     if isinstance(metric, Rate):
         over = np.array(metric.over, dtype=np.float64)
@@ -106,9 +102,7 @@ def paired(metric: Metric, sums: Sums, z: float) -> Paired:
     return Paired(values, covariance)
 
 
-def joint_buckets(
-    first: Array, second: Array, weights: Array | None, cells: NDArray[np.int64], n_cells: int
-) -> Array:
+def joint_buckets(first: Array, second: Array, weights: Array | None, cells: NDArray[np.int64], n_cells: int) -> Array:
     """Sum the contributions of two models by group and bucket of clusters, shape [n_cells, 2m].
 
     Parameters

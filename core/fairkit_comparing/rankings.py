@@ -76,7 +76,5 @@ def paired(metric: QueryMetric, one: Queries, two: Queries) -> Paired:
     parts = [metric.pulls(queries) for queries in (one, two)]
     pull = np.stack([noise_of(influence, there).influence for _, influence, there in parts])
     return Paired(
-        np.stack([values for values, _, _ in parts]),
-        np.einsum("asq,bsq->sab", pull, pull),
-        np.nan_to_num(pull),
+        np.stack([values for values, _, _ in parts]), np.einsum("asq,bsq->sab", pull, pull), np.nan_to_num(pull)
     )

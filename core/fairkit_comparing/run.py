@@ -97,17 +97,13 @@ def compare(
     data = as_dataset(data, y, sensitive_features, sample_weight, favorable)
     if len(models) < 2:
         raise ParameterError("a comparison needs two models or more")
-    settings = AuditSettings(
-        auditors=tuple(auditors), parameters=parameters or {}, confidence=confidence, seed=seed
-    )
+    settings = AuditSettings(auditors=tuple(auditors), parameters=parameters or {}, confidence=confidence, seed=seed)
     if data.roles.sensitive_probability:
         raise ParameterError(
             "a comparison has no groups of which only probabilities are known; leave out `sensitive_probability`, and "
             "audit each model with it"
         )
-    model_options = (
-        [options or ModelOptions()] * len(models) if not isinstance(options, Sequence) else options
-    )
+    model_options = [options or ModelOptions()] * len(models) if not isinstance(options, Sequence) else options
     loaded = LoadedAuditors.of(settings) if auditors or parameters else None
     judges = None
     if policy:

@@ -57,10 +57,7 @@ def changes_between(
             scorers = [bound(model, data, settings.options) for model in subjects]
             running.check(*plugins.needs_of(loaded.used))
             audits.append(
-                [
-                    loaded.about(scorer, data, running, progress, index=place)
-                    for place, scorer in enumerate(scorers)
-                ]
+                [loaded.about(scorer, data, running, progress, index=place) for place, scorer in enumerate(scorers)]
             )
             readers = [reader for audit in audits[-1] for reader in audit.readers]
             totals.append(score_once(running, data, scorers, readers, progress))

@@ -56,9 +56,7 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
         with _client(distributed, scheduler) as client:
             yield client
         return
-    count = workers or len(
-        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    )
+    count = workers or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
     import dask
 
     with (
@@ -128,16 +126,11 @@ def check_workers(client: Any, distributions: Mapping[str, str], extras: Iterabl
 
 
 def _check_worker(
-    address: str,
-    versions: Mapping[str, str],
-    wanted: Mapping[str, str],
-    libraries: Mapping[str, Iterable[str]],
+    address: str, versions: Mapping[str, str], wanted: Mapping[str, str], libraries: Mapping[str, Iterable[str]]
 ) -> None:
     for name, ours in wanted.items():
         if name not in versions:
-            raise EngineError(
-                f"the worker {address} has no {name}; fix it there with: pip install '{name}=={ours}'"
-            )
+            raise EngineError(f"the worker {address} has no {name}; fix it there with: pip install '{name}=={ours}'")
         if versions[name] != ours:
             raise EngineError(
                 f"the worker {address} has {name} {versions[name]}, but here it is {ours}: both must be the same; "

@@ -48,9 +48,7 @@ class DaskEngine:
         """See `Engine.check`."""
         check_workers(self.client, distributions, extras)
 
-    def placed(
-        self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None
-    ) -> Dataset:
+    def placed(self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None) -> Dataset:
         """See `Engine.placed`: rows are read."""
         return data
 
@@ -100,9 +98,7 @@ class DaskEngine:
         """Merge totals in a tree that depends on their number only."""
         level = list(futures)
         while len(level) > 1:
-            level = [
-                self.submit(parts.merged, *level[at : at + FAN_IN]) for at in range(0, len(level), FAN_IN)
-            ]
+            level = [self.submit(parts.merged, *level[at : at + FAN_IN]) for at in range(0, len(level), FAN_IN)]
         return level[0]
 
     def workers(self) -> int:
@@ -153,12 +149,8 @@ class DaskEngine:
         for part, start, arguments in zip(source.parts, starts, each, strict=False):
             inner = getattr(part, "part", part)
             frame = self.client.compute(inner.delayed) if isinstance(inner, FramePart) else part
-            place = parts.PartPosition(
-                source.of(part).name, source.types, start, getattr(part, "around", None)
-            )
-            futures.append(
-                self._submit(function.__name__, parts.call, function, frame, place, *arguments, *shared)
-            )
+            place = parts.PartPosition(source.of(part).name, source.types, start, getattr(part, "around", None))
+            futures.append(self._submit(function.__name__, parts.call, function, frame, place, *arguments, *shared))
         return futures
 
     def _watch(self, futures: Sequence[Any], source: Source, progress: Told) -> None:

@@ -131,9 +131,7 @@ def read_places(path: str | Path, licence: str | None = None) -> NameTable:
     return _conditional(path, digest, licence, _column(table, "place", path), people)
 
 
-def _conditional(
-    path: str | Path, digest: str, licence: str | None, names: Sequence[str], people: Array
-) -> NameTable:
+def _conditional(path: str | Path, digest: str, licence: str | None, names: Sequence[str], people: Array) -> NameTable:
     whole = people.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         values = np.where(whole > 0, people / whole, 0.0)
@@ -169,9 +167,7 @@ def _as_text(raw: bytes) -> dict[str, str]:
 
 def _column(table: pa.Table, name: str, path: str | Path) -> list[str]:
     if name not in table.column_names:
-        raise DataError(
-            f"the list {str(path)!r} has no column {name!r}; it has {', '.join(table.column_names[:12])}"
-        )
+        raise DataError(f"the list {str(path)!r} has no column {name!r}; it has {', '.join(table.column_names[:12])}")
     return [str(one) for one in table.column(name).to_pylist()]
 
 
@@ -196,11 +192,7 @@ def _shares(table: pa.Table, path: str | Path) -> Array:
         raise DataError(f"the list {str(path)!r} has a percentage that is no number: {error}") from None
     absent = np.isnan(percentages)
     left = 100 - np.nansum(percentages, axis=1)
-    odd = (
-        (left < -1)
-        | ((np.abs(left) > 1) & ~absent.any(axis=1))
-        | (np.nan_to_num(percentages) < 0).any(axis=1)
-    )
+    odd = (left < -1) | ((np.abs(left) > 1) & ~absent.any(axis=1)) | (np.nan_to_num(percentages) < 0).any(axis=1)
     if odd.any():
         at = int(np.argmax(odd))
         raise DataError(f"row {at + 1} of the list {str(path)!r} has percentages that do not add up to 100")
@@ -293,9 +285,7 @@ def _rows_of(texts: Sequence[str | None], table: NameTable, *, name: bool) -> ND
     lengths = {len(one) for one in table.index}
     zeros = lengths.pop() if not name and len(lengths) == 1 else 0
     for text in set(texts) - {None}:
-        tried = (
-            [plain_name(str(text)), *map(plain_name, re.split(r"[\s-]+", str(text)))] if name else [str(text)]
-        )
+        tried = [plain_name(str(text)), *map(plain_name, re.split(r"[\s-]+", str(text)))] if name else [str(text)]
         if not name and str(text).isdigit():
             tried.append(str(text).zfill(zeros))  # 2138 is 02138 where every place has five digits
         row_of[text] = next((table.index[one] for one in tried if one in table.index), -1)

@@ -104,12 +104,7 @@ _CREDIT_DEFAULT = Recipe(
     ),
     convert=convert.credit_default,
     content="3ceaca079276b8789a76b45d93f23c1aab3ca40d9c181bdca5a7ed4bdbae42ff",
-    roles={
-        "label": "default_payment_next_month",
-        "favorable": 0,
-        "sensitive": ["SEX", "EDUCATION"],
-        "drop": ["ID"],
-    },
+    roles={"label": "default_payment_next_month", "favorable": 0, "sensitive": ["SEX", "EDUCATION"], "drop": ["ID"]},
 )
 
 # The Census Bureau publishes the survey by state; the table of the literature is this selection of it.

@@ -152,9 +152,7 @@ def _read(
         io.BytesIO(content),
         read_options=pacsv.ReadOptions(column_names=list(names)),
         parse_options=pacsv.ParseOptions(delimiter=delimiter),
-        convert_options=pacsv.ConvertOptions(
-            column_types=kinds, null_values=list(nulls), strings_can_be_null=True
-        ),
+        convert_options=pacsv.ConvertOptions(column_types=kinds, null_values=list(nulls), strings_can_be_null=True),
     )
 
 

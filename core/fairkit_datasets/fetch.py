@@ -118,9 +118,7 @@ def _download_table(recipe: Recipe) -> pa.Table:
         raise _unusable(recipe, recipe.downloads[0], f"is not in the known format ({reason})") from error
     found = content_digest(table)
     if found != recipe.content:
-        raise _unusable(
-            recipe, recipe.downloads[0], f"holds another table than the known one (content {found})"
-        )
+        raise _unusable(recipe, recipe.downloads[0], f"holds another table than the known one (content {found})")
     return table
 
 
@@ -159,10 +157,7 @@ def _get(recipe: Recipe, download: Download) -> bytes:
         _check_redirection(response)
 
     fetch = pooch.HTTPDownloader(
-        chunk_size=_PIECE,
-        timeout=_TIMEOUT_SECONDS,
-        headers={"Accept-Encoding": "identity"},
-        hooks={"response": seen},
+        chunk_size=_PIECE, timeout=_TIMEOUT_SECONDS, headers={"Accept-Encoding": "identity"}, hooks={"response": seen}
     )
     received = 0
 

@@ -61,9 +61,7 @@ _ETHNICITY_PENALTY = np.array([0.0, 0.20, 0.40])
 _REGION_PENALTY = np.array([0.0, 0.0, 0.25])
 _BANK_NOISE = 0.5
 
-_SPREAD = math.hypot(
-    _INCOME_WEIGHT * _INCOME_SPREAD, _DEBT_WEIGHT * _DEBT_SPREAD, _AMOUNT_WEIGHT * _AMOUNT_SPREAD
-)
+_SPREAD = math.hypot(_INCOME_WEIGHT * _INCOME_SPREAD, _DEBT_WEIGHT * _DEBT_SPREAD, _AMOUNT_WEIGHT * _AMOUNT_SPREAD)
 
 
 def loans_table(rows: int = 10_000, seed: int = 0) -> pa.Table:
@@ -119,9 +117,7 @@ def loans_table(rows: int = 10_000, seed: int = 0) -> pa.Table:
             "debt_ratio": np.round(0.5 * (1 + np.tanh(0.5 * logit_debt)), 4),
             "amount": np.rint(np.exp(_LOG_AMOUNT + _AMOUNT_SPREAD * amount)).astype(np.int64),
             "would_repay": _named(("no", "yes"), (index + repay >= 0).astype(np.int64)),
-            "decision": _named(
-                ("denied", "approved"), (index - penalty + _BANK_NOISE * bank >= 0).astype(np.int64)
-            ),
+            "decision": _named(("denied", "approved"), (index - penalty + _BANK_NOISE * bank >= 0).astype(np.int64)),
         }
     )
 
@@ -161,9 +157,7 @@ class LoansTruth:
 
     def equalized_odds_difference(self, sensitive: str) -> float:
         """The larger of the differences among those who would repay, and among those who would not."""
-        return max(
-            _spread(self.approved_given_repay[sensitive]), _spread(self.approved_given_default[sensitive])
-        )
+        return max(_spread(self.approved_given_repay[sensitive]), _spread(self.approved_given_default[sensitive]))
 
 
 def loans_truth() -> LoansTruth:
@@ -223,19 +217,12 @@ def _normal_cdf(x: Array) -> Array:
 
 
 def _mean_index(
-    sex: NDArray[np.int64],
-    ethnicity: NDArray[np.int64],
-    employment: NDArray[np.int64],
-    age: NDArray[np.int64],
+    sex: NDArray[np.int64], ethnicity: NDArray[np.int64], employment: NDArray[np.int64], age: NDArray[np.int64]
 ) -> Array:
     income = _SEX_INCOME[sex] + _ETHNICITY_INCOME[ethnicity]
     debt = _EMPLOYMENT_DEBT[employment]
     return np.asarray(
-        _BASE
-        + _INCOME_WEIGHT * income
-        + _DEBT_WEIGHT * debt
-        + _EMPLOYMENT_INDEX[employment]
-        + _AGE_WEIGHT * (age - 45)
+        _BASE + _INCOME_WEIGHT * income + _DEBT_WEIGHT * debt + _EMPLOYMENT_INDEX[employment] + _AGE_WEIGHT * (age - 45)
     )
 
 

@@ -121,9 +121,7 @@ class OnnxFile:
         if self._session is None or self._owner != os.getpid():
             started = _sandbox(self.sandbox, self._threads)
             if started is None:
-                self._session = _start_session(
-                    self.content, self.name, self.folder, self.external, self._threads
-                )
+                self._session = _start_session(self.content, self.name, self.folder, self.external, self._threads)
                 self._owner = os.getpid()
             else:
                 self._open(started)
@@ -165,9 +163,7 @@ class OnnxFile:
     def inputs(self) -> list[GraphInput]:
         """The graph's inputs."""
         if self._inputs is None:
-            self._inputs = [
-                GraphInput(i.name, i.type, _shape(i.shape)) for i in self._described("get_inputs")
-            ]
+            self._inputs = [GraphInput(i.name, i.type, _shape(i.shape)) for i in self._described("get_inputs")]
         return self._inputs
 
     @property
@@ -225,9 +221,7 @@ class OnnxFile:
         rows = len(next(iter(feeds.values())))
         return [_join(values, rows) for values in zip(*parts, strict=True)]
 
-    def run_in_parts(
-        self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int
-    ) -> dict[str, Any]:
+    def run_in_parts(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int) -> dict[str, Any]:
         """Run the graph on batches of so many rows, whatever size it would be given otherwise.
 
         Raises
@@ -293,16 +287,10 @@ def served_proof(path: Path, outputs: Sequence[str], widths: Mapping[str, Any]) 
         lengths: list[int | None] = [dim.dim_value or None for dim in entry.type.tensor_type.shape.dim][1:]
         if isinstance(told, list) and all(isinstance(one, int) and one > 0 for one in told):
             same = len(told) == len(lengths) or not entry.type.tensor_type.HasField("shape")
-            lengths = (
-                [mine or theirs for mine, theirs in zip(lengths or told, told, strict=True)]
-                if same
-                else lengths
-            )
+            lengths = [mine or theirs for mine, theirs in zip(lengths or told, told, strict=True)] if same else lengths
         fed[entry.name] = lengths
     names = [output.name for output in proto.graph.output]
-    if [dim.dim_value for entry in proto.graph.input[:1] for dim in entry.type.tensor_type.shape.dim][:1] == [
-        1
-    ]:
+    if [dim.dim_value for entry in proto.graph.input[:1] for dim in entry.type.tensor_type.shape.dim][:1] == [1]:
         return RowsProof(())  # one row at a time
     return prove(proto, [name for name in outputs if name in names] or names, fed)
 

@@ -48,9 +48,7 @@ def neighbours(
     """
     rows = len(next(iter(cells.values())))
     columns = {
-        name: _Column.of(values)
-        for name, values in cells.items()
-        if values.dtype.kind in "iuf" and name not in fixed
+        name: _Column.of(values) for name, values in cells.items() if values.dtype.kind in "iuf" and name not in fixed
     }
     changed, moved = dict(cells), np.zeros(rows, dtype=bool)
     if not columns:
@@ -105,9 +103,7 @@ class _Column:
         free = (count < ATOM * len(values))[level]
         return cls(finite=finite, distinct=distinct, level=level, free=free, whole=whole)
 
-    def neighbours(
-        self, values: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    def neighbours(self, values: NDArray[Any], rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return a neighbour of each value, and which may move: neither missing nor an atom."""
         count, level = len(self.distinct), self.level
         distances = rng.integers(1, max(LEAST, int(np.ceil(REACH * count))) + 1, len(level))

@@ -43,11 +43,7 @@ TEXTS = "other_texts"
 
 
 def with_nearby(
-    findings: Sequence[Finding],
-    scorer: Scorer,
-    dataset: Dataset,
-    metrics: Sequence[type[Metric]],
-    confidence: float,
+    findings: Sequence[Finding], scorer: Scorer, dataset: Dataset, metrics: Sequence[type[Metric]], confidence: float
 ) -> list[Finding]:
     """Add to findings about rates and predicted numbers what they are on rows next to the audited ones.
 
@@ -55,11 +51,7 @@ def with_nearby(
     Clusters are drawn whole; rows count by their weights. Texts go to those of another row of the same groups, and are
     reported apart: nobody is judged by them, as honest models change more there.
     """
-    usable = (
-        scorer.task in ("binary", "multiclass", "regression")
-        and scorer.info.serving
-        and not scorer.info.unseen
-    )
+    usable = scorer.task in ("binary", "multiclass", "regression") and scorer.info.serving and not scorer.info.unseen
     if not usable:
         return list(findings)
     # the model's own digest: who wrote these neighbours into the file would have other ones
@@ -203,9 +195,7 @@ class _FirstRows:
         moved = np.zeros(self.rows, dtype=bool)
         if not names:
             return dict(cells), moved
-        every = (
-            np.stack(list(self.groups.values())) if self.groups else np.zeros((1, self.rows), dtype=np.int64)
-        )
+        every = np.stack(list(self.groups.values())) if self.groups else np.zeros((1, self.rows), dtype=np.int64)
         _, group = np.unique(every, axis=1, return_inverse=True)
         source = np.arange(self.rows)
         for code in range(int(group.max()) + 1):
@@ -222,9 +212,7 @@ class _FirstRows:
         return changed, moved
 
 
-def _with_small_groups(
-    finding: Finding, drawn: Mapping[tuple[str, str | None], Pairs], dataset: Dataset
-) -> Finding:
+def _with_small_groups(finding: Finding, drawn: Mapping[tuple[str, str | None], Pairs], dataset: Dataset) -> Finding:
     """Name the groups that a disparity next to the rows says nothing about."""
     pairs = _pairs_of(finding, drawn)
     small = None if pairs is None else pairs.small(finding.metric)

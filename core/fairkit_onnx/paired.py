@@ -108,9 +108,7 @@ class PairedNumbers:
         members = np.eye(int(codes.max(initial=0)) + 1)[codes]
         self._small: NDArray[np.bool_] = members.sum(axis=0) < SMALL
         self._members = members[:, ~self._small]
-        self._predictions = [
-            Rows(outcome=outcome[grouped], score=values[grouped]) for values in (here, there)
-        ]
+        self._predictions = [Rows(outcome=outcome[grouped], score=values[grouped]) for values in (here, there)]
         self._means = means
 
     def disparity(self, metric: str) -> Both | None:
@@ -121,9 +119,7 @@ class PairedNumbers:
         for suffix in _SUFFIXES:
             mean = self._means.get(metric.removesuffix(suffix))
             if metric.endswith(suffix) and mean is not None:
-                here, there = (
-                    _between(self._by_group(mean.per_row(rows)), suffix) for rows in self._predictions
-                )
+                here, there = (_between(self._by_group(mean.per_row(rows)), suffix) for rows in self._predictions)
                 return here, there
         return None
 

@@ -16,9 +16,7 @@ _ONLY_FATAL = 4
 
 
 @phase("load model")
-def open_session(
-    model: onnx.ModelProto | bytes | Path, *, threads: int | None = None, optimised: bool = True
-) -> Any:
+def open_session(model: onnx.ModelProto | bytes | Path, *, threads: int | None = None, optimised: bool = True) -> Any:
     """Open a session on the CPU.
 
     Parameters

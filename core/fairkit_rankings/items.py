@@ -92,9 +92,7 @@ def items_of(batch: Batch, said: Sequence[Predictions], dataset: Dataset) -> Ite
         if predictions.score is None:
             raise ModelError("a ranking needs scores, and this model gives none")
         if predictions.members is not None:
-            raise ModelError(
-                "this model draws its scores by chance, and a ranking is made from one score an item"
-            )
+            raise ModelError("this model draws its scores by chance, and a ranking is made from one score an item")
         scores.append(predictions.score)
     return Items((Chunk(batch.queries, np.stack(scores), relevance_of(batch, dataset), dict(batch.groups)),))
 

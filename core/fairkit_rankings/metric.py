@@ -106,9 +106,7 @@ def _doubts(there: NDArray[np.bool_], sizes: Array) -> dict[int, str]:
     effective = effective_clusters(np.where(there, sizes, 0.0))
     for group, (count, size) in enumerate(zip(there.sum(axis=1).tolist(), effective.tolist(), strict=True)):
         if count < FEWEST:
-            doubts[group] = (
-                f"it is over {count} queries, and with fewer than {FEWEST} their noise cannot be known"
-            )
+            doubts[group] = f"it is over {count} queries, and with fewer than {FEWEST} their noise cannot be known"
         elif size < FEWEST_EFFECTIVE:
             doubts[group] = (
                 f"it is over {count} queries, of which a few have most of the rows: they count as about {size:.0f} of "

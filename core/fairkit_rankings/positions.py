@@ -46,9 +46,7 @@ class Positions:
         sorted_query, sorted_scores = query[order], scores[order]
         starts = np.flatnonzero(np.r_[True, sorted_query[1:] != sorted_query[:-1]])
         first = np.repeat(starts, np.diff(np.r_[starts, len(query)]))
-        fresh = np.r_[
-            True, (sorted_query[1:] != sorted_query[:-1]) | (sorted_scores[1:] != sorted_scores[:-1])
-        ]
+        fresh = np.r_[True, (sorted_query[1:] != sorted_query[:-1]) | (sorted_scores[1:] != sorted_scores[:-1])]
         blocks = np.flatnonzero(fresh)
         sizes = np.diff(np.r_[blocks, len(query)])
         before, tied = np.empty_like(query), np.empty_like(query)

@@ -62,9 +62,7 @@ def audit_beside(
     """
     data.learn(engine.total)
     scorers = [bound(model, data, each) for model, each in zip(models, options, strict=True)]
-    audits = [
-        loaded.about(scorer, data, engine, progress, index=place) for place, scorer in enumerate(scorers)
-    ]
+    audits = [loaded.about(scorer, data, engine, progress, index=place) for place, scorer in enumerate(scorers)]
     readers = [reader for audit in audits for reader in audit.readers]
     pairing, used = paired_up(scorers, data)
     engine.check(*plugins.needs_of([*loaded.used, *used]))

@@ -251,9 +251,7 @@ class PostProcessor(Mitigator):
         """Refuse groups that are too small for a rule, or leave them to the pooled one."""
         groups = table.only_groups(self.parameters.sensitive)
         keys, sizes, least = learn_keys(table.columns, groups), groups.sizes(), self.parameters.min_group
-        small = [
-            f"{name} ({size} rows)" for name, size in zip(groups.names, sizes, strict=True) if size < least
-        ]
+        small = [f"{name} ({size} rows)" for name, size in zip(groups.names, sizes, strict=True) if size < least]
         if not small:
             return keys, ()
         if self.parameters.small_groups == "error":

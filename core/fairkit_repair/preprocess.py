@@ -98,11 +98,7 @@ class PreProcessor(Mitigator):
         """Prepare the rows, and train the learner on them."""
         prepared = self.prepare(table, run)
         model = fit_learner(
-            self.learner(run),
-            prepared.table,
-            run,
-            settings=self.parameters.settings,
-            encoder=prepared.encoder,
+            self.learner(run), prepared.table, run, settings=self.parameters.settings, encoder=prepared.encoder
         )
         return dataclasses.replace(model, details=prepared.details, notes=prepared.notes)
 

@@ -76,9 +76,7 @@ class ScoredRows:
         count = len(self.names) + 1
         totals = np.bincount(self.codes, weights, minlength=count)[:-1]
         sums = np.bincount(self.codes, weights * chance, minlength=count)[:-1]
-        means: NDArray[np.float64] = np.divide(
-            sums, totals, out=np.full(len(totals), np.nan), where=totals > 0
-        )
+        means: NDArray[np.float64] = np.divide(sums, totals, out=np.full(len(totals), np.nan), where=totals > 0)
         return means
 
     def accuracy(self, chance: NDArray[np.float64]) -> float:

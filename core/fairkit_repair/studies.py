@@ -279,11 +279,7 @@ class Study:
             "picked": self.picked,
             "chance": self.choice.chance,
             "reached": self.reached,
-            "power": {
-                "chance": self.power.chance,
-                "test_rows": self.power.rows,
-                "needed_rows": self.power.needed,
-            },
+            "power": {"chance": self.power.chance, "test_rows": self.power.rows, "needed_rows": self.power.needed},
             "calibration_rows": self.calibration_rows,
             "given_model": self.given,
             "optimism": self.optimism,

@@ -55,9 +55,7 @@ class Tradeoff(Evidence):
             x_title="disparity",
             y_title=name if gains else f"{name} loss",
             better="higher" if gains and "error" not in name else "lower",
-            points=tuple(
-                _point(point, value.get("chosen"), "performance" if gains else "loss") for point in tested
-            ),
+            points=tuple(_point(point, value.get("chosen"), "performance" if gains else "loss") for point in tested),
         )
 
 

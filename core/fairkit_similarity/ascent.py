@@ -89,10 +89,7 @@ class Frame:
         import torch
 
         arrays = {name: getattr(geometry, name) for name in ("free", "low", "high", "paid", "price")}
-        tensors = {
-            name: torch.as_tensor(array, dtype=like.dtype, device=like.device)
-            for name, array in arrays.items()
-        }
+        tensors = {name: torch.as_tensor(array, dtype=like.dtype, device=like.device) for name, array in arrays.items()}
         return cls(reach=geometry.reach, **tensors)
 
 

@@ -197,9 +197,7 @@ def _numbers(name: str, values: NDArray[Any]) -> Floats:
     infinite = int(np.isinf(numbers).sum())
     if infinite:
         row = int(np.flatnonzero(np.isinf(numbers))[0])
-        raise DataError(
-            f"column {name!r} has {infinite} infinite value(s), the first in row {row}; clip or drop them"
-        )
+        raise DataError(f"column {name!r} has {infinite} infinite value(s), the first in row {row}; clip or drop them")
     return numbers
 
 
@@ -209,9 +207,7 @@ def distinct(values: NDArray[Any]) -> tuple[list[str], Ints]:
     cells = values.tolist()
     if all(kind in (str, type(None)) for kind in set(map(type, cells))):
         numbers = {value: number for number, value in enumerate(dict.fromkeys(cells))}
-        return [value_text(value) for value in numbers], np.array(
-            [numbers[value] for value in cells], np.int64
-        )
+        return [value_text(value) for value in numbers], np.array([numbers[value] for value in cells], np.int64)
     texts = [value_text(value) for value in cells]
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     return list(numbers), np.array([numbers[text] for text in texts], np.int64)

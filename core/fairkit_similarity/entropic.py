@@ -85,9 +85,7 @@ def entropic_plan(
     if not (np.isfinite(gamma) and gamma > 0.0):
         raise ParameterError(f"gamma is {gamma}: it must be a positive number in units of the loss")
     if not (np.isfinite(epsilon) and epsilon > 0.0):
-        raise ParameterError(
-            f"epsilon is {epsilon}: the entropic plan needs a positive budget; use the exact plan"
-        )
+        raise ParameterError(f"epsilon is {epsilon}: the entropic plan needs a positive budget; use the exact plan")
     values = np.atleast_2d(np.asarray(values, dtype=np.float64))
     group, first = same_rows(np.column_stack([z, values.T]))
     code, inverse = np.unique(labels * len(first) + group, return_inverse=True)

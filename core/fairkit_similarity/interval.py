@@ -91,9 +91,7 @@ def spread(solution: Solution, rng: np.random.Generator) -> Spread:
     rows = 1.0 / float(problem.mass @ problem.mass)
     gap = max(solution.value - float(problem.mass @ problem.own), 0.0)
     if rows < FEWEST:
-        return Spread(
-            gap=gap, error=math.nan, bound=gap, bound_error=math.nan, bound_skew=math.nan, rows=rows
-        )
+        return Spread(gap=gap, error=math.nan, bound=gap, bound_error=math.nan, bound_skew=math.nan, rows=rows)
     halves = np.array_split(rng.permutation(len(problem.asked)), 2)
     means, errors, thirds = [], [], []
     for chooser, judged in (halves, halves[::-1]):

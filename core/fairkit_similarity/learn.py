@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 @phase("learn metric")
 def subspace(
-    columns: Columns,
-    sensitive: Sequence[str],
-    *,
-    strength: float = 0.1,
-    directions: Sequence[str] | None = None,
+    columns: Columns, sensitive: Sequence[str], *, strength: float = 0.1, directions: Sequence[str] | None = None
 ) -> FairMetric:
     """Ignore the sensitive columns, and the directions that predict them.
 
@@ -56,21 +52,14 @@ def subspace(
         `directions` names a column that is not sensitive.
     """
     if not sensitive:
-        raise DataError(
-            "a subspace metric needs at least one sensitive column; name one, or use metric=euclidean"
-        )
+        raise DataError("a subspace metric needs at least one sensitive column; name one, or use metric=euclidean")
     encoder = Encoder.learn(columns)
     own = encoder.places(sensitive)
     ignored = [np.eye(len(encoder.features))[own]]
     names = list(dict.fromkeys(sensitive))
     predicted = predicted_columns(names, directions)
     ignored += [_predict(name, encoder, columns, strength) for name in predicted]
-    description: dict[str, Any] = {
-        "kind": "subspace",
-        "sensitive": names,
-        "strength": strength,
-        "loss": "mean",
-    }
+    description: dict[str, Any] = {"kind": "subspace", "sensitive": names, "strength": strength, "loss": "mean"}
     if predicted != names:
         description["directions"] = predicted
     return FairMetric.projecting(encoder, np.concatenate(ignored), description)
@@ -123,21 +112,14 @@ def face(columns: Columns, groups: NDArray[Any], *, rank: int, standardise: bool
     means = np.stack([np.bincount(code, weights=column) for column in features.T], axis=1) / count[:, None]
     value, axes = np.linalg.eigh((features - means[code]).T @ (features - means[code]))
     if value[-1] <= 1e-12 * len(features):
-        raise DataError(
-            "no group holds two people who differ: FACE needs groups of comparable, not identical, rows"
-        )
+        raise DataError("no group holds two people who differ: FACE needs groups of comparable, not identical, rows")
     if not 1 <= rank < len(value):
         raise DataError(f"rank={rank} is out of range: 1 to {len(value) - 1} directions can be ignored")
     return FairMetric.projecting(encoder, axes[:, ::-1][:, :rank].T, {"kind": "face", "rank": rank})
 
 
 def explore(
-    columns: Columns,
-    pairs: NDArray[np.int64],
-    comparable: NDArray[np.bool_],
-    *,
-    steps: int = 500,
-    rate: float = 1.0,
+    columns: Columns, pairs: NDArray[np.int64], comparable: NDArray[np.bool_], *, steps: int = 500, rate: float = 1.0
 ) -> FairMetric:
     """Fit Σ to labelled pairs by maximum likelihood (EXPLORE, Mukherjee et al. 2020).
 
@@ -230,13 +212,9 @@ def euclidean(columns: Columns) -> FairMetric:
         if kind in "OUS":
             raise DataError(f"metric=euclidean takes numbers as they are; column {name!r} holds text")
         if kind == "f" and np.isnan(values).any():
-            raise DataError(
-                f"metric=euclidean: column {name!r} misses {int(np.isnan(values).sum())} value(s)"
-            )
+            raise DataError(f"metric=euclidean: column {name!r} misses {int(np.isnan(values).sum())} value(s)")
     encoder = Encoder.learn(columns, standardise=False)
-    return FairMetric(
-        encoder=encoder, matrix=np.eye(len(encoder.features)), description={"kind": "euclidean"}
-    )
+    return FairMetric(encoder=encoder, matrix=np.eye(len(encoder.features)), description={"kind": "euclidean"})
 
 
 def _predict(name: str, encoder: Encoder, columns: Columns, strength: float) -> Floats:

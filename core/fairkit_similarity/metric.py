@@ -83,9 +83,7 @@ class FairMetric:
         size = len(encoder.features)
         sigma = np.asarray(sigma, dtype=np.float64)
         if sigma.shape != (size, size) or not np.isfinite(sigma).all():
-            raise DataError(
-                f"sigma has the shape {sigma.shape}; {size} features need ({size}, {size}), all finite"
-            )
+            raise DataError(f"sigma has the shape {sigma.shape}; {size} features need ({size}, {size}), all finite")
         largest = float(np.abs(sigma).max(initial=0.0))
         if largest == 0.0:
             raise DataError("sigma is zero: the fair metric has no direction left")
@@ -95,9 +93,7 @@ class FairMetric:
         if value[0] < -1e-10 * largest * size:
             raise DataError(f"sigma has the eigenvalue {value[0]:.3g}: a squared distance needs none below 0")
         kept = value > 1e-14 * largest
-        return cls(
-            encoder=encoder, matrix=_clean(axes[:, kept] * np.sqrt(value[kept])), description=description
-        )
+        return cls(encoder=encoder, matrix=_clean(axes[:, kept] * np.sqrt(value[kept])), description=description)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -228,9 +228,7 @@ def check_module(module: Any, width: int, outputs: Sequence[int]) -> int:
         with torch.no_grad():
             shape = tuple(module(torch.zeros(2, width, dtype=first.dtype, device=first.device)).shape)
     except Exception as error:
-        raise ModelError(
-            f"the torch module fails on rows of {width} features: {str(error).splitlines()[0]}"
-        ) from error
+        raise ModelError(f"the torch module fails on rows of {width} features: {str(error).splitlines()[0]}") from error
     finally:
         module.train(training)
     found = 1 if len(shape) == 1 else shape[-1]

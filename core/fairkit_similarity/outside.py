@@ -181,19 +181,12 @@ def search_outside(
         if before.multiplier > 0.0 and choice.value - before.value <= tolerance * choice.value:
             break
     return Outside(
-        choice=choice,
-        gain=np.concatenate(gains),
-        cost=np.concatenate(costs),
-        moved=np.stack(moved),
-        given=count,
+        choice=choice, gain=np.concatenate(gains), cost=np.concatenate(costs), moved=np.stack(moved), given=count
     )
 
 
 def _keep(
-    result: tuple[Floats, Floats, NDArray[Any]],
-    gains: list[Floats],
-    costs: list[Floats],
-    moved: list[NDArray[Any]],
+    result: tuple[Floats, Floats, NDArray[Any]], gains: list[Floats], costs: list[Floats], moved: list[NDArray[Any]]
 ) -> None:
     gains.append(result[0][None])
     costs.append(result[1][None])
@@ -203,9 +196,7 @@ def _keep(
 class _Searches:
     """Searches of the same rows, some rows at a time; each starts from what the last one found, too."""
 
-    def __init__(
-        self, network: Network, x: Any, frame: Frame, epsilon: float, free_steps: int, logits: bool
-    ) -> None:
+    def __init__(self, network: Network, x: Any, frame: Frame, epsilon: float, free_steps: int, logits: bool) -> None:
         import torch
 
         from fairkit_similarity.ascent import Origin

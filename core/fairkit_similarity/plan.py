@@ -80,10 +80,7 @@ def transport_plan(solution: Solution) -> Plan:
     """
     problem = solution.problem
     share = solution.share[problem.query]
-    parts = [
-        _entries(solution, solution.bracket.high, 1.0 - share),
-        _entries(solution, solution.bracket.low, share),
-    ]
+    parts = [_entries(solution, solution.bracket.high, 1.0 - share), _entries(solution, solution.bracket.low, share)]
     source, target, mass, distance, gain = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Plan(source=source, target=target, mass=mass, distance=distance, gain=gain)
 

@@ -293,11 +293,7 @@ class SpreadTransport(Problem):
 
     def _remember(self, chosen: Ints, lines: Lines) -> None:
         """Keep the answers: those of staying first, then those of the last evaluations."""
-        self._memory = [
-            self._memory[0],
-            *self._memory[1:][-REMEMBERED + 1 :],
-            self._memory[-1].put(chosen, lines),
-        ]
+        self._memory = [self._memory[0], *self._memory[1:][-REMEMBERED + 1 :], self._memory[-1].put(chosen, lines)]
 
 
 def _better(best: Lines, found: PartAnswers, eta: float) -> Lines:

@@ -69,9 +69,7 @@ def refuse_directions(owner: str, fair_metric: str, directions: Sequence[str] | 
         The fair metric is another kind, or a file.
     """
     if directions is not None and fair_metric != "subspace":
-        raise ParameterError(
-            f"{owner}: directions belongs to fair_metric=subspace, not to {fair_metric}; leave it out"
-        )
+        raise ParameterError(f"{owner}: directions belongs to fair_metric=subspace, not to {fair_metric}; leave it out")
 
 
 def graph_encoder(columns: Iterable[ColumnEncoding]) -> Encoder:

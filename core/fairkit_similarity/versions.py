@@ -70,13 +70,9 @@ def read_given(path: str, of: str, wanted: Sequence[str]) -> CounterfactualTable
     names = [name for batch in batches for name in batch.column(of).to_pylist()]
     empty = sum(name is None or name != name for name in names)  # noqa: PLR0124 -- not NaN
     if empty:
-        raise DataError(
-            f"{source.name}: {empty} of {len(names)} rows have no value in {of!r}: name their originals"
-        )
+        raise DataError(f"{source.name}: {empty} of {len(names)} rows have no value in {of!r}: name their originals")
     places: dict[Any, list[int]] = {}
     for place, name in enumerate(names):
         places.setdefault(name, []).append(place)
     columns = {name: np.concatenate([as_numpy(batch.column(name)) for batch in batches]) for name in wanted}
-    return CounterfactualTable(
-        columns, {name: np.array(rows, dtype=np.int64) for name, rows in places.items()}
-    )
+    return CounterfactualTable(columns, {name: np.array(rows, dtype=np.int64) for name, rows in places.items()})

@@ -150,10 +150,7 @@ def keys_of(table: Any, columns: Sequence[str], coding: Coding) -> dict[str, Any
         elif name in coding.edges:
             keys[f"k{place}"] = _binned(_number(column, coding), coding.edges[name])
         elif name in coding.bins:
-            keys |= {
-                f"{key}{place}": one
-                for key, one in _scored(_number(column, coding), coding.bins[name]).items()
-            }
+            keys |= {f"{key}{place}": one for key, one in _scored(_number(column, coding), coding.bins[name]).items()}
         else:
             keys[f"k{place}"] = column
     return keys
@@ -192,9 +189,7 @@ def _scored(column: Any, bins: Bins) -> dict[str, Any]:
     return keys
 
 
-def counted(
-    relation: Relation, columns: Sequence[str], coding: Coding, name: str, most: int = MOST_CELLS
-) -> Cells:
+def counted(relation: Relation, columns: Sequence[str], coding: Coding, name: str, most: int = MOST_CELLS) -> Cells:
     """Count equal rows.
 
     Raises
@@ -207,9 +202,7 @@ def counted(
     check_known(relation, columns)
     found = relation.fetch(expression_of(relation.table, columns, coding, most))
     if found.num_rows > most:
-        raise RowsNeededError(
-            f"{name} has more than {most:,} distinct rows in the columns {', '.join(columns)}"
-        )
+        raise RowsNeededError(f"{name} has more than {most:,} distinct rows in the columns {', '.join(columns)}")
     return _cells(found, columns, coding, name)
 
 

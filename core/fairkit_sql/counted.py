@@ -148,16 +148,9 @@ class Counts:
         scores
             The bins of scores.
         """
-        others = {
-            roles.label,
-            roles.weights,
-            roles.cluster,
-            *(roles.predictions.columns if roles.predictions else ()),
-        }
+        others = {roles.label, roles.weights, roles.cluster, *(roles.predictions.columns if roles.predictions else ())}
         edges = {column: known for column, known in edges_of(splits).items() if column not in others}
-        self.coding = Coding(
-            edges, scores, {}, self.part.relation.dialect != "sqlite", few=self.part.few(list(edges))
-        )
+        self.coding = Coding(edges, scores, {}, self.part.relation.dialect != "sqlite", few=self.part.few(list(edges)))
         first = tuple(name for name in columns if name != roles.cluster)
         cells = self.count(first, self.coding)
         self.sha256 = cells.digest()
@@ -206,8 +199,7 @@ class Counts:
         self.cluster = column, ids_count
         key = int(self.sha256[:16], 16)
         cells = self._counted(
-            columns,
-            replace(self.coding, expressions={column: bucket_of(ids, key, self.part.relation.dialect)}),
+            columns, replace(self.coding, expressions={column: bucket_of(ids, key, self.part.relation.dialect)})
         )
         place = cells.rows.column_names.index(column)
         standing = standing_for(cells.rows.column(place), key)
@@ -223,9 +215,7 @@ def critical(options: ModelOptions, cut: float | None, unit: bool) -> tuple[floa
     return tuple(sorted(cuts))
 
 
-def score_bins(
-    counts: CountedPart, roles: Roles, options: ModelOptions, cut: float | None
-) -> dict[str, Bins]:
+def score_bins(counts: CountedPart, roles: Roles, options: ModelOptions, cut: float | None) -> dict[str, Bins]:
     """Return the bins of the scores that have many values among the first rows.
 
     Raises
@@ -246,9 +236,7 @@ def score_bins(
         return {}
     decided = predicted.decision or predicted.probability or predicted.predicted_class
     if not decided and options.score_kind in ("percent", "logit"):
-        raise RowsNeededError(
-            f"decisions are made of the many scores of {score!r}, which are no probabilities"
-        )
+        raise RowsNeededError(f"decisions are made of the many scores of {score!r}, which are no probabilities")
     low, high = float(numbers.min()), float(numbers.max())
     unit = low >= 0 and high <= 1 and options.score_kind != "value"
     low, high = (0.0, 1.0) if unit else (low, high)

@@ -53,9 +53,7 @@ class SqlEngine(LocalEngine):
         self._counts: Counts | None = None
         self._options: tuple[ModelOptions, float | None] | None = None
 
-    def placed(
-        self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None
-    ) -> Dataset:
+    def placed(self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None) -> Dataset:
         """See `Engine.placed`: the rows stay where they are.
 
         Raises
@@ -198,9 +196,7 @@ class TableTotals:
         self.rows += len(rows)
 
     def __add__(self, other: Any) -> TableTotals:
-        return (
-            dataclasses.replace(self, rows=self.rows + other.rows) if isinstance(other, TableTotals) else self
-        )
+        return dataclasses.replace(self, rows=self.rows + other.rows) if isinstance(other, TableTotals) else self
 
     def hexdigest(self) -> str:
         """Return the digest."""

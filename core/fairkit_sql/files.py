@@ -39,11 +39,7 @@ def counting_of(parts: Sequence[Any]) -> Counting | None:
     names = [str(path.resolve()) for path in paths if isinstance(path, Path)]
     files = [path for path in paths if isinstance(path, StoredFile)]
     if any(len(found) == len(parts) for found in (names, files)):
-        return (
-            None
-            if any(sign in name for name in names for sign in _PATTERN)
-            else _counting(parts, names, files)
-        )
+        return None if any(sign in name for name in names for sign in _PATTERN) else _counting(parts, names, files)
     return None
 
 

@@ -138,10 +138,7 @@ class Bound:
 def source_of(table: Any, name: str) -> Source:
     """Return an ibis table as a table that can be counted, or read, once."""
     schema = table.schema().to_pyarrow()
-    origin = {
-        "kind": "ibis",
-        "address": f"ibis:{table.get_name() if hasattr(table, 'get_name') else 'table'}",
-    }
+    origin = {"kind": "ibis", "address": f"ibis:{table.get_name() if hasattr(table, 'get_name') else 'table'}"}
     records = Records(
         name=name,
         schema=schema,

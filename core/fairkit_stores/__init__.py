@@ -56,9 +56,7 @@ def store(address: Address) -> tuple[Any, str]:
         raise DataError(f"{address.scheme}: addresses are written {_form(kind)}")
     if "@" in address.bucket and kind != "abfs":
         # it may be a key: it is not shown
-        raise DataError(
-            f"a bucket has no '@' in its name; write {_form(kind)}, and put keys into the environment"
-        )
+        raise DataError(f"a bucket has no '@' in its name; write {_form(kind)}, and put keys into the environment")
     made = {"s3": _s3, "gs": _google, "abfs": _azure}[kind]
     return made(address)
 
@@ -90,9 +88,7 @@ def files_at(address: Address) -> list[StoredFile]:
     return found_files(filesystem, path, address.text, again)
 
 
-def found_files(
-    filesystem: Any, path: str, shown: str, again: Callable[[], Any] | None = None
-) -> list[StoredFile]:
+def found_files(filesystem: Any, path: str, shown: str, again: Callable[[], Any] | None = None) -> list[StoredFile]:
     """Return the data files at a path: the file, a folder's Parquet (else CSV) files by name, or a glob's.
 
     Parameters
@@ -138,9 +134,7 @@ def _lying(filesystem: Any, path: str, shown: str) -> list[str]:
             f"{visible(shown)} is an Iceberg table, whose folder holds removed rows, too; "
             f"name it as iceberg:{visible(shown)}"
         )
-    files = [one for one in listed if one.endswith(".parquet")] or [
-        one for one in listed if one.endswith(".csv")
-    ]
+    files = [one for one in listed if one.endswith(".parquet")] or [one for one in listed if one.endswith(".csv")]
     if not files:
         _check_bucket(filesystem, path, shown)
         raise DataError(f"the folder {visible(shown)} holds no .parquet file and no .csv file")
@@ -247,11 +241,7 @@ def _s3(address: Address) -> tuple[Any, str]:
 
     environment = os.environ
     scheme, server = server_of(address) or ("https", None)
-    region = (
-        address.options.get("region")
-        or environment.get("AWS_REGION")
-        or environment.get("AWS_DEFAULT_REGION")
-    )
+    region = address.options.get("region") or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     if region is None and server is None:
         try:
             region = resolve_s3_region(address.bucket)
@@ -343,9 +333,7 @@ def folder_in_store(address: Address, kind: str, own: Collection[str]) -> Addres
         return None
     inner = Address.parse(address.location)
     if inner.scheme not in {"s3", "gs", "abfs", "abfss"}:
-        raise DataError(
-            f"{kind} tables lie on this machine, or at s3://, gs:// or abfs://, not at {inner.scheme}:"
-        )
+        raise DataError(f"{kind} tables lie on this machine, or at s3://, gs:// or abfs://, not at {inner.scheme}:")
     options = {name: value for name, value in address.options.items() if name not in own}
     inner = Address(inner.scheme, inner.location, options)
     inner.check_options(STORES.get({"abfss": "abfs"}.get(inner.scheme, inner.scheme), {}))
@@ -384,6 +372,4 @@ def files_inside(
 def check_inside(name: str, address: Address, kind: str) -> None:
     """Refuse a file's name that leads out of the table's folder."""
     if name.startswith("/") or "://" in name or ".." in name.split("/"):
-        raise DataError(
-            f"the {kind} table at {visible(address.text)} names a file outside its folder: {visible(name)}"
-        )
+        raise DataError(f"the {kind} table at {visible(address.text)} names a file outside its folder: {visible(name)}")

@@ -104,9 +104,7 @@ def check_auditor_findings(audited: Audited) -> None:
             isinstance(findings, tuple) and all(isinstance(one, Finding) for one in findings),
             f"{task}: findings gives {type(findings).__name__} of other things than fairkit.Finding",
         )
-        require(
-            findings, f"{task}: there is no finding; if there is nothing to say, say so in a finding's notes"
-        )
+        require(findings, f"{task}: there is no finding; if there is nothing to say, say so in a finding's notes")
         for finding in findings:
             _check_finding(audited, task, finding)
 
@@ -115,9 +113,7 @@ def _check_finding(audited: Audited, task: Task, finding: Finding) -> None:
     where = f"{task}: the finding {finding.metric!r}"
     require(finding.auditor == audited.cls.name, f"{where} says auditor={finding.auditor!r}; give self.name")
     names = audited.cls.measures(audited.context(sample_data(task), task).metrics)
-    require(
-        names is None or finding.metric in names, f"{where} is not among the names that `measures` returns"
-    )
+    require(names is None or finding.metric in names, f"{where} is not among the names that `measures` returns")
     if finding.value is None or not math.isfinite(finding.value):
         require(finding.notes or finding.inconclusive, f"{where} has no value, and no note says why")
     elif finding.interval is None:
@@ -191,9 +187,7 @@ def check_auditor_errors(audited: Audited) -> None:
         with only_fairkit_errors(f"{task}: data with a group of one row was audited"):
             _found(audited.make(), audited.context(tiny, task))
         if task not in ("regression", "answers"):
-            with only_fairkit_errors(
-                f"{task}: a model without scores was audited (predictions.score is None)"
-            ):
+            with only_fairkit_errors(f"{task}: a model without scores was audited (predictions.score is None)"):
                 _found(audited.make(), audited.context(sample_data(task), task), scores=False)
 
 
@@ -213,12 +207,7 @@ def check_auditor_leaves_nothing(audited: Audited) -> None:
 
 
 def _found(
-    auditor: Auditor,
-    context: AuditContext,
-    *,
-    rows: int = BATCH_ROWS,
-    backwards: bool = False,
-    scores: bool = True,
+    auditor: Auditor, context: AuditContext, *, rows: int = BATCH_ROWS, backwards: bool = False, scores: bool = True
 ) -> list[Finding]:
     pairs = _batches(auditor, context, rows)
     if not scores:
@@ -247,9 +236,7 @@ def _arrays(batch: Batch, said: Predictions) -> dict[str, Any]:
 
 def _same(findings: Sequence[Finding], repeated: Sequence[Finding], message: str) -> None:
     for first, second in zip(findings, repeated, strict=False):
-        require(
-            (first.metric, first.sensitive) == (second.metric, second.sensitive), f"{message}: other findings"
-        )
+        require((first.metric, first.sensitive) == (second.metric, second.sensitive), f"{message}: other findings")
         numbers = [
             [math.nan if number is None else number for number in (f.value, *(f.interval or (None, None)))]
             for f in (first, second)

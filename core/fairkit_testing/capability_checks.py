@@ -57,9 +57,7 @@ def _check(method: Trained, capability: Capability, task: Task) -> None:
     content = export_bytes(fitted, table)
     if not capability.reads_group:
         hidden, file = ("sex", content) if base is None else ("race", _for_race(method, task))
-        require(
-            hidden not in _inputs(file), f"{about} reads {hidden!r} to decide, but its reads_group is False"
-        )
+        require(hidden not in _inputs(file), f"{about} reads {hidden!r} to decide, but its reads_group is False")
     drawn = chance is None and RANDOM_INPUT in _inputs(content)
     require(capability.randomized or not drawn, f"{about} draws its output, but its randomized is False")
     run = Run(seed=7, threads=1)

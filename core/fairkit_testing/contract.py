@@ -127,9 +127,7 @@ def checks_for(
     for name, reason in expected.items():
         if name not in names:
             hint = did_you_mean(name, sorted(names), what="checks")
-            raise ParameterError(
-                f"{loaded.found.name}: {name!r} is expected to fail, but is no check. {hint}"
-            )
+            raise ParameterError(f"{loaded.found.name}: {name!r} is expected to fail, but is no check. {hint}")
         if not str(reason).strip():
             raise ParameterError(f"{loaded.found.name}: say why {name!r} is expected to fail")
     return [
@@ -184,11 +182,7 @@ def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
                 yield _check(parameters_check, f"{kind} {cls.name}", cls)
     kinds: tuple[tuple[Any, Any, Callable[[Any], Any]], ...] = (
         (plugin.metrics, metric_checks.CHECKS, lambda cls: cls),
-        (
-            plugin.auditors,
-            auditor_checks.CHECKS,
-            lambda cls: auditor_checks.Audited(cls, _own(cls, settings)),
-        ),
+        (plugin.auditors, auditor_checks.CHECKS, lambda cls: auditor_checks.Audited(cls, _own(cls, settings))),
         (
             plugin.mitigators,
             (*mitigator_checks.CHECKS, *capability_checks.CHECKS),

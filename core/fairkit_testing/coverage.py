@@ -106,9 +106,7 @@ class Runner:
                 arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
             )
         except OSError as error:
-            raise ParameterError(
-                f"the runner {arguments[0]!r} could not be started: {error.strerror}"
-            ) from error
+            raise ParameterError(f"the runner {arguments[0]!r} could not be started: {error.strerror}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -168,15 +166,11 @@ class Runner:
         if record.get("unsupported"):
             return Answer(None, None, supported=False)
         ends = [record.get(name) for name in ("low", "high")]
-        if any(
-            end is not None and (isinstance(end, bool) or not isinstance(end, int | float)) for end in ends
-        ):
+        if any(end is not None and (isinstance(end, bool) or not isinstance(end, int | float)) for end in ends):
             raise ParameterError(f"{where} answered {line[:80]!r}; `low` and `high` are numbers or null")
         low, high = (None if end is None or math.isnan(end) else float(end) for end in ends)
         if low is not None and high is not None and low > high:
-            raise ParameterError(
-                f"{where} answered an interval whose `low` is above its `high`: {line[:80]!r}"
-            )
+            raise ParameterError(f"{where} answered an interval whose `low` is above its `high`: {line[:80]!r}")
         return Answer(low, high, bool(record.get("noted")))
 
 

@@ -66,13 +66,9 @@ def check_learner_scores(taught: Taught) -> None:
         if task == "regression":
             better = np.mean((score - table.target) ** 2) < table.target.var()
         else:
-            require(
-                score.min() >= 0 and score.max() <= 1, f"{task}: scores leave [0, 1]; they are probabilities"
-            )
+            require(score.min() >= 0 and score.max() <= 1, f"{task}: scores leave [0, 1]; they are probabilities")
             chosen = score.argmax(axis=1) if task == "multiclass" else score >= 0.5
-            better = np.mean(chosen == table.target) > np.bincount(table.target.astype(int)).max() / len(
-                table
-            )
+            better = np.mean(chosen == table.target) > np.bincount(table.target.astype(int)).max() / len(table)
         if task == "multiclass":
             require(np.allclose(score.sum(axis=1), 1, atol=1e-5), f"{task}: probabilities do not add up to 1")
         require(better, f"{task}: on its training rows the model is no better than a constant")
@@ -90,9 +86,7 @@ def check_learner_onnx_equals_memory(taught: Taught) -> None:
         except FairkitError as error:
             raise ContractError(f"{task}: {error}") from error
         domains = {entry.domain for entry in proto.opset_import} - {"", "ai.onnx", "ai.onnx.ml"}
-        require(
-            not domains, f"{task}: the file needs operators of {sorted(domains)}; plain ONNX runs anywhere"
-        )
+        require(not domains, f"{task}: the file needs operators of {sorted(domains)}; plain ONNX runs anywhere")
 
 
 def check_learner_deterministic(taught: Taught) -> None:
@@ -126,9 +120,4 @@ def check_learner_weights(taught: Taught) -> None:
         )
 
 
-CHECKS = (
-    check_learner_scores,
-    check_learner_onnx_equals_memory,
-    check_learner_deterministic,
-    check_learner_weights,
-)
+CHECKS = (check_learner_scores, check_learner_onnx_equals_memory, check_learner_deterministic, check_learner_weights)

@@ -37,9 +37,7 @@ def check_metric_declares(cls: type[Metric]) -> None:
         complete = bool(term.plain) and term.meaning.endswith(".")
         require(complete, f"term={term}: a name, and a sentence that ends with a full stop")
     kinds = set(cls.terms_between)
-    require(
-        kinds <= {"difference", "ratio"}, f"terms_between has {sorted(kinds)}; known are difference and ratio"
-    )
+    require(kinds <= {"difference", "ratio"}, f"terms_between has {sorted(kinds)}; known are difference and ratio")
     require(cls.tasks, "tasks is empty: the metric would never be measured")
 
 
@@ -65,9 +63,7 @@ def check_metric_shapes(cls: type[Metric]) -> None:
         sums = metric.contributions(rows).sum(axis=0)
         for lead in ((), (3,), (5, 3)):
             many = np.broadcast_to(sums, (*lead, len(sums)))
-            hint = (
-                f"sums of shape {many.shape} must give shape {lead}; take the last axis, as in sums[..., 0]"
-            )
+            hint = f"sums of shape {many.shape} must give shape {lead}; take the last axis, as in sums[..., 0]"
             try:
                 with np.errstate(all="ignore"):
                     shape = np.shape(metric.compute(many))
@@ -79,9 +75,7 @@ def check_metric_shapes(cls: type[Metric]) -> None:
 def check_metric_needs(cls: type[Metric]) -> None:
     """The metric reads no more of decisions and scores than `needs` names: a model may give only those."""
     for rows, groups in _designs(cls):
-        decision, score = (
-            getattr(rows, name) if name in cls.needs else None for name in ("decision", "score")
-        )
+        decision, score = (getattr(rows, name) if name in cls.needs else None for name in ("decision", "score"))
         if decision is rows.decision and score is rows.score:
             continue
         missing = sorted({"decision", "score"} - set(cls.needs))
@@ -120,8 +114,7 @@ def check_metric_range(cls: type[Metric]) -> None:
         require(values.shape == (GROUPS,), f"values have shape {values.shape} for {GROUPS} groups")
         defined = values[~np.isnan(values)]
         require(
-            not np.isinf(defined).any(),
-            f"a value is infinite ({defined}); where the metric is undefined it is NaN",
+            not np.isinf(defined).any(), f"a value is infinite ({defined}); where the metric is undefined it is NaN"
         )
         require(
             ((defined >= low - slack) & (defined <= high + slack)).all(),
@@ -159,8 +152,7 @@ def check_metric_direction(cls: type[Metric]) -> None:
         return
     right = perfect >= wrong if cls.better == "higher" else perfect <= wrong
     require(
-        right,
-        f"better={cls.better!r}, but a perfect model has {perfect:.4g} and one that is always wrong {wrong:.4g}",
+        right, f"better={cls.better!r}, but a perfect model has {perfect:.4g} and one that is always wrong {wrong:.4g}"
     )
 
 
@@ -169,9 +161,7 @@ def check_metric_weights(cls: type[Metric]) -> None:
     rng = np.random.default_rng(3)
     for rows, groups in _designs(cls):
         times = rng.integers(1, 4, len(groups))
-        weighted = Rows(
-            outcome=rows.outcome, decision=rows.decision, score=rows.score, weights=times.astype(float)
-        )
+        weighted = Rows(outcome=rows.outcome, decision=rows.decision, score=rows.score, weights=times.astype(float))
         copies = np.repeat(np.arange(len(groups)), times)
         weighted_values = _estimate(cls, weighted, groups).values
         copied_values = _estimate(cls, _take(rows, copies), groups[copies]).values
@@ -241,9 +231,7 @@ def _take(rows: Rows, index: NDArray[np.int64]) -> Rows:
 
 def _same(cls: type[Metric], one: Any, two: Any, message: str) -> None:
     first, second = (cls().estimate(total, np.random.default_rng(0)).values for total in (one, two))
-    require(
-        np.allclose(first, second, rtol=1e-9, atol=1e-12, equal_nan=True), f"{message}: {first} and {second}"
-    )
+    require(np.allclose(first, second, rtol=1e-9, atol=1e-12, equal_nan=True), f"{message}: {first} and {second}")
 
 
 CHECKS = (

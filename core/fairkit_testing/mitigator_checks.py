@@ -99,9 +99,7 @@ def check_mitigator_onnx_equals_memory(trained: Trained) -> None:
         content = trained.exported(task)
         proto, model = onnx.load_model_from_string(content), trained.fitted(task)
         domains = {entry.domain for entry in proto.opset_import} - {"", "ai.onnx", "ai.onnx.ml"}
-        require(
-            not domains, f"{task}: the file needs operators of {sorted(domains)}; plain ONNX runs anywhere"
-        )
+        require(not domains, f"{task}: the file needs operators of {sorted(domains)}; plain ONNX runs anywhere")
         fresh = unseen_columns(task)
         try:
             check_parity(proto, model, fresh, tolerance=1e-4)
@@ -191,9 +189,7 @@ def check_mitigator_promises(trained: Trained) -> None:
     fair = export_bytes(trained.fit(table), table)
     for rule in rules:
         before, after = (_verdict(content, fresh, rule, task) for content in (plain, fair))
-        require(
-            before[0] == "fail", f"the sample data is no test of {rule}: without the method it holds already"
-        )
+        require(before[0] == "fail", f"the sample data is no test of {rule}: without the method it holds already")
         require(after[0] != "fail", f"{rule} is promised, but on new rows {after[1]}")
 
 
@@ -213,9 +209,7 @@ def check_mitigator_interrupt(trained: Trained) -> None:
             if not reported:
                 columns = _Stopping(table.columns)
                 came_out = _interrupted(lambda: trained.fit(replace(table, columns=columns)))  # noqa: B023
-                require(
-                    came_out or not columns.asked, f"{task}: KeyboardInterrupt was swallowed; let it pass"
-                )
+                require(came_out or not columns.asked, f"{task}: KeyboardInterrupt was swallowed; let it pass")
         require(
             export_bytes(trained.fit(table), table) == trained.exported(task),
             f"{task}: after an interrupted training the next one differs; keep no state between trainings",
@@ -266,9 +260,7 @@ def _verdict(content: bytes, data: Dataset, rule: Any, task: Task) -> tuple[str 
     return report.verdict, "; ".join(result.reason for result in report.policy)
 
 
-def _scores(
-    run: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]], columns: Mapping[str, NDArray[Any]]
-) -> Any:
+def _scores(run: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]], columns: Mapping[str, NDArray[Any]]) -> Any:
     got = run(columns)
     return np.asarray(got.get("score", got.get("probabilities")))
 

@@ -26,10 +26,7 @@ def check_pack_is_the_same_each_time(cls: type[Pack]) -> None:
 def check_pack_states_its_source(cls: type[Pack]) -> None:
     """The source and the day on which it was checked are stated, and that day is not to come."""
     pack = _read(cls)
-    require(
-        pack.checked <= datetime.datetime.now(datetime.UTC).date(),
-        f"checked is {pack.checked}, a day to come",
-    )
+    require(pack.checked <= datetime.datetime.now(datetime.UTC).date(), f"checked is {pack.checked}, a day to come")
     require(len(pack.notice) > 20, "notice is short: say what the page is not, for example legal advice")
 
 
@@ -45,9 +42,7 @@ def check_pack_shows_its_gaps(cls: type[Pack]) -> None:
     asked = {fact.title for fact in pack.facts if fact.required}
     told = {fact.title for one in made.items for fact, _ in one.facts}
     require(asked <= told, f"no item asks for the facts {sorted(asked - told)}: name them in an item")
-    require(
-        len(made.gaps) >= len(asked), f"{len(asked)} facts are required and {len(made.gaps)} gaps are shown"
-    )
+    require(len(made.gaps) >= len(asked), f"{len(asked)} facts are required and {len(made.gaps)} gaps are shown")
 
 
 def _read(cls: type[Pack]) -> PackFile:

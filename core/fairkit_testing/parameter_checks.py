@@ -16,10 +16,7 @@ NONSENSE = "not-a-number-nor-a-choice"
 def check_parameters_documented(cls: Any) -> None:
     """`Parameters` is a frozen dataclass of keywords; each field has a type that text can give, and a sentence."""
     declared = cls.Parameters
-    require(
-        dataclasses.is_dataclass(declared),
-        f"{cls.__name__}.Parameters is no dataclass; see fairkit.parameter",
-    )
+    require(dataclasses.is_dataclass(declared), f"{cls.__name__}.Parameters is no dataclass; see fairkit.parameter")
     options = getattr(declared, "__dataclass_params__", None)
     require(
         options is not None and options.frozen,
@@ -58,9 +55,7 @@ def _default_is_allowed(declared: Any, owner: str, parameter: ParameterInfo) -> 
     try:
         typed = parse_parameters(declared, {parameter.name: parameter.default}, owner=owner)
     except FairkitError as error:
-        raise ContractError(
-            f"the default of {parameter.name} is refused when it is typed: {error}"
-        ) from error
+        raise ContractError(f"the default of {parameter.name} is refused when it is typed: {error}") from error
     usual = getattr(parse_parameters(declared, {}, owner=owner), parameter.name)
     require(
         getattr(typed, parameter.name) == usual,

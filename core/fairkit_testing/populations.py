@@ -98,9 +98,7 @@ def _differences() -> Iterator[Population]:
     for (n, m), (p, q) in itertools.product(sizes, chances):
         draw = _decided(np.array([p, q]), np.array([n, m]))
         name = f"{n} and {m} rows, {p} and {q}"
-        yield Population(
-            "difference", f"difference, {name}", "selection_rate", "difference", abs(p - q), draw
-        )
+        yield Population("difference", f"difference, {name}", "selection_rate", "difference", abs(p - q), draw)
         truth = min(p, q) / max(p, q)
         yield Population("difference", f"ratio, {name}", "selection_rate", "ratio", truth, draw)
 
@@ -198,11 +196,7 @@ _ERRORS: dict[str, tuple[Errors, float, float]] = {
     "Student, 3 degrees": (lambda rng, n: rng.standard_t(3, n), 2 * math.sqrt(3) / math.pi, 3.0),
     "Pareto 2.5": (lambda rng, n: rng.pareto(2.5, n) + 1, 2.5 / 1.5, 5.0),
     "1 in n is 20": (lambda rng, n: np.where(rng.random(n) < 1 / n, 20.0, 0.0), math.nan, math.nan),
-    "3 in n are exponential": (
-        lambda rng, n: rng.exponential(1, n) * (rng.random(n) < 3 / n),
-        math.nan,
-        math.nan,
-    ),
+    "3 in n are exponential": (lambda rng, n: rng.exponential(1, n) * (rng.random(n) < 3 / n), math.nan, math.nan),
 }
 
 

@@ -97,10 +97,7 @@ def sample_model(task: Task = "binary", *, trees: bool = False) -> bytes:
     from fairkit_onnx.write.trees import add_ensemble
 
     numbers = [NumberColumn(name, shift=at, fill=at) for name, at in zip(NUMBERS, _TYPICAL, strict=True)]
-    texts = [
-        TextColumn("sex", ("male",), "onehot"),
-        TextColumn("job", ("clerk", "maker", "seller"), "onehot"),
-    ]
+    texts = [TextColumn("sex", ("male",), "onehot"), TextColumn("job", ("clerk", "maker", "seller"), "onehot")]
     encoder = Encoder((*numbers, *texts))
     slopes = np.array([*_SLOPES, 0.8, 0.1, -0.1, 0.0])
     bases = [-0.2]

@@ -17,14 +17,9 @@ def check_signer_refuses_a_bad_address(cls: type[Signer]) -> None:
         try:
             cls.open(address, passphrase=lambda what: "")
         except FairkitError as error:
-            require(
-                len(str(error)) > 10,
-                "the error of a bad address has no text: say what is wrong and how to fix it",
-            )
+            require(len(str(error)) > 10, "the error of a bad address has no text: say what is wrong and how to fix it")
         else:
-            require(
-                False, f"open takes the address {address!r}; raise a FairkitError where there is no such key"
-            )
+            require(False, f"open takes the address {address!r}; raise a FairkitError where there is no such key")
 
 
 CHECKS = (check_signer_refuses_a_bad_address,)

@@ -42,9 +42,7 @@ def check_source_origin(cls: type[DataSource]) -> None:
         source = open_with(cls, address)
         json.dumps(dict(source.origin), allow_nan=False)
         for key, kept in (("kind", cls.name), ("address", Address.parse(address).text)):
-            require(
-                source.origin.get(key) == kept, f"origin[{key!r}] is {source.origin.get(key)!r}, not {kept!r}"
-            )
+            require(source.origin.get(key) == kept, f"origin[{key!r}] is {source.origin.get(key)!r}, not {kept!r}")
         require(source.name and "?" not in source.name, f"the table's name is {source.name!r}; keep it short")
 
 
@@ -56,9 +54,7 @@ def check_source_absent(cls: type[DataSource]) -> None:
         try:
             _content(open_with(cls, f"{cls.schemes[0]}:{Path(folder) / 'not' / 'there'}"))
         except FairkitError as error:
-            require(
-                isinstance(error, DataError), f"it raises {type(error).__name__}; raise fairkit.DataError"
-            )
+            require(isinstance(error, DataError), f"it raises {type(error).__name__}; raise fairkit.DataError")
             require("\n" not in str(error), "the message for a table that is not there has several lines")
         else:
             require(False, "a table that is not there was read; raise fairkit.DataError")
@@ -75,9 +71,7 @@ def check_source_secrets(cls: type[DataSource]) -> None:
         else:
             require(False, "an address with a password or an unknown option was opened")
     for option, meaning in cls.options.items():
-        require(
-            option == option.lower() and option.isidentifier(), f"the option {option!r} is no lower-case word"
-        )
+        require(option == option.lower() and option.isidentifier(), f"the option {option!r} is no lower-case word")
         require(len(meaning) > 5, f"say what the option {option!r} means")
 
 

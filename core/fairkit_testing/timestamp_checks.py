@@ -17,10 +17,7 @@ def check_authority_opens_or_says_why(cls: type[TimestampAuthority]) -> None:
         try:
             opened = cls.open(address)
         except FairkitError as error:
-            require(
-                len(str(error)) > 10,
-                "the error of a bad address has no text: say what is wrong and how to fix it",
-            )
+            require(len(str(error)) > 10, "the error of a bad address has no text: say what is wrong and how to fix it")
         else:
             require(isinstance(opened, cls), f"open gives {opened!r}; return an instance of {cls.__name__}")
 

@@ -114,9 +114,7 @@ def _over(judge: Judge, question: Question, split: Split, start: int) -> int | N
 
 def lately(judge: Judge, data: Daily) -> dict[str, str]:
     """Return the rules that are broken lately, by subject, and since when."""
-    return {
-        alarm.subject: str(alarm.evidence["since"]) for alarm, over in changes(judge, data) if over is None
-    }
+    return {alarm.subject: str(alarm.evidence["since"]) for alarm, over in changes(judge, data) if over is None}
 
 
 def _changed(
@@ -137,9 +135,8 @@ def _changed(
     seen = known > 0
     mean = float((recent[seen] * known[seen]).sum() / known[seen].sum()) if seen.any() else None
     what = streams.names[stream]
-    text = (
-        f"{question.name} breaks its limit {question.limit:g} lately ({what}): the change began about {after[0]}"
-        + ("" if after[1] == after[2] else f", between {after[1]} and {after[2]}")
+    text = f"{question.name} breaks its limit {question.limit:g} lately ({what}): the change began about {after[0]}" + (
+        "" if after[1] == after[2] else f", between {after[1]} and {after[2]}"
     )
     evidence = {
         "evidence": min(crossing[0], 1e12),
@@ -156,15 +153,11 @@ def _changed(
 def _carried(alarm: Alarm, split: Split, days: Sequence[str], period: tuple[int, int]) -> Alarm:
     """Add what carries the change of a gap, where outcomes are known before it and since."""
     first = days.index(str(alarm.evidence["since"]))
-    before, since = (
-        split.window(*days_of).summed()["c"] for days_of in ((period[0], first), (first, period[1] + 1))
-    )
+    before, since = (split.window(*days_of).summed()["c"] for days_of in ((period[0], first), (first, period[1] + 1)))
     told = gap_change(split.groups, before, since)
     if told is None:
         return alarm
-    return replace(
-        alarm, text=f"{alarm.text}; {told.sentence}", evidence={**alarm.evidence, "parts": told.evidence}
-    )
+    return replace(alarm, text=f"{alarm.text}; {told.sentence}", evidence={**alarm.evidence, "parts": told.evidence})
 
 
 def shares(judge: Judge, data: Daily) -> Iterator[Alarm]:
@@ -200,9 +193,7 @@ def shares(judge: Judge, data: Daily) -> Iterator[Alarm]:
             yield Alarm(level="shares", subject=subject, day=day, text=text, evidence=evidence)
 
 
-def _weekly(
-    judge: Judge, split: Split, name: str, weeks: Sequence[tuple[int, int]], alpha: float
-) -> tuple[Path, Path]:
+def _weekly(judge: Judge, split: Split, name: str, weeks: Sequence[tuple[int, int]], alpha: float) -> tuple[Path, Path]:
     """Return the shares of each week but the first, and of all days before it, shape [W - 1, G]."""
     rows = split.parts["d"]
     cumulated = rows.cumsum(axis=0)
@@ -221,9 +212,7 @@ def _new_groups(name: str, split: Split, data: Daily) -> Iterator[Alarm]:
             f"a group that was not expected appeared in {name}: {split.groups[g]}, first on {day}; it is watched from "
             "then on, with a small part of the error probability that was kept for it"
         )
-        yield Alarm(
-            level="shares", subject=f"{name}={split.groups[g]}", day=day, text=text, evidence={"new": True}
-        )
+        yield Alarm(level="shares", subject=f"{name}={split.groups[g]}", day=day, text=text, evidence={"new": True})
 
 
 def late(days: Sequence[str], today: datetime.date) -> Alarm | None:
@@ -235,9 +224,7 @@ def late(days: Sequence[str], today: datetime.date) -> Alarm | None:
     if missing < LATE_AFTER:
         return None
     text = f"no decisions came for {missing} days: the newest are of {days[-1]}, and today is {today}"
-    return Alarm(
-        level="late", subject=days[-1], day=today.isoformat(), text=text, evidence={"missing": missing}
-    )
+    return Alarm(level="late", subject=days[-1], day=today.isoformat(), text=text, evidence={"missing": missing})
 
 
 def windows(days: Sequence[str]) -> list[tuple[int, int]]:

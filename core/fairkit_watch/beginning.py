@@ -38,9 +38,7 @@ def begin(folder: Path, settings: WatchSettings) -> None:
     try:
         write_atomic(temporary / SETTINGS, canonical(settings.to_dict()) + b"\n")
         log = Log(temporary / LOG)
-        log.append(
-            {"kind": "begin", "policy": settings.digest, "writer": secrets.token_hex(8), "at": clock()}
-        )
+        log.append({"kind": "begin", "policy": settings.digest, "writer": secrets.token_hex(8), "at": clock()})
         log.close()
         temporary.replace(folder)
         sync_folder(folder.parent)

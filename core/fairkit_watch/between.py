@@ -114,9 +114,7 @@ def difference(ends: Ends, how: Between) -> tuple[Array, Array]:
     """
     a, b, c, known = _prepared(ends, how)
     low, high = _signed(ends, a, b, c)  # at the joint and at the lone factor
-    least = np.where(known, np.maximum(np.maximum(low[0], -high[0]), 0), -np.inf).max(
-        axis=-1, initial=-np.inf
-    )
+    least = np.where(known, np.maximum(np.maximum(low[0], -high[0]), 0), -np.inf).max(axis=-1, initial=-np.inf)
     most = np.where(known, np.maximum(high[1], -low[1]), -np.inf).max(axis=-1, initial=-np.inf)
     return _or_nan(least), _or_nan(np.minimum(most, 1))
 
@@ -150,9 +148,7 @@ def extreme(ends: Ends, how: Between, grid: Array, *, largest: bool) -> tuple[Ar
     return _or_nan(low), _or_nan(high)
 
 
-def _prepared(
-    ends: Ends, how: Between
-) -> tuple[NDArray[np.intp], NDArray[np.intp], Array, NDArray[np.bool_]]:
+def _prepared(ends: Ends, how: Between) -> tuple[NDArray[np.intp], NDArray[np.intp], Array, NDArray[np.bool_]]:
     """Return the pairs, their factors (joint end, lone end), shape [2, ..., P], and which have rows in both groups."""
     a, b, shares = pairs(ends.least.shape[-1], how.declared)
     n = np.minimum(ends.least_n, ends.most_n)

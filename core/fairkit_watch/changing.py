@@ -64,9 +64,7 @@ def change(folder: Path, settings: WatchSettings) -> Path:
         )
         begin(folder / NEXT, settings)
     if (folder / LOG).read_bytes() != log:
-        raise StateError(
-            f"another process wrote to the watch {str(folder)!r}; nothing was changed, try again"
-        )
+        raise StateError(f"another process wrote to the watch {str(folder)!r}; nothing was changed, try again")
     try:
         folder.replace(previous_folder)
         (previous_folder / NEXT).replace(folder)
@@ -91,9 +89,7 @@ def recover(folder: Path) -> None:
         return
     waiting = [one for one in folder.parent.glob(f"{folder.name}.before-*") if (one / NEXT).exists()]
     if len(waiting) > 1:
-        raise StateError(
-            f"{len(waiting)} folders beside {str(folder)!r} hold an unfinished change; restore a backup"
-        )
+        raise StateError(f"{len(waiting)} folders beside {str(folder)!r} hold an unfinished change; restore a backup")
     for one in waiting:
         (one / NEXT).replace(folder)
 

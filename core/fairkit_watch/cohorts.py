@@ -49,9 +49,7 @@ class Cohorts:
         import pyarrow.compute as pc
 
         tables = {day: pa.concat_tables(parts).unify_dictionaries() for day, parts in pending.items()}
-        ids = pa.chunked_array(
-            [part.column("id").combine_chunks() for part in tables.values()]
-        ).combine_chunks()
+        ids = pa.chunked_array([part.column("id").combine_chunks() for part in tables.values()]).combine_chunks()
         repeated = len(ids) - pc.count_distinct(ids).as_py()
         if repeated:
             raise DataError(
@@ -59,13 +57,9 @@ class Cohorts:
             )
         again = int(pc.sum(self.known(ids)).as_py() or 0)
         if again:
-            raise DataError(
-                f"{table}: {again:,} of {len(ids):,} ids were added before; a decision is added once"
-            )
+            raise DataError(f"{table}: {again:,} of {len(ids):,} ids were added before; a decision is added once")
         number = len(self.book.records)
-        return {
-            day: [self.pending.write(f"{day}.{number:08d}.parquet", part)] for day, part in tables.items()
-        }
+        return {day: [self.pending.write(f"{day}.{number:08d}.parquet", part)] for day, part in tables.items()}
 
     def keep_labels(self, labels: pa.Table) -> str:
         """Write labels, and return the file."""
@@ -89,9 +83,7 @@ class Cohorts:
             added = add_up(self.pending.close(day, open_[day], labels) for day in due)
             counts = hashlib.sha256(canonical(added)).hexdigest()
             batch = f"{self.book.writer}/close/{len(self.book.records)}"
-            self.book.append(
-                {"kind": "close", "batch": batch, "counts": counts, "days": added, "closed": due}
-            )
+            self.book.append({"kind": "close", "batch": batch, "counts": counts, "days": added, "closed": due})
             self.tidy()
         return tuple(due)
 

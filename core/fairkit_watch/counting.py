@@ -158,12 +158,7 @@ class _State:
         favorable = columns.favorable if columns.favorable_decision is None else columns.favorable_decision
         guessed = columns.favorable_decision is None
         yes = binary(
-            batch.column(columns.decision),
-            favorable,
-            self.table,
-            "decision",
-            columns.decision,
-            guessed=guessed,
+            batch.column(columns.decision), favorable, self.table, "decision", columns.decision, guessed=guessed
         )
         if (yes == UNKNOWN).any():
             raise DataError(
@@ -172,9 +167,7 @@ class _State:
             )
         outcome = np.full(n, UNKNOWN, np.int64)
         if self.labelled and columns.label:
-            outcome = binary(
-                batch.column(columns.label), columns.favorable, self.table, "label", columns.label
-            )
+            outcome = binary(batch.column(columns.label), columns.favorable, self.table, "label", columns.label)
         coded = [(POOLED, [POOLED], np.zeros(n, np.int64))]
         for split in self.splits:
             names, codes = split.codes(batch)
@@ -226,8 +219,7 @@ class _State:
             )
             for key, numbers in added.items():
                 added_to[key] = [
-                    a + b
-                    for a, b in zip(added_to.get(key, [0.0] * len(numbers)), numbers.tolist(), strict=True)
+                    a + b for a, b in zip(added_to.get(key, [0.0] * len(numbers)), numbers.tolist(), strict=True)
                 ]
 
     def _keep(

@@ -114,9 +114,7 @@ class _Query:
         from fairkit_sql.cells import Coding, keys_of
         from fairkit_sql.counted import edges_of
 
-        others = {
-            name for name in self.columns.keys if not any(name in s.columns for s in self.columns.splits)
-        }
+        others = {name for name in self.columns.keys if not any(name in s.columns for s in self.columns.splits)}
         edges = {name: cut for name, cut in edges_of(self.columns.splits).items() if name not in others}
         days = {} if self.columns.day is None else {self.columns.day: self._day(self.columns.day)}
         coding = Coding(edges, {}, days, self.relation.dialect != "sqlite")
@@ -169,9 +167,7 @@ class _Query:
             measures |= {"wx": both.sum(), "wwx": twice.sum(), "wwxx": (both * both).sum()}
         return measures
 
-    def _number(
-        self, name: str | None, what: str, bad: str, measures: dict[str, Any], least: float = -_LARGEST
-    ) -> Any:
+    def _number(self, name: str | None, what: str, bad: str, measures: dict[str, Any], least: float = -_LARGEST) -> Any:
         """Return a column of numbers with 0 where it has none that is usable, and have those counted."""
         if name is None:
             return None

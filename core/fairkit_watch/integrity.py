@@ -107,10 +107,7 @@ def _possible(key: str, values: Sequence[float]) -> bool:
     """Tell whether numbers can be the counts of a part."""
     signed = _SIGNED.get(key, ())
     return len(values) == PARTS[key] and all(
-        isinstance(x, int | float)
-        and not isinstance(x, bool)
-        and math.isfinite(x)
-        and (x >= 0 or i in signed)
+        isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) and (x >= 0 or i in signed)
         for i, x in enumerate(values)
     )
 

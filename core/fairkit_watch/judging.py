@@ -12,14 +12,7 @@ import numpy as np
 from fairkit_watch import between
 from fairkit_watch.between import Between, Ends
 from fairkit_watch.questions import SELECTIVE, Question, among_accepted, needs_labels
-from fairkit_watch.sequences import (
-    BURN_IN_ROWS,
-    deviance_limits,
-    factor,
-    lambda_grid,
-    mean_limits,
-    rate_limits,
-)
+from fairkit_watch.sequences import BURN_IN_ROWS, deviance_limits, factor, lambda_grid, mean_limits, rate_limits
 from fairkit_watch.totals import point, rate_ends
 
 if TYPE_CHECKING:
@@ -60,9 +53,7 @@ class Judge:
         """How many questions share α: rules that ask the same count once."""
         return max(len({one.same for one in self.questions}), 1)
 
-    def interval(
-        self, question: Question, split: Split, parts: Mapping[str, Array], part: float = 1.0
-    ) -> Path:
+    def interval(self, question: Question, split: Split, parts: Mapping[str, Array], part: float = 1.0) -> Path:
         """Return a rule's number and interval for totals of shape [..., G, K].
 
         Parameters
@@ -91,9 +82,7 @@ class Judge:
         pick = np.min if ratio else np.max
         return Path(pick(values, axis=0), pick(lows, axis=0), pick(highs, axis=0))
 
-    def _one(
-        self, question: Question, rate: type[Rate], ends: Ends, split: Split, alpha: float
-    ) -> tuple[Array, Array]:
+    def _one(self, question: Question, rate: type[Rate], ends: Ends, split: Split, alpha: float) -> tuple[Array, Array]:
         kind = question.target.kind
         how = Between(alpha, split.declared, self._best(question.split, split.groups))
         if kind == "difference":
@@ -150,9 +139,7 @@ class Judge:
 
     def watched(self) -> tuple[tuple[str, type[Rate]], ...]:
         """Return the rates that are shown for the groups of each split, in the order of the rules."""
-        found = {
-            (question.split, rate.name): rate for question in self.questions for rate in question.target.rates
-        }
+        found = {(question.split, rate.name): rate for question in self.questions for rate in question.target.rates}
         return tuple((split, rate) for (split, _), rate in found.items())
 
     def shares(self, split: Split, parts: Mapping[str, Array], name: str, alpha: float) -> Path:
@@ -215,13 +202,9 @@ def _compared(kind: str, rates: Array, n: Array) -> Array:
     most = np.where(known, rates, -np.inf).max(axis=-1, initial=-np.inf)
     enough = known.sum(axis=-1) >= (2 if kind in ("difference", "ratio") else 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        number = {
-            "difference": most - least,
-            "ratio": least / most,
-            "smallest": least,
-            "largest": most,
-            "level": most,
-        }[kind]
+        number = {"difference": most - least, "ratio": least / most, "smallest": least, "largest": most, "level": most}[
+            kind
+        ]
     return np.asarray(np.where(enough, number, np.nan))
 
 

@@ -54,7 +54,5 @@ def read_labels(source: Source, id_column: str, label: str, favorable: Any) -> p
     table = pa.table({"id": joined, "label": pa.array(values)})
     distinct = table.group_by(["id", "label"]).aggregate([])
     if distinct.num_rows > pc.count_distinct(joined).as_py():
-        raise DataError(
-            f"{source.name}: an id stands twice in {id_column!r}, with two outcomes; leave one of them out"
-        )
+        raise DataError(f"{source.name}: an id stands twice in {id_column!r}, with two outcomes; leave one of them out")
     return distinct.select(["id", "label"])

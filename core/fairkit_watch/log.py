@@ -64,9 +64,7 @@ def read(raw: bytes, where: str) -> tuple[list[Record], int]:
         try:
             records.append(json.loads(body))
         except ValueError as error:
-            raise StateError(
-                f"{where} is damaged at byte {at:,}: {error}; restore it from a backup"
-            ) from None
+            raise StateError(f"{where} is damaged at byte {at:,}: {error}; restore it from a backup") from None
         at += _HEAD.size + len(body)
     return records, at
 

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from fairkit_watch.totals import Daily
 
 
-def unraised(
-    records: WatchRecords, judge: Judge, data: Daily, today: datetime.date | None
-) -> Iterator[Alarm]:
+def unraised(records: WatchRecords, judge: Judge, data: Daily, today: datetime.date | None) -> Iterator[Alarm]:
     """Yield the alarms of the counts that the log does not have; with `today` also that no data came."""
     before = raised(records.alarms)
     changed = [alarm for alarm, _ in alarming.changes(judge, data)]
@@ -55,8 +53,6 @@ def _fails(records: WatchRecords, judge: Judge, data: Daily) -> Iterator[Alarm]:
                 "since": data.days[0],
                 "confidence": records.settings.confidence,
             }
-            yield Alarm(
-                level="fail", subject=subject, day=data.days[-1], text=status.reason, evidence=evidence
-            )
+            yield Alarm(level="fail", subject=subject, day=data.days[-1], text=status.reason, evidence=evidence)
         elif status.verdict == "pass" and state.get(subject):
             records.append({"kind": "passed", "subject": subject})

@@ -39,9 +39,7 @@ class Pending:
 
     def __init__(self, folder: Path, splits: Sequence[str]) -> None:
         self.folder = folder
-        self.splits = [
-            Sensitive.parse(text, [p.partition(":")[0] for p in text.split("+")]).name for text in splits
-        ]
+        self.splits = [Sensitive.parse(text, [p.partition(":")[0] for p in text.split("+")]).name for text in splits]
 
     def write(self, name: str, table: pa.Table) -> str:
         """Write a table under a new name; it is on the disk when this returns."""
@@ -105,16 +103,12 @@ class Pending:
         came = self.read(labels)
         if came is not None:  # the newest label of an id counts: look from the end
             newest = came.take(np.arange(came.num_rows)[::-1].copy())
-            at = pc.index_in(
-                cohort.column("id").combine_chunks(), value_set=newest.column("id").combine_chunks()
-            )
+            at = pc.index_in(cohort.column("id").combine_chunks(), value_set=newest.column("id").combine_chunks())
             found = as_numpy(pc.fill_null(at, -1)).astype(np.int64)
             values = as_numpy(newest.column("label").combine_chunks()).astype(np.int64)
             outcome = np.where(found >= 0, values[np.maximum(found, 0)], outcome)
         yes = as_numpy(cohort.column("decision").combine_chunks()).astype(np.int64)
-        weights = (
-            as_numpy(cohort.column("weight").combine_chunks()) if "weight" in cohort.column_names else None
-        )
+        weights = as_numpy(cohort.column("weight").combine_chunks()) if "weight" in cohort.column_names else None
         added: dict[str, dict[str, dict[str, list[float]]]] = {}
         codes = [(POOLED, [POOLED], np.zeros(len(yes), np.int64))]
         for i, split in enumerate(self.splits):
@@ -126,9 +120,7 @@ class Pending:
             for g, name in enumerate(groups):
                 inside = group == g
                 if inside.any():
-                    of_split[name] = _cells(
-                        outcome[inside], yes[inside], None if weights is None else weights[inside]
-                    )
+                    of_split[name] = _cells(outcome[inside], yes[inside], None if weights is None else weights[inside])
             added[split] = of_split
         return whole({day: added})
 

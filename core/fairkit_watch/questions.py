@@ -123,18 +123,14 @@ def check_selective(question: Question, *, selective: bool) -> None:
 
 def _target(rule: Rule, metrics: Sequence[type[Metric]]) -> Target:
     if rule.within:
-        raise PolicyError(
-            f"a watch compares groups as a whole: leave |{'+'.join(rule.within)} out of the rule"
-        )
+        raise PolicyError(f"a watch compares groups as a whole: leave |{'+'.join(rule.within)} out of the rule")
     if rule.support is not None:
         raise PolicyError(f"a watch counts decisions: leave @{rule.support} out of the rule on {rule.metric}")
     try:
         return target_of(rule.metric, metrics)
     except PolicyError as error:
         hint = str(error).rpartition(" it. ")[2] or str(error)
-        raise PolicyError(
-            f"{rule.metric!r} is not made of rates of decisions, and cannot be watched. {hint}"
-        ) from None
+        raise PolicyError(f"{rule.metric!r} is not made of rates of decisions, and cannot be watched. {hint}") from None
 
 
 def _splits(rule: Rule, settings: WatchSettings, metrics: Sequence[type[Metric]]) -> list[str]:

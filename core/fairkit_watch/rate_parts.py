@@ -87,9 +87,7 @@ class Parts:
 
     def less(self, former: Parts) -> Parts:
         """Return how the parts changed since another period, of other rows."""
-        return Parts(
-            self.values - former.values, self.middles - former.middles, np.hypot(self.errors, former.errors)
-        )
+        return Parts(self.values - former.values, self.middles - former.middles, np.hypot(self.errors, former.errors))
 
     def interval(self, place: int, confidence: float) -> tuple[float, float]:
         """Return a part's interval, which contains its value."""

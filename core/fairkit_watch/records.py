@@ -159,14 +159,9 @@ class WatchRecords:
             for split, rows in record.get("ungrouped", {}).items():
                 count(f"decisions without a value of {split}; they are in no group of it", rows)
             unknown = record.get("unknown", 0)
-            count(
-                "labels for ids that no open cohort has: their cohort is closed, or the id is wrong", unknown
-            )
+            count("labels for ids that no open cohort has: their cohort is closed, or the id is wrong", unknown)
             count("clock", int("clock" in record))
-        count(
-            "bytes of an interrupted write at the end of the log, cut off; it was never acknowledged",
-            self.cut,
-        )
+        count("bytes of an interrupted write at the end of the log, cut off; it was never acknowledged", self.cut)
         return counts
 
 

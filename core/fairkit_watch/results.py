@@ -66,9 +66,7 @@ class RuleLook:
             "reason": self.reason,
             "unresolved": self.unresolved,
             "week": {"value": value, "interval": _listed(interval), "verdict": verdict},
-            "reference": None
-            if reference is None
-            else {"value": reference[0], "interval": list(reference[1])},
+            "reference": None if reference is None else {"value": reference[0], "interval": list(reference[1])},
         }
 
 
@@ -97,9 +95,7 @@ class GroupLook:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        rates = {
-            name: {"value": value, "interval": _listed(pair)} for name, (value, pair) in self.rates.items()
-        }
+        rates = {name: {"value": value, "interval": _listed(pair)} for name, (value, pair) in self.rates.items()}
         return record_of(self, without=("rates",)) | {"rates": rates}
 
 

@@ -176,10 +176,7 @@ class WatchSettings:
             It has another form.
         """
         try:
-            numbers = {
-                key: (float(a), float(b), float(c))
-                for key, (a, b, c) in record["reference"]["numbers"].items()
-            }
+            numbers = {key: (float(a), float(b), float(c)) for key, (a, b, c) in record["reference"]["numbers"].items()}
             return cls(
                 **{
                     **record,

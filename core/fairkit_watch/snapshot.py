@@ -77,9 +77,7 @@ def group_looks(judge: Judge, data: Daily) -> tuple[GroupLook, ...]:
             continue
         parts = split.summed()
         rows = parts["d"].sum(axis=-1)
-        bands = {
-            rate.name: judge.rates(rate, split, parts, name) for at, rate in judge.watched() if at == name
-        }
+        bands = {rate.name: judge.rates(rate, split, parts, name) for at, rate in judge.watched() if at == name}
         if judge.settings.columns.score is not None:
             bands["mean_score"] = judge.means(split, parts)
         for g, group in enumerate(split.groups):
@@ -149,9 +147,7 @@ def _course(judge: Judge, question: Question, data: Daily) -> Course:
     weekly = windows(data.days)
     sums = {key: _summed(part, weekly) for key, part in split.parts.items()}
     own = judge.interval(question, split, sums, 1 / WINDOWS_A_YEAR)
-    weeks = tuple(
-        (data.days[start], data.days[stop - 1], *own.at(i)) for i, (start, stop) in enumerate(weekly)
-    )
+    weeks = tuple((data.days[start], data.days[stop - 1], *own.at(i)) for i, (start, stop) in enumerate(weekly))
     return Course(question, tuple(data.days[t] for t in at.tolist()), path, weeks)
 
 
@@ -195,9 +191,7 @@ def notes_of(judge: Judge, odd: Mapping[str, int], data: Daily) -> tuple[str, ..
                 "probability"
             )
     if judge.settings.columns.weights is not None:
-        notes.append(
-            "decisions have weights: all intervals are asymptotic, and begin at 100 effective decisions"
-        )
+        notes.append("decisions have weights: all intervals are asymptotic, and begin at 100 effective decisions")
     if odd.get("clock"):
         notes.append(f"the clock of this machine went back {odd['clock']} times between writes")
     known = {split for split in judge.settings.groups if judge.settings.groups[split]}

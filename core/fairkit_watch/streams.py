@@ -71,12 +71,7 @@ def _levels(judge: Judge, question: Question, rate: type[Rate], split: Split) ->
     weights = between.spending(np.arange(len(split.groups)), split.declared)
     weights = np.ones(1) if len(names) == 1 else weights
     return Streams(
-        increments,
-        np.asarray((n > 0).any(axis=1)),
-        weights,
-        names,
-        np.where(n > 0, value, np.nan),
-        information,
+        increments, np.asarray((n > 0).any(axis=1)), weights, names, np.where(n > 0, value, np.nan), information
     )
 
 
@@ -93,8 +88,7 @@ def _pairs(judge: Judge, question: Question, rate: type[Rate], split: Split) -> 
             high = np.nan_to_num(ends.least[:, a]) * ends.least_n[:, a], ends.least_n[:, a]
             low = np.nan_to_num(ends.most[:, b]) * ends.most_n[:, b], ends.most_n[:, b]
             reference = tuple(
-                judge.settings.reference.rate(question.split, split.groups[g], rate.name) or 0.5
-                for g in (a, b)
+                judge.settings.reference.rate(question.split, split.groups[g], rate.name) or 0.5 for g in (a, b)
             )
             if ratio and scale > 0:
                 value, info = contrasts(high, low, 1 / scale, (reference[0], reference[1]))

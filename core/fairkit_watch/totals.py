@@ -82,9 +82,7 @@ class Daily:
         return np.asarray(self.splits[POOLED].parts["d"].sum(axis=(1, 2)))
 
 
-def daily(
-    records: Iterable[Increments], declared: Mapping[str, Sequence[str]], splits: Sequence[str]
-) -> Daily:
+def daily(records: Iterable[Increments], declared: Mapping[str, Sequence[str]], splits: Sequence[str]) -> Daily:
     """Add increments up, in any order.
 
     Parameters
@@ -100,9 +98,7 @@ def daily(
     days = tuple(sorted(summed))
     by_split = {}
     for split in (POOLED, *splits):
-        groups, declared_groups = _groups(
-            summed, days, split, () if split == POOLED else declared.get(split, ())
-        )
+        groups, declared_groups = _groups(summed, days, split, () if split == POOLED else declared.get(split, ()))
         place = {group: i for i, group in enumerate(groups)}
         parts = {key: np.zeros((len(days), len(groups), size)) for key, size in PARTS.items()}
         for t, day in enumerate(days):
@@ -128,9 +124,7 @@ def add_up(records: Iterable[Increments]) -> Increments:
     return {
         day: {
             split: {
-                group: {
-                    key: [_sum(column) for column in zip(*rows, strict=True)] for key, rows in parts.items()
-                }
+                group: {key: [_sum(column) for column in zip(*rows, strict=True)] for key, rows in parts.items()}
                 for group, parts in groups.items()
             }
             for split, groups in splits.items()
@@ -178,10 +172,7 @@ def rate_ends(rate: type[Rate], parts: Mapping[str, Array]) -> Ends:
         return Ends.certain(*_rate(rate, parts["c"], parts["cc"]))
     corners = []
     for no in (0, 1):
-        for yes in (
-            0,
-            1,
-        ):  # every unresolved no (yes) has the outcome 0, or every one has 1: extremes are at corners
+        for yes in (0, 1):  # every unresolved no (yes) has the outcome 0, or every one has 1: extremes are at corners
             cells, squares = parts["c"].copy(), parts["cc"].copy()
             for target, open_ in ((cells, parts["u"]), (squares, parts["uu"])):
                 target[..., 2 * no] += open_[..., 0]

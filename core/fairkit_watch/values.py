@@ -49,9 +49,7 @@ def days_of(column: pa.Array, sums: RowSums, table: str, name: str) -> tuple[lis
     return days, codes
 
 
-def binary(
-    column: pa.Array, favorable: Any, table: str, what: str, name: str, *, guessed: bool = False
-) -> Codes:
+def binary(column: pa.Array, favorable: Any, table: str, what: str, name: str, *, guessed: bool = False) -> Codes:
     """Return 1 for the favorable value, 0 for others, `UNKNOWN` for missing ones, shape [n].
 
     Parameters
@@ -102,8 +100,7 @@ def binary(
             "such as 1 and 0"
         )
     found = np.array(
-        [UNKNOWN if gone else int(same_value(v, favorable)) for v, gone in zip(values, missing, strict=True)]
-        or [0]
+        [UNKNOWN if gone else int(same_value(v, favorable)) for v, gone in zip(values, missing, strict=True)] or [0]
     )
     return found[codes]
 

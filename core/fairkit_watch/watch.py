@@ -221,9 +221,7 @@ class Watch(OpenWatch):
 
     def undelivered(self, where: str) -> tuple[Alarm, ...]:
         """Return the alarms that were raised and did not reach a place yet."""
-        sent = {
-            one["number"] for one in self.book.records if one["kind"] == "delivered" and one["where"] == where
-        }
+        sent = {one["number"] for one in self.book.records if one["kind"] == "delivered" and one["where"] == where}
         return tuple(alarm for alarm in self.alarms if alarm.number not in sent)
 
     # ---- inside
@@ -284,9 +282,7 @@ class Watch(OpenWatch):
     def _check_day(self, day: str, now: datetime.date) -> None:
         since = self.settings.since
         if since is not None and day < since:
-            raise DataError(
-                f"there are decisions of {day}, before this watch began ({since}); leave them out"
-            )
+            raise DataError(f"there are decisions of {day}, before this watch began ({since}); leave them out")
         if day > (now + datetime.timedelta(1)).isoformat():
             raise DataError(
                 f"there are decisions of {day}, but today is {now}; correct the days, or the clock of this machine"

@@ -41,10 +41,7 @@ chart = (
     alt.Chart(alt.Data(values=points))
     .mark_line(point=True, color="#4b7fe0")
     .encode(
-        x="exposure difference:Q",
-        y=alt.Y("NDCG:Q", scale=alt.Scale(zero=False)),
-        order="shift:Q",
-        tooltip=["shift:Q"],
+        x="exposure difference:Q", y=alt.Y("NDCG:Q", scale=alt.Scale(zero=False)), order="shift:Q", tooltip=["shift:Q"]
     )
     .properties(width=420, height=260)
 )

@@ -10,9 +10,7 @@ import altair as alt
 
 import fairkit
 
-data = fairkit.datasets.admissions(
-    within="department", reference="sex=male", predictions={"decision": "admitted"}
-)
+data = fairkit.datasets.admissions(within="department", reference="sex=male", predictions={"decision": "admitted"})
 report = fairkit.audit(None, data)
 print(report.find("selection_rate_difference", "sex", reference="male"))
 print(report.find("selection_rate_difference", "sex", reference="male", within="department"))
@@ -31,8 +29,6 @@ title = "admission rate of women minus that of men"
 chart = alt.layer(
     alt.Chart().mark_rule(color="#868e96", strokeDash=[4, 3]).encode(x=alt.datum(0)),
     base.mark_rule(strokeWidth=3, color="#4b7fe0").encode(x=alt.X("low:Q", title=title), x2="high:Q"),
-    base.mark_point(filled=True, size=80, color="#4b7fe0", opacity=1).encode(
-        x=alt.X("difference:Q", title=title)
-    ),
+    base.mark_point(filled=True, size=80, color="#4b7fe0", opacity=1).encode(x=alt.X("difference:Q", title=title)),
     data=alt.Data(values=lines),
 ).properties(width=420, height=alt.Step(28))

@@ -17,9 +17,7 @@ number = np.arange(rows)
 origin = rng.choice(["abroad", "here"], rows, p=[0.3, 0.7])
 complete = rng.random(rows) < np.where(origin == "abroad", 0.7, 0.85)
 granted = rng.random(rows) < np.where(complete, 0.8, 0.2)
-decisions = pd.DataFrame(
-    {"case": number, "complete": complete, "decision": np.where(granted, "granted", "refused")}
-)
+decisions = pd.DataFrame({"case": number, "complete": complete, "decision": np.where(granted, "granted", "refused")})
 register = pd.DataFrame({"case": number, "origin": origin})
 
 data = fairkit.load_data(

@@ -25,9 +25,7 @@ hidden = (table["age"] == "18-30") & (table["region"] == "west")
 table["decision"] = np.where(rng.random(rows) < np.where(hidden, 0.3, 0.52), "yes", "no")
 
 data = fairkit.load_data(
-    table,
-    sensitive=["sex", "age", "region"],
-    predictions={"decision": "decision", "favorable": "yes"},
+    table, sensitive=["sex", "age", "region"], predictions={"decision": "decision", "favorable": "yes"}
 )
 report = fairkit.audit(None, data, auditors=["group", "subgroups"])
 for sensitive in ("sex", "age", "region"):
@@ -56,7 +54,5 @@ chart = alt.layer(
     base.mark_rule(strokeWidth=3, color="#4b7fe0").encode(
         x=alt.X("low:Q", title=title, scale=alt.Scale(domainMax=0.02)), x2="high:Q"
     ),
-    base.mark_point(filled=True, size=80, color="#4b7fe0", opacity=1).encode(
-        x=alt.X("difference:Q", title=title)
-    ),
+    base.mark_point(filled=True, size=80, color="#4b7fe0", opacity=1).encode(x=alt.X("difference:Q", title=title)),
 ).properties(width=420, height=alt.Step(30))

@@ -10,9 +10,7 @@ import fairkit
 
 train, test = fairkit.datasets.loans(6000, seed=1), fairkit.datasets.loans(6000, seed=2)
 policy = [fairkit.Rule("equal_opportunity_difference:sex", max=0.06)]
-result = fairkit.repair(
-    train, policy, test=test, learner="logistic", methods=["threshold-optimizer", "rto"], threads=1
-)
+result = fairkit.repair(train, policy, test=test, learner="logistic", methods=["threshold-optimizer", "rto"], threads=1)
 print(repr(result))
 for change in result.changes:
     if change.metric in ("accuracy", "equal_opportunity_difference") and change.group is None:

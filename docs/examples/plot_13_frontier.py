@@ -29,6 +29,4 @@ chart = frontier.plot()
 # %%
 # Each point is a line of a data frame:
 
-print(
-    frontier.to_frame()[["plugin", "parameters", "disparity", "performance", "chosen"]].to_string(index=False)
-)
+print(frontier.to_frame()[["plugin", "parameters", "disparity", "performance", "chosen"]].to_string(index=False))

@@ -18,9 +18,7 @@ import sys
 
 import numpy as np
 
-sys.path.insert(
-    0, str(pathlib.Path(__file__).resolve().parent)
-)  # also where Python's safe path leaves it out
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))  # also where Python's safe path leaves it out
 
 from all_inputs_read import Graph, RefusedError, claims_of, number, refuse, strict
 
@@ -59,25 +57,16 @@ def written(told):
                     )
                     rows.append([tree, len(rows) - first, "LEAF", 0, 0.0, 0, 0, 0])
                 else:
-                    tests = [
-                        (
-                            list(TESTS)[modes[node] if modes[node] < MEMBER else 0],
-                            told["nodes_splits"][1][node],
-                        )
-                    ]
+                    tests = [(list(TESTS)[modes[node] if modes[node] < MEMBER else 0], told["nodes_splits"][1][node])]
                     if node in members:
                         small = all(0 <= value <= 30 for value in members[node])
                         tests = [("BRANCH_EQ" if small else "EQ_WHOLE", value) for value in members[node]]
                     for place, (mode, value) in enumerate(tests):
                         number = len(rows) - first
-                        waiting.append(
-                            (told["nodes_truenodeids"][node], told["nodes_trueleafs"][node], len(rows), 6)
-                        )
+                        waiting.append((told["nodes_truenodeids"][node], told["nodes_trueleafs"][node], len(rows), 6))
                         rows.append([tree, number, mode, told["nodes_featureids"][node], value, missing[node], 0,
                                      number + 1 if place + 1 < len(tests) else 0])  # fmt: skip
-                    waiting.append(
-                        (told["nodes_falsenodeids"][node], told["nodes_falseleafs"][node], len(rows) - 1, 7)
-                    )
+                    waiting.append((told["nodes_falsenodeids"][node], told["nodes_falseleafs"][node], len(rows) - 1, 7))
                 refuse(len(rows) > 1_000_000, "the trees are too large, or a circle")
             if parent is not None:
                 rows[parent][side] = seen[node, leaf]
@@ -88,9 +77,7 @@ def written(told):
     aggregate = ("AVERAGE", "SUM", "MIN", "MAX")[told.get("aggregate_function", 1)]
     refuse(told.get("post_transform", 0), "the trees have a link that the runtime leaves out")
     return (
-        found
-        | dict(zip(parts, map(list, zip(*leaves, strict=True)), strict=True))
-        | {"aggregate_function": aggregate}
+        found | dict(zip(parts, map(list, zip(*leaves, strict=True)), strict=True)) | {"aggregate_function": aggregate}
     )
 
 
@@ -106,10 +93,7 @@ def ensemble(kind, told):
          for (tree, _), child, mode in zip(pairs, told[key], modes, strict=True)]
         for key in ("nodes_truenodeids", "nodes_falsenodeids")
     )  # fmt: skip
-    ids, weights = (
-        told[f"{part}_ids"],
-        told.get(f"{part}_weights_as_tensor", (0, told.get(f"{part}_weights")))[1],
-    )
+    ids, weights = (told[f"{part}_ids"], told.get(f"{part}_weights_as_tensor", (0, told.get(f"{part}_weights")))[1])
     at = [places[pair] for pair in zip(told[f"{part}_treeids"], told[f"{part}_nodeids"], strict=True)]
     columns, average = sorted(set(ids)), told.get("aggregate_function", "SUM") == "AVERAGE"
     values = np.zeros((len(columns), len(pairs)))
@@ -117,10 +101,7 @@ def ensemble(kind, told):
         values[columns.index(column), place] += weight
     bases = told.get("base_values_as_tensor", (0, told.get("base_values", [])))[1]
     uneven, base = 0.0, 0.0
-    refuse(
-        len(columns) > 2 or told.get("aggregate_function", "SUM") not in ("SUM", "AVERAGE"),
-        "the trees are no sum",
-    )
+    refuse(len(columns) > 2 or told.get("aggregate_function", "SUM") not in ("SUM", "AVERAGE"), "the trees are no sum")
     if len(columns) == 1:
         base = float(bases[0 if len(bases) == 1 else columns[0]]) if bases else 0.0
     else:
@@ -152,8 +133,7 @@ def model_of(graph, order):
     refuse(sorted(nodes) != sorted(order), "the proof is not about all trees of the model")
     refuse(len({inputs[0] for _, inputs, _ in nodes.values()}) != 1, "the trees read several matrices")
     nodes = {
-        name: (kind, inputs, written(own) if kind == TREES[2] else own)
-        for name, (kind, inputs, own) in nodes.items()
+        name: (kind, inputs, written(own) if kind == TREES[2] else own) for name, (kind, inputs, own) in nodes.items()
     }
     parts = {name: ensemble(kind, own) for name, (kind, _, own) in nodes.items()}
     found = {key: [] for key in ("tests", "yes", "no", "value", "roots")}
@@ -164,9 +144,7 @@ def model_of(graph, order):
             some += [one + start if moved and one >= 0 else one for one in part[key]]
     links = {own.get("post_transform", "NONE") for _, _, own in nodes.values()}
     classifier = nodes[order[0]][0] == TREES[0]
-    refuse(
-        len(order) > 1 and (classifier or links != {"NONE"}), "the trees have links before they are added up"
-    )
+    refuse(len(order) > 1 and (classifier or links != {"NONE"}), "the trees have links before they are added up")
     offset = 0.0 if classifier or links != {"NONE"} else offset_of(graph, order)
     found["base"] = sum(part["base"] for part in parts.values()) + offset
     terms = sum(part["terms"] for part in parts.values()) + abs(offset)
@@ -276,8 +254,7 @@ def run_encoders(told, graph, matrix):
         kinds = {"tensor(float)": np.float32, "tensor(double)": float, "tensor(int64)": np.int64, "tensor(string)": object,
                  "tensor(int32)": np.int32, "tensor(bool)": bool, "tensor(float16)": np.float16}  # fmt: skip
         feeds = {
-            name: np.array([columns[c] for c in names], dtype=kinds[kind]).T
-            for name, kind, names in told["inputs"]
+            name: np.array([columns[c] for c in names], dtype=kinds[kind]).T for name, kind, names in told["inputs"]
         }
         made = onnxruntime.InferenceSession(graph.showing(matrix)).run([matrix], feeds)[0]
         made = np.asarray(made, dtype=float).reshape(len(rows), -1)
@@ -375,10 +352,7 @@ def joined(trees, groups, boxes, starts, sign=1):
     together = [place for group in groups for place in group]
     refuse(len(set(together)) < len(together) or not {*together} <= {*trees},
            "the log adds up trees twice, or trees that are not there")  # fmt: skip
-    bits = [
-        sum(1 << c for c in np.flatnonzero(some).tolist())
-        for some in np.split(boxes.any(axis=0), starts[1:-1])
-    ]
+    bits = [sum(1 << c for c in np.flatnonzero(some).tolist()) for some in np.split(boxes.any(axis=0), starts[1:-1])]
     found = [tree for place, tree in trees.items() if place not in together]
     for group in groups:
         sums = [(0.0, {})]
@@ -404,8 +378,7 @@ def bounds(told, question, trees, groups, boxes, starts):
         found = np.minimum(np.minimum(high - told["threshold"], told["threshold"] - low), gap / 2)
         each = differences.values()
         moving = sum(
-            (np.abs(largest([d], boxes, starts, sign)) for d in each for sign in (1, -1)),
-            np.zeros(len(boxes)),
+            (np.abs(largest([d], boxes, starts, sign)) for d in each for sign in (1, -1)), np.zeros(len(boxes))
         )
         return np.where(moving == 0, -np.inf, found)  # no tree differs: both sums are rounded alike
     g = np.maximum(low, np.minimum(np.minimum(-gap / 2, top), high - gap))
@@ -415,8 +388,7 @@ def bounds(told, question, trees, groups, boxes, starts):
 def trees_of(told, pair):
     """The leaves of each tree at both values of a pair, and of the differences of those that differ, by place."""
     one, two = (
-        {t: leaves(told, root, int(cell), {}) for t, root in enumerate(told["roots"])}
-        for cell in pair.split(",")
+        {t: leaves(told, root, int(cell), {}) for t, root in enumerate(told["roots"])} for cell in pair.split(",")
     )
     found = {}
     for place in (t for t in one if one[t] != two[t]):  # other trees cancel
@@ -435,9 +407,7 @@ def proved(told, question, log):
     each = log if isinstance(log, list) else [log]  # with people, a log for each of them
     refuse(not pairs or len(each) != len(costs), "there are no pairs of values, or not a log for everybody")
     for one in each:
-        refuse(
-            sorted(one) != sorted(pairs) or not all(one.values()), "the log is not about every pair of values"
-        )
+        refuse(sorted(one) != sorted(pairs) or not all(one.values()), "the log is not about every pair of values")
     for pair in pairs:
         trees = trees_of(told, pair)
         for one, cost in zip(each, costs, strict=True):
@@ -450,18 +420,12 @@ def problem_of(told, graph):
     """What the proof is about, with the trees of the file, in the form that `proved` takes."""
     refuse(told["model_sha256"] != graph.sha256, "the proof is about another model file")
     model, matrix = model_of(graph, told["trees"])
-    sizes = [
-        len(b["ends"]) if "ends" in b else 1 + max(cell for _, cell in b["members"]) for b in told["domain"]
-    ]
+    sizes = [len(b["ends"]) if "ends" in b else 1 + max(cell for _, cell in b["members"]) for b in told["domain"]]
     refuse(told["direction"] not in (1, -1) or number(told["base"]) != told["direction"] * model["base"],
            "the constant that is added to the trees is another one")  # fmt: skip
-    refuse(
-        number(told["rounding"]) < model["rounding"] * (1 - 1e-9), "rounding may do more than the proof says"
-    )
+    refuse(number(told["rounding"]) < model["rounding"] * (1 - 1e-9), "rounding may do more than the proof says")
     tests = cells_of_tests(model, told["features"])
-    refuse(
-        digest_of(told, model, sizes, tests) != told["problem_sha256"], "the digest is not that of the proof"
-    )
+    refuse(digest_of(told, model, sizes, tests) != told["problem_sha256"], "the digest is not that of the proof")
     run_encoders(told, graph, matrix)
     leaf = [told["direction"] * value for value in model["value"]]
     threshold = told["threshold"] and float.fromhex(told["threshold"])
@@ -472,16 +436,11 @@ def problem_of(told, graph):
 def holds(told, question, finding):
     """Whether the report's upper end follows from the bound that the log proves; None where it claims nothing."""
     low, high = finding["interval"]
-    refuse(
-        not (math.isfinite(low) and math.isfinite(high) and low <= high), f"{question}: the interval is none"
-    )
+    refuse(not (math.isfinite(low) and math.isfinite(high) and low <= high), f"{question}: the interval is none")
     if (question == FLIP and high == 1.0) or (question == CHANCE and high >= 1.0):
         return None
     evidence = finding["evidence"]
-    refuse(
-        evidence.get("problem_sha256") != told["problem_sha256"],
-        f"{question}: the report is about another proof",
-    )
+    refuse(evidence.get("problem_sha256") != told["problem_sha256"], f"{question}: the report is about another proof")
     if "people" in told:
         near = hashlib.sha256(json.dumps(told["people"], sort_keys=True).encode()).hexdigest()
         refuse(finding["parameters"].get("near") != told["near"] or evidence.get("people_sha256") != near,
@@ -511,16 +470,12 @@ def main(proof, model, report):
         for question in (FLIP, SCORE, CHANCE):
             found = holds(told, question, findings[question]) if question in findings else None
             if found is None:
-                sys.stdout.write(
-                    f"{question}: nothing to prove (a witness decides it, or it was not decided)\n"
-                )
+                sys.stdout.write(f"{question}: nothing to prove (a witness decides it, or it was not decided)\n")
                 continue
             good, bound = found
             said, code = said + 1, code if good else 1
             high = findings[question]["interval"][1]
-            sys.stdout.write(
-                f"{question}: at most {high:.9g}, proved {bound:.9g}: {'holds' if good else 'REFUTED'}\n"
-            )
+            sys.stdout.write(f"{question}: at most {high:.9g}, proved {bound:.9g}: {'holds' if good else 'REFUTED'}\n")
         refuse(not said, "the report claims nothing that a proof could show")
     except (RefusedError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         sys.stdout.write(

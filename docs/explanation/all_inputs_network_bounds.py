@@ -197,9 +197,7 @@ def dual(net, ends, box, sides, rates, multipliers):
         part = 0
         for unit, own in enumerate(ends[depth]):
             (a, b), (p, q) = ([some[unit] for some in pair] for pair in (next_weights, multipliers[depth]))
-            part += max(
-                a * relu(z) + b * relu(other) - (p * z + q * other << scale) for z, other in vertices(own)
-            )
+            part += max(a * relu(z) + b * relu(other) - (p * z + q * other << scale) for z, other in vertices(own))
         both = [p + q for p, q in zip(*multipliers[depth], strict=True)]
         total += Fraction(part, 1 << SLOPES + scale + ENDS)
         total += Fraction(sum(map(mul, both, layer["bias"])), 1 << SLOPES + scale)

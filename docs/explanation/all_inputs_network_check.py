@@ -19,9 +19,7 @@ import struct
 import sys
 from fractions import Fraction
 
-sys.path.insert(
-    0, str(pathlib.Path(__file__).resolve().parent)
-)  # also where Python's safe path leaves it out
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))  # also where Python's safe path leaves it out
 
 from all_inputs_network_bounds import ERRORS, SLOPES, Box, bound, up
 from all_inputs_read import Graph, RefusedError, claims_of, number, refuse, strict
@@ -35,9 +33,7 @@ SOFTMAX = Fraction(1, 10**5)  # how far from the threshold a Softmax of two may 
 
 def exact(values):
     """Numbers of a file as fractions."""
-    refuse(
-        not all(math.isfinite(value) for value in values), "the model has a weight that is no finite number"
-    )
+    refuse(not all(math.isfinite(value) for value in values), "the model has a weight that is no finite number")
     return [Fraction(value) for value in values]
 
 
@@ -45,13 +41,9 @@ def rounded(part, operations=1):
     """What so many operations of float32 add, in any order, to each sum."""
     more = Fraction(101, 100) * operations * UNIT * (1 + operations * UNIT)
     rough = [
-        [r + more * s for r, s in zip(*rows, strict=True)]
-        for rows in zip(part["rough"], part["spread"], strict=True)
+        [r + more * s for r, s in zip(*rows, strict=True)] for rows in zip(part["rough"], part["spread"], strict=True)
     ]
-    return part | {
-        "rough": rough,
-        "base": [b + more * s for b, s in zip(part["base"], part["size"], strict=True)],
-    }
+    return part | {"rough": rough, "base": [b + more * s for b, s in zip(part["base"], part["size"], strict=True)]}
 
 
 def values_of(width):
@@ -77,10 +69,7 @@ def mapped(part, matrix):
     else:
         weights, spread, rough = (
             [
-                [
-                    sum(a * b for a, b in zip(row, column, strict=True))
-                    for column in zip(*part[key], strict=True)
-                ]
+                [sum(a * b for a, b in zip(row, column, strict=True)) for column in zip(*part[key], strict=True)]
                 for row in rows
             ]
             for key, rows in (("weights", matrix), ("spread", size), ("rough", size))
@@ -131,9 +120,7 @@ def dense(graph, part, kind, inputs, own, node):
     refuse(len(shape) != 2 or shape[0] * shape[1] != len(values), f"{node}: the weights are no matrix")
     rows = [exact(values[i * shape[1] : (i + 1) * shape[1]]) for i in range(shape[0])]
     matrix = rows if own.get("transB") else [list(column) for column in zip(*rows, strict=True)]
-    refuse(
-        len(matrix[0]) != len(part["bias"]), f"{node}: the weights have another width than what they weigh"
-    )
+    refuse(len(matrix[0]) != len(part["bias"]), f"{node}: the weights have another width than what they weigh")
     made = mapped(part, matrix)
     alpha, beta = Fraction(own.get("alpha", 1.0)), Fraction(own.get("beta", 1.0))
     made = made if alpha == 1 else scaled(made, [alpha] * len(matrix))
@@ -150,21 +137,12 @@ def straight(graph, part, kind, inputs, own, node):
         refuse(own.get("to") not in (1, 11), f"{node} makes whole numbers")
         return rounded(part)
     if kind in ("Add", "Sub", "Mul"):
-        refuse(
-            len(inputs) != 2 or (kind == "Sub" and inputs[0] in graph.constants), f"{node} is not read here"
-        )
+        refuse(len(inputs) != 2 or (kind == "Sub" and inputs[0] in graph.constants), f"{node} is not read here")
         row = constant(graph, inputs[0] if inputs[0] in graph.constants else inputs[1], width, node)
-        return (
-            scaled(part, row)
-            if kind == "Mul"
-            else moved(part, row if kind == "Add" else [-one for one in row])
-        )
+        return scaled(part, row) if kind == "Mul" else moved(part, row if kind == "Add" else [-one for one in row])
     if kind == "Reshape":
         shape = graph.constants.get(inputs[1], ((), ()))[1]
-        refuse(
-            len(shape) != 2 or shape[1] not in (-1, width) or shape[0] not in (-1, 0),
-            f"{node} is not read here",
-        )
+        refuse(len(shape) != 2 or shape[1] not in (-1, width) or shape[0] not in (-1, 0), f"{node} is not read here")
     refuse(kind == "Flatten" and own.get("axis", 1) != 1, f"{node} is not read here")
     return part
 
@@ -186,10 +164,7 @@ def layers_of(graph, matrix, output, width):
             continue
         make = dense if kind in ("Gemm", "MatMul") else straight
         known[outputs[0]] = (level, make(graph, part, kind, inputs, own, node))
-    refuse(
-        output not in known or known[output][0] != len(layers),
-        "the network does not end where the proof says",
-    )
+    refuse(output not in known or known[output][0] != len(layers), "the network does not end where the proof says")
     last = known[output][1]
     refuse(len(last["bias"]) not in (1, 2), "the network's last layer has no single sum, and no two")
     two = len(last["bias"]) == 2
@@ -227,15 +202,11 @@ class Domain:
 
     def __init__(self, told):
         self.told, self.changing = told, told["changing"]
-        blocks, fixed = (
-            told["features"]["blocks"],
-            [Fraction(number(text)) for text in told["features"]["fixed"]],
-        )
+        blocks, fixed = (told["features"]["blocks"], [Fraction(number(text)) for text in told["features"]["fixed"]])
         self.columns = [block["columns"] for block in blocks]
         each = [j for some in self.columns for j in some]
         refuse(
-            len(set(each)) < len(each) or not {*each} <= {*range(len(fixed))},
-            "a feature is of two blocks, or of none",
+            len(set(each)) < len(each) or not {*each} <= {*range(len(fixed))}, "a feature is of two blocks, or of none"
         )
         ends = [[[[Fraction(number(text)) for text in cell] for cell in block[key]] for key in ("first", "last")]
                 for block in blocks]  # fmt: skip
@@ -251,15 +222,11 @@ class Domain:
             "the blocks are not those of the domain",
         )
         for place, (size, low, high) in enumerate(zip(self.sizes, self.first, self.last, strict=True)):
-            refuse(
-                not len(low) == len(high) == size, "a block has another number of cells than features of them"
-            )
+            refuse(not len(low) == len(high) == size, "a block has another number of cells than features of them")
             refuse(place == self.changing and low != high, "what changes has a cell of several values")
             wide = len(self.columns[place])
             refuse(any(len(cell) != wide for cell in (*low, *high)), "a cell has another number of features")
-            if (
-                self.ranges[place] and place != self.changing
-            ):  # a range of cells lies between the features of its ends
+            if self.ranges[place] and place != self.changing:  # a range of cells lies between the features of its ends
                 pairs = list(zip(low, high, strict=True))
                 if told["domain"][place]["single"] and len(intervals(told["domain"][place])) < size:
                     pairs[-1] = high[-2:]  # between the last two ends there is no float32
@@ -314,15 +281,10 @@ def boxes_of(domain, splits, units):
         refuse(not isinstance(entry, list) or len(entry) != 2, "the log has an entry that is no split")
         block, key = entry
         if block == "u":
-            refuse(
-                type(key) is not int or not 0 <= key < units or key in signs,
-                f"the log splits the unit {key!r}",
-            )
+            refuse(type(key) is not int or not 0 <= key < units or key in signs, f"the log splits the unit {key!r}")
             waiting += [(list(box), signs | {key: 1}), (list(box), signs | {key: -1})]
             continue
-        refuse(
-            type(block) is not int or not 0 <= block < len(box), "the log splits a block that is not there"
-        )
+        refuse(type(block) is not int or not 0 <= block < len(box), "the log splits a block that is not there")
         left, right, some = list(box), list(box), box[block]
         if isinstance(some, list):
             refuse(type(key) is not int, "the log splits a range at no cell")
@@ -351,8 +313,7 @@ def proved(told, net, domain, question, log):
         for cells, signs in boxes_of(domain, log[pair]["splits"], 2 * sum(widths)):
             row = next(rows, None)
             refuse(
-                not isinstance(row, list) or len(row) != 2 + 2 * sum(widths),
-                "a box has not a multiplier for each unit",
+                not isinstance(row, list) or len(row) != 2 + 2 * sum(widths), "a box has not a multiplier for each unit"
             )
             numbers = iter([round(Fraction(one) * (1 << SLOPES)) for one in row])
             rates = next(numbers), next(numbers)
@@ -360,8 +321,7 @@ def proved(told, net, domain, question, log):
             places = itertools.count()
             each = [[signs.get(next(places), 0) for _ in range(width)] for width in widths * 2]
             signed = [
-                list(zip(*some, strict=True))
-                for some in zip(each[: len(widths)], each[len(widths) :], strict=True)
+                list(zip(*some, strict=True)) for some in zip(each[: len(widths)], each[len(widths) :], strict=True)
             ]
             most = bound(
                 net,
@@ -414,20 +374,13 @@ def inputs_of(told, draw):
     for block in told["domain"]:
         if "ends" not in block:
             options.append(
-                [
-                    (cell, choice, "in")
-                    for (_, cell), choice in zip(block["members"], block["choices"], strict=True)
-                ]
+                [(cell, choice, "in") for (_, cell), choice in zip(block["members"], block["choices"], strict=True)]
             )
             continue
         some = []
         for cell, (low, high) in enumerate(intervals(block)):
             inside = [] if not low < high or block["whole"] else [draw.uniform(low, high) for _ in range(3)]
-            some += [
-                (cell, [low], "first"),
-                (cell, [high], "last"),
-                *((cell, [value], "in") for value in inside),
-            ]
+            some += [(cell, [low], "first"), (cell, [high], "last"), *((cell, [value], "in") for value in inside)]
         options.append(some)
     base = [(0, first_of(block), "in") for block in told["domain"]]
     for place, some in enumerate(options):
@@ -457,14 +410,11 @@ def run_encoders(told, graph, domain):
 def features_of(told, graph, table):
     """The features of raw rows: as they are, or by onnxruntime."""
     if told["matrix"] in graph.inputs:
-        kind, columns = next(
-            (kind, columns) for name, kind, columns in told["inputs"] if name == told["matrix"]
-        )
+        kind, columns = next((kind, columns) for name, kind, columns in told["inputs"] if name == told["matrix"])
         single = kind == "tensor(float)"
         refuse(not single and kind != "tensor(double)", "the features are no float numbers")
         return [
-            [struct.unpack("<f", struct.pack("<f", row[c]))[0] if single else row[c] for c in columns]
-            for row in table
+            [struct.unpack("<f", struct.pack("<f", row[c]))[0] if single else row[c] for c in columns] for row in table
         ]
     import numpy as np
     import onnxruntime
@@ -494,9 +444,7 @@ def problem_of(told, graph):
 def holds(told, net, domain, question, finding):
     """Whether the report's upper end follows from the bound that the log proves; None where it claims nothing."""
     low, high = finding["interval"]
-    refuse(
-        not (math.isfinite(low) and math.isfinite(high) and low <= high), f"{question}: the interval is none"
-    )
+    refuse(not (math.isfinite(low) and math.isfinite(high) and low <= high), f"{question}: the interval is none")
     if (question == FLIP and high == 1.0) or (question == CHANCE and high >= 1.0):
         return None
     evidence = finding["evidence"]
@@ -517,10 +465,7 @@ def main(proof, model, report):
     code, said = 0, 0
     try:
         told = strict(pathlib.Path(proof).read_text())
-        refuse(
-            told.get("schema") != SCHEMA,
-            "the proof is none of a network, or of another version: make it anew",
-        )
+        refuse(told.get("schema") != SCHEMA, "the proof is none of a network, or of another version: make it anew")
         graph = Graph(pathlib.Path(model).read_bytes())
         digest, findings = claims_of(report)
         refuse(digest != graph.sha256, "the report is about another model file")
@@ -528,19 +473,12 @@ def main(proof, model, report):
         for question in (FLIP, SCORE, CHANCE):
             outcome = holds(told, net, domain, question, findings[question]) if question in findings else None
             if outcome is None:
-                sys.stdout.write(
-                    f"{question}: nothing to prove (a witness decides it, or it was not decided)\n"
-                )
+                sys.stdout.write(f"{question}: nothing to prove (a witness decides it, or it was not decided)\n")
                 continue
             good, largest = outcome
             said, code = said + 1, code if good else 1
-            high, shown = (
-                findings[question]["interval"][1],
-                "nothing" if largest is None else f"{float(largest):.9g}",
-            )
-            sys.stdout.write(
-                f"{question}: at most {high:.9g}, proved {shown}: {'holds' if good else 'REFUTED'}\n"
-            )
+            high, shown = (findings[question]["interval"][1], "nothing" if largest is None else f"{float(largest):.9g}")
+            sys.stdout.write(f"{question}: at most {high:.9g}, proved {shown}: {'holds' if good else 'REFUTED'}\n")
         refuse(not said, "the report claims nothing that a proof could show")
     except (
         RefusedError,

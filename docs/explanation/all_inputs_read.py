@@ -124,9 +124,7 @@ class Graph:
         graph = fields(self.data)[7][0] + told(12, told(1, name.encode()))
         kept = self.data[: self.data.index(fields(self.data)[7][0])]
         kept = kept[: len(kept) - len(_size(len(fields(self.data)[7][0]))) - 1]
-        after = self.data[
-            len(kept) + 1 + len(_size(len(fields(self.data)[7][0]))) + len(fields(self.data)[7][0]) :
-        ]
+        after = self.data[len(kept) + 1 + len(_size(len(fields(self.data)[7][0]))) + len(fields(self.data)[7][0]) :]
         return kept + told(7, graph) + after
 
 

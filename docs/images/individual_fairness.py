@@ -38,17 +38,13 @@ def main():
     left.scatter(*z.T, c=score, cmap="cividis", s=18, vmin=0, vmax=1)
     for entry in plan.top(25):
         start, end = z[plan.source[entry]], z[plan.target[entry]]
-        left.annotate(
-            "", xy=end, xytext=start, arrowprops={"arrowstyle": "->", "color": "tab:red", "lw": 0.8}
-        )
+        left.annotate("", xy=end, xytext=start, arrowprops={"arrowstyle": "->", "color": "tab:red", "lw": 0.8})
     left.axvline(0.2, color="grey", lw=0.6, ls=":")
     left.set(title="ε = 0.05: who is replaced by whom", xlabel="what should matter, first", ylabel="second")
     epsilons = np.linspace(0, 1, 21)
     curve = [solution.value - baseline for solution in problem.curve(epsilons.tolist())]
     right.plot(epsilons, curve, color="tab:red")
-    right.set(
-        title="the gap for every budget", xlabel="ε: mean squared fair distance", ylabel="performance gap"
-    )
+    right.set(title="the gap for every budget", xlabel="ε: mean squared fair distance", ylabel="performance gap")
     right.set_ylim(0)
     figure.tight_layout()
     figure.savefig(Path(__file__).with_name("individual-fairness.svg"), metadata={"Date": None})

@@ -27,10 +27,7 @@ SECTIONS = {
 """The sections of `docs/index.md`, their folders here, and what the head of a page calls them."""
 
 API = {
-    "audit": (
-        "Measure",
-        ["audit", "compare", "plan", "scorer", "Watch", "load_data", "Dataset", "PredictedColumns"],
-    ),
+    "audit": ("Measure", ["audit", "compare", "plan", "scorer", "Watch", "load_data", "Dataset", "PredictedColumns"]),
     "results": ("Results", ["Report", "Finding", "GroupValue", "MitigationResult", "Plan", "Rule"]),
     "repair": ("Repair", ["mitigate", "repair", "frontier", "Sweep", "Choice", "mitigator", "to_onnx"]),
     "models": ("Models", ["OnnxModel", "ModelOptions", "AuditSettings", "FairMetric"]),
@@ -53,15 +50,7 @@ API = {
     ),
     "errors": (
         "Errors",
-        [
-            "FairkitError",
-            "ConfigError",
-            "DataError",
-            "ModelError",
-            "ParameterError",
-            "PluginError",
-            "PolicyError",
-        ],
+        ["FairkitError", "ConfigError", "DataError", "ModelError", "ParameterError", "PluginError", "PolicyError"],
     ),
 }
 """The pages of the reference from docstrings; a test holds that every public name is on one."""
@@ -83,10 +72,7 @@ def stage(source: Path) -> None:
     """Put all sources of the site into a new folder."""
     shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns("site", "*.py", "__pycache__"))
     shutil.copytree(
-        DOCS / "examples",
-        source / "examples",
-        dirs_exist_ok=True,
-        ignore=shutil.ignore_patterns("__pycache__"),
+        DOCS / "examples", source / "examples", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
     )
     (source / "index.md").rename(source / "contents.md")
     for name in ("conf.py", "pictures.py"):
@@ -97,9 +83,7 @@ def stage(source: Path) -> None:
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, source / name.lower())
     contents = (source / "contents.md").read_text("utf-8")
-    (source / "contents.md").write_text(
-        contents.replace("# Documentation\n", "# All pages\n", 1), encoding="utf-8"
-    )
+    (source / "contents.md").write_text(contents.replace("# Documentation\n", "# All pages\n", 1), encoding="utf-8")
     for heading, (folder, title) in SECTIONS.items():
         _section(source, contents, heading, folder, title)
     plugins = source / "plugins" / "index.md"

@@ -54,9 +54,7 @@ def make_adversary(count: int, hidden: Sequence[int], *, label: bool, seed: int)
     return Adversary()
 
 
-def update(
-    loss: Sequence[Tensor], adversary: Sequence[Tensor], weight: float, *, projection: bool
-) -> list[Tensor]:
+def update(loss: Sequence[Tensor], adversary: Sequence[Tensor], weight: float, *, projection: bool) -> list[Tensor]:
     """Return the gradient that the network descends along (Zhang et al., eq. 1).
 
     ``∇L_P - proj_{∇L_A} ∇L_P - α ∇L_A``, over all parameters together. With `projection` it never has a part along

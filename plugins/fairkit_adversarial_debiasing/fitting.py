@@ -72,13 +72,7 @@ class Fitting:
 
     @classmethod
     def prepare(
-        cls,
-        table: Table,
-        run: Run,
-        parameters: Any,
-        *,
-        validation: Table | None = None,
-        adversary: bool = True,
+        cls, table: Table, run: Run, parameters: Any, *, validation: Table | None = None, adversary: bool = True
     ) -> Fitting:
         """Check the table, and split off validation rows where none are given.
 
@@ -103,12 +97,7 @@ class Fitting:
             parameters=parameters,
             settings=_settings(parameters, len(inside)),
             encoder=fit_encoder(
-                inside.columns,
-                inside.features,
-                text="onehot",
-                standardise=True,
-                fill=True,
-                weights=inside.weights,
+                inside.columns, inside.features, text="onehot", standardise=True, fill=True, weights=inside.weights
             ),
             inside=inside,
             protected=[Protected.of(inside, constraint, one.name, one.names) for one in protected],
@@ -148,9 +137,7 @@ class Fitting:
         outside, compared = self.outside, self.compared
         rows = [self.encoder.transform(part.columns) for part in (outside, compared)]
         counts = _counts(outside, balanced=self.parameters.balanced)
-        groups = [
-            Protected.of(compared, self.parameters.constraint, one.name, one.names) for one in self.protected
-        ]
+        groups = [Protected.of(compared, self.parameters.constraint, one.name, one.names) for one in self.protected]
 
         def measure(network: Any) -> tuple[float, float, bool]:
             right = _accepted(network, rows[0]) == (outside.target == 1)
@@ -199,9 +186,7 @@ def _settings(parameters: Any, rows: int) -> TrainingSettings:
     batch = parameters.batch or min(256, max(32, rows // 100))
     steps = max(1, rows // batch)
     given = {field.name: getattr(parameters, field.name) for field in dataclasses.fields(TrainingSettings)}
-    return TrainingSettings(
-        **given | {"batch": batch, "epochs": parameters.epochs or max(EPOCHS, -(-STEPS // steps))}
-    )
+    return TrainingSettings(**given | {"batch": batch, "epochs": parameters.epochs or max(EPOCHS, -(-STEPS // steps))})
 
 
 def _split(table: Table, validation: Table | None, share: float, seed: int) -> tuple[Table, Table]:

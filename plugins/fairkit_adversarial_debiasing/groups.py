@@ -81,9 +81,7 @@ class Protected:
         inside = self.cells >= 0
         size = self.count * (int(self.cells.max(initial=0)) // self.count + 1)
         total = np.bincount(self.cells[inside], weights[inside], minlength=size).reshape(-1, self.count)
-        chosen = np.bincount(self.cells[inside], (weights * accepted)[inside], minlength=size).reshape(
-            -1, self.count
-        )
+        chosen = np.bincount(self.cells[inside], (weights * accepted)[inside], minlength=size).reshape(-1, self.count)
         with np.errstate(invalid="ignore", divide="ignore"):
             rates = chosen / total
         gaps = [np.ptp(row[np.isfinite(row)]) for row in rates if np.isfinite(row).sum() > 1]
@@ -140,16 +138,9 @@ def protect(
 
 
 def _large(groups: Groups, table: Table, constraint: str, least: int) -> list[int]:
-    counts = [
-        np.bincount(groups.codes[_of(table, label)], minlength=len(groups.names))
-        for label in LABELS[constraint]
-    ]
+    counts = [np.bincount(groups.codes[_of(table, label)], minlength=len(groups.names)) for label in LABELS[constraint]]
     weighted = np.bincount(groups.codes, table.row_weights(), minlength=len(groups.names))
-    return [
-        code
-        for code in range(len(groups.names))
-        if min(c[code] for c in counts) >= least and weighted[code] > 0
-    ]
+    return [code for code in range(len(groups.names)) if min(c[code] for c in counts) >= least and weighted[code] > 0]
 
 
 def _of(table: Table, label: int | None) -> NDArray[np.bool_]:

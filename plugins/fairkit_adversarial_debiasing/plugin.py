@@ -28,8 +28,7 @@ class AdversarialDebiasing(Mitigator):
     tasks = ("binary",)
     together: ClassVar[tuple[str, ...]] = ("tolerance",)
     citation = (
-        "Zhang, Lemoine and Mitchell: Mitigating Unwanted Biases with Adversarial Learning, AIES 2018, "
-        "arXiv:1801.07593"
+        "Zhang, Lemoine and Mitchell: Mitigating Unwanted Biases with Adversarial Learning, AIES 2018, arXiv:1801.07593"
     )
     capabilities = tuple(
         Capability(constraints=(name,), settings={"constraint": name}, dial="tolerance", trainings=20)
@@ -40,13 +39,13 @@ class AdversarialDebiasing(Mitigator):
     class Parameters:
         """Parameters of adversarial debiasing."""
 
-        constraint: Literal[
-            "demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds"
-        ] = parameter(
-            "demographic_parity",
-            help="What must be equal between groups: selection rates (demographic_parity: the adversary sees the "
-            "score of every row), true positive rates (equal_opportunity: of the favorable rows), false positive "
-            "rates (predictive_equality: of the others), both (equalized_odds: score and label).",
+        constraint: Literal["demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds"] = (
+            parameter(
+                "demographic_parity",
+                help="What must be equal between groups: selection rates (demographic_parity: the adversary sees the "
+                "score of every row), true positive rates (equal_opportunity: of the favorable rows), false positive "
+                "rates (predictive_equality: of the others), both (equalized_odds: score and label).",
+            )
         )
         tolerance: float = parameter(
             0.05,
@@ -63,38 +62,26 @@ class AdversarialDebiasing(Mitigator):
             help="What the adversary's gradient counts against the loss at the end of training; it grows up to this.",
             minimum=0,
         )
-        projection: bool = parameter(
-            True, help="Remove the part of the loss's gradient that would help the adversary."
-        )
+        projection: bool = parameter(True, help="Remove the part of the loss's gradient that would help the adversary.")
         warm_up: float = parameter(
-            0.15,
-            help="The share of the training in which the adversary learns without an effect.",
-            minimum=0,
-            below=1,
+            0.15, help="The share of the training in which the adversary learns without an effect.", minimum=0, below=1
         )
         adversary_hidden: tuple[int, ...] = parameter(
-            (32,),
-            help="Units of each hidden layer of the adversary; none: the paper's linear adversary.",
-            minimum=1,
+            (32,), help="Units of each hidden layer of the adversary; none: the paper's linear adversary.", minimum=1
         )
-        adversary_rate: float = parameter(
-            0.005, help="Step size of the adversary's optimiser (Adam).", above=0
-        )
+        adversary_rate: float = parameter(0.005, help="Step size of the adversary's optimiser (Adam).", above=0)
         hidden: tuple[int, ...] = parameter(
             (100,), help="Units of each hidden layer of the network; none: a linear model.", minimum=1
         )
         rate: float = parameter(
             0.001, help="Step size of the network's optimiser (Adam); it falls to a tenth of it.", above=0
         )
-        epochs: int | None = parameter(
-            None, help="Passes over the rows; default 30, more for small tables.", minimum=1
-        )
+        epochs: int | None = parameter(None, help="Passes over the rows; default 30, more for small tables.", minimum=1)
         batch: int | None = parameter(
             None, help="Rows of a mini-batch; default 256, fewer for small tables.", minimum=2
         )
         balanced: bool = parameter(
-            False,
-            help="Let both outcomes count the same in total, so that the network aims at balanced accuracy.",
+            False, help="Let both outcomes count the same in total, so that the network aims at balanced accuracy."
         )
         min_group: int = parameter(
             30,

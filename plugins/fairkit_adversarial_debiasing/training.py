@@ -115,9 +115,7 @@ def train(
         network.to(device)
         for one in adversaries:
             one.to(device)
-        run = _Run(
-            network, adversaries, rows, attributes, [math.log(one.count) for one in protected], settings
-        )
+        run = _Run(network, adversaries, rows, attributes, [math.log(one.count) for one in protected], settings)
         try:
             return run.all_epochs(measure, np.random.default_rng([seed, 1]), progress)
         finally:
@@ -146,10 +144,7 @@ class _Run:
         self.opposing = torch.optim.Adam(self.opponents, settings.adversary_rate) if self.opponents else None
 
     def all_epochs(
-        self,
-        measure: Callable[[Any], tuple[float, float, bool]],
-        rng: np.random.Generator,
-        progress: Progress,
+        self, measure: Callable[[Any], tuple[float, float, bool]], rng: np.random.Generator, progress: Progress
     ) -> tuple[list[Stage], tuple[str, ...]]:
         settings, stages = self.settings, list[Stage]()
         count = max(1, len(self.rows[0]) // settings.batch)
@@ -199,9 +194,7 @@ class _Run:
             gradients = torch.autograd.grad(against, [*self.weights, *self.opponents])
             weight = self._weight(done)
             if weight is not None:
-                slopes = update(
-                    slopes, gradients[: len(self.weights)], weight, projection=self.settings.projection
-                )
+                slopes = update(slopes, gradients[: len(self.weights)], weight, projection=self.settings.projection)
             _descend(self.opposing, self.opponents, gradients[len(self.weights) :])
         self.optimizer.param_groups[0]["lr"] = self.settings.rate * (1 - 0.9 * done)
         _descend(self.optimizer, self.weights, slopes)
@@ -212,8 +205,7 @@ class _Run:
         from torch.nn import functional
 
         parts = [
-            (functional.cross_entropy(one(logit, y), codes[index], reduction="none") * share[index]).mean()
-            / most
+            (functional.cross_entropy(one(logit, y), codes[index], reduction="none") * share[index]).mean() / most
             for one, (codes, share), most in zip(self.adversaries, self.asked, self.nothing, strict=True)
         ]
         return sum(parts[1:], parts[0]) / len(parts)

@@ -40,9 +40,7 @@ class AllInputsAuditor(Auditor):
     name: ClassVar[str] = "all-inputs"
     asks: ClassVar[bool] = True
     partial: ClassVar[bool] = True
-    summary: ClassVar[str] = (
-        "Whether any input at all changes its answer with a column: a witness, or a proof."
-    )
+    summary: ClassVar[str] = "Whether any input at all changes its answer with a column: a witness, or a proof."
     terms: ClassVar[Mapping[str, Term]] = {
         "all_inputs_flip": Term(
             "a decision that depends on the group",

@@ -107,9 +107,7 @@ class People:
     combinations: Mapping[tuple[str, ...], tuple[Any, ...]] | None = None
 
     @classmethod
-    def of(
-        cls, batch: Batch, names: Sequence[str], most: int, seed: int, changing: Sequence[str] = ()
-    ) -> People:
+    def of(cls, batch: Batch, names: Sequence[str], most: int, seed: int, changing: Sequence[str] = ()) -> People:
         """Look at a batch; `changing`: the columns that change together."""
         columns = batch.columns(names)
         rows = np.asarray(batch.rows, dtype=np.int64)
@@ -117,8 +115,7 @@ class People:
         seen = {name: Seen.of(columns[name]) for name in names}
         groups = frozenset(one_hot_groups(columns, [name for name in names if name not in changing]))
         together = {
-            tuple(map(value_text_of, row)): row
-            for row in zip(*(columns[c].tolist() for c in changing), strict=True)
+            tuple(map(value_text_of, row)): row for row in zip(*(columns[c].tolist() for c in changing), strict=True)
         }
         return cls(seen, most, draw, rows, columns, batch.weights, len(rows), groups, _few(together))._cut()
 
@@ -154,9 +151,7 @@ class People:
         return self.some(np.argsort(self.rows, kind="stable"))
 
 
-def _few(
-    together: dict[tuple[str, ...], tuple[Any, ...]],
-) -> dict[tuple[str, ...], tuple[Any, ...]] | None:
+def _few(together: dict[tuple[str, ...], tuple[Any, ...]]) -> dict[tuple[str, ...], tuple[Any, ...]] | None:
     return together if len(together) <= MOST_VALUES else None
 
 

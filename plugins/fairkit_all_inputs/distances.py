@@ -57,9 +57,7 @@ def taken(metric: FairMetric, problem: AnyProblem, name: str) -> Summed | Weighe
     sigma = metric.matrix @ metric.matrix.T
     owner = {column: place for place, block in enumerate(problem.blocks) for column in block.columns}
     of_feature = [
-        (owner.get(column.name, -1), column.name)
-        for column in metric.encoder.columns
-        for _ in column.features
+        (owner.get(column.name, -1), column.name) for column in metric.encoder.columns for _ in column.features
     ]
     counted = [place for place, (block, _) in enumerate(of_feature) if block not in (-1, problem.changing)]
     scale = 1e-9 * float(np.abs(sigma).max(initial=0.0))
@@ -106,9 +104,7 @@ def costs_near(
     return costs, values
 
 
-def _by(
-    part: BlockDistance, cells: dict[str, NDArray[Any]], row: dict[str, NDArray[Any]]
-) -> NDArray[np.float64]:
+def _by(part: BlockDistance, cells: dict[str, NDArray[Any]], row: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
     """Return the distance of raw values from those of one row."""
     first, second = ({name: numbers(v) for name, v in some.items()} for some in (cells, row))
     apart = part.encoder.encode(first) - part.encoder.encode(second)
@@ -130,9 +126,7 @@ def _listed_by(
     return cost
 
 
-def _listed_near(
-    block: Block, row: dict[str, NDArray[Any]], values: dict[str, NDArray[Any]]
-) -> NDArray[np.float64]:
+def _listed_near(block: Block, row: dict[str, NDArray[Any]], values: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
     cell = int(block.cells_of(row)[0])
     count = len(block.members)
     cost = np.full(block.size, 1.0 if count == 2 and len(block.columns) == 1 else 2.0)

@@ -22,11 +22,7 @@ MOST_COMBINATIONS = 64
 
 
 def domains_of(
-    people: People,
-    columns: Sequence[str],
-    changing: Sequence[str],
-    features: Features | None,
-    parameters: Parameters,
+    people: People, columns: Sequence[str], changing: Sequence[str], features: Features | None, parameters: Parameters
 ) -> tuple[list[Numbers | Listed], list[str]]:
     """Return a domain for each block of columns, that of the changing columns last, and sentences about them.
 
@@ -51,9 +47,7 @@ def domains_of(
     joined = {name for group in groups for name in group}
     listed = {} if features is None else features.listed
     domains: list[Numbers | Listed] = [
-        _one(name, people.seen[name], listed, parameters.domain.get(name))
-        for name in free
-        if name not in joined
+        _one(name, people.seen[name], listed, parameters.domain.get(name)) for name in free if name not in joined
     ]
     for group in groups:
         hot = [tuple(int(i == j) for j in range(len(group))) for i in range(len(group))]
@@ -130,9 +124,7 @@ def _known(name: str, wish: Any, values: Sequence[Any]) -> Any:
     raise ParameterError(f"all-inputs: {name!r} never has the value {text!r}; it has: {shown}")
 
 
-def _combinations(
-    people: People, changing: Sequence[str], told: Sequence[str]
-) -> tuple[tuple[Any, ...], ...]:
+def _combinations(people: People, changing: Sequence[str], told: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
     """Return the values that the changing columns take together."""
     if told:
         return tuple(_told_values(people, changing, text) for text in told)

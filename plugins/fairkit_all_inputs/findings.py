@@ -26,12 +26,7 @@ from fairkit_all_inputs.checking import VERSION
 from fairkit_all_inputs.distances import taken
 from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.metrics import metric_of
-from fairkit_all_inputs.network_file import (
-    digest_of_statement,
-    network_statement,
-    refuse_unreadable,
-    with_multipliers,
-)
+from fairkit_all_inputs.network_file import digest_of_statement, network_statement, refuse_unreadable, with_multipliers
 from fairkit_all_inputs.people import nearby, shares
 from fairkit_all_inputs.records import digest_of_people, logs_near, opened_record, people_near, save_record
 from fairkit_all_inputs.replaying import Replay, confirmed, inside_of, replayed
@@ -88,15 +83,11 @@ def findings(
         context.progress(_doing(name), number, len(questions) + 1)
         checked = checked_anew(scope, subproblem, kind, notes, record, label)
         if checked is not None:
-            results.append(
-                checked if label is not None else confirmed(scope, subproblem, kind, checked, replay)
-            )
+            results.append(checked if label is not None else confirmed(scope, subproblem, kind, checked, replay))
             continue
         left = len(questions) - number + (questions[0][0] == FLIP and parameters.near is not None)
         says = _says(context, name, number, len(questions) + 1)
-        finding, logs[name], got = _searched(
-            scope, subproblem, kind, notes, starts, says, label, scope.effort(left)
-        )
+        finding, logs[name], got = _searched(scope, subproblem, kind, notes, starts, says, label, scope.effort(left))
         if label is None:  # the sums of several classes are not in a file's outputs
             finding = confirmed(scope, subproblem, kind, finding, replay)
         if kind == SCORE and label is None and parameters.near is None and got.point is not None:
@@ -131,9 +122,7 @@ def _measured(scope: AuditScope, problem: AnyProblem) -> AuditScope:
 def _untouched(scope: AuditScope, model: Encoded, problem: AnyProblem) -> list[Finding]:
     """Return the findings about a model that reads what changes and weighs it nowhere."""
     part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
-    results = _unused(
-        scope, f"{part} the values of {', '.join(scope.changing)}: no input changes its answer."
-    )
+    results = _unused(scope, f"{part} the values of {', '.join(scope.changing)}: no input changes its answer.")
     replay = replayed(scope, model, problem)
     kinds = {name: kind for kind, name in QUESTIONS.items()}
     return [confirmed(scope, problem, kinds.get(one.metric, -1), one, replay) for one in results]
@@ -141,11 +130,7 @@ def _untouched(scope: AuditScope, model: Encoded, problem: AnyProblem) -> list[F
 
 def _statement(parameters: Parameters, model: Encoded, problem: AnyProblem) -> dict[str, Any]:
     """Return what the file of `save_proof` is about, of a network; nothing where none is written."""
-    if (
-        not parameters.save_proof
-        or not isinstance(problem, NetworkProblem)
-        or not isinstance(model, NetworkModel)
-    ):
+    if not parameters.save_proof or not isinstance(problem, NetworkProblem) or not isinstance(model, NetworkModel):
         return {}
     refuse_unreadable(model, problem, parameters.near)
     return network_statement(model, problem)
@@ -253,10 +238,7 @@ def _unused(scope: AuditScope, why: str) -> list[Finding]:
     """Say at once that nothing changes."""
     regression = scope.context.scorer.task == "regression"
     names = [QUESTIONS[SCORE]] if regression else [QUESTIONS[FLIP], QUESTIONS[SCORE], SHARE]
-    return [
-        scope.finding(name, 0.0, 0.0, {"version": VERSION, "boxes": 0, "decided": True}, (why,))
-        for name in names
-    ]
+    return [scope.finding(name, 0.0, 0.0, {"version": VERSION, "boxes": 0, "decided": True}, (why,)) for name in names]
 
 
 def _about(domains: Sequence[Any]) -> list[str]:
@@ -272,9 +254,7 @@ def _starts(problem: AnyProblem, people: People) -> list[tuple[int, ...]]:
     cells = np.unique(cells[(cells >= 0).all(axis=1)], axis=0)
     if not len(cells):
         return []
-    threshold = (
-        problem.threshold if problem.threshold is not None and math.isfinite(problem.threshold) else 0.0
-    )
+    threshold = problem.threshold if problem.threshold is not None and math.isfinite(problem.threshold) else 0.0
     most = max(2, STARTS // len(problem.pairs))
     sums = problem.sums(cells)
     if sums.ndim == 2:  # how far the class is ahead
@@ -316,12 +296,7 @@ def _finding(
             evidence["proof"] = text
         else:
             notes = [*notes, "The proof log is too long for a certificate: whoever checks it searches again."]
-    said = [
-        meaning(kind, label, scope),
-        BOUNDS,
-        *notes,
-        *state_of(scope, decided=decided),
-    ]
+    said = [meaning(kind, label, scope), BOUNDS, *notes, *state_of(scope, decided=decided)]
     parameters = None if label is None else {"class": label}
     return scope.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters), log
 
@@ -332,8 +307,7 @@ def _share(scope: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none
     if not len(people.rows):
         said = ["None of the people looked at is in the domain: nothing is known.", *notes]
         return replace(
-            scope.finding(SHARE, 0.0, 1.0, {"version": VERSION, "people": 0}, said, {"near": near}),
-            value=None,
+            scope.finding(SHARE, 0.0, 1.0, {"version": VERSION, "people": 0}, said, {"near": near}), value=None
         )
     effort = scope.effort() if scope.searched else Effort(seconds=0.0)
     got = shares(problem, people, scope.told, scope.context, scope.metric, none=none, effort=effort)
@@ -360,8 +334,4 @@ def _share(scope: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none
     finding = scope.finding(
         SHARE, *got.interval(scope.context.confidence, sampled=sampled), evidence, said, {"near": near}
     )
-    return replace(
-        finding,
-        value=got.ends[0],
-        interval_at=lambda confidence: got.interval(confidence, sampled=sampled),
-    )
+    return replace(finding, value=got.ends[0], interval_at=lambda confidence: got.interval(confidence, sampled=sampled))

@@ -29,12 +29,8 @@ def check_metric(parameters: Parameters) -> None:
         There is no `near`, or no subspace, or no such file.
     """
     if parameters.fair_metric is not None and parameters.near is None:
-        raise ParameterError(
-            "all-inputs: fair_metric is the distance of near, which is not given; add near=0.1"
-        )
-    if parameters.fair_metric != SUBSPACE and (
-        parameters.strength != STRENGTH or parameters.directions is not None
-    ):
+        raise ParameterError("all-inputs: fair_metric is the distance of near, which is not given; add near=0.1")
+    if parameters.fair_metric != SUBSPACE and (parameters.strength != STRENGTH or parameters.directions is not None):
         raise ParameterError(
             "all-inputs: strength and directions belong to fair_metric=subspace; leave them out, or add it"
         )
@@ -73,7 +69,5 @@ def _loaded(name: str, columns: Sequence[str]) -> FairMetric:
     absent = [column for column in metric.columns if column not in columns]
     if absent:
         hint = did_you_mean(absent[0], columns, what="columns")
-        raise DataError(
-            f"the fair metric {name!r} was made for {absent[0]!r}, which the data does not have. {hint}"
-        )
+        raise DataError(f"the fair metric {name!r} was made for {absent[0]!r}, which the data does not have. {hint}")
     return metric

@@ -106,9 +106,7 @@ def with_multipliers(
                 mine = some[start : start + AT_ONCE]
                 bounds = problem.bound(kind, pair, boxes[mine], signs[mine], claim)[2]
                 parts = [bounds.rates[0][:, None], bounds.rates[1][:, None]]
-                rows[mine] = np.concatenate(
-                    [*parts, *(run for layer in bounds.sums for run in layer)], axis=1
-                )
+                rows[mine] = np.concatenate([*parts, *(run for layer in bounds.sums for run in layer)], axis=1)
         multipliers = [[float(f"{value:.{DIGITS}g}") for value in row] for row in rows.tolist()]
         record[f"{pair[0]},{pair[1]}"] = {"splits": list(splits), "multipliers": multipliers}
     return record

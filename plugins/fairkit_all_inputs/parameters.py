@@ -15,8 +15,7 @@ class Parameters:
     """What can be set with --set all-inputs.KEY=VALUE."""
 
     columns: tuple[str, ...] = parameter(
-        (),
-        help="Columns that change, all of them together; by default the sensitive ones that the model reads.",
+        (), help="Columns that change, all of them together; by default the sensitive ones that the model reads."
     )
     values: tuple[str, ...] = parameter(
         (),
@@ -29,8 +28,7 @@ class Parameters:
         "data's range of numbers, and the values of the model's encoder or of the data.",
     )
     one_hot: bool = parameter(
-        True,
-        help="Whether 0-1 columns with a common beginning, of which each row has exactly one, go together.",
+        True, help="Whether 0-1 columns with a common beginning, of which each row has exactly one, go together."
     )
     near: float | None = parameter(
         None,
@@ -46,9 +44,7 @@ class Parameters:
     strength: float = strength_parameter()
     directions: tuple[str, ...] | None = directions_parameter()
     people: int = parameter(
-        1_000,
-        help="So many people of the data, drawn at random, are looked at for flippable and for near.",
-        minimum=1,
+        1_000, help="So many people of the data, drawn at random, are looked at for flippable and for near.", minimum=1
     )
     boxes: int = parameter(200_000, help="How many boxes each question may split.", minimum=1)
     seconds: float | None = parameter(

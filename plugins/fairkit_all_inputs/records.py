@@ -57,10 +57,7 @@ class Record:
 
     def holds(self, point: NDArray[np.int64]) -> bool:
         """Tell whether cells are within the distance of somebody."""
-        return any(
-            sum(float(cost[point[block]]) for block, cost in costs.items()) <= self.near
-            for costs in self.costs
-        )
+        return any(sum(float(cost[point[block]]) for block, cost in costs.items()) <= self.near for costs in self.costs)
 
 
 def _costs(scope: AuditScope, problem: AnyProblem) -> list[Costs]:
@@ -110,10 +107,7 @@ def digest_of_people(people: Sequence[Mapping[str, Any]]) -> str:
 
 
 def save_record(
-    scope: AuditScope,
-    file: dict[str, Any],
-    people: Sequence[Mapping[str, Any]],
-    witnesses: Mapping[str, Any],
+    scope: AuditScope, file: dict[str, Any], people: Sequence[Mapping[str, Any]], witnesses: Mapping[str, Any]
 ) -> None:
     """Write the file; with `near` also what is near to whom."""
     record = dict(file)

@@ -63,9 +63,7 @@ class Replay:
         if not gone:
             return []
         shown = ", ".join(f"{name}: {count:,}" for name, count in self.outside.items() if name and count)
-        return [
-            f"{gone:,} of {self.rows:,} rows are outside the domain ({shown}): nothing is said about them."
-        ]
+        return [f"{gone:,} of {self.rows:,} rows are outside the domain ({shown}): nothing is said about them."]
 
 
 def replayed(scope: AuditScope, model: Encoded, problem: AnyProblem) -> Replay:
@@ -101,9 +99,7 @@ def confirmed(scope: AuditScope, problem: AnyProblem, kind: int, finding: Findin
     tolerance = 0.0 if kind == FLIP else 1e-6 * max(1.0, abs(high)) + (replay.slack if kind == SCORE else 0.0)
     if value > high + tolerance:
         shown = "; ".join(
-            f"{name}={first[name]!r}"
-            if first[name] == second[name]
-            else f"{name}={first[name]!r} and {second[name]!r}"
+            f"{name}={first[name]!r}" if first[name] == second[name] else f"{name}={first[name]!r} and {second[name]!r}"
             for name in first
         )
         raise ContradictionError(
@@ -120,20 +116,13 @@ def confirmed(scope: AuditScope, problem: AnyProblem, kind: int, finding: Findin
     witness = described(first, second, said, scope.context.scorer.classes)
     evidence = dict(finding.evidence) | {"witness": [witness] if of_somebody(scope, witness) else witness}
     if kind == FLIP:
-        evidence = {
-            key: told for key, told in evidence.items() if key not in ("proof", "proved", "problem_sha256")
-        }
+        evidence = {key: told for key, told in evidence.items() if key not in ("proof", "proved", "problem_sha256")}
     evidence["decided"] = high - value <= meet(problem, kind, value)
     stale = state_of(scope, decided=False)
     notes = tuple(note for note in finding.notes if not evidence["decided"] or note not in stale)
     interval = (value, max(value, high))
     return replace(
-        finding,
-        value=value,
-        interval=interval,
-        evidence=evidence,
-        notes=notes,
-        interval_at=lambda _: interval,
+        finding, value=value, interval=interval, evidence=evidence, notes=notes, interval_at=lambda _: interval
     )
 
 

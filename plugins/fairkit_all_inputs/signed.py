@@ -70,9 +70,7 @@ def _confirmed(
         again = described(first, second, said, scope.context.scorer.classes)
         evidence["witness"] = again if record is None else [again]
         rows = {
-            n: np.array([first[n], second[n]], dtype=v.dtype)
-            for n, v in scope.people.columns.items()
-            if n in first
+            n: np.array([first[n], second[n]], dtype=v.dtype) for n, v in scope.people.columns.items() if n in first
         }
         points = np.stack([block.cells_of(rows) for block in problem.blocks], axis=1)
         free = [place for place in range(points.shape[1]) if place != problem.changing]

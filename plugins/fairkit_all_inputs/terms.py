@@ -11,15 +11,9 @@ if TYPE_CHECKING:
     from fairkit_all_inputs.bounds.searching import Answer
     from fairkit_all_inputs.scope import AuditScope
 
-QUESTIONS = {
-    FLIP: "all_inputs_flip",
-    SCORE: "all_inputs_score_change",
-    CHANCE: "all_inputs_probability_change",
-}
+QUESTIONS = {FLIP: "all_inputs_flip", SCORE: "all_inputs_score_change", CHANCE: "all_inputs_probability_change"}
 SHARE = "all_inputs_flippable"
-BOUNDS = (
-    "The interval is no confidence interval: its ends are bounds that hold for every input of the domain."
-)
+BOUNDS = "The interval is no confidence interval: its ends are bounds that hold for every input of the domain."
 MEANING = {
     FLIP: "1: there is an input whose decision changes with these columns alone; 0: it is proved that there is none.",
     SCORE: "The largest change of the sum that the score is made of, over all inputs of the domain.",
@@ -71,9 +65,7 @@ def state_of(scope: AuditScope, *, decided: bool) -> list[str]:
     if decided:
         return []
     more = [] if scope.searched else [NOT_COMPILED]
-    limit = f"{scope.told.boxes:,} boxes" + (
-        "" if scope.told.seconds is None else f" or {scope.told.seconds:g} s"
-    )
+    limit = f"{scope.told.boxes:,} boxes" + ("" if scope.told.seconds is None else f" or {scope.told.seconds:g} s")
     return [
         f"Not decided with {limit}: the truth lies in the interval. More work narrows it (`all-inputs.boxes=N`).",
         *more,

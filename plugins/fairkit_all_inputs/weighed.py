@@ -54,13 +54,9 @@ def weighed(metric: FairMetric, problem: AnyProblem, name: str) -> Weighed:
         The metric takes a column for categories, and the model for numbers.
     """
     owner = {column: place for place, block in enumerate(problem.blocks) for column in block.columns}
-    counted = [
-        owner.get(column.name, problem.changing) != problem.changing for column in metric.encoder.columns
-    ]
+    counted = [owner.get(column.name, problem.changing) != problem.changing for column in metric.encoder.columns]
     columns = [column for column, kept in zip(metric.encoder.columns, counted, strict=True) if kept]
-    features = [
-        kept for column, kept in zip(metric.encoder.columns, counted, strict=True) for _ in column.features
-    ]
+    features = [kept for column, kept in zip(metric.encoder.columns, counted, strict=True) for _ in column.features]
     matrix = metric.matrix[np.array(features, dtype=bool)]
     for column in columns:
         if problem.blocks[owner[column.name]].ends is not None and column.kind != "number":
@@ -133,9 +129,7 @@ def _number(block: Block, number: float, encoder: Encoder, matrix: Floats) -> Mo
     point = -missing if np.isnan(number) else np.zeros(matrix.shape[1])
     points = np.repeat(point[None, :], len(ends), axis=0)
     if len(ends) < len(block.values[block.columns[0]]):
-        gone = (
-            missing * 0.0 if np.isnan(number) else missing - (number - column.mean) / column.scale * matrix[0]
-        )
+        gone = missing * 0.0 if np.isnan(number) else missing - (number - column.mean) / column.scale * matrix[0]
         points = np.vstack([points, gone])
         low, high = np.append(low, 0.0), np.append(high, 0.0)
     step = 1.0 / column.scale if block.whole else 0.0

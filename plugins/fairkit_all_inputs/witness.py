@@ -68,9 +68,7 @@ def read(told: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the two people of evidence."""
     sides = []
     for side in (FIRST, SECOND):
-        sides.append(
-            {key[len(side) + 1 :]: value for key, value in told.items() if key.startswith(f"{side}.")}
-        )
+        sides.append({key[len(side) + 1 :]: value for key, value in told.items() if key.startswith(f"{side}.")})
     return sides[0], sides[1]
 
 
@@ -88,12 +86,7 @@ class WitnessChart(EvidenceChart):
             raise ValueError("no witness")
         names = sorted(first, key=lambda name: first[name] == second[name])
         rows = [
-            (
-                name,
-                _shown(first[name]),
-                _shown(second[name]),
-                "" if first[name] == second[name] else "changes",
-            )
+            (name, _shown(first[name]), _shown(second[name]), "" if first[name] == second[name] else "changes")
             for name in names
         ]
         for what in ("score", "decision", "class"):

@@ -58,9 +58,7 @@ def of_somebody(scope: AuditScope, witness: Mapping[str, Any]) -> bool:
     for row in read(witness):
         same = np.ones(len(scope.people.rows), dtype=np.bool_)
         for name, value in row.items():
-            same &= np.array(
-                [plain(cell) == value for cell in scope.people.columns[name].tolist()], dtype=np.bool_
-            )
+            same &= np.array([plain(cell) == value for cell in scope.people.columns[name].tolist()], dtype=np.bool_)
         if same.any():
             return True
     return False

@@ -96,11 +96,7 @@ class Barycenter(Mitigator):
     together: ClassVar[tuple[str, ...]] = ("tolerance",)
     capabilities = (
         Capability(
-            constraints=("statistical_parity",),
-            dial="tolerance",
-            steps=FRACTIONS,
-            reads_group=True,
-            trainings=4,
+            constraints=("statistical_parity",), dial="tolerance", steps=FRACTIONS, reads_group=True, trainings=4
         ),
     )
 
@@ -119,9 +115,7 @@ class Barycenter(Mitigator):
             (), help="The sensitive columns, in the order in which they are treated; default: all of them."
         )
         folds: int = parameter(3, help="Parts of the rows for out-of-fold predictions.", minimum=2)
-        knots: int = parameter(
-            200, help="At how many levels distributions are taken.", minimum=10, maximum=2000
-        )
+        knots: int = parameter(200, help="At how many levels distributions are taken.", minimum=10, maximum=2000)
         min_group: int = parameter(30, help="The least rows of a group.", minimum=2)
 
     def promises(self) -> Sequence[Rule]:
@@ -161,9 +155,7 @@ class Barycenter(Mitigator):
         moved = plain
         for groups in splits:
             codes = GroupCodes.learn(table.columns, groups)
-            transports.append(
-                learn(moved.astype(np.float64), codes, groups.codes, weights, first.parameters.knots)
-            )
+            transports.append(learn(moved.astype(np.float64), codes, groups.codes, weights, first.parameters.knots))
             moved = transports[-1].apply(moved, table.columns)
         base = fit_learner(learner, table, run)
         names = first._names(table)
@@ -176,9 +168,7 @@ class Barycenter(Mitigator):
                 for name, one in zip(names, splits, strict=True)
             }
             details = {"share": share, "out_of_fold": {"statistical_parity_ks": distances}}
-            models.append(
-                BarycenterModel(base=base, transports=tuple(transports), share=share, details=details)
-            )
+            models.append(BarycenterModel(base=base, transports=tuple(transports), share=share, details=details))
         return models
 
     def _names(self, table: Table) -> tuple[str, ...]:

@@ -59,8 +59,7 @@ class Transport:
         count = graph.node("ReduceSum", [past, graph.constant([1], np.int64)], keepdims=1)
         last = self.start.shape[1] - 1
         low = graph.node(
-            "Max",
-            [graph.node("Sub", [count, graph.constant([[1]], np.int64)]), graph.constant([[0]], np.int64)],
+            "Max", [graph.node("Sub", [count, graph.constant([[1]], np.int64)]), graph.constant([[0]], np.int64)]
         )
         low = graph.node("Min", [low, graph.constant([[last - 1]], np.int64)])
         high = graph.node("Add", [low, graph.constant([[1]], np.int64)])
@@ -72,9 +71,7 @@ class Transport:
         return graph.node("Add", [y0, graph.node("Mul", [slope, graph.node("Sub", [values, x0])])])
 
 
-def along(
-    values: NDArray[np.float32], start: NDArray[np.float32], end: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def along(values: NDArray[np.float32], start: NDArray[np.float32], end: NDArray[np.float32]) -> NDArray[np.float32]:
     """Map values along one piecewise linear map, in single precision as in the graph; shape [n]."""
     low = np.clip(np.searchsorted(start, values, side="right") - 1, 0, len(start) - 2)
     slope = (end[low + 1] - end[low]) / (start[low + 1] - start[low])
@@ -82,11 +79,7 @@ def along(
 
 
 def learn(
-    values: NDArray[np.float64],
-    codes: GroupCodes,
-    groups: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    knots: int,
+    values: NDArray[np.float64], codes: GroupCodes, groups: NDArray[np.int64], weights: NDArray[np.float64], knots: int
 ) -> Transport:
     """Learn the maps from predictions.
 
@@ -129,9 +122,7 @@ def quantile(
     return np.interp(levels, middle, values[order])
 
 
-def largest_distance(
-    values: NDArray[np.float64], groups: NDArray[np.int64], weights: NDArray[np.float64]
-) -> float:
+def largest_distance(values: NDArray[np.float64], groups: NDArray[np.int64], weights: NDArray[np.float64]) -> float:
     """Return the largest difference between a group's distribution function and everybody's, in [0, 1]."""
     order = np.argsort(values, kind="stable")
     sorted_values, own, mass = values[order], groups[order], weights[order]

@@ -132,9 +132,7 @@ def train(
     import xgboost
 
     if (rows.matrix == rows.matrix[:1]).all():
-        raise DataError(
-            f"all {rows.matrix.shape[1]} features are constant in the training rows; nothing to learn"
-        )
+        raise DataError(f"all {rows.matrix.shape[1]} features are constant in the training rows; nothing to learn")
     state = _State(rows, plan, settings, progress)
     data = xgboost.DMatrix(rows.matrix, label=rows.labels)
     params = dict(settings.params)
@@ -152,9 +150,7 @@ def train(
 class _State:
     """What the objective carries from round to round."""
 
-    def __init__(
-        self, rows: BoostingRows, plan: Plan, settings: BoostingSettings, progress: Progress
-    ) -> None:
+    def __init__(self, rows: BoostingRows, plan: Plan, settings: BoostingSettings, progress: Progress) -> None:
         self.rows, self.plan, self.settings, self.progress = rows, plan, settings, progress
         self.path: list[Moment] = []
         self.calls = 0

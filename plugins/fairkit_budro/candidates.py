@@ -140,9 +140,7 @@ class NearTransport(Transport):
         Shape (m,): the loss of each asked row.
     """
 
-    def __init__(
-        self, exact: Transport, candidates: Candidates, values: Floats, row: Ints, own_values: Floats
-    ) -> None:
+    def __init__(self, exact: Transport, candidates: Candidates, values: Floats, row: Ints, own_values: Floats) -> None:
         self.candidates = candidates
         super().__init__(
             z=exact.z,

@@ -61,9 +61,7 @@ def find_geometry(
     try:
         from fairkit_similarity.learn import subspace
 
-        learned = subspace(
-            columns, sensitive, strength=strength, directions=named_directions(table, directions)
-        )
+        learned = subspace(columns, sensitive, strength=strength, directions=named_directions(table, directions))
     except ImportError as error:
         raise MissingExtraError("scikit-learn", "budro") from error
     return Geometry(learned, columns, all(name in table.columns for name in sensitive))

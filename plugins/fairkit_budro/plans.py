@@ -134,11 +134,7 @@ class ExactPlan:
             self.candidates.remember(best.bracket.high)
             self.candidates.remember(best.bracket.low)
         self._keep(best.eta)
-        short = (
-            None
-            if near_plan is None
-            else max(best.lower_bound - near_plan.lower_bound, 0.0) / best.lower_bound
-        )
+        short = None if near_plan is None else max(best.lower_bound - near_plan.lower_bound, 0.0) / best.lower_bound
         return self._worst(best, "all", short)
 
     def _is_due(self, number: int) -> bool:
@@ -169,9 +165,7 @@ class ExactPlan:
         everyone = np.arange(len(near.where))
         steps = 0.03 * 2.0 ** np.arange(8)
         trials = [] if self.eta is None else [self.eta * f for s in steps for f in (1.0 / (1.0 + s), 1.0 + s)]
-        bracket = near.bracket(
-            everyone, near.weights, self.problem.epsilon, trials=trials, tolerance=TOLERANCE
-        )
+        bracket = near.bracket(everyone, near.weights, self.problem.epsilon, trials=trials, tolerance=TOLERANCE)
         return _solution(near, self.problem.epsilon, bracket)
 
     def _solve_all(self, transport: Transport, eta: float | None) -> Solution:
@@ -228,9 +222,7 @@ class SampledPlan(ExactPlan):
         bracket = transport.bracket(queries, weights, epsilon, eta=eta, tolerance=TOLERANCE)
         lines = transport.answers(bracket.eta, np.arange(len(transport.where)), transport.where)
         value = bracket.eta * epsilon + float(transport.weights @ lines.at(bracket.eta))
-        at = Bracket(
-            eta_low=bracket.eta, eta_high=bracket.eta, low=lines, high=lines, eta=bracket.eta, value=value
-        )
+        at = Bracket(eta_low=bracket.eta, eta_high=bracket.eta, low=lines, high=lines, eta=bracket.eta, value=value)
         reached = float(transport.weights @ lines.reward)
         return _solution(transport, epsilon, at, value=reached)
 
@@ -270,14 +262,10 @@ class EntropicPlan:
             precision=1e-6,
         )
         self.eta = _finite(plan.eta)
-        return WorstCase(
-            weights=plan.label_weights, value=plan.value, upper=None, cost=plan.cost, eta=plan.eta
-        )
+        return WorstCase(weights=plan.label_weights, value=plan.value, upper=None, cost=plan.cost, eta=plan.eta)
 
 
-def _solution(
-    transport: Transport, epsilon: float, bracket: Bracket, *, value: float | None = None
-) -> Solution:
+def _solution(transport: Transport, epsilon: float, bracket: Bracket, *, value: float | None = None) -> Solution:
     """Bring a bracket into the form that a plan is read from."""
     lower = model_minimum(transport.weights, epsilon, bracket)[1] if value is None else value
     return Solution(

@@ -64,12 +64,8 @@ class BuDRO(Mitigator):
     name = "budro"
     stage = "in"
     tasks = ("binary", "multiclass")
-    capabilities = (
-        Capability(constraints=("performance_gap",), dial="target_gap", steps=(1.0,), trainings=20),
-    )
-    citation = (
-        "Vargo, Zhang, Yurochkin, Sun: Individually fair gradient boosting, ICLR 2021, arXiv:2103.16785"
-    )
+    capabilities = (Capability(constraints=("performance_gap",), dial="target_gap", steps=(1.0,), trainings=20),)
+    citation = "Vargo, Zhang, Yurochkin, Sun: Individually fair gradient boosting, ICLR 2021, arXiv:2103.16785"
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters:
@@ -89,9 +85,7 @@ class BuDRO(Mitigator):
             "row's 256 nearest and its latest answers; 1: always all.",
             minimum=1,
         )
-        gamma: float = parameter(
-            5e-5, help="Strength of the entropy (plan=entropic), in units of the loss.", above=0
-        )
+        gamma: float = parameter(5e-5, help="Strength of the entropy (plan=entropic), in units of the loss.", above=0)
         sample: int = parameter(2_000, help="Rows that are drawn in a round (plan=sampled).", minimum=1)
         fair_metric: str = parameter(
             "subspace",
@@ -100,9 +94,7 @@ class BuDRO(Mitigator):
         )
         strength: float = strength_parameter(1e-6)
         directions: tuple[str, ...] | None = directions_parameter()
-        balanced: bool = parameter(
-            True, help="Let every class weigh as much as the most frequent one in the trees."
-        )
+        balanced: bool = parameter(True, help="Let every class weigh as much as the most frequent one in the trees.")
         target_gap: float | None = parameter(
             None,
             help="Keep the trees up to the last round whose certified gap (its upper confidence bound, at epsilon) on "
@@ -115,18 +107,14 @@ class BuDRO(Mitigator):
         n_estimators: int = parameter(120, help="Trees after the first one, which is plain.", minimum=1)
         learning_rate: float = parameter(0.02, help="XGBoost's learning rate.", above=0)
         max_depth: int = parameter(6, help="XGBoost's depth of a tree.", minimum=0)
-        reg_lambda: float = parameter(
-            1.0, help="XGBoost's lambda, on the scale of weights that sum to n.", minimum=0
-        )
+        reg_lambda: float = parameter(1.0, help="XGBoost's lambda, on the scale of weights that sum to n.", minimum=0)
         min_child_weight: float = parameter(
             5.0, help="XGBoost's min_child_weight, on the scale of weights that sum to n.", minimum=0
         )
         first_round: Mapping[str, Any] = parameter(
             {}, help="XGBoost's parameters in the first, plain round, such as first_round.lambda=1."
         )
-        xgboost: Mapping[str, Any] = parameter(
-            {}, help="Any other parameter of XGBoost, such as xgboost.max_bin=64."
-        )
+        xgboost: Mapping[str, Any] = parameter({}, help="Any other parameter of XGBoost, such as xgboost.max_bin=64.")
 
     def check(self) -> None:
         """Refuse XGBoost parameters that contradict the method, and plans that cannot be."""

@@ -33,10 +33,7 @@ def cyclonedx(card: Card) -> str:
         "specVersion": "1.7",
         "serialNumber": f"urn:uuid:{uuid.uuid5(_NAMESPACE, identity)}",
         "version": 1,
-        "metadata": {
-            "timestamp": card.added_at,
-            "tools": {"components": [{"type": "application", "name": "fairkit"}]},
-        },
+        "metadata": {"timestamp": card.added_at, "tools": {"components": [{"type": "application", "name": "fairkit"}]}},
         "components": [_component(card)],
     }
     return json_text(document) + "\n"
@@ -83,10 +80,7 @@ def spdx(card: Card) -> str:
         evidence = [one["spdxId"] for one in files]
         elements.append(
             element(
-                "Relationship",
-                "evidence",
-                relationshipType="hasEvidence",
-                **{"from": model["spdxId"], "to": evidence},
+                "Relationship", "evidence", relationshipType="hasEvidence", **{"from": model["spdxId"], "to": evidence}
             )
         )
     document = element(
@@ -104,10 +98,7 @@ def spdx(card: Card) -> str:
         "created": card.added_at,
         "createdBy": [agent["spdxId"]],
     }
-    graph = {
-        "@context": "https://spdx.org/rdf/3.0.1/spdx-context.jsonld",
-        "@graph": [creation, document, *elements],
-    }
+    graph = {"@context": "https://spdx.org/rdf/3.0.1/spdx-context.jsonld", "@graph": [creation, document, *elements]}
     return json_text(graph) + "\n"
 
 
@@ -176,11 +167,7 @@ def _dataset(certificate: CertifiedReport) -> dict[str, Any]:
         {"name": "fairkit:rows", "value": str(data.rows)},
         {"name": "fairkit:auditedAt", "value": certificate.audited_at},
     ]
-    sizes = [
-        f"{column}: {group} {rows}"
-        for column, groups in data.groups.items()
-        for group, rows in groups.items()
-    ]
+    sizes = [f"{column}: {group} {rows}" for column, groups in data.groups.items() for group, rows in groups.items()]
     return {
         "type": "dataset",
         "name": data.name,

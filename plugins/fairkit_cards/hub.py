@@ -33,13 +33,8 @@ def hub_card(card: Card) -> str:
     YAML holds JSON, and so the front matter is JSON in lines: text from outside cannot change its form. The Hub's form
     has no place for intervals; each metric's name says its own, and `args` has it as numbers.
     """
-    front_matter: dict[str, Any] = {
-        "library_name": "onnx",
-        "tags": ["onnx", "fairness", "fairkit", *card.tags],
-    }
-    chosen = next((one for one in card.certificates if one.verified), None) or next(
-        iter(card.certificates), None
-    )
+    front_matter: dict[str, Any] = {"library_name": "onnx", "tags": ["onnx", "fairness", "fairkit", *card.tags]}
+    chosen = next((one for one in card.certificates if one.verified), None) or next(iter(card.certificates), None)
     if chosen is not None:
         front_matter["model-index"] = [{"name": card.name, "results": [_result(chosen)]}]
     front = "\n".join(f"{key}: {_json(value)}" for key, value in front_matter.items())
@@ -75,11 +70,7 @@ def _chosen(report: Report) -> Sequence[Finding]:
 
 def _metric(finding: Finding, certificate: CertifiedReport) -> dict[str, Any]:
     where = f" ({finding.place})" if finding.sensitive else ""
-    sure = (
-        f", {finding.confidence:.0%} interval {interval(finding.interval)}"
-        if finding.interval
-        else ", no interval"
-    )
+    sure = f", {finding.confidence:.0%} interval {interval(finding.interval)}" if finding.interval else ", no interval"
     claim = "" if certificate.verified else ", a claim: no trusted key has signed it"
     args: dict[str, Any] = {
         "sensitive": finding.sensitive,
@@ -90,12 +81,7 @@ def _metric(finding: Finding, certificate: CertifiedReport) -> dict[str, Any]:
         "caveat": CAVEATS[0],
     }
     rule = next(
-        (
-            r
-            for r in certificate.report.policy
-            if (r.metric, r.sensitive) == (finding.metric, finding.sensitive)
-        ),
-        None,
+        (r for r in certificate.report.policy if (r.metric, r.sensitive) == (finding.metric, finding.sensitive)), None
     )
     if rule is not None:
         args |= {"max": None, "min": None, rule.rule.side: rule.limit, "verdict": rule.verdict}

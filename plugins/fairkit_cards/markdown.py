@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from fairkit.results.values import Interval
 
 CAVEATS: tuple[str, ...] = (
-    "Each number is a statement under its metric, on the audited data; it does not say that the model "
-    "is fair.",
+    "Each number is a statement under its metric, on the audited data; it does not say that the model is fair.",
     "An interval covers sampling error only: not wrong labels, not data unlike the people who are judged.",
     "Groups that the data does not name were not looked at; small groups have wide intervals or none.",
     "A signature says who stated the numbers. It does not say when, nor that the key was not lost since.",
@@ -35,9 +34,7 @@ def interval(pair: Interval | None) -> str:
         return "-"
     return (
         "["
-        + ", ".join(
-            "∞" if bound == math.inf else "-∞" if bound == -math.inf else number(bound) for bound in pair
-        )
+        + ", ".join("∞" if bound == math.inf else "-∞" if bound == -math.inf else number(bound) for bound in pair)
         + "]"
     )
 
@@ -65,9 +62,7 @@ def _lines(card: Card) -> Iterator[str]:
         ("tags", escaped(", ".join(card.tags) or "-")),
         (
             "mitigation",
-            "-"
-            if mitigation is None
-            else escaped(f"{mitigation['plugin']} {dict(mitigation['parameters'])}"),
+            "-" if mitigation is None else escaped(f"{mitigation['plugin']} {dict(mitigation['parameters'])}"),
         ),
         ("size", f"{card.size} bytes, {sum(card.operators.values())} operators, {card.weights} weights"),
         ("inputs", escaped(", ".join(card.inputs))),
@@ -90,9 +85,7 @@ def _certificate(certificate: CertifiedReport) -> Iterator[str]:
     report = certificate.report
     yield f"## Audit of {certificate.audited_at[:10]}"
     yield ""
-    signer = ", ".join(
-        f"`{keyid[:16]}`" if keyid.isalnum() else "(no key id)" for keyid in certificate.keyids
-    )
+    signer = ", ".join(f"`{keyid[:16]}`" if keyid.isalnum() else "(no key id)" for keyid in certificate.keyids)
     if certificate.verified:
         yield f"Signed by {signer}; the signature was checked with a trusted key."
     else:
@@ -110,30 +103,16 @@ def _certificate(certificate: CertifiedReport) -> Iterator[str]:
         for rule in report.policy:
             limit = rule.rule.say()
             rows.append(
-                (
-                    escaped(rule.metric),
-                    escaped(rule.sensitive or "all"),
-                    limit,
-                    rule.verdict,
-                    escaped(rule.reason),
-                )
+                (escaped(rule.metric), escaped(rule.sensitive or "all"), limit, rule.verdict, escaped(rule.reason))
             )
         yield from markdown_table(("rule", "groups", "limit", "verdict", "why"), rows)
     yield "### Findings"
     yield ""
     measured = [
-        (
-            escaped(f.metric),
-            escaped(f.sensitive or "all rows"),
-            number(f.value),
-            interval(f.interval),
-            f.better,
-        )
+        (escaped(f.metric), escaped(f.sensitive or "all rows"), number(f.value), interval(f.interval), f.better)
         for f in report.findings
     ]
-    yield from markdown_table(
-        ("metric", "groups", "value", f"interval ({report.confidence:g})", "better"), measured
-    )
+    yield from markdown_table(("metric", "groups", "value", f"interval ({report.confidence:g})", "better"), measured)
     yield from _groups(report.findings)
     notes = dict.fromkeys(note for finding in report.findings for note in finding.notes)
     notes |= dict.fromkeys([*report.model.notes, *report.data.notes])

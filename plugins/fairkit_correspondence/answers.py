@@ -135,9 +135,7 @@ class Answers:
         others = ("context", "group", "low", "high", "open", "outcome", "order", "tokens")
         kept = {key: values[rows] for key in others if (values := getattr(self, key)) is not None}
         documents, names = [self.documents[i] for i in present], [self.names[i] for i in used]
-        return replace(
-            self, documents=documents, names=names, document=document, name=name, block=block, **kept
-        )
+        return replace(self, documents=documents, names=names, document=document, name=name, block=block, **kept)
 
     def cells(self, first: int, second: int, context: int | None = None, *, open_only: bool = False) -> Cells:
         """Return the mean answers of two groups: draws of one cell are one entry.
@@ -171,12 +169,7 @@ class Answers:
 
 
 def answers_of(
-    table: pa.Table,
-    group: Indices,
-    groups: list[str],
-    y: Array,
-    parameters: Parameters,
-    context: AuditContext,
+    table: pa.Table, group: Indices, groups: list[str], y: Array, parameters: Parameters, context: AuditContext
 ) -> Answers:
     """Return the answers of complete documents.
 
@@ -242,9 +235,7 @@ def _coded(table: pa.Table, column: str) -> tuple[Indices, list[str]]:
     coded = table.column(column).combine_chunks().dictionary_encode()
     if coded.null_count or coded.dictionary.null_count:
         raise DataError(f"the column {column!r} is missing in some rows; every answer needs one")
-    texts, code = np.unique(
-        [value_text(v) for v in coded.dictionary.to_pylist()] or [""], return_inverse=True
-    )
+    texts, code = np.unique([value_text(v) for v in coded.dictionary.to_pylist()] or [""], return_inverse=True)
     return code[coded.indices.to_numpy(zero_copy_only=False)].astype(np.int64), texts.tolist()
 
 
@@ -263,9 +254,7 @@ def _outcomes(table: pa.Table, roles: Mapping[str, str], y: Array) -> Indices:
     codes, texts = _coded(table, roles["outcome"])
     odd = [text for text in texts if text not in OUTCOMES]
     if odd:
-        raise DataError(
-            f"the column {roles['outcome']!r} holds {odd[0]!r}; outcomes are {', '.join(OUTCOMES)}"
-        )
+        raise DataError(f"the column {roles['outcome']!r} holds {odd[0]!r}; outcomes are {', '.join(OUTCOMES)}")
     return np.array([OUTCOMES.index(text) for text in texts], dtype=np.int64)[codes]
 
 
@@ -297,9 +286,7 @@ def adjusted(table: pa.Table, y: Array, group: Indices, columns: Sequence[str]) 
     codes = [np.maximum(group, 0), *(_coded(table, column)[0] for column in columns)]
     starts = np.cumsum([0, *(int(code.max()) + 1 for code in codes)])
     if starts[-1] > MOST_VALUES:
-        raise ParameterError(
-            f"the columns to adjust for have {starts[-1]:,} values; at most {MOST_VALUES} are fitted"
-        )
+        raise ParameterError(f"the columns to adjust for have {starts[-1]:,} values; at most {MOST_VALUES} are fitted")
     usable = ~np.isnan(y) & (group >= 0)
     places = [code + start for code, start in zip(codes, starts, strict=False)]
     gram, right = np.zeros((starts[-1], starts[-1])), np.zeros(starts[-1])
@@ -315,9 +302,7 @@ def adjusted(table: pa.Table, y: Array, group: Indices, columns: Sequence[str]) 
 def recorded_values(table: pa.Table) -> dict[str, list[str]]:
     """Return what the table says about who answered: the distinct values of each recorded column."""
     columns = [column for column in RECORDED if column in table.column_names]
-    values = {
-        c: {str(v) for v in table.column(c).unique().to_pylist() if v not in (None, "")} for c in columns
-    }
+    values = {c: {str(v) for v in table.column(c).unique().to_pylist() if v not in (None, "")} for c in columns}
     return {column: sorted(texts)[:MOST_RECORDED] for column, texts in values.items() if texts}
 
 

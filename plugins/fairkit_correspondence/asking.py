@@ -134,9 +134,7 @@ class Asker:
         """
         price, stopped = self.plan.price, None
         if self.budget is None and (price is None or price.prompt or price.completion):
-            raise ParameterError(
-                "say how much may be spent with --budget (and [price] in the plan says what it costs)"
-            )
+            raise ParameterError("say how much may be spent with --budget (and [price] in the plan says what it costs)")
         if self.budget is not None and price is None:
             raise ParameterError(
                 "the plan names no [price], so no budget can be kept: write prompt and completion, the prices of a "
@@ -302,9 +300,7 @@ class Asker:
         for before, after in both:
             for what in ("model", "properties"):
                 if before[what] and after[what] and before[what] != after[what]:
-                    raise DriftError(
-                        f"the served model changed: {what} was {before[what]!r} and is {after[what]!r}"
-                    )
+                    raise DriftError(f"the served model changed: {what} was {before[what]!r} and is {after[what]!r}")
         gaps = np.array([b["value"] - a["value"] for a, b in both if None not in (a["value"], b["value"])])
         if len(gaps) >= 5:
             shift, half = shift_of(gaps, 0.999)
@@ -330,17 +326,13 @@ class Asker:
                         return
                     finished, running = wait(running, return_when=FIRST_COMPLETED)
                     count += len(finished)
-                    self.progress(
-                        "asking", min(count, len(self.requests)), len(self.requests), spent=self.store.spent
-                    )
+                    self.progress("asking", min(count, len(self.requests)), len(self.requests), spent=self.store.spent)
                     for one in finished:
                         one.result()
                     if self._drifted is not None:
                         raise DriftError(self._drifted)
                     if self._errors >= MOST_ERRORS:
-                        raise ModelError(
-                            f"{self.client.name} failed {self._errors} times in a row: {self._last}"
-                        )
+                        raise ModelError(f"{self.client.name} failed {self._errors} times in a row: {self._last}")
             except BaseException:
                 self._stop.set()
                 raise
@@ -389,9 +381,7 @@ class Asker:
 
     def read(self, record: Mapping[str, Any], request: Request) -> Reading:
         """Read a reply to a request."""
-        return read_reply(
-            record, self.plan.question, len(request.entries), logprobs=self.plan.asking.logprobs
-        )
+        return read_reply(record, self.plan.question, len(request.entries), logprobs=self.plan.asking.logprobs)
 
     def _record(self, reading: Reading, reply: Mapping[str, Any]) -> dict[str, Any]:
         choices, mark = reply.get("choices") or [{}], reply.get("system_fingerprint")
@@ -460,9 +450,7 @@ def ask_again(asker: Asker, count: int, seed: int = 0) -> tuple[int, int]:
         if reply.record:
             reading = asker.read(reply.record, request)
             said = (record["outcome"], record["values"]), (reading.outcome, reading.values)
-            before, after = (
-                (outcome, [v is not None and v >= 0.5 for v in values]) for outcome, values in said
-            )
+            before, after = ((outcome, [v is not None and v >= 0.5 for v in values]) for outcome, values in said)
             repeated, differ = repeated + 1, differ + (before != after)
     return repeated, differ
 
@@ -477,10 +465,6 @@ def audit_parameters(plan: Plan) -> dict[str, Any]:
 def _usage(record: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return the tokens of prompt and completion that a reply states."""
     usage = record.get("usage")
-    values = [
-        usage.get(f"{key}_tokens") if isinstance(usage, dict) else None for key in ("prompt", "completion")
-    ]
-    prompt, completion = (
-        v if isinstance(v, int) and not isinstance(v, bool) and v >= 0 else None for v in values
-    )
+    values = [usage.get(f"{key}_tokens") if isinstance(usage, dict) else None for key in ("prompt", "completion")]
+    prompt, completion = (v if isinstance(v, int) and not isinstance(v, bool) and v >= 0 else None for v in values)
     return prompt, completion

@@ -76,9 +76,7 @@ class CorrespondenceAuditor(Auditor):
 
         roles, columns = context.dataset.roles, context.dataset.columns
         if not roles.sensitive:
-            raise ParameterError(
-                "correspondence compares groups: name the column of the names' group as sensitive"
-            )
+            raise ParameterError("correspondence compares groups: name the column of the names' group as sensitive")
         for name in ("reference", "within", "cluster", "weights", "sensitive_probability"):
             if getattr(roles, name):
                 raise ParameterError(

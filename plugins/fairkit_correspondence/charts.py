@@ -71,8 +71,7 @@ class ChangedChart(EvidenceChart):
     def table(self, value: Any) -> ChartTable:
         """Return a row for each document."""
         rows: list[list[Cell]] = [
-            [one["document"], one["context"], " - ".join(one["groups"]), *map(float, one["answers"])]
-            for one in value
+            [one["document"], one["context"], " - ".join(one["groups"]), *map(float, one["answers"])] for one in value
         ]
         return ChartTable(columns=("document", "context", "groups", "first", "second"), rows=rows)
 

@@ -186,9 +186,7 @@ class Client:
 def refuse(client: Client, reply: Reply) -> ModelError:
     """Return the error that a reply is, in one sentence."""
     if reply.status in (401, 403):
-        return ModelError(
-            f"{client.name} refuses access ({reply.status}); put a token into the variable {TOKEN}"
-        )
+        return ModelError(f"{client.name} refuses access ({reply.status}); put a token into the variable {TOKEN}")
     if reply.status == 404 or (reply.status == 200 and reply.reason):
         return ModelError(
             f"{client.name} answers with {reply.reason}: it serves no chat completions of {client.server.model!r} "

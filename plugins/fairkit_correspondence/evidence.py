@@ -39,8 +39,7 @@ def placebo(answers: Answers, group: int, rng: np.random.Generator) -> float | N
         here = (document >= start) & (document < start + _CHUNK)
         flat = (document[here] - start) * len(names) + local[here]
         sums, counts = (
-            np.bincount(flat, w, _CHUNK * len(names)).reshape(_CHUNK, -1)
-            for w in (y[here], np.ones(len(flat)))
+            np.bincount(flat, w, _CHUNK * len(names)).reshape(_CHUNK, -1) for w in (y[here], np.ones(len(flat)))
         )
         first, many = sums @ half, counts @ half
         second, rest = sums.sum(1)[:, None] - first, counts.sum(1)[:, None] - many

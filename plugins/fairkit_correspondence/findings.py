@@ -93,9 +93,7 @@ class Statement:
             )
         return list(combinations(kept, 2))
 
-    def compare(
-        self, pair: tuple[int, int], context: int | None = None, *, open_only: bool = False
-    ) -> Comparison:
+    def compare(self, pair: tuple[int, int], context: int | None = None, *, open_only: bool = False) -> Comparison:
         """Return one comparison."""
         cells = self.answers.cells(*pair, context, open_only=open_only)
         low = parts(cells, 0.0)
@@ -190,9 +188,7 @@ class Statement:
         value = max(abs(one.value) for one in comparisons)
         return self.finding(metric, value, lambda level: self.worst(comparisons, level), **more)
 
-    def group_values(
-        self, means: Any, rows: Any = True, among: tuple[int, ...] = ()
-    ) -> tuple[GroupValue, ...]:
+    def group_values(self, means: Any, rows: Any = True, among: tuple[int, ...] = ()) -> tuple[GroupValue, ...]:
         """Return each group's mean with its rows, of all groups or of some."""
         group, names = self.answers.group, self.answers.groups
         return tuple(
@@ -226,9 +222,7 @@ def _per_context(statement: Statement) -> Finding:
         here, rows = statement.compare(pair, c), answers.context == c
         ends = statement.pair_limits(here, statement.context.confidence)
         groups = statement.group_values(means[c], rows, pair)
-        strata.append(
-            StratumValue(stratum=name, rows=int(rows.sum()), value=here.value, interval=ends, groups=groups)
-        )
+        strata.append(StratumValue(stratum=name, rows=int(rows.sum()), value=here.value, interval=ends, groups=groups))
     return statement.largest(
         DIFFERENCE,
         comparisons,
@@ -273,9 +267,7 @@ def _refusals(statement: Statement) -> Finding:
     return statement.largest(
         REFUSALS,
         [statement.compare(pair, open_only=True) for pair in statement.pairs],
-        groups=statement.group_values(
-            [answers.open[answers.group == g].mean() for g in range(len(answers.groups))]
-        ),
+        groups=statement.group_values([answers.open[answers.group == g].mean() for g in range(len(answers.groups))]),
         evidence={"refusals": counts},
     )
 
@@ -316,9 +308,7 @@ def _evidence(statement: Statement) -> dict[str, Any]:
     if statement.recorded:
         record["served"] = {key: ", ".join(values) for key, values in statement.recorded.items()}
     requests = requests_digest(statement.table)
-    return record | (
-        {} if requests is None else {"requests_sha256": requests, "cost": cost_of(statement.table)}
-    )
+    return record | ({} if requests is None else {"requests_sha256": requests, "cost": cost_of(statement.table)})
 
 
 def _pair_numbers(statement: Statement, one: Comparison) -> dict[str, float]:

@@ -69,9 +69,7 @@ def read_names(wanted: NameList, folder: Path) -> list[Name]:
         The file is not there, is another one than was named, or holds no names; or a setting means nothing for it.
     """
     if wanted.born and (len(wanted.born) != 2 or wanted.born[0] > wanted.born[1]):
-        raise ParameterError(
-            f"born = {list(wanted.born)} is not the first and the last year, such as [1970, 1999]"
-        )
+        raise ParameterError(f"born = {list(wanted.born)} is not the first and the last year, such as [1970, 1999]")
     if wanted.file == CENSUS and wanted.first_names is None:
         raise ParameterError(
             f"{CENSUS!r} has surnames alone; name `first_names`, too, such as {SSA!r}, or name it as `surnames`, "
@@ -81,9 +79,7 @@ def read_names(wanted: NameList, folder: Path) -> list[Name]:
         raise ParameterError(
             "[names] has `surnames` and `first_names`; the groups differ in the other one: leave one out"
         )
-    if wanted.born and not any(
-        map(_has_years, filter(None, (wanted.file, wanted.surnames, wanted.first_names)))
-    ):
+    if wanted.born and not any(map(_has_years, filter(None, (wanted.file, wanted.surnames, wanted.first_names)))):
         raise ParameterError(
             f"born is for first names of the SSA ({SSA!r} or names.zip); match a number of {wanted.file}"
         )
@@ -150,9 +146,7 @@ def _bytes(path: Path, sha256: str | None) -> bytes:
         raise DataError(f"cannot read the names {str(path)!r}: {said}. {lists}") from error
     digest = hashlib.sha256(raw).hexdigest()
     if sha256 is not None and digest != sha256:
-        raise DataError(
-            f"{path} has the SHA-256 {digest}, and the plan names {sha256}: it is another list of names"
-        )
+        raise DataError(f"{path} has the SHA-256 {digest}, and the plan names {sha256}: it is another list of names")
     return raw
 
 
@@ -214,9 +208,7 @@ def _ssa(parts: Iterable[tuple[list[str], Indices, Indices]], born: Sequence[int
             before = births.get(key, (0, 0))
             births[key] = before[0] + n, before[1] + moment
     if not births:
-        raise DataError(
-            "the zip file has no yobYYYY.txt; download names.zip from the Social Security Administration"
-        )
+        raise DataError("the zip file has no yobYYYY.txt; download names.zip from the Social Security Administration")
     total: Counter[str] = Counter()
     for key, (n, _) in births.items():
         total[key[:-2]] += n
@@ -228,9 +220,7 @@ def _ssa(parts: Iterable[tuple[list[str], Indices, Indices]], born: Sequence[int
             numbers = {"born": moment / n, "births": float(n), "share": n / total[name]}
             yield Name(group, _sexed(name, group), numbers)
         if not mine:
-            raise ParameterError(
-                f"born = {[first, last]}: the list has no names of {group} born in these years"
-            )
+            raise ParameterError(f"born = {[first, last]}: the list has no names of {group} born in these years")
 
 
 def _census(rows: Iterable[Mapping[str, str]], *, shared: bool) -> Iterator[Name]:

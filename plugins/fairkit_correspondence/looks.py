@@ -41,9 +41,7 @@ def quantiles(looks: int, confidence: float) -> tuple[float, ...]:
         end = _end(place, weight, sd, whole - spent, LARGEST * math.sqrt(share))
         bounds.append(end / math.sqrt(share))
         inside = np.linspace(-end, end, 1601)
-        density = (
-            np.exp(-(((inside[:, None] - place) / sd) ** 2) / 2) @ weight / (sd * math.sqrt(2 * math.pi))
-        )
+        density = np.exp(-(((inside[:, None] - place) / sd) ** 2) / 2) @ weight / (sd * math.sqrt(2 * math.pi))
         place, weight, spent = inside, density * (inside[1] - inside[0]), whole
         weight[[0, -1]] /= 2
     return tuple(bounds)

@@ -30,9 +30,7 @@ class Parameters:
     order: str = parameter(
         "order", help="The column with the position in which questions were asked; optional, for drift."
     )
-    look: str = parameter(
-        "look", help="The column with the look, from 1, that a document belongs to; optional."
-    )
+    look: str = parameter("look", help="The column with the look, from 1, that a document belongs to; optional.")
     names: Literal["sampled", "fixed"] = parameter(
         "sampled", help="Whether names stand for a group, or the statement is about these very names (fixed)."
     )
@@ -43,14 +41,11 @@ class Parameters:
         "average", help="What the plain difference is: of the average over contexts, or of the worst context."
     )
     refused: Literal["bounds", "no", "yes"] = parameter(
-        "bounds",
-        help="What an open answer counts as: anything (bounds), 0 (no) or 1 (yes), as in the deployment.",
+        "bounds", help="What an open answer counts as: anything (bounds), 0 (no) or 1 (yes), as in the deployment."
     )
     placebo: str = parameter(
-        "",
-        help="The group that is a neutral edit of another, as PLACEBO=GROUP; it is compared with that group alone.",
+        "", help="The group that is a neutral edit of another, as PLACEBO=GROUP; it is compared with that group alone."
     )
     adjust: tuple[str, ...] = parameter(
-        (),
-        help="Columns whose effects are taken out of the answers by least squares, such as the place in a list.",
+        (), help="Columns whose effects are taken out of the answers by least squares, such as the place in a list."
     )

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _REFUSED = re.compile(
-    r"\W*(?:i.?m sorry|i am sorry|sorry,|i can(?:no|.)t|i(?:.m| am) (?:unable|not able)|as an ai)",
-    re.IGNORECASE,
+    r"\W*(?:i.?m sorry|i am sorry|sorry,|i can(?:no|.)t|i(?:.m| am) (?:unable|not able)|as an ai)", re.IGNORECASE
 )
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:[.,]\d+)?(?![\w])")
 _EDGES = " \t\r\n\"'`*_#.,;:!()[]{}<>▁Ġ"

@@ -51,9 +51,7 @@ class Question:
     list_size: int = parameter(
         0, help="How many documents are ranked together; 0: documents stand alone.", minimum=0, maximum=26
     )
-    outcome: str = parameter(
-        "first", help="Of a ranking: first, top-K, or place (1 for the first, 0 for the last)."
-    )
+    outcome: str = parameter("first", help="Of a ranking: first, top-K, or place (1 for the first, 0 for the last).")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +60,10 @@ class Asking:
 
     names_per_document: int = parameter(2, help="Names of each group on every document.", minimum=1)
     draws: int = parameter(1, help="Times that each request is put.", minimum=1, maximum=100)
-    logprobs: bool = parameter(
-        True, help="Ask for log-probabilities and use the probability of a favorable option."
-    )
-    temperature: float = parameter(
-        1.0, help="Sampling temperature, as in the deployment.", minimum=0, maximum=2
-    )
+    logprobs: bool = parameter(True, help="Ask for log-probabilities and use the probability of a favorable option.")
+    temperature: float = parameter(1.0, help="Sampling temperature, as in the deployment.", minimum=0, maximum=2)
     max_tokens: int = parameter(5, help="The most tokens of an answer.", minimum=1, maximum=100_000)
-    looks: int = parameter(
-        5, help="Planned looks; the audit stops at the first that decides.", minimum=1, maximum=20
-    )
+    looks: int = parameter(5, help="Planned looks; the audit stops at the first that decides.", minimum=1, maximum=20)
     seed: int = parameter(0, help="Of every random draw of the plan.", minimum=0)
     names: Literal["sampled", "fixed"] = parameter("sampled", help="Whether names stand for a group.")
     limit: float = parameter(0.05, help="The difference that matters, in [0, 1].", above=0, maximum=1)
@@ -140,11 +132,7 @@ class Plan:
 
     def cost(self, prompt: float, completion: float) -> float:
         """Return the price of tokens; 0 where none is named."""
-        return (
-            0.0
-            if self.price is None
-            else (prompt * self.price.prompt + completion * self.price.completion) / 1e6
-        )
+        return 0.0 if self.price is None else (prompt * self.price.prompt + completion * self.price.completion) / 1e6
 
 
 def read_plan(path: Path, looks: int | None = None) -> Plan:
@@ -163,9 +151,7 @@ def read_plan(path: Path, looks: int | None = None) -> Plan:
         raise DataError(f"the plan {str(path)!r} is not TOML: {error}") from error
     for key in record:
         if key not in _TABLES:
-            raise ParameterError(
-                f"the plan has no table [{key}]. {did_you_mean(key, _TABLES, what='tables')}"
-            )
+            raise ParameterError(f"the plan has no table [{key}]. {did_you_mean(key, _TABLES, what='tables')}")
     for key in {"documents", "question", "names", *record}:
         if not isinstance(record.get(key), dict):
             raise ParameterError(f"the plan needs a table [{key}]")
@@ -193,9 +179,7 @@ def read_plan(path: Path, looks: int | None = None) -> Plan:
         notes.append(f"{odd} documents hold what reads like instructions to a model")
     if len(documents) < 50 and not asking.pilot:
         notes.append(f"{len(documents)} documents: 50 are planned, and below 30 there is no verdict")
-    for source in sorted(
-        {parsed["names"].file, parsed["names"].surnames, parsed["names"].first_names} & set(LISTS)
-    ):
+    for source in sorted({parsed["names"].file, parsed["names"].surnames, parsed["names"].first_names} & set(LISTS)):
         notes.append(f"{source}: {LISTS[source][0]}; licence: {LISTS[source][1]}")
     contexts = _contexts(record, asking)
     decided = {
@@ -218,9 +202,7 @@ def _digest(decided: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(decided, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError):
-        raise ParameterError(
-            "[asking] extra has a value that JSON does not have; write dates as texts"
-        ) from None
+        raise ParameterError("[asking] extra has a value that JSON does not have; write dates as texts") from None
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -237,8 +219,7 @@ def _check_question(question: Question, asking: Asking) -> None:
         and (len(question.score) != 2 or question.score[0] >= question.score[1]),
         "[question] list_size is 2 or more, and outcome is first, place or top-K": question.list_size == 1
         or not re.fullmatch(r"first|place|top-[1-9]\d*", question.outcome),
-        "log-probabilities need closed options; write logprobs = false in [asking]": asking.logprobs
-        and not options,
+        "log-probabilities need closed options; write logprobs = false in [asking]": asking.logprobs and not options,
         "log-probabilities are those of temperature 1; write temperature = 1 or logprobs = false": asking.logprobs
         and asking.temperature != 1,
     }
@@ -287,9 +268,7 @@ def _documents(wanted: Texts, folder: Path) -> Iterator[Document]:
     for where, text in texts:
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         if digest in seen:
-            raise DataError(
-                f"the documents {seen[digest]} and {where} are the same text; a document counts once"
-            )
+            raise DataError(f"the documents {seen[digest]} and {where} are the same text; a document counts once")
         seen[digest] = where
         yield Document(digest, text, where)
 
@@ -310,9 +289,7 @@ def _table_texts(path: Path, wanted: Texts) -> list[tuple[str, str]]:
             hint = did_you_mean(column, source.columns, what="columns")
             raise DataError(f"{path} has no column {column!r}. {hint}")
     batches = source.batches(columns, 1_000)
-    rows = [
-        row for batch in batches for row in zip(*(batch.column(c).to_pylist() for c in columns), strict=True)
-    ]
+    rows = [row for batch in batches for row in zip(*(batch.column(c).to_pylist() for c in columns), strict=True)]
     for number, row in enumerate(rows):
         if len(set(row)) > 1:
             one, other = map(str, sorted(set(row), key=row.index)[:2])
@@ -348,9 +325,7 @@ def _contexts(record: Mapping[str, Any], asking: Asking) -> dict[str, str]:
         contexts[name] = _SLOT.sub(lambda m: str(details.get(m[1], m[0])), text)
         left = [slot for slot in _SLOT.findall(contexts[name]) if slot not in ("document", "question")]
         if left:
-            raise ParameterError(
-                f"the context {name!r} has the slot {{{left[0]}}}; say what it is in [details]"
-            )
+            raise ParameterError(f"the context {name!r} has the slot {{{left[0]}}}; say what it is in [details]")
     return contexts
 
 
@@ -365,21 +340,15 @@ def _faults(document: Document, names: Sequence[Name], allowed: frozenset[str]) 
     silent = ((slot, one) for slot in slots for one in names if slot not in one.slots)
     yield from (f"has the slot {{{slot}}}, and the name {one.text!r} does not say it" for slot, one in silent)
     pronouns = (found[0] for found in _PRONOUNS.finditer(text) if found[0].strip(".") not in allowed)
-    yield from (
-        f"has the word {word!r} outside a slot; {write}, or allow the word in [documents]"
-        for word in pronouns
-    )
+    yield from (f"has the word {word!r} outside a slot; {write}, or allow the word in [documents]" for word in pronouns)
     words = set(re.findall(r"[^\W\d_]+", text)) - allowed
     parts = (part for one in names for part in (one.slots["first"], *one.text.split()))
     left = (part for part in parts if part in words and not part.islower())
     yield from (
-        f"still has the name {part!r}; write {{name}} or {{first}}, or allow it in [documents]"
-        for part in left
+        f"still has the name {part!r}; write {{name}} or {{first}}, or allow it in [documents]" for part in left
     )
     mails = (mail for mail in _MAIL.findall(text) if mail not in allowed)
-    yield from (
-        f"has the e-mail address {mail!r}, which may say whose text it is; leave it out" for mail in mails
-    )
+    yield from (f"has the e-mail address {mail!r}, which may say whose text it is; leave it out" for mail in mails)
     ids = " ".join([document.source, *_IDS.findall(text)])
     for group in sorted({one.group for one in names}):
         if re.search(rf"(?:^|[\W_]){re.escape(group)}(?:[\W_]|\d|$)", ids, re.IGNORECASE):

@@ -81,9 +81,7 @@ class Spread:
     def of_pilot(cls, *pairs: Cells) -> Spread:
         """Estimate the variances from a pilot's pairs of groups by moments: the largest of all pairs."""
         spreads = [cls._of_pair(cells) for cells in pairs]
-        largest = {
-            key: max(getattr(one, key) for one in spreads) for key in ("interaction", "answer", "name")
-        }
+        largest = {key: max(getattr(one, key) for one in spreads) for key in ("interaction", "answer", "name")}
         base = min((one.base for one in spreads), key=lambda rate: abs(rate - 0.5))
         return cls(**largest, base=base, whole=all(one.whole for one in spreads))
 
@@ -100,9 +98,7 @@ class Spread:
         varied = float(divided.differences.var(ddof=1)) if len(divided.differences) > 1 else 0.0
         tau = max(0.0, varied - 2 * each / m)
         whole = bool(np.isin(y, (0.0, 1.0)).all())
-        return cls(
-            interaction=tau, answer=max(2 * each - name, 1e-6), name=name, base=float(y.mean()), whole=whole
-        )
+        return cls(interaction=tau, answer=max(2 * each - name, 1e-6), name=name, base=float(y.mean()), whole=whole)
 
     @cached_property
     def odds(self) -> tuple[float, float, float, float, float]:
@@ -163,11 +159,7 @@ def forecast(spread: Spread, documents: int, size: Size, audits: int = 400) -> t
     cells = (document, np.zeros_like(document), name, side == 1)
     middle, of_documents, of_both, of_names, slope = spread.odds
     if not spread.whole:
-        middle, of_documents, of_both, of_names = (
-            0.5,
-            0.0,
-            *np.sqrt([spread.interaction / 2, spread.name / 2]),
-        )
+        middle, of_documents, of_both, of_names = (0.5, 0.0, *np.sqrt([spread.interaction / 2, spread.name / 2]))
     shift = (side - 0.5) * size.truth / (slope if spread.whole else 1.0)
     half, ends = [], []
     for _ in range(audits):
@@ -193,10 +185,7 @@ def _power(spread: Spread, documents: int, size: Size) -> float:
     reach = two_sided(size.confidence)
     if theta > size.limit:
         return _NORMAL.cdf((theta - size.limit) / error - reach)
-    inside = (
-        _NORMAL.cdf((size.limit - theta) / error - reach),
-        _NORMAL.cdf(reach - (size.limit + theta) / error),
-    )
+    inside = (_NORMAL.cdf((size.limit - theta) / error - reach), _NORMAL.cdf(reach - (size.limit + theta) / error))
     return max(inside[0] - inside[1], 0.0)
 
 
@@ -223,9 +212,7 @@ def documents_needed(spread: Spread, size: Size, power: float = 0.8) -> int | No
     # drawn audits of T documents have the power that the normal quantiles give T x worth
     documents, worths, drawn = target, [], []
     for audits in STAGES:
-        documents = min(
-            max(documents, ENOUGH_DOCUMENTS), max(MOST_ANSWERS // (2 * size.each), ENOUGH_DOCUMENTS)
-        )
+        documents = min(max(documents, ENOUGH_DOCUMENTS), max(MOST_ANSWERS // (2 * size.each), ENOUGH_DOCUMENTS))
         _, passes, fails = forecast(spread, documents, size, audits)
         seen = fails if abs(size.truth) > size.limit else passes
         seen = min(max(seen, 0.5 / audits), 1 - 0.5 / audits)

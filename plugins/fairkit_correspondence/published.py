@@ -64,9 +64,7 @@ def fetch(name: str, cache: Path | None = None) -> list[bytes]:
             if shipped:
                 raise DataError(f"{path} is not the file that fairkit was made with; install fairkit anew")
             path.unlink()
-            raise DataError(
-                f"{_AT + file} is not the file whose digest fairkit knows; the publisher changed it"
-            )
+            raise DataError(f"{_AT + file} is not the file whose digest fairkit knows; the publisher changed it")
     return files
 
 

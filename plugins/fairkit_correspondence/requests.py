@@ -94,9 +94,7 @@ def requests_of(plan: Plan) -> list[Request]:
         groups[name.group].append(name)
     turned = {group: [names[i] for i in rng.permutation(len(names))] for group, names in groups.items()}
     # documents come in random order: those of an early look meet all names already
-    drafts = list(
-        _of_lists(plan, turned, rng) if plan.question.list_size else _of_documents(plan, turned, rng)
-    )
+    drafts = list(_of_lists(plan, turned, rng) if plan.question.list_size else _of_documents(plan, turned, rng))
     turn = {unit: index for index, unit in enumerate(dict.fromkeys(unit for unit, *_ in drafts))}
     looks = [turn[unit] * plan.asking.looks // len(turn) + 1 for unit, *_ in drafts]
     # random over all requests of a look: a model that changes meanwhile changes for every group alike

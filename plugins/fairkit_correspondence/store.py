@@ -60,9 +60,7 @@ class Store:
         for key, value in (("plan", plan), ("model", model)):
             if self.fact(key) not in (None, value):
                 self.close()
-                raise DataError(
-                    f"{path} has answers to another {key}; name another --output, or ask with that one"
-                )
+                raise DataError(f"{path} has answers to another {key}; name another --output, or ask with that one")
             self.remember(key, value)
         self._lost = float(self.fact("lost") or 0) + self._sum("SELECT SUM(amount) FROM reserved")
         self._settled = self._sum("SELECT SUM(cost) FROM answers")
@@ -116,9 +114,7 @@ class Store:
         text = json.dumps(record, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         with self._transaction():
             self._drop(reservation)
-            new = self._db.execute(
-                "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)", (key, number, text, cost)
-            )
+            new = self._db.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)", (key, number, text, cost))
             if new.rowcount:
                 self._settled += cost
             else:

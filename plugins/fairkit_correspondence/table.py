@@ -56,10 +56,7 @@ def requests_digest(table: pa.Table) -> str | None:
 
 
 def answers_table(
-    plan: Plan,
-    requests: Sequence[Request],
-    records: Mapping[int, Mapping[str, Any]],
-    served: Mapping[str, str],
+    plan: Plan, requests: Sequence[Request], records: Mapping[int, Mapping[str, Any]], served: Mapping[str, str]
 ) -> pa.Table:
     """Return the table of answers: a row for each request, or for each entry of a list; not asked ones included.
 
@@ -91,9 +88,7 @@ def answers_table(
     return table.replace_schema_metadata({"fairkit.data": json.dumps({"sensitive": [plan.column]})})
 
 
-def _answer(
-    record: Mapping[str, Any] | None, place: int, size: int, served: Mapping[str, str]
-) -> dict[str, Any]:
+def _answer(record: Mapping[str, Any] | None, place: int, size: int, served: Mapping[str, str]) -> dict[str, Any]:
     if record is None:
         return {"outcome": NOT_ASKED} if served else {}
     value, outcome = record["values"][place], record["outcome"]

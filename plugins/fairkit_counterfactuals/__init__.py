@@ -77,9 +77,7 @@ class CounterfactualsAuditor(Auditor):
 
     name: ClassVar[str] = "counterfactuals"
     asks: ClassVar[bool] = True
-    summary: ClassVar[str] = (
-        "Given counterfactual rows: predictions that stay the same, and how far scores move."
-    )
+    summary: ClassVar[str] = "Given counterfactual rows: predictions that stay the same, and how far scores move."
     terms: ClassVar[Mapping[str, Term]] = {
         "prediction_consistency": Term(
             "decisions that stay in other versions",
@@ -100,8 +98,7 @@ class CounterfactualsAuditor(Auditor):
         """What can be set with --set counterfactuals.KEY=VALUE."""
 
         rows: str = parameter(
-            "",
-            help="The table of counterfactual rows: CSV or Parquet, with the columns that the model reads.",
+            "", help="The table of counterfactual rows: CSV or Parquet, with the columns that the model reads."
         )
         of: str = parameter("of", help="Its column that names the original of each row.")
         key: str | None = parameter(
@@ -137,9 +134,7 @@ class CounterfactualsAuditor(Auditor):
         """Score the versions of the batch's rows."""
         key = self.parameters.key
         names = (batch.rows if key is None else batch.column(key)).tolist()
-        matches = [
-            (row, self._given.places[name]) for row, name in enumerate(names) if name in self._given.places
-        ]
+        matches = [(row, self._given.places[name]) for row, name in enumerate(names) if name in self._given.places]
         if not matches:
             return Versions(0, len(batch), 0, np.zeros(3), np.zeros(5), True)
         places = np.concatenate([of for _, of in matches])
@@ -157,9 +152,7 @@ class CounterfactualsAuditor(Auditor):
             len(batch),
             len(places),
             np.array([weights.sum(), weights @ same, weights @ change]),
-            np.array(
-                [squared.sum(), squared @ same, squared @ same**2, squared @ change, squared @ change**2]
-            ),
+            np.array([squared.sum(), squared @ same, squared @ same**2, squared @ change, squared @ change**2]),
             batch.weights is None and bool(((same == 0) | (same == 1)).all()),
         )
 
@@ -208,9 +201,7 @@ class CounterfactualsAuditor(Auditor):
                 f"{file}: {left} of {row_count} counterfactual rows name no original: {self.parameters.of!r} must be "
                 f"{what} of {context.dataset.name}"
             )
-        notes = [
-            f"{total.rows:,} of {total.all_rows:,} rows have counterfactual rows, {total.matched:,} in all."
-        ]
+        notes = [f"{total.rows:,} of {total.all_rows:,} rows have counterfactual rows, {total.matched:,} in all."]
         if left:
             notes.append(f"{left:,} counterfactual rows belong to rows that were left out.")
         return tuple(notes)

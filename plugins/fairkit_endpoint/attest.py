@@ -151,14 +151,10 @@ def attest(
     profile = data.learn()
     there = profile.rows
     if rows is not None and not 1 <= rows <= there:
-        raise DataError(
-            f"{rows:,} rows are asked for, and {data.name} has {there:,}; name at most so many `rows`"
-        )
+        raise DataError(f"{rows:,} rows are asked for, and {data.name} has {there:,}; name at most so many `rows`")
     runner, _ = runner_of(file, data)
     compared, left = _outputs(endpoint, file)
-    chosen = np.sort(
-        np.random.default_rng(seed).choice(there, there if rows is None else rows, replace=False)
-    )
+    chosen = np.sort(np.random.default_rng(seed).choice(there, there if rows is None else rows, replace=False))
     count = _Count(tolerance)
     seen = 0
     for batch in data.batches(runner.columns):
@@ -204,10 +200,7 @@ class _Count:
         rows = len(next(iter(mine.values())))
         label, number = np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
         for name, values in mine.items():
-            expected, answered = (
-                np.asarray(values).reshape(rows, -1),
-                np.asarray(theirs[name]).reshape(rows, -1),
-            )
+            expected, answered = (np.asarray(values).reshape(rows, -1), np.asarray(theirs[name]).reshape(rows, -1))
             if expected.shape != answered.shape:
                 raise ModelError(
                     f"the endpoint answers {answered.shape[1]} values a row for the output {name!r}, the file "

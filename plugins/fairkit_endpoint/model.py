@@ -131,9 +131,7 @@ class EndpointModel:
             f"The model answered at {self.client.settings.base} as {self.client.settings.model!r}{version}. It was "
             "not seen as a file: what is said is about these answers.",
         )
-        scorer.info = replace(
-            scorer.info, sha256=None, notes=(*told, *scorer.info.notes), endpoint=self.described()
-        )
+        scorer.info = replace(scorer.info, sha256=None, notes=(*told, *scorer.info.notes), endpoint=self.described())
         return scorer
 
     @property
@@ -182,9 +180,7 @@ class EndpointModel:
             start = end
         return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
-    def run_in_parts(
-        self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int
-    ) -> dict[str, Any]:
+    def run_in_parts(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int) -> dict[str, Any]:
         """Send rows in requests of so many rows.
 
         Raises
@@ -231,9 +227,7 @@ class EndpointModel:
 
 def _trimmed(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the part of a model's metadata that the protocol defines."""
-    trimmed = {
-        key: record[key] for key in ("name", "versions", "platform", "inputs", "outputs") if key in record
-    }
+    trimmed = {key: record[key] for key in ("name", "versions", "platform", "inputs", "outputs") if key in record}
     for which in ("inputs", "outputs"):
         entries = trimmed.setdefault(which, [])
         if not isinstance(entries, list):

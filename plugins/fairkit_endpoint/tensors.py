@@ -31,13 +31,7 @@ _DTYPES: Mapping[str, Any] = {
     "BYTES": np.dtype(object),
 }
 
-_KINDS = {
-    "BOOL": "bool",
-    "FP16": "float16",
-    "FP32": "float",
-    "FP64": "double",
-    "BYTES": "string",
-}
+_KINDS = {"BOOL": "bool", "FP16": "float16", "FP32": "float", "FP64": "double", "BYTES": "string"}
 
 BINARY_LENGTH = "Inference-Header-Content-Length"
 """The header that says how many bytes of a body are JSON; tensors follow."""
@@ -108,9 +102,7 @@ def encode(
     wanted: list[dict[str, Any]] = [{"name": name} for name in outputs]
     if binary:
         wanted = [entry | {"parameters": {"binary_data": True}} for entry in wanted]
-    head = json.dumps(
-        {"inputs": inputs, "outputs": wanted}, ensure_ascii=False, separators=(",", ":")
-    ).encode()
+    head = json.dumps({"inputs": inputs, "outputs": wanted}, ensure_ascii=False, separators=(",", ":")).encode()
     return b"".join([head, *tail]), len(head) if binary else None
 
 
@@ -174,9 +166,7 @@ def _parsed(body: bytes, head: int | None, where: str) -> tuple[dict[str, Any], 
 def _entries(record: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
     outputs = record.get("outputs")
     if not isinstance(outputs, list) or not all(isinstance(entry, dict) for entry in outputs):
-        raise ModelError(
-            f"{where} answers without a list of outputs; does it speak version 2 of the protocol?"
-        )
+        raise ModelError(f"{where} answers without a list of outputs; does it speak version 2 of the protocol?")
     return outputs
 
 
@@ -191,19 +181,13 @@ def _taken(entry: Mapping[str, Any], tail: memoryview, where: str) -> tuple[memo
     return tail[:size], tail[size:]
 
 
-def _values(
-    entry: Mapping[str, Any], raw: memoryview | None, described: Tensor, rows: int, where: str
-) -> NDArray[Any]:
+def _values(entry: Mapping[str, Any], raw: memoryview | None, described: Tensor, rows: int, where: str) -> NDArray[Any]:
     datatype, shape = str(entry.get("datatype")), entry.get("shape")
     if datatype not in _DTYPES or (datatype == "BYTES") != (described.datatype == "BYTES"):
         raise ModelError(
             f"{where} answers the output {described.name!r} as {datatype!r}; its metadata say {described.datatype}"
         )
-    values = (
-        _listed(entry.get("data"), datatype, described.name, where)
-        if raw is None
-        else _unpacked(raw, datatype)
-    )
+    values = _listed(entry.get("data"), datatype, described.name, where) if raw is None else _unpacked(raw, datatype)
     if not isinstance(shape, list) or not shape or not all(type(size) is int and size >= 0 for size in shape):
         raise ModelError(f"{where} answers the output {described.name!r} with the shape {shape!r}")
     if int(np.prod(shape, dtype=object)) != len(values):
@@ -230,9 +214,7 @@ def _listed(data: Any, datatype: str, name: str, where: str) -> NDArray[Any]:
         if values.dtype.kind not in ("fiub" if len(values) == 0 else _allowed(datatype)):
             raise ValueError(f"values such as {data[0]!r}")
     except (TypeError, ValueError) as error:
-        raise ModelError(
-            f"{where} answers the output {name!r} with {datatype} that cannot be read: {error}"
-        ) from error
+        raise ModelError(f"{where} answers the output {name!r} with {datatype} that cannot be read: {error}") from error
     return values.astype(_DTYPES[datatype])
 
 

@@ -25,9 +25,7 @@ class Oracle:
     same rows several times: they are scored once.
     """
 
-    def __init__(
-        self, learner: str, table: Table, encoder: Encoder, run: Run, settings: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, learner: str, table: Table, encoder: Encoder, run: Run, settings: Mapping[str, Any]) -> None:
         self.learner, self.encoder, self.run, self.settings = learner, encoder, run, settings
         self.matrix = encoder.transform(table.columns)
         self.calls = [0]

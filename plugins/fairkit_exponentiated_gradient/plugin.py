@@ -66,12 +66,12 @@ class ExponentiatedGradient(Mitigator):
     class Parameters:
         """See `ExponentiatedGradient`."""
 
-        constraint: Literal[
-            "demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds"
-        ] = parameter(
-            "demographic_parity",
-            help="Alike shares of favorable decisions, true positive rates, false positive rates, or both rates.",
-            former_values={"false_positive_rate_parity": "predictive_equality"},
+        constraint: Literal["demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds"] = (
+            parameter(
+                "demographic_parity",
+                help="Alike shares of favorable decisions, true positive rates, false positive rates, or both rates.",
+                former_values={"false_positive_rate_parity": "predictive_equality"},
+            )
         )
         tolerance: float = parameter(
             0.02,
@@ -139,9 +139,7 @@ class ExponentiatedGradient(Mitigator):
                     )
 
     def _model(self, reduction: Any, oracle: Oracle, table: Table, groups: Groups) -> MixtureModel:
-        weights = np.array(
-            [reduction.weights_[place] for place in reduction.predictors_.index], dtype=np.float64
-        )
+        weights = np.array([reduction.weights_[place] for place in reduction.predictors_.index], dtype=np.float64)
         weights = np.where(weights > _NEGLIGIBLE, weights, 0.0)
         kept = [place for place, weight in enumerate(weights) if weight]
         shares = weights[kept] / weights[kept].sum()

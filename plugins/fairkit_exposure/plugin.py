@@ -170,17 +170,13 @@ class ExposureShift(Mitigator):
         if model is None:
             raise ParameterError(f"{self.name} repairs a model: name its file with `model`")
         if table.task != "ranking" or table.queries is None:
-            raise DataError(
-                f"{table.name}: {self.name} works on rankings; name the column of queries with `query`"
-            )
+            raise DataError(f"{table.name}: {self.name} works on rankings; name the column of queries with `query`")
         self.learner(run)
         graded = table.roles.favorable is None
         base = BaseModel(
             model,
             table,
-            ModelOptions(
-                task="regression" if graded else "binary", score_output=self.parameters.score_output
-            ),
+            ModelOptions(task="regression" if graded else "binary", score_output=self.parameters.score_output),
         )
         keys = self._keys(table)
         used = _some_queries(table, run)

@@ -106,9 +106,7 @@ class Frontier:
             table.weights,
             confidence,
         )
-        points = [
-            dataclasses.replace(point, test=test) for point, test in zip(self.points, measures, strict=True)
-        ]
+        points = [dataclasses.replace(point, test=test) for point, test in zip(self.points, measures, strict=True)]
         return dataclasses.replace(self, points=tuple(points))
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,10 +169,7 @@ class Ruler:
                 if index in mixture:
                     rows[row] += mixture[index] * losses
                     masses[row] += mixture[index] * mass
-        return [
-            self._measured(row, mass, codes, weights, confidence)
-            for row, mass in zip(rows, masses, strict=True)
-        ]
+        return [self._measured(row, mass, codes, weights, confidence) for row, mass in zip(rows, masses, strict=True)]
 
     @property
     def _levels(self) -> int:
@@ -188,12 +183,7 @@ class Ruler:
         return mass.astype(np.float64).reshape(len(self.names), self._levels)
 
     def _measured(
-        self,
-        rows: Array,
-        mass: Array,
-        codes: NDArray[np.int64],
-        weights: Array | None,
-        confidence: float,
+        self, rows: Array, mass: Array, codes: NDArray[np.int64], weights: Array | None, confidence: float
     ) -> Measured:
         loss, interval = mean_interval(rows, weights, confidence)
         present = [place for place in range(len(self.names)) if mass[place].sum() > 0]
@@ -206,18 +196,11 @@ class Ruler:
             limits = (max(0.0, value - half), min(1.0, value + half))
         else:
             inside = [codes == place for place in present]
-            found = [
-                mean_interval(rows[own], None if weights is None else weights[own], confidence)
-                for own in inside
-            ]
+            found = [mean_interval(rows[own], None if weights is None else weights[own], confidence) for own in inside]
             best = int(np.argmax([value for value, _ in found]))
             worst, (value, limits) = present[best], found[best]
         return Measured(
-            loss=loss,
-            loss_interval=interval,
-            disparity=value,
-            disparity_interval=limits,
-            group=self.names[worst],
+            loss=loss, loss_interval=interval, disparity=value, disparity_interval=limits, group=self.names[worst]
         )
 
 
@@ -230,9 +213,7 @@ def group_codes(table: Table, sensitive: str | None, names: tuple[str, ...]) -> 
         The table has a group that training lacked.
     """
     groups = table.only_groups(sensitive)
-    unknown = [
-        name for place, name in enumerate(groups.names) if name not in names and (groups.codes == place).any()
-    ]
+    unknown = [name for place, name in enumerate(groups.names) if name not in names and (groups.codes == place).any()]
     if unknown:
         raise DataError(f"{table.name}: the group {unknown[0]!r} does not occur in the training rows")
     places = np.array([names.index(name) if name in names else -1 for name in groups.names], dtype=np.int64)
@@ -249,12 +230,7 @@ def mean_interval(rows: Array, weights: Array | None, confidence: float) -> tupl
 
 
 def price(
-    labels: Array,
-    before: Array,
-    members: Array,
-    shares: Sequence[float],
-    weights: Array | None,
-    confidence: float,
+    labels: Array, before: Array, members: Array, shares: Sequence[float], weights: Array | None, confidence: float
 ) -> dict[str, Any]:
     """Return the price of the constraint in root mean squared error, with a paired interval.
 

@@ -286,9 +286,7 @@ def learner_encoder(base: Any, table: Table) -> Encoder:
 
         task: Task = "binary" if base == "logistic" else "regression"
         return encoder_for(base, dataclasses.replace(table, task=task))
-    return fit_encoder(
-        table.columns, table.features, text="onehot", standardise=True, fill=True, weights=table.weights
-    )
+    return fit_encoder(table.columns, table.features, text="onehot", standardise=True, fill=True, weights=table.weights)
 
 
 def _twice(matrix: Matrix, chances: Array, weights: Array | None) -> tuple[Matrix, Array, Array]:

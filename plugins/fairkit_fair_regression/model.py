@@ -76,10 +76,7 @@ class FairRegressionModel(FittedModel):
 
     def draw(self, columns: Columns, u: Array) -> Array:
         """Return each row's prediction for draws u in [0, 1), shape [n]: what the exported file's `score` is."""
-        scores, weights = (
-            self.member_scores(columns),
-            np.broadcast_to(self.weights, (len(u), len(self.weights))),
-        )
+        scores, weights = (self.member_scores(columns), np.broadcast_to(self.weights, (len(u), len(self.weights))))
         if self.task == "binary":
             order = np.argsort(-scores, axis=1, kind="stable")
             scores = np.take_along_axis(scores, order, axis=1)

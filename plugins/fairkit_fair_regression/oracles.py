@@ -208,14 +208,7 @@ class GroupLossOracle:
             rows = rows if self.weights is None else rows * self.weights
             rows = rows / rows.mean()
         return self.measure(
-            fit_loss(
-                self.learner,
-                self.loss,
-                self.oracle,
-                self.matrix,
-                self.labels,
-                rows if differ else self.weights,
-            )
+            fit_loss(self.learner, self.loss, self.oracle, self.matrix, self.labels, rows if differ else self.weights)
         )
 
     def measure(self, member: Member) -> Response:

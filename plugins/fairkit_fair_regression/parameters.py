@@ -137,22 +137,16 @@ class FairRegressionParameters:
             raise ParameterError(f"fair-regression: {_shown(listed)} names a bound twice")
         choose = self.choose
         if choose is not None and choose not in listed:
-            raise ParameterError(
-                f"fair-regression: choose={choose:g} is not in the list of bounds ({_shown(listed)})"
-            )
+            raise ParameterError(f"fair-regression: choose={choose:g} is not in the list of bounds ({_shown(listed)})")
         for name, value in self.bounds.items():
             if not isinstance(value, int | float) or not 0 <= value < np.inf:
-                raise ParameterError(
-                    f"fair-regression: bounds.{name}={value!r} is no bound; give a number from 0"
-                )
+                raise ParameterError(f"fair-regression: bounds.{name}={value!r} is no bound; give a number from 0")
 
     def levels(self) -> tuple[float, ...]:
         """Return the bounds of the run: tolerance or zeta."""
         return self.zeta if self.constraint == "bounded_group_loss" else self.tolerance
 
-    def group_bounds(
-        self, level: float, names: tuple[str, ...], rows: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def group_bounds(self, level: float, names: tuple[str, ...], rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return one bound per group: ε̂_a = ε_a + C / √n_a (theorem 2; the same for ζ_a in theorem 3).
 
         Parameters

@@ -34,11 +34,7 @@ class FairRegression(Mitigator):
     together = ("tolerance", "zeta")
     capabilities = (
         Capability(
-            constraints=("statistical_parity",),
-            dial="tolerance",
-            steps=FRACTIONS[1:],
-            randomized=True,
-            trainings=30,
+            constraints=("statistical_parity",), dial="tolerance", steps=FRACTIONS[1:], randomized=True, trainings=30
         ),
         Capability(
             constraints=("bounded_group_loss",),

@@ -58,9 +58,7 @@ def choose_rates(parameters: FairRegressionParameters, table: Table) -> Rates:
     """
     label = repr(table.roles.label) if table.roles.label else "the label"
     if table.task == "binary":
-        raise DataError(
-            f"{table.name}: the Poisson loss is for counts and rates; use loss=logistic for classes"
-        )
+        raise DataError(f"{table.name}: the Poisson loss is for counts and rates; use loss=logistic for classes")
     if (table.target < 0).any():
         raise DataError(
             f"{table.name}: the Poisson loss is for counts and rates, and {int((table.target < 0).sum())} values of "

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def fit_seo(
-    matrix: NDArray[np.float32],
-    labels: Array,
-    groups: NDArray[np.int64],
-    n_groups: int,
-    weights: Array | None,
+    matrix: NDArray[np.float32], labels: Array, groups: NDArray[np.int64], n_groups: int, weights: Array | None
 ) -> Any:
     """Fit labels to features and groups together, and let everybody have the average group's part.
 

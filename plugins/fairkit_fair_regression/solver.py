@@ -289,9 +289,7 @@ def _softened(theta: Array, bound: float) -> Array:
 
 def _moment(pool: Pool, mixture: Mixture, bounds: Array, before: int, strength: float) -> Moment:
     gap = mixture.value - pool.dual(bounds, strength)
-    return Moment(
-        calls=pool.calls - before, value=mixture.value, gap=max(0.0, gap), violation=mixture.violation
-    )
+    return Moment(calls=pool.calls - before, value=mixture.value, gap=max(0.0, gap), violation=mixture.violation)
 
 
 def _solution(pool: Pool, mixture: Mixture, history: list[Moment], settings: SolverSettings) -> Solution:

@@ -161,9 +161,7 @@ class Training:
 
         return pool, self._sweep(pool, solved)
 
-    def _sweep(
-        self, pool: Pool, solved: Callable[[float, SolverSettings], Solution]
-    ) -> dict[float, Solution]:
+    def _sweep(self, pool: Pool, solved: Callable[[float, SolverSettings], Solution]) -> dict[float, Solution]:
         """Solve for every bound, and then again with the predictors that the other bounds found.
 
         The last round asks for no more best responses: every mixture is the best of the same predictors, so
@@ -217,15 +215,11 @@ class Training:
         mixtures: list[dict[int, float]] = [{0: 1.0}]
         mixtures += [dict(zip(one.places, one.weights, strict=True)) for one in solutions.values()]
         members = {place: response.member for place, response in enumerate(pool.responses)}
-        train = ruler.measure(
-            members, mixtures, self.matrix, self.labels, self.groups.codes, self.weights, CONFIDENCE
-        )
+        train = ruler.measure(members, mixtures, self.matrix, self.labels, self.groups.codes, self.weights, CONFIDENCE)
         records: list[dict[str, Any]] = [{}, *(_told(one) for one in solutions.values())]
         points = [
             Point(bound=bound, solution=one, mixture=mixture, train=measured)
-            for bound, one, mixture, measured in zip(
-                [None, *solutions], records, mixtures, train, strict=True
-            )
+            for bound, one, mixture, measured in zip([None, *solutions], records, mixtures, train, strict=True)
         ]
         used = {place for mixture in mixtures for place in mixture}
         return Frontier(
@@ -271,9 +265,7 @@ class Training:
         targets: Targets = chosen.targets or ("predictions" if self.loss.linear else "labels")
         grid = self.scale.grid or Grid(chosen.grid)
         return ParityOracle(
-            parity=make_parity(
-                grid, self.loss, self.labels, self.groups.codes, len(self.groups.names), self.weights
-            ),
+            parity=make_parity(grid, self.loss, self.labels, self.groups.codes, len(self.groups.names), self.weights),
             learner=self.learner,
             loss=self.loss,
             oracle=self._oracle_name(),

@@ -304,8 +304,7 @@ def scale(constraints: Constraints, cells: ConstraintCells, size: float) -> Scal
     """
     bound = constraints.bound(len(cells.names))
     by_group = [
-        size * group_sizes(name, cells)[bound[row]].min() / cells.total
-        for row, name in enumerate(constraints.rates)
+        size * group_sizes(name, cells)[bound[row]].min() / cells.total for row, name in enumerate(constraints.rates)
     ]
     overall = [size * group_sizes(name, cells).sum() / cells.total for name, _ in constraints.targets]
     return Scale(np.array(by_group, dtype=float).reshape(-1, 1), np.array(overall, dtype=float))
@@ -326,10 +325,7 @@ def _over(name: RateName, weight: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _spread(
-    name: RateName,
-    coefficient: NDArray[np.float64],
-    error: NDArray[np.float64],
-    positive: NDArray[np.float64] | None,
+    name: RateName, coefficient: NDArray[np.float64], error: NDArray[np.float64], positive: NDArray[np.float64] | None
 ) -> None:
     """Add a rate's coefficients to the cells that it is over."""
     if name == "fnr":
@@ -350,11 +346,7 @@ def _few(name: RateName, cells: ConstraintCells, least: int) -> dict[int, int]:
     """Return the groups, and their rows, that have no weight or too few rows for a rate."""
     counts = _over(name, cells.counts.astype(float)).astype(int)
     weight = group_sizes(name, cells)
-    return {
-        place: int(count)
-        for place, count in enumerate(counts.tolist())
-        if count < least or weight[place] <= 0
-    }
+    return {place: int(count) for place, count in enumerate(counts.tolist()) if count < least or weight[place] <= 0}
 
 
 def _refusal(what: str, groups: str, name: RateName, least: int, *, absent: bool) -> str:
@@ -376,8 +368,6 @@ def _variance(rate: Any, count: Any) -> Any:
     return better * (1 - better) / (count + 2)
 
 
-def _share(
-    part: NDArray[np.float64], whole: NDArray[np.float64], *, none: float = np.nan
-) -> NDArray[np.float64]:
+def _share(part: NDArray[np.float64], whole: NDArray[np.float64], *, none: float = np.nan) -> NDArray[np.float64]:
     shares: NDArray[np.float64] = np.divide(part, whole, out=np.full(len(part), none), where=whole > 0)
     return shares

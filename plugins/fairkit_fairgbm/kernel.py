@@ -42,9 +42,7 @@ _LOG2_LOW = 1.90821492927058770002e-10
 
 
 @numba.njit(parallel=True, cache=True, error_model="numpy")
-def _count(
-    scores: NDArray[np.float64], cells: Any, weights: NDArray[np.float32], out: NDArray[np.float64]
-) -> None:
+def _count(scores: NDArray[np.float64], cells: Any, weights: NDArray[np.float32], out: NDArray[np.float64]) -> None:
     n, weighted = len(scores), len(weights) > 0
     for block in numba.prange(BLOCKS):
         low, high = n * block // BLOCKS, n * (block + 1) // BLOCKS
@@ -56,9 +54,7 @@ def _count(
 
 
 @numba.njit(parallel=True, cache=True, error_model="numpy")
-def _losses(
-    scores: NDArray[np.float64], cells: Any, weights: NDArray[np.float32], out: NDArray[np.float64]
-) -> None:
+def _losses(scores: NDArray[np.float64], cells: Any, weights: NDArray[np.float32], out: NDArray[np.float64]) -> None:
     n, weighted = len(scores), len(weights) > 0
     for block in numba.prange(BLOCKS):
         total = 0.0
@@ -109,13 +105,7 @@ def _gradients(
     n, weighted, with_positive = len(scores), len(weights) > 0, len(positive) > 0
     for block in numba.prange(BLOCKS):
         stop = n * (block + 1) // BLOCKS
-        u, work, signs, bases, errors = (
-            np.empty(TILE),
-            np.empty(TILE),
-            np.empty(TILE),
-            np.empty(TILE),
-            np.empty(TILE),
-        )
+        u, work, signs, bases, errors = (np.empty(TILE), np.empty(TILE), np.empty(TILE), np.empty(TILE), np.empty(TILE))
         total, product = 0.0, 1.0
         for start in range(n * block // BLOCKS, stop, TILE):
             count = min(TILE, stop - start)
@@ -162,9 +152,7 @@ def count_positive(
     return np.asarray(out.sum(axis=0))
 
 
-def total_loss(
-    scores: NDArray[np.float64], cells: NDArray[Any], weights: NDArray[np.float32] | None
-) -> float:
+def total_loss(scores: NDArray[np.float64], cells: NDArray[Any], weights: NDArray[np.float32] | None) -> float:
     """Return the weighted sum of the rows' cross-entropy."""
     out = np.empty(BLOCKS)
     _losses(scores, cells, _plain(weights), out)

@@ -39,9 +39,7 @@ class FairGBMModel(FittedModel):
         """Score rows given as raw columns; the score of a mixture is its members' mean probability."""
         scores = 0.5 * (1 + np.tanh(0.5 * self.margins(self.encoder.transform(columns))))
         weights = self.choice.weights
-        return Prediction(
-            score=scores @ np.array(weights), decision_probability=mixture_chance(scores, weights)
-        )
+        return Prediction(score=scores @ np.array(weights), decision_probability=mixture_chance(scores, weights))
 
     def margins(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the log-odds of every chosen iterate, shape [n, members]."""
@@ -51,9 +49,7 @@ class FairGBMModel(FittedModel):
         total = np.full(len(matrix), self.start)
         before = 0
         for member, rounds in enumerate(self.choice.rounds):
-            part = self.booster.predict(
-                matrix, raw_score=True, start_iteration=before, num_iteration=rounds - before
-            )
+            part = self.booster.predict(matrix, raw_score=True, start_iteration=before, num_iteration=rounds - before)
             total = total + part
             margins[:, member] = total
             before = rounds
@@ -68,8 +64,7 @@ class FairGBMModel(FittedModel):
 
         data = xgboost.DMatrix(matrix)
         parts = [
-            self.booster.predict(data, output_margin=True, iteration_range=(0, rounds))
-            for rounds in self.choice.rounds
+            self.booster.predict(data, output_margin=True, iteration_range=(0, rounds)) for rounds in self.choice.rounds
         ]
         return np.stack(parts, axis=1).astype(np.float64)
 
@@ -86,9 +81,7 @@ class FairGBMModel(FittedModel):
         ends = np.array(self.choice.rounds)
         found = self._trees(int(ends[-1]))
         outputs = [int(np.searchsorted(ends, place, side="right")) for place in range(len(found))]
-        parts = add_ensemble(
-            graph, matrix, found, outputs=outputs, base=[self.start] + [0.0] * (len(ends) - 1)
-        )
+        parts = add_ensemble(graph, matrix, found, outputs=outputs, base=[self.start] + [0.0] * (len(ends) - 1))
         scores = graph.node("Sigmoid", [add_prefix_sums(graph, parts, len(ends))])
         if len(ends) == 1:
             add_outputs(graph, scores, "binary")

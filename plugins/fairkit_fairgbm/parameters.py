@@ -80,12 +80,8 @@ class FairGBMParameters:
         help="The largest difference allowed between two groups; one for all constraints or one for each.",
         minimum=0,
     )
-    global_fpr: float | None = parameter(
-        None, help="Limit of the overall false positive rate.", above=0, below=1
-    )
-    global_fnr: float | None = parameter(
-        None, help="Limit of the overall false negative rate.", above=0, below=1
-    )
+    global_fpr: float | None = parameter(None, help="Limit of the overall false positive rate.", above=0, below=1)
+    global_fnr: float | None = parameter(None, help="Limit of the overall false negative rate.", above=0, below=1)
     operating_point: bool = parameter(
         False, help="Reach the global rates from both sides: they are a ROC point, not only limits."
     )
@@ -108,8 +104,7 @@ class FairGBMParameters:
         minimum=1,
     )
     small_groups: Literal["error", "unconstrained"] = parameter(
-        "unconstrained",
-        help="What to do with a smaller group: leave it out of the constraint and say so, or stop.",
+        "unconstrained", help="What to do with a smaller group: leave it out of the constraint and say so, or stop."
     )
     validation_share: float | None = parameter(
         None,
@@ -119,9 +114,7 @@ class FairGBMParameters:
         below=1,
     )
     early_stopping: int = parameter(
-        0,
-        help="Stop after so many rounds without a better iterate on validation rows; 0: never.",
-        minimum=0,
+        0, help="Stop after so many rounds without a better iterate on validation rows; 0: never.", minimum=0
     )
     multiplier_rate: float = parameter(
         2.0, help="How fast multipliers follow violations; free of scale and size.", minimum=0
@@ -136,12 +129,8 @@ class FairGBMParameters:
     backend: Literal["lightgbm", "xgboost"] | None = parameter(
         None, help="Which library grows the trees; by default lightgbm, and xgboost on the engine `dask`."
     )
-    lightgbm: Mapping[str, Any] = parameter(
-        {}, help="Any other parameter of LightGBM, such as lightgbm.max_bin=63."
-    )
-    xgboost: Mapping[str, Any] = parameter(
-        {}, help="Any other parameter of XGBoost, such as xgboost.max_depth=6."
-    )
+    lightgbm: Mapping[str, Any] = parameter({}, help="Any other parameter of LightGBM, such as lightgbm.max_bin=63.")
+    xgboost: Mapping[str, Any] = parameter({}, help="Any other parameter of XGBoost, such as xgboost.max_depth=6.")
 
     def check(self) -> None:
         """Refuse LightGBM parameters that contradict the method, and tolerances that match no constraint.
@@ -198,8 +187,7 @@ class FairGBMParameters:
         """Bound the differences of the constrained rates by their tolerances."""
         tolerances = np.broadcast_to(self.tolerance, len(self.rates())).tolist()
         return tuple(
-            Rule(metric=_METRICS[rate], max=tolerance)
-            for rate, tolerance in zip(self.rates(), tolerances, strict=True)
+            Rule(metric=_METRICS[rate], max=tolerance) for rate, tolerance in zip(self.rates(), tolerances, strict=True)
         )
 
     def is_constrained(self, groups: int) -> bool:
@@ -245,6 +233,4 @@ def _check_known(settings: Mapping[str, Any]) -> None:
     known = {alias for name, others in aliases.items() for alias in (name, *others)}
     for key in settings:
         if key not in known:
-            raise ParameterError(
-                f"LightGBM has no parameter {key!r}. {did_you_mean(key, known, what='parameters')}"
-            )
+            raise ParameterError(f"LightGBM has no parameter {key!r}. {did_you_mean(key, known, what='parameters')}")

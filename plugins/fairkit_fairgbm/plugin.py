@@ -96,15 +96,11 @@ class FairGBM(Mitigator):
         from fairkit_fairgbm import spread
 
         self._check_spread()
-        return spread.baseline(
-            rows, table, backends.xgboost_params(self.parameters, run), self.parameters.n_estimators
-        )
+        return spread.baseline(rows, table, backends.xgboost_params(self.parameters, run), self.parameters.n_estimators)
 
     def _check_spread(self) -> None:
         if self.parameters.backend == "lightgbm":
-            raise ParameterError(
-                "fairgbm: backend=lightgbm trains on one machine; on the engine `dask` use xgboost"
-            )
+            raise ParameterError("fairgbm: backend=lightgbm trains on one machine; on the engine `dask` use xgboost")
         if self.parameters.lightgbm:
             raise ParameterError("fairgbm: XGBoost grows the trees on the engine `dask`: give xgboost.KEY")
 
@@ -113,9 +109,7 @@ class FairGBM(Mitigator):
         from fairkit_repair.learners import fit_learner
 
         if self.parameters.backend == "xgboost":
-            params = backends.xgboost_params(self.parameters, run) | {
-                "n_estimators": self.parameters.n_estimators
-            }
+            params = backends.xgboost_params(self.parameters, run) | {"n_estimators": self.parameters.n_estimators}
             return fit_learner("xgboost", table, run, settings=params)
         settings = self.parameters.lightgbm_params(run) | {"n_estimators": self.parameters.n_estimators}
         return fit_learner("lightgbm", table, run, settings=settings)
@@ -142,20 +136,13 @@ class FairGBM(Mitigator):
         return constraints, (*notes, *constraints.resolution(cells))
 
     def _fitted(
-        self,
-        encoder: Encoder,
-        result: Trained,
-        groups: Groups,
-        constraints: Constraints,
-        notes: Sequence[str],
+        self, encoder: Encoder, result: Trained, groups: Groups, constraints: Constraints, notes: Sequence[str]
     ) -> FittedModel:
         """Choose iterates, and put the model together."""
         from fairkit_fairgbm import model, select
         from fairkit_fairgbm.record import details, unmet
 
-        choice = select.choose(
-            self._iterate(len(groups.names)), result.validation or result.train, constraints
-        )
+        choice = select.choose(self._iterate(len(groups.names)), result.validation or result.train, constraints)
         return model.FairGBMModel(
             encoder=encoder,
             booster=result.booster,
@@ -165,9 +152,7 @@ class FairGBM(Mitigator):
             notes=(*notes, *choice.notes, *unmet(result, choice)),
         )
 
-    def _split(
-        self, table: Table, groups: Groups, validation: Table | None, run: Run
-    ) -> tuple[Table, Table | None]:
+    def _split(self, table: Table, groups: Groups, validation: Table | None, run: Run) -> tuple[Table, Table | None]:
         """Return training and validation rows; split some off, group by group and label by label, if needed."""
         needed = self.parameters.needs_validation(len(groups.names))
         if validation is not None or not needed:
@@ -205,9 +190,7 @@ class FairGBM(Mitigator):
         )
 
 
-def _rows(
-    encoder: Encoder, table: Table, wanted: str | None, names: tuple[str, ...] | None = None
-) -> TrainingRows:
+def _rows(encoder: Encoder, table: Table, wanted: str | None, names: tuple[str, ...] | None = None) -> TrainingRows:
     from fairkit_fairgbm.constraints import make_cells
     from fairkit_fairgbm.trainer import TrainingRows
 
@@ -220,7 +203,5 @@ def _rows(
             raise ParameterError(f"{table.name}: the group {strange!r} does not occur in the training rows")
         codes = np.array([names.index(name) for name in groups.names], dtype=np.int64)[codes]
     weights = None if table.weights is None else table.weights.astype(np.float32)
-    cells = make_cells(
-        codes, table.target, names or groups.names, None if weights is None else weights.astype(float)
-    )
+    cells = make_cells(codes, table.target, names or groups.names, None if weights is None else weights.astype(float))
     return TrainingRows(encoder.transform(table.columns), cells, weights)

@@ -27,9 +27,7 @@ def unmet(result: Trained, choice: Choice) -> tuple[str, ...]:
     return (f"The constraints are not met on the {where} rows: they are violated by {moment.violation:.3g}.",)
 
 
-def details(
-    result: Trained, choice: Choice, constraints: Constraints, names: tuple[str, ...]
-) -> dict[str, Any]:
+def details(result: Trained, choice: Choice, constraints: Constraints, names: tuple[str, ...]) -> dict[str, Any]:
     """Return the whole path as plain JSON values."""
     return {
         "groups": list(names),

@@ -97,9 +97,7 @@ def choose_mixture(path: Sequence[Moment], constraints: Constraints) -> Choice:
     return Choice(tuple(places[k] + 1 for k in kept.tolist()), tuple(float(share) for share in shares), notes)
 
 
-def _inequalities(
-    path: Sequence[Moment], constraints: Constraints
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _inequalities(path: Sequence[Moment], constraints: Constraints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return A, b of ``A p <= b`` over rounds: every ordered pair of groups, and every target."""
     by_group = np.stack([moment.rates.by_group for moment in path], axis=-1)  # [constraints, groups, rounds]
     rows: list[NDArray[np.float64]] = []

@@ -64,9 +64,7 @@ def train(
     """
     rows.engine.check({}, ("xgboost",))
     encoder = learn_encoder(rows, table)
-    codes = (2 * groups.codes + (table.target > 0)).astype(
-        np.uint8 if len(groups.names) <= 128 else np.uint32
-    )
+    codes = (2 * groups.codes + (table.target > 0)).astype(np.uint8 if len(groups.names) <= 128 else np.uint32)
     start = start_of(cells(table, groups, is_validation, held=False).weight)
     hooks = Hooks(f"fairgbm-{uuid.uuid4().hex}", constraints, settings, groups.names)
     with _xgboost() as (xgboost, xgd), _told(rows, progress), _watched(rows) as run:
@@ -153,9 +151,7 @@ def encode(
 ) -> list[NDArray[np.float32]]:
     """Encode a part: matrix, cells and weights of its training rows, then the same of its validation rows."""
     features = dataset.features
-    found = [
-        encoder.transform(batch.columns(features)) for batch in dataset.part(source, start).batches(features)
-    ]
+    found = [encoder.transform(batch.columns(features)) for batch in dataset.part(source, start).batches(features)]
     matrix = np.concatenate(found) if found else np.empty((0, len(encoder.names)), np.float32)
     cell = codes.astype(np.float32)
     weight = np.ones(len(cell), np.float32) if weights is None else weights

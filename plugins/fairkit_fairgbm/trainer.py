@@ -204,11 +204,7 @@ class State:
     """
 
     def __init__(
-        self,
-        rows: TrainingRows,
-        constraints: Constraints,
-        settings: TrainerSettings,
-        total: Total = np.asarray,
+        self, rows: TrainingRows, constraints: Constraints, settings: TrainerSettings, total: Total = np.asarray
     ) -> None:
         self.rows, self.constraints, self.total = rows, constraints, total
         cells = rows.cells
@@ -275,9 +271,7 @@ class State:
         self.steps.append(np.concatenate([self.multipliers.by_group.ravel(), self.multipliers.overall]))
 
 
-def moment(
-    positive: NDArray[np.float64], loss: float, cells: ConstraintCells, constraints: Constraints
-) -> Moment:
+def moment(positive: NDArray[np.float64], loss: float, cells: ConstraintCells, constraints: Constraints) -> Moment:
     """Return the state from the weight of positive predictions in every cell and the summed loss."""
     rates = constraints.true_rates(positive, cells)
     wrong = positive[0::2].sum() + (cells.weight - positive)[1::2].sum()
@@ -316,31 +310,23 @@ def _booster(lightgbm: Any, rows: TrainingRows, settings: TrainerSettings, start
     params = dict(settings.params) | {"objective": "none", "metric": "none"}
     data = _dataset(lightgbm, rows, settings, start, None).construct()
     if all(data.feature_num_bin(place) < 2 for place in range(rows.matrix.shape[1])):
-        raise DataError(
-            f"all {rows.matrix.shape[1]} features are constant in the training rows; nothing to learn"
-        )
+        raise DataError(f"all {rows.matrix.shape[1]} features are constant in the training rows; nothing to learn")
     booster = lightgbm.Booster(params=params, train_set=data)
     if hasattr(booster, _ALREADY_NONE):
         setattr(booster, _ALREADY_NONE, True)
     return booster, data
 
 
-def _dataset(
-    lightgbm: Any, rows: TrainingRows, settings: TrainerSettings, start: float, reference: Any
-) -> Any:
+def _dataset(lightgbm: Any, rows: TrainingRows, settings: TrainerSettings, start: float, reference: Any) -> Any:
     """Return LightGBM's form of the rows; validation rows take everything else from their reference."""
     codes = rows.cells.codes
     if reference is None:
-        params = (
-            {"feature_pre_filter": len(codes) >= _FEW_ROWS} | dict(settings.params) | {"objective": "none"}
-        )
+        params = {"feature_pre_filter": len(codes) >= _FEW_ROWS} | dict(settings.params) | {"objective": "none"}
         own: dict[str, Any] = {"categorical_feature": list(settings.categorical), "params": params}
     else:
         own = {"reference": reference, "params": reference.params}
     labels = (codes & 1).astype(np.float32)
-    return lightgbm.Dataset(
-        rows.matrix, labels, weight=rows.weights, init_score=np.full(len(codes), start), **own
-    )
+    return lightgbm.Dataset(rows.matrix, labels, weight=rows.weights, init_score=np.full(len(codes), start), **own)
 
 
 def _label_weights(params: Mapping[str, Any], cells: ConstraintCells) -> NDArray[np.float64]:

@@ -57,9 +57,7 @@ class GroupAuditor(Auditor):
         """What can be set with --set group.KEY=VALUE."""
 
         min_group: int = parameter(
-            30,
-            help="A group with fewer rows in a metric's denominator makes findings inconclusive.",
-            minimum=1,
+            30, help="A group with fewer rows in a metric's denominator makes findings inconclusive.", minimum=1
         )
         loss: Literal["logistic", "zero_one", "squared", "absolute"] | None = parameter(
             None, help="The loss of worst_group_loss; by default logistic, and squared in regression."

@@ -52,9 +52,7 @@ def _select(estimate: Estimate, keep: NDArray[np.bool_]) -> Estimate:
     return Estimate(estimate.values[keep], limits, sizes, correlation=together, inflated=estimate.inflated)
 
 
-def surely_apart(
-    estimate: Estimate, z: float, a: NDArray[np.intp], b: NDArray[np.intp]
-) -> NDArray[np.float64]:
+def surely_apart(estimate: Estimate, z: float, a: NDArray[np.intp], b: NDArray[np.intp]) -> NDArray[np.float64]:
     """Return upper limits of values[a] - values[b] where noise makes every number too large on average, shape [P].
 
     Where its truth is small, the second number is too large by μ standard errors e on average, and by at most q e at
@@ -65,9 +63,7 @@ def surely_apart(
     assert estimate.inflated is not None  # noqa: S101 -- callers look
     above = estimate.limits(z)[1] - estimate.values
     error = above / z
-    mean, most = (
-        np.broadcast_to(part, error.shape) for part in (estimate.inflated[0], estimate.inflated[1](z))
-    )
+    mean, most = (np.broadcast_to(part, error.shape) for part in (estimate.inflated[0], estimate.inflated[1](z)))
     far = estimate.values[a] - estimate.values[b] + (mean * error)[b]
     return np.asarray(np.minimum(far + np.hypot(above[a], ((most - mean) * error)[b]), 1.0))
 
@@ -93,28 +89,20 @@ def comparisons(
     if "difference" in between:
         results.append(Comparison(f"{name}_difference", "lower", lambda c: _difference(known, c)))
     if "ratio" in between:
-        results.append(
-            Comparison(f"{name}_ratio", "higher", lambda c: spread_ratio(values, limits, c, together))
-        )
+        results.append(Comparison(f"{name}_ratio", "higher", lambda c: spread_ratio(values, limits, c, together)))
     level = guarded if together is not None else float
     if "extreme" in between and len(values):
         if better != "lower":
             results.append(
-                Comparison(
-                    f"{name}_group_min", better, lambda c: extreme(values, limits, level(c), largest=False)
-                )
+                Comparison(f"{name}_group_min", better, lambda c: extreme(values, limits, level(c), largest=False))
             )
         if better != "higher":
             results.append(
-                Comparison(
-                    f"{name}_group_max", better, lambda c: extreme(values, limits, level(c), largest=True)
-                )
+                Comparison(f"{name}_group_max", better, lambda c: extreme(values, limits, level(c), largest=True))
             )
     kinds = ("difference", "ratio") if alias else ()
     renamed = {f"{name}_{kind}": f"{alias}_{kind}" for kind in kinds}
-    return results + [
-        Comparison(renamed[c.metric], c.better, c.spread) for c in results if c.metric in renamed
-    ]
+    return results + [Comparison(renamed[c.metric], c.better, c.spread) for c in results if c.metric in renamed]
 
 
 def odds(true_positive: Estimate, false_positive: Estimate) -> list[Comparison]:
@@ -126,9 +114,7 @@ def odds(true_positive: Estimate, false_positive: Estimate) -> list[Comparison]:
     """
     tpr, fpr = usable(true_positive), usable(false_positive)
     return [
-        Comparison(
-            "equalized_odds_difference", "lower", lambda c: _worst(tpr, fpr, c, spread_difference, max)
-        ),
+        Comparison("equalized_odds_difference", "lower", lambda c: _worst(tpr, fpr, c, spread_difference, max)),
         Comparison("equalized_odds_ratio", "higher", lambda c: _worst(tpr, fpr, c, spread_ratio, min)),
         Comparison("gap_max", "lower", lambda c: _worst(tpr, fpr, c, spread_difference, max)),
         Comparison("gap_rms", "lower", lambda c: _gap_rms(true_positive, false_positive, c)),
@@ -136,11 +122,7 @@ def odds(true_positive: Estimate, false_positive: Estimate) -> list[Comparison]:
 
 
 def _worst(
-    tpr: Estimate,
-    fpr: Estimate,
-    confidence: float,
-    spread: Callable[..., Spread],
-    worst: Callable[..., float],
+    tpr: Estimate, fpr: Estimate, confidence: float, spread: Callable[..., Spread], worst: Callable[..., float]
 ) -> Spread:
     each = math.sqrt(confidence)
     parts = [spread(part.values, part.limits, each, part.correlation) for part in (tpr, fpr)]
@@ -166,8 +148,7 @@ def _gap_rms(true_positive: Estimate, false_positive: Estimate, confidence: floa
         joint = two_sided(guarded(each) ** (2 / (keep.sum() * (keep.sum() - 1))))
     gaps = [_select(estimate, keep) for estimate in (true_positive, false_positive)]
     point, low, _ = (
-        _rms(parts)
-        for parts in zip(*(pairwise(g.values, g.limits, joint, g.correlation) for g in gaps), strict=True)
+        _rms(parts) for parts in zip(*(pairwise(g.values, g.limits, joint, g.correlation) for g in gaps), strict=True)
     )
     _, _, high = (
         _rms(parts)

@@ -34,9 +34,7 @@ class CalibrationInTheLarge(Mean):
     )
     headline: ClassVar[Headline] = Headline(disparity=False)
     range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    meaning: ClassVar[str] = (
-        "0: the mean score is the outcome rate; above 0 scores promise too much, below too little."
-    )
+    meaning: ClassVar[str] = "0: the mean score is the outcome rate; above 0 scores promise too much, below too little."
     needs: ClassVar[frozenset[str]] = frozenset({"score"})
     between: ClassVar[frozenset[str]] = frozenset({"difference", "extreme"})
 
@@ -52,15 +50,12 @@ class Ecce(Metric):
 
     name: ClassVar[str] = "ecce"
     term: ClassVar[Term | None] = Term(
-        "calibration error",
-        "The largest range of scores by which scores and outcomes disagree.",
+        "calibration error", "The largest range of scores by which scores and outcomes disagree."
     )
     headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    meaning: ClassVar[str] = (
-        "0: at every score the outcome rate is the score; 0.1: a range of scores is off by it."
-    )
+    meaning: ClassVar[str] = "0: at every score the outcome rate is the score; 0.1: a range of scores is off by it."
     needs: ClassVar[frozenset[str]] = frozenset({"score"})
     between: ClassVar[frozenset[str]] = frozenset({"difference", "extreme"})
     citation: ClassVar[str] = "Arrieta-Ibarra, Gujral, Tannen, Tygert & Xu (2022), JMLR 23(351)"
@@ -134,10 +129,7 @@ def brownian_quantile(tail: float) -> float:
     """
 
     def below(x: float) -> float:
-        terms = (
-            (-1) ** k / (2 * k + 1) * math.exp(-(((2 * k + 1) * math.pi) ** 2) / (8 * x * x))
-            for k in range(40)
-        )
+        terms = ((-1) ** k / (2 * k + 1) * math.exp(-(((2 * k + 1) * math.pi) ** 2) / (8 * x * x)) for k in range(40))
         return float(4 / math.pi * math.fsum(terms))
 
     low, high = 0.2, 12.0

@@ -52,16 +52,10 @@ class Caveats:
         if not self.grouped:
             short, rows = sizes[0] < least, self.rows[0]
             of = "" if rows < least else f" of {rows}, that the number is over (effective ones under weights)"
-            return (
-                [f"There are {min(sizes[0], rows):.0f} rows only{of} (min_group is {least})."]
-                if short
-                else []
-            )
+            return [f"There are {min(sizes[0], rows):.0f} rows only{of} (min_group is {least})."] if short else []
         few = [i for i, rows in enumerate(self.rows) if rows < least]
         thin = [
-            i
-            for i, size in enumerate(sizes)
-            if size < least and i not in few and math.isfinite(estimate.values[i])
+            i for i, size in enumerate(sizes) if size < least and i not in few and math.isfinite(estimate.values[i])
         ]
         notes = []
         if few:

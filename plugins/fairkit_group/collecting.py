@@ -75,9 +75,7 @@ class Collecting:
             for key, statistic in statistics.items():
                 self.parts[sensitive, label, key] = collected(statistic, whole, codes, n_groups)
                 if buckets is not None:
-                    self.clusters[sensitive, label, key] = _by_bucket(
-                        statistic, whole, codes, buckets, n_groups
-                    )
+                    self.clusters[sensitive, label, key] = _by_bucket(statistic, whole, codes, buckets, n_groups)
             self._add_undetermined(sensitive, label, whole, codes, n_groups, statistics)
             if sensitive is not None:
                 self._add_strata(sensitive, label, whole, statistics, codes, n_groups, has_group)
@@ -147,9 +145,7 @@ class Collecting:
                         statistic, rows, cells, buckets, count, STRATA_BUCKETS
                     )
                 else:
-                    self.strata_clusters[slot] = summed(
-                        statistic, rows, cells * BUCKETS + buckets, count * BUCKETS
-                    )
+                    self.strata_clusters[slot] = summed(statistic, rows, cells * BUCKETS + buckets, count * BUCKETS)
 
 
 def _by_bucket(
@@ -161,12 +157,7 @@ def _by_bucket(
 
 
 def _scores_by_bucket(
-    statistic: Scores,
-    rows: Rows,
-    codes: NDArray[np.int64],
-    buckets: NDArray[np.int64],
-    n_groups: int,
-    many: int,
+    statistic: Scores, rows: Rows, codes: NDArray[np.int64], buckets: NDArray[np.int64], n_groups: int, many: int
 ) -> Any:
     """Total scores by group and `many` buckets, in coarse cells."""
     fewer = buckets // (BUCKETS // many)

@@ -108,8 +108,7 @@ class R2Score(Metric):
 
     name: ClassVar[str] = "r2_score"
     term: ClassVar[Term | None] = Term(
-        "explained variance",
-        "How much better the predictions are than the mean; 1 is perfect, 0 is no better.",
+        "explained variance", "How much better the predictions are than the mean; 1 is perfect, 0 is no better."
     )
     headline: ClassVar[Headline] = Headline(performance=7, column=9)
     better: ClassVar[Better] = "higher"
@@ -152,9 +151,7 @@ class R2Score(Metric):
             skewness = np.where(square > 0, cube / square**1.5, 0.0)
             error = np.sqrt(square * n / np.maximum(n - 1, 1)) / totals.first[:, 0]
             tail = _tail_of_errors(totals)
-            largest = totals.most[0] / (
-                totals.first[:, 3] / totals.first[:, 0]
-            )  # over the mean squared error
+            largest = totals.most[0] / (totals.first[:, 3] / totals.first[:, 0])  # over the mean squared error
 
         def limits(z: float) -> tuple[Array, Array]:
             with np.errstate(all="ignore"):
@@ -185,9 +182,7 @@ def _influence(totals: ErrorSums) -> tuple[Array, Array]:
     return found[0], found[1]
 
 
-def _product(
-    one: dict[tuple[int, int], Array], two: dict[tuple[int, int], Array]
-) -> dict[tuple[int, int], Array]:
+def _product(one: dict[tuple[int, int], Array], two: dict[tuple[int, int], Array]) -> dict[tuple[int, int], Array]:
     found: dict[tuple[int, int], Array] = {}
     for (i, j), a in one.items():
         for (k, m), b in two.items():

@@ -98,9 +98,7 @@ def distances_within(table: ScoreTable, strata: int, buckets: ScoreTable | None)
     return Standardised(values, scale, table.values[gap.argmax(axis=0)], bound, rows, doubts)
 
 
-def _stretched(
-    buckets: ScoreTable, factors: tuple[Array, Array], scale: Array
-) -> tuple[Array, dict[int, str]]:
+def _stretched(buckets: ScoreTable, factors: tuple[Array, Array], scale: Array) -> tuple[Array, dict[int, str]]:
     """Stretch the limits of independent rows by the largest noise that buckets show at any score."""
     strata, groups = factors[0].shape
     mass = buckets.mass.sum(axis=2).reshape(-1, strata, groups, STRATA_BUCKETS)
@@ -111,9 +109,7 @@ def _stretched(
         group_factors, base = factors[0][:, group], factors[1][:, group]
         with np.errstate(all="ignore"):
             mean = np.nan_to_num(below[:, :, group].sum(axis=2) / size[:, group].sum(axis=1))  # F_as
-            pull = np.einsum(
-                "s,zsb->zb", group_factors, below[:, :, group] - mean[:, :, None] * size[:, group]
-            )
+            pull = np.einsum("s,zsb->zb", group_factors, below[:, :, group] - mean[:, :, None] * size[:, group])
             all_below, everybody = below.sum(axis=2), size.sum(axis=1)
             whole = np.nan_to_num(all_below.sum(axis=2) / everybody.sum(axis=1))  # F_s
             pull = pull - np.einsum("s,zsb->zb", base, all_below - whole[:, :, None] * everybody)

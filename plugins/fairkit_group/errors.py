@@ -132,10 +132,7 @@ class MeanPrediction(Mean):
     """The mean score or predicted value."""
 
     name: ClassVar[str] = "mean_prediction"
-    term: ClassVar[Term | None] = Term(
-        "mean score",
-        "The mean of the scores, or of the predicted values.",
-    )
+    term: ClassVar[Term | None] = Term("mean score", "The mean of the scores, or of the predicted values.")
     headline: ClassVar[Headline] = Headline(between=6, column=6, tasks=frozenset({"regression"}))
     meaning: ClassVar[str] = "In the unit of the score; a difference of 0 between groups is parity of means."
     needs: ClassVar[frozenset[str]] = _SCORE
@@ -153,8 +150,7 @@ class MeanAbsoluteError(Mean):
 
     name: ClassVar[str] = "mean_absolute_error"
     term: ClassVar[Term | None] = Term(
-        "mean error",
-        "How far a prediction is from the outcome on average, in the outcome's unit.",
+        "mean error", "How far a prediction is from the outcome on average, in the outcome's unit."
     )
     headline: ClassVar[Headline] = Headline(performance=5, between=7, column=7, sentence=True)
     better: ClassVar[Better] = "lower"
@@ -173,8 +169,7 @@ class MeanSquaredError(Mean):
 
     name: ClassVar[str] = "mean_squared_error"
     term: ClassVar[Term | None] = Term(
-        "mean squared error",
-        "The mean of the squared errors: large errors weigh more than small ones.",
+        "mean squared error", "The mean of the squared errors: large errors weigh more than small ones."
     )
     headline: ClassVar[Headline] = Headline(performance=6, column=8)
     better: ClassVar[Better] = "lower"
@@ -188,11 +183,4 @@ class MeanSquaredError(Mean):
         return np.asarray((_score(rows) - rows.outcome) ** 2)
 
 
-ERRORS: list[type[Metric]] = [
-    LogLoss,
-    BrierScore,
-    MeanPrediction,
-    MeanAbsoluteError,
-    MeanSquaredError,
-    R2Score,
-]
+ERRORS: list[type[Metric]] = [LogLoss, BrierScore, MeanPrediction, MeanAbsoluteError, MeanSquaredError, R2Score]

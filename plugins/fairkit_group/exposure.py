@@ -27,8 +27,7 @@ class Exposure(QueryMetric):
 
     name = "exposure"
     term: ClassVar[Term | None] = Term(
-        "exposure",
-        "How much of the attention that a ranking gives out an item gets; the first place has 1.",
+        "exposure", "How much of the attention that a ranking gives out an item gets; the first place has 1."
     )
     better: ClassVar[Better] = "none"
     outcome = False
@@ -48,8 +47,7 @@ class TopRate(QueryMetric):
 
     name = "top_k_rate"
     term: ClassVar[Term | None] = Term(
-        "items among the first k",
-        "The share of a group's items that is among the first k of its ranking.",
+        "items among the first k", "The share of a group's items that is among the first k of its ranking."
     )
     better: ClassVar[Better] = "none"
     outcome = False
@@ -68,8 +66,7 @@ class TopShare(QueryMetric):
 
     name = "top_k_share"
     term: ClassVar[Term | None] = Term(
-        "share of the first k places",
-        "The share of the first k places of all rankings that a group has.",
+        "share of the first k places", "The share of the first k places of all rankings that a group has."
     )
     better: ClassVar[Better] = "none"
     outcome = False
@@ -90,10 +87,7 @@ class ExposureOfMerit(QueryMetric):
 
     name = "exposure_per_relevance"
     alias = "disparate_treatment"
-    term: ClassVar[Term | None] = Term(
-        "exposure for relevance",
-        "Exposure that one unit of relevance gets.",
-    )
+    term: ClassVar[Term | None] = Term("exposure for relevance", "Exposure that one unit of relevance gets.")
     better: ClassVar[Better] = "none"
     between = frozenset({"ratio"})
     range = (0.0, np.inf)
@@ -111,10 +105,7 @@ class ClicksOfMerit(QueryMetric):
 
     name = "clicks_per_relevance"
     alias = "disparate_impact"
-    term: ClassVar[Term | None] = Term(
-        "clicks for relevance",
-        "Expected clicks that one unit of relevance gets.",
-    )
+    term: ClassVar[Term | None] = Term("clicks for relevance", "Expected clicks that one unit of relevance gets.")
     better: ClassVar[Better] = "none"
     between = frozenset({"ratio"})
     meaning = "Expected clicks that one unit of relevance gets; the ratio is 1 where all groups get as many."
@@ -132,8 +123,7 @@ class PairwiseAccuracy(QueryMetric):
 
     name = "pairwise_accuracy"
     term: ClassVar[Term | None] = Term(
-        "pairs in the right order",
-        "The share of pairs of which the more relevant item stands above the other.",
+        "pairs in the right order", "The share of pairs of which the more relevant item stands above the other."
     )
     better: ClassVar[Better] = "higher"
     meaning = "1: every item stands above all less relevant ones; 0.5: no better than chance."
@@ -156,8 +146,7 @@ class Ndcg(QueryMetric):
 
     name = "ndcg"
     term: ClassVar[Term | None] = Term(
-        "quality of the first k places",
-        "How near the first k places are to the best order; 1 is the best.",
+        "quality of the first k places", "How near the first k places are to the best order; 1 is the best."
     )
     better: ClassVar[Better] = "higher"
     between = frozenset()
@@ -173,12 +162,4 @@ class Ndcg(QueryMetric):
         return (*mean_of(queries.ndcg[None], there), there)
 
 
-EXPOSURE: list[type[Metric]] = [
-    Exposure,
-    TopRate,
-    TopShare,
-    ExposureOfMerit,
-    ClicksOfMerit,
-    PairwiseAccuracy,
-    Ndcg,
-]
+EXPOSURE: list[type[Metric]] = [Exposure, TopRate, TopShare, ExposureOfMerit, ClicksOfMerit, PairwiseAccuracy, Ndcg]

@@ -18,9 +18,7 @@ HEADLINES: Mapping[str, Headline] = {
     "equalized_odds_ratio": Headline(
         disparity=False, worse_of=("true_positive_rate_ratio", "false_positive_rate_ratio")
     ),
-    "gap_max": Headline(
-        disparity=False, worse_of=("true_positive_rate_difference", "true_negative_rate_difference")
-    ),
+    "gap_max": Headline(disparity=False, worse_of=("true_positive_rate_difference", "true_negative_rate_difference")),
     "gap_rms": Headline(disparity=False),
     "statistical_parity_ks": Headline(between=8),
     "worst_group_loss": Headline(between=9, disparity=False),
@@ -63,24 +61,14 @@ TERMS: Mapping[str, Term] = {
         "difference of the score distributions",
         "The largest distance between the share of a group and of everybody with a score up to any threshold.",
     ),
-    "worst_group_loss": Term(
-        "mean loss of the worst group",
-        "The largest mean loss of any group.",
-    ),
-    "impact_ratio": Term(
-        "impact ratio",
-        "A group's share of favorable decisions over that of the reference group.",
-    ),
+    "worst_group_loss": Term("mean loss of the worst group", "The largest mean loss of any group."),
+    "impact_ratio": Term("impact ratio", "A group's share of favorable decisions over that of the reference group."),
     "standardized_mean_difference": Term(
         "difference of mean scores in standard deviations",
         "A group's mean score minus the reference group's, over the standard deviation of all scores.",
     ),
     "odds_ratio": Term(
-        "odds ratio",
-        "The odds of a favorable decision in one group over those in the other; 1 is equal.",
+        "odds ratio", "The odds of a favorable decision in one group over those in the other; 1 is equal."
     ),
-    "missing_group_share": Term(
-        "people of unknown group",
-        "The share of people whose group is not known.",
-    ),
+    "missing_group_share": Term("people of unknown group", "The share of people whose group is not known."),
 }

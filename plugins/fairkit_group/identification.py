@@ -190,31 +190,20 @@ def rate_bounds(sums: Array, sampling: Sampling, group: int, over: Array, counte
     return Bounds(plain[0].value, plain[1].value, (outer[0].value, outer[1].value), errors)
 
 
-def difference_bounds(
-    sums: Array, sampling: Sampling, pair: tuple[int, int], over: Array, counted: Array
-) -> Bounds:
+def difference_bounds(sums: Array, sampling: Sampling, pair: tuple[int, int], over: Array, counted: Array) -> Bounds:
     """Return the bounds of the difference of two groups' rates, first minus second."""
-    plain, outer = (
-        [_ends(sums, group, over, counted, noise) for group in pair] for noise in (None, sampling)
-    )
-    ends = [
-        (first[0].value - second[1].value, first[1].value - second[0].value)
-        for first, second in (plain, outer)
-    ]
+    plain, outer = ([_ends(sums, group, over, counted, noise) for group in pair] for noise in (None, sampling))
+    ends = [(first[0].value - second[1].value, first[1].value - second[0].value) for first, second in (plain, outer)]
     first, second = outer
     errors = []
     for side in (0, 1):
         ours, theirs = first[side].slopes, second[1 - side].slopes
         alone = min(sampling.error(ours), sampling.error(theirs), key=lambda error: error.value)
-        errors.append(
-            max(sampling.error(ours - theirs), alone, key=lambda error: error.value)
-        )  # they may cancel
+        errors.append(max(sampling.error(ours - theirs), alone, key=lambda error: error.value))  # they may cancel
     return Bounds(*ends[0], ends[1], (errors[0], errors[1]))
 
 
 def _ends(sums: Array, group: int, over: Array, counted: Array, sampling: Sampling | None) -> tuple[End, End]:
     groups = sums.shape[1] - 4
-    low, high = (
-        end_of(sums, group, groups, over, counted, largest=side, sampling=sampling) for side in (False, True)
-    )
+    low, high = (end_of(sums, group, groups, over, counted, largest=side, sampling=sampling) for side in (False, True))
     return low, high

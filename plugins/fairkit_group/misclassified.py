@@ -188,8 +188,6 @@ def told(errors: Sequence[str], columns: Sequence[str], label: str | None) -> di
                 f"the label error of {error.column!r}: no sensitive column and not the label; there are: {known}"
             )
         if error.independent and error.column == label:
-            raise ParameterError(
-                f"wrong outcomes have no independent form; write {error.column}={error.share:g}"
-            )
+            raise ParameterError(f"wrong outcomes have no independent form; write {error.column}={error.share:g}")
         by_column[error.column] = error
     return by_column

@@ -109,9 +109,7 @@ class ClassGaps:
         if name == "class_gap_max":
             point, low, high = gaps.max(axis=0), (gaps - inner).max(axis=0), (gaps + out).max(axis=0)
         else:
-            norm, size = (
-                (_length, np.sqrt(count)) if name == "class_gap_rms" else (partial(np.sum, axis=0), count)
-            )
+            norm, size = (_length, np.sqrt(count)) if name == "class_gap_rms" else (partial(np.sum, axis=0), count)
             point = norm(gaps) / size
             high = point + self._above(name, out) / size
             low = point - (norm(inner) if self.dependent else self._noise(name, joint, norm)) / size
@@ -153,9 +151,7 @@ def over_classes(sections: Sequence[Section]) -> list[Finding]:
         return []
     first = measured[0]
     estimates = [section.estimates[RATE][1] for section in measured]
-    draws = np.abs(
-        first.context.rng(f"class gaps {first.sensitive}").standard_normal((DRAWS, len(estimates)))
-    )
+    draws = np.abs(first.context.rng(f"class gaps {first.sensitive}").standard_normal((DRAWS, len(estimates))))
     gaps = ClassGaps(estimates, draws)
     found = []
     for name in NAMES:

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 CHART_BINS = 40
 
 
-def parity_of_scores(
-    about: About, table: ScoreTable, buckets: ScoreTable | None = None, *, curved: bool
-) -> Finding:
+def parity_of_scores(about: About, table: ScoreTable, buckets: ScoreTable | None = None, *, curved: bool) -> Finding:
     """Return the largest distance of a group's scores from those of all rows (statistical_parity_ks).
 
     Parameters

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
-def by_proxies(
-    auditor: Auditor, context: AuditContext, label: str | None, total: GroupTotals
-) -> list[Finding]:
+def by_proxies(auditor: Auditor, context: AuditContext, label: str | None, total: GroupTotals) -> list[Finding]:
     """Return the disparities of the rates between the groups of every proxy, for one class."""
     findings: list[Finding] = []
     roles = context.dataset.roles
@@ -78,11 +76,7 @@ class Proxy:
         findings = []
         labelled = self.context.dataset.roles.label is not None
         for cls in self.context.metrics:
-            if (
-                issubclass(cls, Rate)
-                and (labelled or cls.name == "selection_rate")
-                and "difference" in cls.between
-            ):
+            if issubclass(cls, Rate) and (labelled or cls.name == "selection_rate") and "difference" in cls.between:
                 findings += [self._finding(cls(), name) for name in filter(None, (cls.name, cls.alias))]
         return findings
 
@@ -108,8 +102,7 @@ class Proxy:
             parameters=dict(self.parameters),
             evidence=self._evidence(rates, covariance, bounds, over, counted) if defined else {},
             notes=(*notes, *([blocking] if blocking else [])),
-            inconclusive=blocking
-            or (None if defined else f"{name}_difference is not defined on these rows."),
+            inconclusive=blocking or (None if defined else f"{name}_difference is not defined on these rows."),
             interval_at=(lambda c: self._interval(bounds, c)) if defined else None,
         )
 
@@ -173,9 +166,7 @@ class Proxy:
             values.append(GroupValue(group=name, rows=round(expected[place]), value=value, interval=interval))
         return tuple(values)
 
-    def _notes(
-        self, rates: Array, over: Array, counted: Array, value: float | None
-    ) -> tuple[list[str], str | None]:
+    def _notes(self, rates: Array, over: Array, counted: Array, value: float | None) -> tuple[list[str], str | None]:
         notes = [
             f"The groups of {self.name} are known by probabilities only. The value weights rows by them, which is "
             "right if decisions and outcomes do not depend on the group among rows with equal probabilities; the "
@@ -188,14 +179,10 @@ class Proxy:
                 "(Chen et al. 2019), and nothing is judged by it."
             )
         if self.totals.absent:
-            notes.append(
-                f"{self.totals.absent:,} rows have no probabilities of {self.name} and are left out."
-            )
+            notes.append(f"{self.totals.absent:,} rows have no probabilities of {self.name} and are left out.")
         least = self.auditor.parameters.min_group
         expected = self.totals.joint @ over
-        few = [
-            f"{name} ({rows:.0f})" for name, rows in zip(self.groups, expected, strict=True) if rows < least
-        ]
+        few = [f"{name} ({rows:.0f})" for name, rows in zip(self.groups, expected, strict=True) if rows < least]
         blocking = [f"Groups with fewer than {least} expected rows: {', '.join(few)}."] if few else []
         if self.totals.joint_buckets is not None:
             clusters = int(self.totals.joint_buckets.any(axis=(1, 2)).sum())

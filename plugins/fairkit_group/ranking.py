@@ -35,8 +35,7 @@ class RocAuc(Metric):
 
     name: ClassVar[str] = "roc_auc"
     term: ClassVar[Term | None] = Term(
-        "ranking",
-        "The chance that a qualified person scores above an unqualified one; 0.5 is a coin.",
+        "ranking", "The chance that a qualified person scores above an unqualified one; 0.5 is a coin."
     )
     headline: ClassVar[Headline] = Headline(performance=3)
     better: ClassVar[Better] = "higher"
@@ -116,9 +115,7 @@ def _delong(mass: Array, squares: Array, area: Array) -> Array:
     placed0 = 1 - (np.cumsum(positive, axis=0) - positive / 2) / n1
     # S₁₀ / n₁ + S₀₁ / n₀: variances of either outcome's placements
     variance = (squares[..., 1] * (placed1 - area) ** 2).sum(axis=0) / (n1 * np.maximum(n1 - 1, 1))
-    return np.asarray(
-        variance + (squares[..., 0] * (placed0 - area) ** 2).sum(axis=0) / (n0 * np.maximum(n0 - 1, 1))
-    )
+    return np.asarray(variance + (squares[..., 0] * (placed0 - area) ** 2).sum(axis=0) / (n0 * np.maximum(n0 - 1, 1)))
 
 
 def _hidden(totals: ScoreTable) -> Array:
@@ -214,9 +211,7 @@ def dependent_distances(measured: Distances, buckets: ScoreTable) -> tuple[Dista
     share = size / size.sum()
     largest = np.zeros(groups)
     noises = []
-    below = np.cumsum(mass, axis=0)[
-        :: max(len(mass) // _LEVELS, 1)
-    ]  # the noise changes slowly along the scores
+    below = np.cumsum(mass, axis=0)[:: max(len(mass) // _LEVELS, 1)]  # the noise changes slowly along the scores
     for group in range(groups):
         with np.errstate(all="ignore"):
             own, rest = below[:, group], below.sum(axis=1) - below[:, group]

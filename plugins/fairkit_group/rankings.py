@@ -54,8 +54,7 @@ def of_rankings(auditor: Auditor, total: Items, context: AuditContext) -> list[F
     count = {"queries": len(queries[0].rows)}
     findings = [replace(one, evidence={**one.evidence, **count}) for one in findings]
     return [
-        replace(one, parameters={**one.parameters, **told}) if one.metric.startswith(OF_K) else one
-        for one in findings
+        replace(one, parameters={**one.parameters, **told}) if one.metric.startswith(OF_K) else one for one in findings
     ]
 
 
@@ -69,9 +68,7 @@ def _about(
     return Section(auditor, replace(context, metrics=usable), sensitive, None, dict.fromkeys(keys, queries))
 
 
-def _with_missing(
-    findings: list[Finding], auditor: Auditor, context: AuditContext, sensitive: str
-) -> list[Finding]:
+def _with_missing(findings: list[Finding], auditor: Auditor, context: AuditContext, sensitive: str) -> list[Finding]:
     """Make no verdict where too many items have no group."""
     profile = context.dataset.profile
     missing = profile.missing.get(sensitive, 0)

@@ -215,8 +215,7 @@ class F1Score(Metric):
 
     name: ClassVar[str] = "f1_score"
     term: ClassVar[Term | None] = Term(
-        "F1 score",
-        "One number for precision and true positive rate: their harmonic mean, from 0 to 1.",
+        "F1 score", "One number for precision and true positive rate: their harmonic mean, from 0 to 1."
     )
     headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "higher"

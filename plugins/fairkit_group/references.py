@@ -225,7 +225,5 @@ class Compared:
         base = np.full(len(groups), self.reference.place)
         if self.kind == "difference" and estimate.inflated is not None:
             return -surely_apart(estimate, z, base, groups), surely_apart(estimate, z, groups, base)
-        function: Callable[..., tuple[Array, Array]] = (
-            difference_limits if self.kind == "difference" else ratio_limits
-        )
+        function: Callable[..., tuple[Array, Array]] = difference_limits if self.kind == "difference" else ratio_limits
         return function(estimate.values, estimate.limits, z, groups, base, estimate.correlation)

@@ -132,9 +132,7 @@ class Section:
         findings = list(self.failures)
         for name, (metric, estimate) in self.estimates.items():
             for comparison in comparisons(name, metric.better, metric.between, estimate, metric.alias):
-                findings.append(
-                    self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name)
-                )
+                findings.append(self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name))
         return findings
 
     def disparities(self) -> list[Finding]:
@@ -146,9 +144,7 @@ class Section:
             values = np.where(np.isfinite(fpr.values), tpr.values, np.nan)
             both = Estimate(values, tpr.limits, sizes, {**fpr.doubts, **tpr.doubts})
             for comparison in odds(tpr, fpr):
-                findings.append(
-                    self._compare(comparison.metric, comparison.better, comparison.spread, both, None)
-                )
+                findings.append(self._compare(comparison.metric, comparison.better, comparison.spread, both, None))
         findings += self._worst_loss()
         if isinstance(self.totals.get(SCORES.key), ScoreTable):
             curved = self.labelled and self.context.scorer.task != "regression"
@@ -169,9 +165,7 @@ class Section:
     def unbounded(self, found: list[Finding]) -> list[Finding]:
         """Say at conditional disparities that nothing bounds what missing groups and wrong values could do."""
         told = self.unknown("", 0.0)
-        return [
-            one if one.value is None else replace(one, evidence={**one.evidence, **told}) for one in found
-        ]
+        return [one if one.value is None else replace(one, evidence={**one.evidence, **told}) for one in found]
 
     def unknown(self, metric: str, value: float) -> dict[str, dict[str, Any]]:
         """Return the bounds of a disparity under missing groups and wrong values, by the cause."""
@@ -246,22 +240,14 @@ class Section:
         return [_with_parameters(found, {"loss": loss})]
 
     def _compare(
-        self,
-        metric: str,
-        better: Better,
-        spread: Callable[[float], Spread],
-        estimate: Estimate,
-        base: str | None,
+        self, metric: str, better: Better, spread: Callable[[float], Spread], estimate: Estimate, base: str | None
     ) -> Finding:
         here = spread(self.context.confidence)
         order = np.argsort(np.where(np.isfinite(estimate.values), estimate.values, np.inf))
         known = [int(i) for i in order if math.isfinite(estimate.values[i])]
         evidence: dict[str, Any] = {}
         if len(known) > 1:
-            evidence = {
-                "lowest_group": self.about.names[known[0]],
-                "highest_group": self.about.names[known[-1]],
-            }
+            evidence = {"lowest_group": self.about.names[known[0]], "highest_group": self.about.names[known[-1]]}
         evidence |= self._bound(base)
         finding = self.about.finding(
             metric,
@@ -282,12 +268,7 @@ class Section:
             rows = self.context.dataset.profile.missing.get(str(self.sensitive), 0)
             rng = self.context.rng(f"{name} {self.sensitive} {self.label} missing")
             self._without_group[name] = ungrouped(
-                self.estimates[name][0],
-                self.without,
-                self.without_buckets,
-                rows,
-                self.context.confidence,
-                rng,
+                self.estimates[name][0], self.without, self.without_buckets, rows, self.context.confidence, rng
             )
         return self._without_group[name]
 

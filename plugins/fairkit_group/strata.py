@@ -66,9 +66,7 @@ class Strata:
         cells = self.totals[CONFUSION.key]
         with np.errstate(all="ignore"):
             factor = cells.first.sum(axis=1) / cells.second.sum(axis=(1, 2))
-        return np.asarray(
-            (cells.first * np.nan_to_num(factor)[:, None]).reshape(len(self.names), self.groups, 4)
-        )
+        return np.asarray((cells.first * np.nan_to_num(factor)[:, None]).reshape(len(self.names), self.groups, 4))
 
     def cells(self, metric: Metric, rng: np.random.Generator) -> StratumCells | None:
         """Return a metric in every stratum and group; None where its totals are not kept by stratum."""

@@ -87,13 +87,11 @@ class GroupTotals:
         """Return the totals of all rows as one group, those without a group included, and those by bucket."""
         parts, without = self.of(sensitive, label)
         whole = {
-            key: added(part.pooled(), without[key]) if key in without else part.pooled()
-            for key, part in parts.items()
+            key: added(part.pooled(), without[key]) if key in without else part.pooled() for key, part in parts.items()
         }
         buckets, gone = self.buckets(sensitive, label)
         return whole, {
-            key: added(one_group(part), gone[key]) if key in gone else one_group(part)
-            for key, part in buckets.items()
+            key: added(one_group(part), gone[key]) if key in gone else one_group(part) for key, part in buckets.items()
         }
 
     def inside(self, within: str, sensitive: str, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:

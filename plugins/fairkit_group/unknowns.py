@@ -13,13 +13,7 @@ from fairkit.results.findings import Finding
 from fairkit.statistics import ScoreTable, Sums
 from fairkit_group.allocation import allocated, distance_bounds
 from fairkit_group.boxes import Box, disparity_bounds
-from fairkit_group.misclassified import (
-    LabelError,
-    either_way,
-    independent_boxes,
-    wrong_groups,
-    wrong_outcomes,
-)
+from fairkit_group.misclassified import LabelError, either_way, independent_boxes, wrong_groups, wrong_outcomes
 from fairkit_group.ranking import SCORES
 
 if TYPE_CHECKING:
@@ -138,9 +132,7 @@ class Unknowns:
                 if metric.range == (0.0, 1.0) and metric.statistic is CONFUSION
             }
             why = f"{statement}, independently of decisions and outcomes; whichever they are"
-            return _Bounds(
-                "label_error_bounds", boxes, why, stretch=1 / (1 - 2 * error.share), contracts=True
-            )
+            return _Bounds("label_error_bounds", boxes, why, stretch=1 / (1 - 2 * error.share), contracts=True)
         bound = wrong_groups if error.column == self.sensitive else wrong_outcomes
         boxes = self._boxes(lambda metric, known: bound(metric, known, error.share))
         name = "label_error_bounds" if error.column == self.sensitive else "outcome_error_bounds"
@@ -191,10 +183,7 @@ def _could(disparities: Sequence[Finding]) -> str:
     """Return a sentence with the bounds of the main disparity under missing groups; empty without bounds."""
     for finding in disparities:
         bounds = finding.evidence.get("missing_bounds", {})
-        if (
-            finding.metric in ("demographic_parity_difference", "mean_prediction_difference")
-            and "low" in bounds
-        ):
+        if finding.metric in ("demographic_parity_difference", "mean_prediction_difference") and "low" in bounds:
             return (
                 f" Whatever their groups are, {finding.metric} of these rows lies between {bounds['low']:.3g} and "
                 f"{bounds['high']:.3g}."

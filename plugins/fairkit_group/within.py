@@ -19,14 +19,7 @@ from fairkit.statistics import Scores, ScoreTable
 from fairkit_dependent import by_bucket, doubts_of, effective_clusters, noise_of
 from fairkit_group.collecting import MOST_CELLS
 from fairkit_group.distances_within import distances_within
-from fairkit_group.pooling import (
-    Odds,
-    joint_quantile,
-    largest_difference,
-    smallest_odds,
-    smallest_ratio,
-    worst_of,
-)
+from fairkit_group.pooling import Odds, joint_quantile, largest_difference, smallest_odds, smallest_ratio, worst_of
 from fairkit_group.ranking import SCORES
 from fairkit_group.references import IMPACT_RATIO, ODDS_RATIO, reference_in
 from fairkit_group.strata import Strata
@@ -132,9 +125,7 @@ class Inside:
 
         def interval(confidence: float) -> tuple[float, float] | None:
             joint = confidence ** (1 / max(int(defined.sum()), 1))
-            return float(np.nanmax(distances.limits(joint)[0])), float(
-                np.nanmax(distances.limits(confidence)[1])
-            )
+            return float(np.nanmax(distances.limits(joint)[0])), float(np.nanmax(distances.limits(confidence)[1]))
 
         low, high = distances.limits(self.about.confidence)
         notes, blocking = self.about.caveats.of(
@@ -161,8 +152,7 @@ class Inside:
         worst = pairs[worst_of([pair.difference for pair in pairs])] if pairs else None
         test = self._agreement(metric, cells, worst)
         differences, ratios = (
-            functools.cache(functools.partial(spread, pairs))
-            for spread in (largest_difference, smallest_ratio)
+            functools.cache(functools.partial(spread, pairs)) for spread in (largest_difference, smallest_ratio)
         )
         if "difference" in metric.between:
             strata = self._strata(cells, worst, metric)
@@ -204,10 +194,7 @@ class Inside:
         return replace(finding, within=self.split.columns, strata=strata)
 
     def _told(self, test: tuple[str, Test] | None) -> dict[str, Any]:
-        record: dict[str, Any] = {
-            "strata": int(self.mixed.sum()),
-            "strata_with_one_group": int((~self.mixed).sum()),
-        }
+        record: dict[str, Any] = {"strata": int(self.mixed.sum()), "strata_with_one_group": int((~self.mixed).sum())}
         if test is not None and math.isfinite(test[1].p_value):
             name, found = test
             record["homogeneity"] = {
@@ -239,9 +226,7 @@ class Inside:
                 sizes[group] = max(sizes.get(group, 0.0), rows)
         few = [f"{self.about.names[g]} ({rows:.0f})" for g, rows in sizes.items() if round(rows, 6) < least]
         if few:
-            blocking.append(
-                f"Groups with fewer than {least} rows in the strata that count: {', '.join(few)}."
-            )
+            blocking.append(f"Groups with fewer than {least} rows in the strata that count: {', '.join(few)}.")
         apart = [name for g, name in enumerate(self.about.names) if g not in sizes]
         if apart and pairs:
             blocking.append(f"Groups that share no stratum with another one: {', '.join(apart)}.")
@@ -261,12 +246,7 @@ class Inside:
         else:
             shaped = by_bucket(cells, len(self.counts) * self.strata.groups)
             shaped = shaped.reshape(-1, shaped.shape[2])
-        sizes = (
-            np.abs(shaped)
-            .sum(axis=1)
-            .reshape(len(self.counts), self.strata.groups, -1)[self.mixed]
-            .sum(axis=0)
-        )
+        sizes = np.abs(shaped).sum(axis=1).reshape(len(self.counts), self.strata.groups, -1)[self.mixed].sum(axis=0)
         doubts = doubts_of((sizes > 0).sum(axis=1), effective_clusters(sizes))
         return f"The interval is not trusted: {next(iter(doubts.values()))}." if doubts else ""
 
@@ -405,9 +385,7 @@ class Inside:
         spread = replace(pooled, log_error=float(np.sqrt(noise.variance[0])))
         return Odds((a, b), spread, lambda z: float(student(z, noise.degrees + 1)[0]))
 
-    def _against(
-        self, metric: Metric, cells: StratumCells, test: tuple[str, Test] | None
-    ) -> Iterator[Finding]:
+    def _against(self, metric: Metric, cells: StratumCells, test: tuple[str, Test] | None) -> Iterator[Finding]:
         """Return every group's pooled number against the reference's."""
         pairs = self.strata.pairs(metric, cells, self.reference)
         groups = [pair.groups[0] for pair in pairs]

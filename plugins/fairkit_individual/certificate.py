@@ -164,16 +164,9 @@ class CertificateAuditor(Auditor):
         if self._has_trend() and (context.engine.here or len(rows) <= ALL_QUERIES):
             context.progress(f"{self.name}: cutting the people in quarters and halves", 0, 0)
             parts = Parts.of(
-                rows,
-                metric,
-                rewards,
-                queries,
-                weighted=weights is not None,
-                rng=context.rng(f"{self.name} support"),
+                rows, metric, rewards, queries, weighted=weights is not None, rng=context.rng(f"{self.name} support")
             )
-        return Prepared(
-            rows=rows, metric=metric, problem=problem, notes=(*problem_notes, *notes), parts=parts
-        )
+        return Prepared(rows=rows, metric=metric, problem=problem, notes=(*problem_notes, *notes), parts=parts)
 
     def _has_trend(self) -> bool:
         """Tell whether the number is looked at with fewer possible replacements, too."""

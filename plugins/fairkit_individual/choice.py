@@ -67,9 +67,7 @@ def check_subspace(kind: str, strength: float, penalty: str, directions: Sequenc
         The metric is no subspace, or the penalty is the former one, whose strength and directions are fixed.
     """
     if kind != SUBSPACE and directions is not None:
-        raise ParameterError(
-            f"directions belongs to fair_metric=subspace, not to {metric_name(kind)}; leave it out"
-        )
+        raise ParameterError(f"directions belongs to fair_metric=subspace, not to {metric_name(kind)}; leave it out")
     if penalty == "summed" and directions is not None:
         raise ParameterError("penalty=summed always predicts all sensitive columns; leave directions out")
     if kind != SUBSPACE and (strength != STRENGTH or penalty != "mean"):

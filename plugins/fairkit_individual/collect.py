@@ -70,9 +70,7 @@ class AuditedRows:
     def take(self, places: NDArray[np.int64]) -> AuditedRows:
         """Return some rows."""
         fields = {name: values[places] for name, values in self.fields.items()}
-        return AuditedRows(
-            columns={name: values[places] for name, values in self.columns.items()}, fields=fields
-        )
+        return AuditedRows(columns={name: values[places] for name, values in self.columns.items()}, fields=fields)
 
     def pick(self, names: Sequence[str]) -> Arrays:
         """Return some raw columns."""

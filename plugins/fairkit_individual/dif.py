@@ -45,10 +45,7 @@ class DifAuditor(CertificateAuditor):
     name: ClassVar[str] = "dif"
     summary: ClassVar[str] = "How differently the model treats similar people, labels aside (exact)."
     terms: ClassVar[Mapping[str, Term]] = {
-        "dif": Term(
-            "unequal treatment of like people",
-            "How much scores differ between people who are alike.",
-        ),
+        "dif": Term("unequal treatment of like people", "How much scores differ between people who are alike.")
     }
     citation: ClassVar[str] = "Yurochkin & Sun (2021), SenSeI: sensitive set invariance, ICLR"
     metric_name = "dif"

@@ -47,10 +47,7 @@ def pairs(plan: Plan, problem: Problem, table: Table, count: int, task: Task) ->
     places = np.unique(np.concatenate([plan.source[entries], plan.target[entries]]))
     rows = table.take(places)
     scores = shown_scores(rows, task)
-    sources, targets = (
-        np.searchsorted(places, plan.source[entries]),
-        np.searchsorted(places, plan.target[entries]),
-    )
+    sources, targets = (np.searchsorted(places, plan.source[entries]), np.searchsorted(places, plan.target[entries]))
     owns = problem.own[np.searchsorted(problem.asked, plan.source[entries])]
     records: list[dict[str, Any]] = []
     for entry, source, target, own_loss in zip(

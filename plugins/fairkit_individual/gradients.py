@@ -48,9 +48,7 @@ class Gradients:
     outputs: Callable[[Tensor], Tensor]
 
 
-def gradients_of(
-    context: AuditContext, rows: AuditedRows, output: Output, difference: Difference
-) -> Gradients:
+def gradients_of(context: AuditContext, rows: AuditedRows, output: Output, difference: Difference) -> Gradients:
     """Open a model: a torch module in memory, or the differentiable end of an ONNX graph.
 
     `difference` says which logits are compared, as in `fairkit_individual.rewards.outputs`.

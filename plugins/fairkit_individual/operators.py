@@ -175,8 +175,4 @@ def _linear_regressor(x: Sequence[Tensor], a: Attributes) -> Tensor:
 
     weights = torch.tensor(a["coefficients"], dtype=x[0].dtype).reshape(a.get("targets", 1), -1)
     value = x[0] @ weights.t()
-    return (
-        value + torch.tensor(a["intercepts"], dtype=value.dtype).reshape(1, -1)
-        if "intercepts" in a
-        else value
-    )
+    return value + torch.tensor(a["intercepts"], dtype=value.dtype).reshape(1, -1) if "intercepts" in a else value

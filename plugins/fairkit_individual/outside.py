@@ -54,9 +54,7 @@ class OutsideSearch:
         The model has no gradient, or its features do not follow from the metric's columns.
     """
 
-    def __init__(
-        self, prepared: Prepared, context: AuditContext, output: Output, difference: Difference
-    ) -> None:
+    def __init__(self, prepared: Prepared, context: AuditContext, output: Output, difference: Difference) -> None:
         import torch
 
         from fairkit_similarity.ascent import Frame
@@ -87,9 +85,7 @@ class OutsideSearch:
 
         problem = solution.problem
         lines = (solution.bracket.low, solution.bracket.high)
-        gain, cost = (
-            np.stack([getattr(line, name)[problem.query] for line in lines]) for name in ("reward", "cost")
-        )
+        gain, cost = (np.stack([getattr(line, name)[problem.query] for line in lines]) for name in ("reward", "cost"))
         return search_outside(
             self.network,
             self.x,
@@ -122,9 +118,7 @@ class OutsideSearch:
             "upper_confidence_bound": sure.upper_bound(context.confidence),
             "outside": self._largest(outside, beyond),
         }
-        kept_notes = [
-            note for note in restricted.notes if not note.startswith(("Replacements are", "The interval"))
-        ]
+        kept_notes = [note for note in restricted.notes if not note.startswith(("Replacements are", "The interval"))]
         return dataclasses.replace(
             restricted,
             value=sure.gap,
@@ -142,18 +136,12 @@ class OutsideSearch:
         places = np.flatnonzero(beyond)
         top = places[np.argsort(-gain[places], kind="stable")][:5]
         return [
-            {
-                "row": int(self.numbers[position]),
-                "distance": float(cost[position]),
-                "difference": float(gain[position]),
-            }
+            {"row": int(self.numbers[position]), "distance": float(cost[position]), "difference": float(gain[position])}
             for position in top.tolist()
         ]
 
 
-def outside_spread(
-    outside: Outside, weights: NDArray[np.float64], epsilon: float, rng: np.random.Generator
-) -> Spread:
+def outside_spread(outside: Outside, weights: NDArray[np.float64], epsilon: float, rng: np.random.Generator) -> Spread:
     """Measure how sure the value is; see `fairkit_similarity.interval.spread`."""
     from fairkit_similarity.interval import FEWEST, Spread
     from fairkit_similarity.outside import best_plan

@@ -14,9 +14,7 @@ class TransportParameters:
     """What every auditor over similar people takes."""
 
     epsilon: tuple[float, ...] = parameter(
-        (0.1,),
-        help="How far people may move, mean squared fair distance; several give the curve.",
-        minimum=0,
+        (0.1,), help="How far people may move, mean squared fair distance; several give the curve.", minimum=0
     )
     fair_metric: str = parameter(
         "subspace",
@@ -35,9 +33,7 @@ class TransportParameters:
         None, help="How many sampled rows to ask; by default all up to 250,000, else 50,000.", minimum=1
     )
     support: int | None = parameter(
-        None,
-        help="How many people may be replacements: a random sample of that size; by default all.",
-        minimum=30,
+        None, help="How many people may be replacements: a random sample of that size; by default all.", minimum=30
     )
     pairs: int = parameter(5, help="How many pairs of people to show.", minimum=0)
     save_metric: str | None = parameter(None, help="A file to save the fair metric to.")

@@ -103,11 +103,7 @@ def find_head(proto: onnx.ModelProto, output: str, name: str) -> Head:
             break
     trees = [node.op_type for node in graph.node if node.op_type in TREES]
     if trees or not behind:
-        why = (
-            "an ensemble of trees, which has no gradient"
-            if trees
-            else f"made by {stopped}, without a gradient"
-        )
+        why = "an ensemble of trees, which has no gradient" if trees else f"made by {stopped}, without a gradient"
         raise ModelError(
             f"dif: method=gradient climbs a gradient, but the output {output!r} of {name} is {why}; "
             "use method=sample, which is exact on the rows of the data for any model"
@@ -115,10 +111,7 @@ def find_head(proto: onnx.ModelProto, output: str, name: str) -> Head:
     nodes = [graph.node[place] for place in sorted(passed[:behind])]
     needed = {tensor for node in nodes for tensor in node.input if tensor in constants}
     return Head(
-        features=cut,
-        output=output,
-        nodes=nodes,
-        constants={tensor: _as_tensor(constants[tensor]) for tensor in needed},
+        features=cut, output=output, nodes=nodes, constants={tensor: _as_tensor(constants[tensor]) for tensor in needed}
     )
 
 

@@ -37,11 +37,9 @@ class RestrictedDroAuditor(CertificateAuditor):
         "performance_gap": Term(
             "loss of the worst like-for-like change",
             "How much worse the model does when each person may be replaced by one who is alike in all that matters.",
-        ),
+        )
     }
-    citation: ClassVar[str] = (
-        "Vargo, Zhang, Yurochkin & Sun (2021), Individually fair gradient boosting, ICLR"
-    )
+    citation: ClassVar[str] = "Vargo, Zhang, Yurochkin & Sun (2021), Individually fair gradient boosting, ICLR"
     metric_name = "performance_gap"
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +61,9 @@ class RestrictedDroAuditor(CertificateAuditor):
         if task == "regression":
             predicted, true = regression_pair(rows, loss)
             return Rewards(kind="squared" if loss == "squared" else "absolute", values=predicted, target=true)
-        notes = (
-            (f"Probabilities are clipped at {CLIP:g} in the logistic loss.",) if loss == "logistic" else ()
-        )
+        notes = (f"Probabilities are clipped at {CLIP:g} in the logistic loss.",) if loss == "logistic" else ()
         return Rewards(
-            kind="losses",
-            values=class_losses(rows, task, loss),
-            label=label_codes(rows, task, classes),
-            notes=notes,
+            kind="losses", values=class_losses(rows, task, loss), label=label_codes(rows, task, classes), notes=notes
         )
 
     def _told(self, context: AuditContext) -> dict[str, Any]:

@@ -64,9 +64,7 @@ def label_codes(rows: AuditedRows, task: Task, classes: Sequence[Any]) -> Ints:
     """
     label = rows.get("label")
     if label is None:
-        raise DataError(
-            "restricted-dro needs the label column, to know each row's loss; name it with `label`"
-        )
+        raise DataError("restricted-dro needs the label column, to know each row's loss; name it with `label`")
     if task == "binary":
         favorable = rows.get("favorable")
         if favorable is None:
@@ -80,9 +78,7 @@ def label_codes(rows: AuditedRows, task: Task, classes: Sequence[Any]) -> Ints:
                 codes[place] = code
     if (codes < 0).any():
         unknown = value_text(values[codes < 0][0])
-        raise DataError(
-            f"the label {unknown!r} is none of the model's classes: {', '.join(map(value_text, classes))}"
-        )
+        raise DataError(f"the label {unknown!r} is none of the model's classes: {', '.join(map(value_text, classes))}")
     return codes[inverse].astype(np.int64)
 
 
@@ -118,14 +114,10 @@ def regression_pair(rows: AuditedRows, loss: Loss) -> tuple[Floats, Floats]:
         The loss is one for classes; there is no label.
     """
     if loss not in ("squared", "absolute"):
-        raise ParameterError(
-            f"restricted-dro: loss={loss} is for classes; a regression takes squared or absolute"
-        )
+        raise ParameterError(f"restricted-dro: loss={loss} is for classes; a regression takes squared or absolute")
     label, score = rows.get("label"), rows.get("score")
     if label is None or score is None:
-        raise DataError(
-            "restricted-dro needs the label column, to know each row's loss; name it with `label`"
-        )
+        raise DataError("restricted-dro needs the label column, to know each row's loss; name it with `label`")
     return score.astype(np.float64)[:, None], label.astype(np.float64)[:, None]
 
 

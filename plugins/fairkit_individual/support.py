@@ -64,9 +64,7 @@ class Trend:
 
     def note(self, name: str) -> str:
         """Return the sentence of a report."""
-        shown = ", ".join(
-            f"{value:.3g} among {size:,}" for size, value in zip(self.sizes, self.values, strict=True)
-        )
+        shown = ", ".join(f"{value:.3g} among {size:,}" for size, value in zip(self.sizes, self.values, strict=True))
         return f"{name} depends on how many people may be replacements: {shown}."
 
 

@@ -183,6 +183,4 @@ def _part(rows: AuditedRows, start: int, shared: Sequence[Any]) -> PartRows:
 
     metric, rewards = shared
     found = rewards(rows)
-    return PartRows.of(
-        metric.transform(rows.columns), finite(found.values, "reward"), KINDS[found.kind], start
-    )
+    return PartRows.of(metric.transform(rows.columns), finite(found.values, "reward"), KINDS[found.kind], start)

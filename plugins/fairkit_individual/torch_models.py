@@ -46,9 +46,9 @@ class TorchClassifier:
         for name in self.feature_names_in_:
             if columns[name].dtype.kind not in "iufb":
                 raise ModelError(f"the torch module reads numbers, and the column {name!r} holds text")
-        stacked: NDArray[np.float32] = np.column_stack(
-            [columns[name] for name in self.feature_names_in_]
-        ).astype(np.float32)
+        stacked: NDArray[np.float32] = np.column_stack([columns[name] for name in self.feature_names_in_]).astype(
+            np.float32
+        )
         return stacked
 
     def predict_proba(self, frame: Any) -> NDArray[np.float64]:

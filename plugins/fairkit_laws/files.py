@@ -89,12 +89,7 @@ def _age_limit(value: Any, where: str) -> AgeLimit | None:
     if value is None:
         return None
     known = isinstance(value, Mapping) and set(value) == {"years", "clause"}
-    if (
-        not known
-        or type(value["years"]) is not int
-        or value["years"] < 1
-        or not isinstance(value["clause"], str)
-    ):
+    if not known or type(value["years"]) is not int or value["years"] < 1 or not isinstance(value["clause"], str):
         raise PackError(f'{where}: age_limit is a table, as {{ years = 1, clause = "5-301(a)" }}')
     return AgeLimit(**value)
 
@@ -132,17 +127,13 @@ def _item(record: Mapping[str, Any], where: str, inherited: Mapping[str, Any]) -
         raise PackError(f"{where}: options of an item is a table")
     validity, _ = read_validity(record, inherited, _failing(at))
     thresholds = entries.get("thresholds", {})
-    if not isinstance(thresholds, Mapping) or any(
-        type(one) not in (int, float) for one in thresholds.values()
-    ):
+    if not isinstance(thresholds, Mapping) or any(type(one) not in (int, float) for one in thresholds.values()):
         raise PackError(f"{at}: thresholds is a table of numbers by the words that name them")
     for words in thresholds:
         if words not in (validity.quote or ""):
             raise PackError(f"{at}: the quote does not have the words {words!r} of a threshold")
     made: Clause = _made(
-        Clause,
-        entries | {"facts": tuple(entries.get("facts", ())), "validity": validity},
-        f"{where}, an item",
+        Clause, entries | {"facts": tuple(entries.get("facts", ())), "validity": validity}, f"{where}, an item"
     )
     return made
 
@@ -190,9 +181,7 @@ def read_facts(pack: PackFile, record: Mapping[str, Any]) -> dict[str, str | boo
     stated: dict[str, str | bool] = {}
     for key, value in record.items():
         if key not in declared:
-            raise PackError(
-                f"the pack {pack.name!r} has no fact {key!r}. {did_you_mean(key, declared, what='facts')}"
-            )
+            raise PackError(f"the pack {pack.name!r} has no fact {key!r}. {did_you_mean(key, declared, what='facts')}")
         kind = declared[key].kind
         if kind == "flag" and isinstance(value, bool):
             stated[key] = value

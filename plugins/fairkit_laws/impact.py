@@ -87,11 +87,7 @@ def _rates(
     for selected in groups:
         known = top is not None and selected.group not in out
         value = ratio(selected.rate, top.rate) if known and top is not None else None
-        pair = (
-            ratio_interval((selected.rate, selected.interval), (top.rate, top.interval))
-            if known and top
-            else None
-        )
+        pair = ratio_interval((selected.rate, selected.interval), (top.rate, top.interval)) if known and top else None
         is_reference = top is not None and selected.group == top.group
         rows.append(
             (
@@ -132,9 +128,7 @@ def _remarks(
     if top is None or top.rate == 0:
         said.append("Nobody was selected in any category: no ratio is defined.")
     elif top.group in small:
-        said.append(
-            f"The highest rate is that of {top.group}, which has {top.rows:,} people: see its interval."
-        )
+        said.append(f"The highest rate is that of {top.group}, which has {top.rows:,} people: see its interval.")
     return said
 
 
@@ -214,9 +208,7 @@ def _impact(context: Context, sensitive: str) -> PackTable:
     if unknown:
         notes.append(f"{unknown:,} people whose {sensitive} is unknown are in no comparison.")
     if any(row[8] is None and row[7] is not None for row in rows):
-        notes.append(
-            "Boschloo's test is left out for large groups, where it takes too long, and where nobody differs."
-        )
+        notes.append("Boschloo's test is left out for large groups, where it takes too long, and where nobody differs.")
     columns: tuple[Column, ...] = (
         Column(sensitive), Column("people", "count"), Column("selected", "count"), Column("rate", "percent"),
         Column("ratio", "ratio"), Column("ratio from", "ratio"), Column("ratio to", "ratio"), Column("Fisher p", "p"),
@@ -250,9 +242,7 @@ def _why(context: Context, sensitive: str) -> str:
     )
 
 
-def _against(
-    selected: Selected, reference: Selected, limit: float | None, *, small: bool
-) -> tuple[Cell, ...]:
+def _against(selected: Selected, reference: Selected, limit: float | None, *, small: bool) -> tuple[Cell, ...]:
     head = (selected.group, selected.rows, selected.count, selected.rate)
     if selected.group == reference.group:
         return (*head, 1.0, None, None, None, None, None, 0, "the group that others are compared with")
@@ -325,16 +315,12 @@ def within_bands(context: Context) -> list[PackTable]:
             continue
         head = (str(finding.sensitive), "+".join(finding.within))
         if finding.reference is None and finding.metric in _BETWEEN_ALL:
-            rows.append(
-                (*head, "all", finding.metric.replace("_", " "), finding.value, *_ends(finding.interval))
-            )
+            rows.append((*head, "all", finding.metric.replace("_", " "), finding.value, *_ends(finding.interval)))
         elif finding.reference is not None and finding.metric in _AGAINST:
             word = f"{finding.metric.replace('_', ' ')} to {finding.reference}"
             rows += [(*head, g.group, word, g.value, *_ends(g.interval)) for g in finding.groups]
     if not rows:
-        raise NotAnsweredError(
-            "the audit has no strata: `fairkit certify --within BAND`, of scores or products"
-        )
+        raise NotAnsweredError("the audit has no strata: `fairkit certify --within BAND`, of scores or products")
     columns = (
         Column("groups of"), Column("inside"), Column("group"), Column("metric"), Column("pooled", "number"),
         Column("from", "number"), Column("to", "number"),

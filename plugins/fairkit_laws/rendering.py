@@ -78,18 +78,10 @@ def render(
     if unknown := sorted(set(accepted) - {*AMBER, "unread"}):
         raise PackError(f"`accept_status` takes {', '.join(AMBER)}, not {unknown[0]!r}")
     items = tuple(
-        _answer(item, declared, context, audited, today, accepted, retained=until is not None)
-        for item in pack.items
+        _answer(item, declared, context, audited, today, accepted, retained=until is not None) for item in pack.items
     )
     notes = (*_age(pack, audited, today), *_acceptances(accepted, items))
-    return Rendering(
-        pack=pack,
-        report=report,
-        items=items,
-        certificate=certificate,
-        today=today,
-        notes=notes,
-    )
+    return Rendering(pack=pack, report=report, items=items, certificate=certificate, today=today, notes=notes)
 
 
 def _answer(
@@ -115,13 +107,7 @@ def _answer(
     gaps += [f"stated as not so: {fact.title}" for fact, value in stated if fact.must_hold and value is False]
     asks = item.table is not None or bool(item.facts)
     flags = flags_of(
-        item.validity,
-        item.clause,
-        asks=asks,
-        audited=audited,
-        today=today,
-        retained=retained,
-        accepted=accepted,
+        item.validity, item.clause, asks=asks, audited=audited, today=today, retained=retained, accepted=accepted
     )
     return Answered(
         item=item,
@@ -140,9 +126,7 @@ def _age(pack: LawFile, audited: datetime.date | None, today: datetime.date) -> 
     if limit is None or today <= _years_later(audited, limit.years):
         return ()
     years = "a year" if limit.years == 1 else f"{limit.years} years"
-    return (
-        f"The audit is of {audited}, more than {years} ago: {limit.clause} lets the tool be used no longer.",
-    )
+    return (f"The audit is of {audited}, more than {years} ago: {limit.clause} lets the tool be used no longer.",)
 
 
 def _years_later(day: datetime.date, years: int) -> datetime.date:
@@ -163,7 +147,5 @@ def _acceptances(accepted: Mapping[str, str], items: Sequence[Answered]) -> Sequ
         said.append(f"Accepted although {states}: {amber} clauses that do not apply yet.")
     grey = sum(flag.severity == "grey" for flag in flags)
     if grey:
-        said.append(
-            f"Accepted by {accepted['unread']}: {grey} clauses that were not compared with the official text."
-        )
+        said.append(f"Accepted by {accepted['unread']}: {grey} clauses that were not compared with the official text.")
     return said

@@ -36,13 +36,7 @@ def performance(context: Context) -> list[PackTable]:
     return [PackTable(title=f"Over all rows, {level}", columns=(Column("metric"), *_VALUE), rows=rows)]
 
 
-_OF_GROUPS = (
-    "selection_rate",
-    "true_positive_rate",
-    "false_positive_rate",
-    "accuracy",
-    "mean_absolute_error",
-)
+_OF_GROUPS = ("selection_rate", "true_positive_rate", "false_positive_rate", "accuracy", "mean_absolute_error")
 
 
 def groups(context: Context) -> list[PackTable]:
@@ -102,16 +96,12 @@ def data_sheet(context: Context) -> list[PackTable]:
         ("rows left out", data.dropped_rows), ("outcome", data.label), ("favorable outcome", data.favorable),
     ]  # fmt: skip
     if data.period:
-        entries.append(
-            ("period", f"{data.period['from']} to {data.period['to']}, by {data.period['column']}")
-        )
+        entries.append(("period", f"{data.period['from']} to {data.period['to']}, by {data.period['column']}"))
     sizes = tuple((name, group, rows) for name, each in data.groups.items() for group, rows in each.items())
     sizes += tuple((name, "(unknown)", rows) for name, rows in data.missing.items())
     tables = [
         _listed("The table", entries),
-        PackTable(
-            title="Groups", columns=(Column("column"), Column("group"), Column("people", "count")), rows=sizes
-        ),
+        PackTable(title="Groups", columns=(Column("column"), Column("group"), Column("people", "count")), rows=sizes),
     ]
     if data.columns:
         rows = tuple((str(one["name"]), str(one["type"]), int(one["missing"])) for one in data.columns)
@@ -125,17 +115,11 @@ def mitigation(context: Context) -> list[PackTable]:
     """Return which method made the model, as its file says."""
     record = context.certificate.get("mitigation")
     if not isinstance(record, Mapping):
-        raise NotAnsweredError(
-            "the model's file names no mitigation; if there was none, say why none was needed"
-        )
+        raise NotAnsweredError("the model's file names no mitigation; if there was none, say why none was needed")
     base = record.get("base")
     pairs: list[tuple[str, Cell]] = [("method", str(record.get("plugin")))]
-    pairs += [
-        (f"parameter {key}", _text(value)) for key, value in dict(record.get("parameters") or {}).items()
-    ]
-    pairs.append(
-        ("model before", str(base.get("sha256")) if isinstance(base, Mapping) else "none: trained anew")
-    )
+    pairs += [(f"parameter {key}", _text(value)) for key, value in dict(record.get("parameters") or {}).items()]
+    pairs.append(("model before", str(base.get("sha256")) if isinstance(base, Mapping) else "none: trained anew"))
     return [_listed("What made the model", pairs)]
 
 
@@ -165,10 +149,7 @@ def _as_good(search: Mapping[str, object]) -> list[tuple[str, Cell]]:
     if search.get("as_good") is None:
         return [("as accurate as the model without mitigation, within noise", "not recorded by this version")]
     entries: list[tuple[str, Cell]] = [
-        (
-            "as accurate as the model without mitigation, within noise (paired 95 % interval)",
-            _text(search["as_good"]),
-        )
+        ("as accurate as the model without mitigation, within noise (paired 95 % interval)", _text(search["as_good"]))
     ]
     least = search.get("least_disparity")
     if isinstance(least, Mapping):
@@ -207,9 +188,7 @@ def settings(context: Context) -> list[PackTable]:
     pairs: list[tuple[str, Cell]] = []
     for key, value in stated.items():
         inner = value.items() if isinstance(value, Mapping) else [("", value)]
-        pairs += [
-            (f"{key} {name}".strip(), _text(one)) for name, one in inner if one not in (None, [], {}, "")
-        ]
+        pairs += [(f"{key} {name}".strip(), _text(one)) for name, one in inner if one not in (None, [], {}, "")]
     return [_listed("Settings", pairs)]
 
 

@@ -9,18 +9,7 @@ from dataclasses import asdict, fields
 from typing import Any, get_args
 
 from fairkit.packs import Flag
-from fairkit_laws.clauses import (
-    AMBER,
-    BINDING,
-    MARKS,
-    Binding,
-    Clause,
-    Mark,
-    PendingChange,
-    Source,
-    Status,
-    Validity,
-)
+from fairkit_laws.clauses import AMBER, BINDING, MARKS, Binding, Clause, Mark, PendingChange, Source, Status, Validity
 
 RECHECK_DAYS, RECHECK_DAYS_WATCHED = 90, 30
 """Days after which a clause is to be read again; the shorter where a change is expected."""
@@ -59,9 +48,7 @@ def read_validity(
         fail(f"in_force is from {validity.begins} to {validity.ends}, which is before")
     if validity.quote is not None and len(validity.quote.split()) > MOST_QUOTED:
         fail(f"quote has more than {MOST_QUOTED} words")
-    return validity, {
-        key: value for key, value in whole.items() if key != "recheck_by" or "recheck_by" in stated
-    }
+    return validity, {key: value for key, value in whole.items() if key != "recheck_by" or "recheck_by" in stated}
 
 
 def _read(key: str, value: Any, fail: Any) -> Any:
@@ -141,11 +128,7 @@ def flags_of(
     accepted
         States that a person accepts, and ``unread`` with the person's name.
     """
-    days = (
-        [audited]
-        if retained and audited is not None
-        else [day for day in (audited, today) if day is not None]
-    )
+    days = [audited] if retained and audited is not None else [day for day in (audited, today) if day is not None]
     states = list(dict.fromkeys(validity.on(day) for day in days))
     applies = "applies" in states
     flags = [

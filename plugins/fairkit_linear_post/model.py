@@ -38,9 +38,7 @@ class ByGroup:
     slope: NDArray[np.float32]
     shift: NDArray[np.float32]
 
-    def terms(
-        self, probabilities: NDArray[np.float32], columns: Mapping[str, NDArray[Any]]
-    ) -> NDArray[np.float32]:
+    def terms(self, probabilities: NDArray[np.float32], columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
         """Return the terms, shape [n, classes]."""
         codes = self.codes.transform(columns)
         return np.asarray(probabilities * (1 - self.slope[codes]) - self.shift[codes])
@@ -68,9 +66,7 @@ class ByFeatures:
     model: TabularModel
     matrix: NDArray[np.float32]
 
-    def terms(
-        self, probabilities: NDArray[np.float32], columns: Mapping[str, NDArray[Any]]
-    ) -> NDArray[np.float32]:
+    def terms(self, probabilities: NDArray[np.float32], columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
         """Return the terms, shape [n, classes]."""
         return np.asarray(probabilities - class_probabilities(self.model, columns) @ self.matrix)
 

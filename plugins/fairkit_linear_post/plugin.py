@@ -86,9 +86,7 @@ class LinearPost(Mitigator):
             "100,000, 3 of more.",
             minimum=2,
         )
-        min_group: int = parameter(
-            30, help="The least rows of a group in each class that a rate is over.", minimum=1
-        )
+        min_group: int = parameter(30, help="The least rows of a group in each class that a rate is over.", minimum=1)
 
     def promises(self) -> Sequence[Rule]:
         """Bound the difference of the constrained rates by the tolerance."""
@@ -148,9 +146,7 @@ class LinearPost(Mitigator):
 
     def _check_sizes(self, table: Table, groups: Groups, classes: int) -> None:
         if len(groups.names) < 2:
-            raise DataError(
-                f"{table.name}: all rows are of one group of {groups.names[0]!r}; nothing to equalize"
-            )
+            raise DataError(f"{table.name}: all rows are of one group of {groups.names[0]!r}; nothing to equalize")
         counts = np.bincount(
             groups.codes * classes + table.target.astype(np.int64), minlength=len(groups.names) * classes
         )
@@ -189,19 +185,13 @@ class LinearPost(Mitigator):
             pairs = [(train, rest)]
             if seen is not None:
                 pairs.append((seen.take(~inside), seen.take(inside)))
-            return [
-                class_probabilities(fit_learner(learner, one, run), other.columns) for one, other in pairs
-            ]
+            return [class_probabilities(fit_learner(learner, one, run), other.columns) for one, other in pairs]
 
         probabilities, *others = out_of_folds(table, fold, answers, run.progress)
         return probabilities, others[0] if others else None
 
     def _rates(
-        self,
-        probabilities: NDArray[np.float64],
-        cells: NDArray[np.float64] | None,
-        groups: Groups,
-        classes: int,
+        self, probabilities: NDArray[np.float64], cells: NDArray[np.float64] | None, groups: Groups, classes: int
     ) -> tuple[list[Rate], list[tuple[int, Literal["all", "in", "out"]]]]:
         """Return the rates, and of each its class and whether it is over all rows, the class, or the others."""
         count = len(groups.names)

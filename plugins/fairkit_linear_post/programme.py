@@ -48,10 +48,7 @@ class Rate:
 
 
 def solve(
-    probabilities: NDArray[np.float64],
-    rates: Sequence[Rate],
-    weights: NDArray[np.float64],
-    tolerance: float,
+    probabilities: NDArray[np.float64], rates: Sequence[Rate], weights: NDArray[np.float64], tolerance: float
 ) -> NDArray[np.float64]:
     """Return the multipliers λ / Z, shape [rates, groups].
 
@@ -76,9 +73,7 @@ def solve(
     for width in STAGES:
 
         def value(x: NDArray[np.float64], width: float = width) -> tuple[float, NDArray[np.float64]]:
-            return _dual(
-                x.reshape(sizes.shape) * unit, probabilities, rates, scaled, share, tolerance, width, unit
-            )
+            return _dual(x.reshape(sizes.shape) * unit, probabilities, rates, scaled, share, tolerance, width, unit)
 
         multipliers = minimize(value, multipliers, jac=True, method="L-BFGS-B", options=dict(_PATIENCE)).x
     centered = _centered(multipliers.reshape(sizes.shape) * unit)

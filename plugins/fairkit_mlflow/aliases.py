@@ -78,9 +78,7 @@ class Guard:
             return AliasOutcome(name=name, alias=alias, state="gone", reason="there is no such alias now")
         at, reason = str(found.version), self.missing(found)
         if reason is None:
-            return AliasOutcome(
-                name=name, alias=alias, version=at, state="stays", reason="a certificate holds"
-            )
+            return AliasOutcome(name=name, alias=alias, version=at, state="stays", reason="a certificate holds")
         now = self._version(name, alias)
         if now is not None and str(now.version) == at:  # else somebody has moved it: its own webhook comes
             self.client.delete_registered_model_alias(name, alias)
@@ -94,9 +92,7 @@ class Guard:
                 try:
                     kept = self.check(model.name, alias)
                 except Exception as error:  # one that cannot be read keeps no other from being looked at
-                    kept = AliasOutcome(
-                        name=model.name, alias=alias, state="NOT LOOKED AT", reason=str(error)
-                    )
+                    kept = AliasOutcome(name=model.name, alias=alias, state="NOT LOOKED AT", reason=str(error))
                 outcomes += [] if kept is None else [kept]
         return outcomes
 
@@ -173,11 +169,7 @@ class Guard:
         except CertificateError as error:
             return f"{path.name}: {error}"
         verdict = certificate.report.verdict
-        return (
-            None
-            if verdict == "pass"
-            else f"{path.name}: its verdict is {verdict or 'none: it has no policy'}"
-        )
+        return None if verdict == "pass" else f"{path.name}: its verdict is {verdict or 'none: it has no policy'}"
 
 
 def _made(folder: Path) -> Path:

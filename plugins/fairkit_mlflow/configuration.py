@@ -76,9 +76,7 @@ class EvaluatorConfig:
         known = sorted(own | of_audit | of_model)
         for key in entries:
             if key not in known:
-                raise ParameterError(
-                    f"evaluator_config has the key {key!r}. {did_you_mean(key, known, what='keys')}"
-                )
+                raise ParameterError(f"evaluator_config has the key {key!r}. {did_you_mean(key, known, what='keys')}")
         for key in (*_LISTS, "auditors"):
             if isinstance(entries.get(key), str):
                 entries[key] = [entries[key]]
@@ -96,9 +94,7 @@ class EvaluatorConfig:
 
         parsed = []
         for kind, rules in (("max", self.max), ("min", self.min)):
-            texts = (
-                [f"{name}={value}" for name, value in rules.items()] if isinstance(rules, Mapping) else rules
-            )
+            texts = [f"{name}={value}" for name, value in rules.items()] if isinstance(rules, Mapping) else rules
             texts = [texts] if isinstance(texts, str) else texts
             parsed += [Rule.parse(text, kind) for text in texts]  # type: ignore[arg-type]  # one of the two
         return tuple(parsed)
@@ -124,18 +120,12 @@ class EvaluatorConfig:
 
         frame = evaluation.features_data
         if not hasattr(frame, "columns"):
-            raise DataError(
-                "fairkit audits tables: give mlflow.models.evaluate a data frame, with named columns"
-            )
+            raise DataError("fairkit audits tables: give mlflow.models.evaluate a data frame, with named columns")
         frame = frame.copy()
         label = self.label or evaluation.targets_name or ("target" if evaluation.has_targets else None)
         if evaluation.has_targets and label not in frame:
             frame[label] = evaluation.labels_data
-        roles: dict[str, Any] = {
-            "label": label,
-            "favorable": self.favorable,
-            "sensitive": list(self.sensitive),
-        }
+        roles: dict[str, Any] = {"label": label, "favorable": self.favorable, "sensitive": list(self.sensitive)}
         roles |= {key: list(value) for key in _LISTS[2:] if (value := getattr(self, key))}
         if self.weights is not None:
             roles["weights"] = self.weights
@@ -145,15 +135,11 @@ class EvaluatorConfig:
             roles["features"] = list(self.features)
         if model is None and columns:
             if not evaluation.has_predictions:
-                raise DataError(
-                    "there is neither a model nor a column of predictions: name one with predictions="
-                )
+                raise DataError("there is neither a model nor a column of predictions: name one with predictions=")
             frame[PREDICTED] = evaluation.predictions_data
             roles["predictions"] = {_kind(frame[PREDICTED], self.task): PREDICTED}
             roles.pop("features", None)
-        return fairkit.load_data(
-            frame, **{key: value for key, value in roles.items() if value not in (None, [])}
-        )
+        return fairkit.load_data(frame, **{key: value for key, value in roles.items() if value not in (None, [])})
 
     def run(self, subject: Any, data: Dataset) -> tuple[Report, bytes | None]:
         """Audit, and sign where a key is named.
@@ -198,7 +184,5 @@ def _kind(values: Any, task: Any) -> str:
     if task == "regression":
         return "prediction"
     return (
-        "score"
-        if getattr(values.dtype, "kind", "O") == "f" and not set(values.unique()) <= {0.0, 1.0}
-        else "decision"
+        "score" if getattr(values.dtype, "kind", "O") == "f" and not set(values.unique()) <= {0.0, 1.0} else "decision"
     )

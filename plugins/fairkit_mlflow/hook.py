@@ -28,9 +28,7 @@ class RefusedError(Exception):
         self.status = status
 
 
-def checked(
-    headers: Message | Mapping[str, str], body: bytes, secret: bytes, now: float
-) -> tuple[str, dict[str, Any]]:
+def checked(headers: Message | Mapping[str, str], body: bytes, secret: bytes, now: float) -> tuple[str, dict[str, Any]]:
     """Return a delivery's id and its content, where the secret has signed ``id.time.body`` a short while ago.
 
     Raises
@@ -41,9 +39,7 @@ def checked(
     delivery, at = headers.get("X-MLflow-Delivery-Id", ""), headers.get("X-MLflow-Timestamp", "")
     signed = hmac.new(secret, f"{delivery}.{at}.".encode() + body, hashlib.sha256).digest()
     expected = "v1," + base64.b64encode(signed).decode("ascii")
-    if not hmac.compare_digest(
-        expected.encode(), headers.get("X-MLflow-Signature", "").encode("utf-8", "replace")
-    ):
+    if not hmac.compare_digest(expected.encode(), headers.get("X-MLflow-Signature", "").encode("utf-8", "replace")):
         raise RefusedError(401, "the signature is not by the secret")
     if not at.isascii() or not at.isdecimal() or abs(now - int(at)) > MOST_SECONDS:
         raise RefusedError(401, "the time is too far from now")
@@ -62,11 +58,7 @@ class HookServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(
-        self,
-        address: tuple[str, int],
-        secret: bytes,
-        act: Callable[[str, str], None],
-        failed: Callable[[str], None],
+        self, address: tuple[str, int], secret: bytes, act: Callable[[str, str], None], failed: Callable[[str], None]
     ) -> None:
         super().__init__(address, _Handler)
         self.secret, self.act, self.failed = secret, act, failed
@@ -99,9 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = self.rfile.read(int(length))
             delivery, record = checked(self.headers, body, self.server.secret, time.time())
             data = record.get("data")
-            named = isinstance(data, dict) and all(
-                isinstance(data.get(key), str) for key in ("name", "alias")
-            )
+            named = isinstance(data, dict) and all(isinstance(data.get(key), str) for key in ("name", "alias"))
             if any(record.get(key) != value for key, value in _CREATED.items()) or not named:
                 self._answer(200, "nothing to do")
             elif not self.server.new(delivery):

@@ -47,9 +47,7 @@ def numbers_of(report: Report, *, everything: bool = False) -> dict[str, float]:
         if rule is not None:
             values[f"{name}/{rule.rule.side}"] = rule.limit
             values[f"{name}/verdict"] = VERDICTS[rule.verdict]
-        numbers |= {
-            key: float(value) for key, value in values.items() if value is not None and math.isfinite(value)
-        }
+        numbers |= {key: float(value) for key, value in values.items() if value is not None and math.isfinite(value)}
     if report.verdict is not None:
         numbers[f"{PREFIX}/verdict"] = VERDICTS[report.verdict]
     return numbers

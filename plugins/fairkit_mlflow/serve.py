@@ -19,29 +19,21 @@ def serve_hook(
     *,
     keys: Annotated[list[Path], opt.option("--key", "PUB", "Public key that you trust (repeatable).")],
     secret_file: Annotated[
-        Path | None,
-        opt.option("--secret-file", "FILE", "The webhook's secret, at least 16 bytes; not with --once."),
+        Path | None, opt.option("--secret-file", "FILE", "The webhook's secret, at least 16 bytes; not with --once.")
     ] = None,
     tracking_uri: Annotated[
-        str | None,
-        opt.option("--tracking-uri", "URI", "MLflow's server; default: MLFLOW_TRACKING_URI."),
+        str | None, opt.option("--tracking-uri", "URI", "MLflow's server; default: MLFLOW_TRACKING_URI.")
     ] = None,
     alias: Annotated[
         list[str] | None, opt.option("--alias", "NAME", "Watch over this alias (repeatable); default: all.")
     ] = None,
     certificates: Annotated[
-        Path | None,
-        opt.option("--certificates", "FOLDER", "Further certificates, beside those of runs and models."),
+        Path | None, opt.option("--certificates", "FOLDER", "Further certificates, beside those of runs and models.")
     ] = None,
     host: Annotated[str, opt.option("--host", "ADDRESS", "Where to listen.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0: any free one.")
-    ] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0: any free one.")] = 8000,
     every: Annotated[
-        float,
-        typer.Option(
-            min=0, metavar="SECONDS", help="Look at all aliases so often, for lost webhooks; 0: never."
-        ),
+        float, typer.Option(min=0, metavar="SECONDS", help="Look at all aliases so often, for lost webhooks; 0: never.")
     ] = 300,
     once: Annotated[
         bool, typer.Option("--once", help="Look at all aliases now, and end: 1 where one was taken back.")

@@ -82,9 +82,7 @@ def parse(uri: str) -> tuple[str, str | None, int | None]:
     name, slash, version = rest.rpartition("/")
     if slash and name and _VERSION.fullmatch(version):
         return name, None, int(version)
-    raise RegistryError(
-        f"{visible(uri)} is no version of a model: write models:/NAME@ALIAS or models:/NAME/VERSION"
-    )
+    raise RegistryError(f"{visible(uri)} is no version of a model: write models:/NAME@ALIAS or models:/NAME/VERSION")
 
 
 def import_tracked(registry: Registry, tracked: Tracked, *, name: str | None = None) -> Imported:
@@ -207,9 +205,7 @@ def _content(folder: Path, uri: str) -> tuple[bytes, bool]:
     told = flavor.get("data")
     path = (folder / str(told)).resolve()
     if not isinstance(told, str) or not path.is_relative_to(folder.resolve()) or not path.is_file():
-        raise RegistryError(
-            f"{visible(uri)} was not logged as an ONNX model: mlflow.onnx.log_model does that"
-        )
+        raise RegistryError(f"{visible(uri)} was not logged as an ONNX model: mlflow.onnx.log_model does that")
     raw = path.read_bytes()
     try:
         model = onnx.load_from_string(raw)

@@ -72,10 +72,7 @@ class EqualRates:
     def duals(self, groups: int, setting: Setting) -> Duals:
         """Return one constraint for each group, z = 1, b = ρ."""
         return Duals(
-            owner=np.arange(groups),
-            factors=np.ones(groups),
-            offset=setting.rho or 0.0,
-            slack=0.5 * setting.epsilon,
+            owner=np.arange(groups), factors=np.ones(groups), offset=setting.rho or 0.0, slack=0.5 * setting.epsilon
         )
 
 
@@ -110,8 +107,7 @@ class ZeroCovariance:
     def pooled(self, groups: list[SortedScores], own: NDArray[np.float64], setting: Setting) -> float:
         """Return for the whole population the rate that the groups' rules have together."""
         reached = sum(
-            group.ramp(threshold, setting.gamma)[0]
-            for group, threshold in zip(groups, own.tolist(), strict=True)
+            group.ramp(threshold, setting.gamma)[0] for group, threshold in zip(groups, own.tolist(), strict=True)
         )
         rho = reached / sum(group.total for group in groups)
         return parity_threshold(groups, setting.gamma, rho, 0.0)
@@ -164,17 +160,13 @@ def _share(weight: list[float], inside: int | None, outside: int | None) -> floa
     return one / (one + other) if one else 0.0
 
 
-def exact_thresholds(
-    constraint: Constraint, groups: list[SortedScores], setting: Setting
-) -> NDArray[np.float64]:
+def exact_thresholds(constraint: Constraint, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
     """Return the exact thresholds of sorted margins f = 2p - 1, shape [K + 1], the last for the pooled population."""
     own = constraint.thresholds(groups, setting)
     return np.append(own, constraint.pooled(groups, own, setting))
 
 
-def rates_of(
-    groups: list[SortedScores], thresholds: NDArray[np.float64], gamma: float
-) -> NDArray[np.float64]:
+def rates_of(groups: list[SortedScores], thresholds: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
     """Return the mean of h in each group, shape [K]; NaN in an empty one."""
     return np.array(
         [
@@ -197,9 +189,7 @@ def descended_thresholds(
     fitted = rows.take((rows.codes < count) & (rows.row_weights > 0))
     margins, weights = 2.0 * fitted.scores - 1.0, fitted.row_weights / fitted.row_weights.mean()
     stream = shuffled_epochs((margins, fitted.codes, weights), epochs, rng)
-    own = sgd_thresholds(
-        stream, constraint.duals(count, setting), gamma=setting.gamma, steps=epochs * len(fitted)
-    )
+    own = sgd_thresholds(stream, constraint.duals(count, setting), gamma=setting.gamma, steps=epochs * len(fitted))
     reached = float(np.average(ramp(margins, own[fitted.codes], setting.gamma), weights=weights))
     pooled = parity_threshold(sorted_margins(rows), setting.gamma, reached, 0.0)
     return np.array([*own, pooled])

@@ -67,15 +67,10 @@ class RandomizedThresholds(PostProcessor):
         """See `RandomizedThresholds`."""
 
         gamma: float | None = parameter(
-            None,
-            help="Width of the ramp on the scale of 2p - 1; default: chosen by cross validation.",
-            minimum=1e-6,
+            None, help="Width of the ramp on the scale of 2p - 1; default: chosen by cross validation.", minimum=1e-6
         )
         rho: float | None = parameter(
-            None,
-            help="The rate that every group gets; default: chosen by cross validation.",
-            minimum=0,
-            maximum=1,
+            None, help="The rate that every group gets; default: chosen by cross validation.", minimum=0, maximum=1
         )
         tolerance: float | None = parameter(
             0.0,
@@ -84,9 +79,7 @@ class RandomizedThresholds(PostProcessor):
             former={"epsilon": 1},
         )
         slack: float = parameter(
-            0.0,
-            help="With tolerance=none: the difference allowed on held-out rows beside chance.",
-            minimum=0,
+            0.0, help="With tolerance=none: the difference allowed on held-out rows beside chance.", minimum=0
         )
         constraint: Literal["demographic_parity", "equal_opportunity", "covariance"] = parameter(
             "demographic_parity",
@@ -182,11 +175,7 @@ def _validation(choice: Choice | None) -> dict[str, Any]:
     if choice is None:
         return {}
     return {
-        "validation": {
-            "violation": choice.violation,
-            "allowed": choice.allowed,
-            "expected_accuracy": choice.accuracy,
-        }
+        "validation": {"violation": choice.violation, "allowed": choice.allowed, "expected_accuracy": choice.accuracy}
     }
 
 

@@ -60,10 +60,7 @@ class SortedScores:
 
 
 def sort_groups(
-    scores: NDArray[np.floating],
-    codes: NDArray[np.integer],
-    groups: int,
-    weights: NDArray[np.floating] | None = None,
+    scores: NDArray[np.floating], codes: NDArray[np.integer], groups: int, weights: NDArray[np.floating] | None = None
 ) -> list[SortedScores]:
     """Split scores into groups and sort each: O(n log n) time, one copy of the scores.
 
@@ -86,17 +83,13 @@ def sort_groups(
     if groups > _MASKED_GROUPS:
         order = np.argsort(codes.astype(np.int32), kind="stable")
         bounds = np.searchsorted(codes[order], np.arange(groups + 1))
-        places: list[NDArray[np.integer] | NDArray[np.bool_]] = [
-            order[a:b] for a, b in itertools.pairwise(bounds)
-        ]
+        places: list[NDArray[np.integer] | NDArray[np.bool_]] = [order[a:b] for a, b in itertools.pairwise(bounds)]
         return [_sorted(scores, place, weights) for place in places]
     return [_sorted(scores, codes == group, weights) for group in range(groups)]
 
 
 def _sorted(
-    scores: NDArray[np.floating],
-    rows: NDArray[np.integer] | NDArray[np.bool_],
-    weights: NDArray[np.floating] | None,
+    scores: NDArray[np.floating], rows: NDArray[np.integer] | NDArray[np.bool_], weights: NDArray[np.floating] | None
 ) -> SortedScores:
     values = scores[rows].astype(np.float64, copy=False)
     if weights is None:
@@ -128,9 +121,7 @@ def evaluate(terms: Sequence[Term], threshold: float, gamma: float) -> tuple[flo
     return value, slope
 
 
-def crossing(
-    terms: Sequence[Term], gamma: float, target: float, bounds: tuple[float, float], *, start: float
-) -> float:
+def crossing(terms: Sequence[Term], gamma: float, target: float, bounds: tuple[float, float], *, start: float) -> float:
     """Return the t within the bounds where the sum of the terms is `target`, or the nearer bound.
 
     The sum is continuous, piecewise linear and does not increase. Newton's step from a point on the right piece

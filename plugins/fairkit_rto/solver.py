@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def ramp(
-    margins: NDArray[np.floating], thresholds: NDArray[np.floating] | float, gamma: float
-) -> NDArray[np.float64]:
+def ramp(margins: NDArray[np.floating], thresholds: NDArray[np.floating] | float, gamma: float) -> NDArray[np.float64]:
     """Return h = clip((f - t)/γ, 0, 1), the chance of the favorable decision.
 
     Parameters

@@ -87,16 +87,12 @@ def fit_network(
         outside = dataclasses.replace(outside, target=(outside.target - scale[1]) / scale[0])
     geometry = None
     if chosen.method in ("sensei", "sensr"):
-        geometry = Geometry.learn(
-            rows.x.astype(np.float64), _matrix(metric, directions, sigma, rows.x.shape[1])
-        )
+        geometry = Geometry.learn(rows.x.astype(np.float64), _matrix(metric, directions, sigma, rows.x.shape[1]))
     flipped = None
     if counterfactuals is not None:
         flipped = GivenCounterfactuals(*counterfactuals, len(rows.x))
         if flipped.features.shape[1] != rows.x.shape[1]:
-            raise DataError(
-                f"counterfactuals have {flipped.features.shape[1]} features, the rows {rows.x.shape[1]}"
-            )
+            raise DataError(f"counterfactuals have {flipped.features.shape[1]} features, the rows {rows.x.shape[1]}")
     return train_network(
         module,
         rows,
@@ -114,9 +110,7 @@ def fit_network(
     )
 
 
-def _rows(
-    features: Any, target: Any, weights: Any, name: str, regression: bool, *, least: int = 2
-) -> SenSeIRows:
+def _rows(features: Any, target: Any, weights: Any, name: str, regression: bool, *, least: int = 2) -> SenSeIRows:
     x = np.asarray(features, dtype=np.float32)
     y = np.asarray(target, dtype=np.float64)
     if x.ndim != 2 or y.shape != (len(x),) or not len(x):
@@ -138,9 +132,7 @@ def _settings(options: dict[str, Any]) -> SenSeISettings:
     names = [field.name for field in dataclasses.fields(SenSeISettings)]
     for name in options:
         if name not in names:
-            raise ParameterError(
-                f"there is no setting {name!r}. {did_you_mean(name, names, what='settings')}"
-            )
+            raise ParameterError(f"there is no setting {name!r}. {did_you_mean(name, names, what='settings')}")
     chosen = SenSeISettings(**options)
     for name in ("rho", "epsilon", "weight_decay"):
         value = float(getattr(chosen, name))

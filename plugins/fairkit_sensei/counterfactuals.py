@@ -89,9 +89,7 @@ def find_flips(
         options = [_options(part, columns[part], values.get(part)) for part in parts]
         combinations = tuple(itertools.product(*options))
         if len(combinations) < 2:
-            raise ParameterError(
-                f"sensitive={name} has one combination of values only; there is no other version"
-            )
+            raise ParameterError(f"sensitive={name} has one combination of values only; there is no other version")
         flips.append(Flip(parts, combinations))
     return flips
 
@@ -198,11 +196,7 @@ class GivenCounterfactuals:
     """
 
     def __init__(
-        self,
-        features: NDArray[Any],
-        source: NDArray[np.int64],
-        rows: int,
-        places: NDArray[np.int64] | None = None,
+        self, features: NDArray[Any], source: NDArray[np.int64], rows: int, places: NDArray[np.int64] | None = None
     ) -> None:
         self.features = np.asarray(features, dtype=np.float32)
         source = np.asarray(source, dtype=np.int64)
@@ -213,9 +207,7 @@ class GivenCounterfactuals:
                 "give one row of features and one source for each"
             )
         if source.min() < 0 or source.max() >= rows:
-            raise DataError(
-                f"a counterfactual belongs to row {source.max()}, but there are {rows} rows, from 0"
-            )
+            raise DataError(f"a counterfactual belongs to row {source.max()}, but there are {rows} rows, from 0")
         order = np.argsort(source, kind="stable")
         self._places = places[order]
         self._first = np.searchsorted(source[order], np.arange(rows + 1))

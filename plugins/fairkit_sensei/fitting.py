@@ -153,10 +153,7 @@ class Fitting:
                 seed=self.run.seed,
             )
             frontier = Frontier(
-                rhos=rhos,
-                modules=tuple(one.module for one in trained),
-                chosen=chosen,
-                yardstick=yardstick,
+                rhos=rhos, modules=tuple(one.module for one in trained), chosen=chosen, yardstick=yardstick
             )
             train_points = frontier.measure(self.table, 0.95)
         details: dict[str, Any] = {
@@ -248,13 +245,9 @@ def train_network(
     return trained
 
 
-def _settings(
-    table: Table, parameters: Any, metric: FairMetric | None
-) -> tuple[SenSeISettings, tuple[str, ...]]:
+def _settings(table: Table, parameters: Any, metric: FairMetric | None) -> tuple[SenSeISettings, tuple[str, ...]]:
     names = {field.name for field in dataclasses.fields(SenSeISettings)} - {"rho"}
-    settings = SenSeISettings(
-        **{name: getattr(parameters, name) for name in names if hasattr(parameters, name)}
-    )
+    settings = SenSeISettings(**{name: getattr(parameters, name) for name in names if hasattr(parameters, name)})
     nothing = (
         settings.method in ("sensei", "sensr")
         and metric is None

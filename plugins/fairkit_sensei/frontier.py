@@ -58,8 +58,7 @@ class Measured:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in dataclasses.asdict(self).items()
+            name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
         }
 
 
@@ -190,26 +189,18 @@ class Frontier:
         """Return plain JSON values, schema ``fairkit.sensei-frontier/1``."""
         return {
             "schema": "fairkit.sensei-frontier/1",
-            "performance": "mean_squared_error"
-            if self.yardstick.task == "regression"
-            else "balanced_accuracy",
+            "performance": "mean_squared_error" if self.yardstick.task == "regression" else "balanced_accuracy",
             "disparity": "dif" if self.yardstick.geometry is not None else "counterfactual",
             "epsilon": self.yardstick.epsilon,
             "chosen": self.chosen,
             "points": [
-                {
-                    "rho": rho,
-                    "train": train[index].to_dict(),
-                    "test": None if test is None else test[index].to_dict(),
-                }
+                {"rho": rho, "train": train[index].to_dict(), "test": None if test is None else test[index].to_dict()}
                 for index, rho in enumerate(self.rhos)
             ],
         }
 
 
-def _performance(
-    outputs: Array, table: Table, task: Task, confidence: float
-) -> tuple[float, tuple[float, float]]:
+def _performance(outputs: Array, table: Table, task: Task, confidence: float) -> tuple[float, tuple[float, float]]:
     weights = table.row_weights()
     if task == "regression":
         mean, half = _mean((outputs[:, 0] - table.target) ** 2, weights / weights.sum(), confidence)

@@ -12,12 +12,7 @@ from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit_similarity import learn
 from fairkit_similarity.encode import Encoder as MetricEncoder
 from fairkit_similarity.metric import FairMetric
-from fairkit_similarity.training import (
-    feature_columns,
-    graph_encoder,
-    named_directions,
-    sensitive_columns,
-)
+from fairkit_similarity.training import feature_columns, graph_encoder, named_directions, sensitive_columns
 from fairkit_similarity.versions import read_given
 
 if TYPE_CHECKING:
@@ -78,10 +73,7 @@ def make_metric(
                 "or use fair_metric=face with sensitive=COLUMNS, or fair_metric=FILE"
             )
         return learn.subspace(
-            features | sensitive,
-            list(sensitive),
-            strength=strength,
-            directions=named_directions(table, directions),
+            features | sensitive, list(sensitive), strength=strength, directions=named_directions(table, directions)
         )
     if kind == "face" and counterfactuals is not None:
         given = read_given(counterfactuals, of, table.features)

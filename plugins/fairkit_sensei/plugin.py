@@ -67,8 +67,7 @@ class SenSeI(Mitigator):
         directions: tuple[str, ...] | None = directions_parameter()
         rank: int = parameter(1, help="How many directions to ignore (face).", minimum=1)
         standardise: bool = parameter(
-            True,
-            help="Standardise numbers before FACE; false for columns of one scale, such as an embedding's.",
+            True, help="Standardise numbers before FACE; false for columns of one scale, such as an embedding's."
         )
         counterfactuals: str | None = parameter(
             None,
@@ -97,13 +96,9 @@ class SenSeI(Mitigator):
         )
         rate: float = parameter(0.002, help="Step size of the network's optimiser (AdamW).", above=0)
         weight_decay: float = parameter(0.0, help="Weight decay of the optimiser.", minimum=0)
-        free_steps: int = parameter(
-            3, help="Search steps in the sensitive directions, besides setting out.", minimum=0
-        )
+        free_steps: int = parameter(3, help="Search steps in the sensitive directions, besides setting out.", minimum=0)
         steps: int = parameter(5, help="Search steps in all directions.", minimum=0)
-        multiplier: float | None = parameter(
-            None, help="Where λ starts; default 1/rho (sensr: 1).", minimum=0
-        )
+        multiplier: float | None = parameter(None, help="Where λ starts; default 1/rho (sensr: 1).", minimum=0)
         multiplier_rate: float | None = parameter(
             None, help="η in λ ← max(0, λ - η rho (epsilon - mean d²)); default 0.05/rho².", above=0
         )
@@ -116,9 +111,7 @@ class SenSeI(Mitigator):
             "auto", help="Where to compute; auto: a GPU where there is one."
         )
 
-    def __init__(
-        self, parameters: Any = None, *, module: Any = None, metric: FairMetric | None = None
-    ) -> None:
+    def __init__(self, parameters: Any = None, *, module: Any = None, metric: FairMetric | None = None) -> None:
         self.module = module
         """A torch module in place of a fully connected network; it is copied, and trained from its weights."""
         self.metric = metric
@@ -156,16 +149,12 @@ class SenSeI(Mitigator):
     def _check_face(self) -> None:
         """Refuse what only FACE heeds where it is not learned."""
         chosen = self.parameters
-        learned = (
-            chosen.fair_metric == "face" and chosen.method in ("sensei", "sensr") and self.metric is None
-        )
+        learned = chosen.fair_metric == "face" and chosen.method in ("sensei", "sensr") and self.metric is None
         what = "learning fair_metric=face (method=sensei or sensr)"
         if not chosen.standardise and not learned:
             raise ParameterError(f"sensei: standardise is for {what}; leave it out otherwise")
         if chosen.counterfactuals is not None and not learned and chosen.method != "clp":
-            raise ParameterError(
-                f"sensei: counterfactuals is for {what} and for method=clp; leave it out otherwise"
-            )
+            raise ParameterError(f"sensei: counterfactuals is for {what} and for method=clp; leave it out otherwise")
         if chosen.counterfactuals is not None and chosen.sensitive:
             raise ParameterError("sensei: give counterfactual rows as a file or by sensitive, not both")
         if chosen.of != "of" and chosen.counterfactuals is None:
@@ -186,11 +175,6 @@ class SenSeI(Mitigator):
         import dataclasses
 
         plain = dataclasses.replace(
-            self.parameters,
-            method="erm",
-            counterfactuals=None,
-            of="of",
-            standardise=True,
-            fair_metric="subspace",
+            self.parameters, method="erm", counterfactuals=None, of="of", standardise=True, fair_metric="subspace"
         )
         return type(self)(plain, module=self.module).fit(table, run)

@@ -80,9 +80,7 @@ class SenSeIRows:
     def take(self, rows: NDArray[np.int64]) -> SenSeIRows:
         """Return some rows."""
         return SenSeIRows(
-            x=self.x[rows],
-            target=self.target[rows],
-            weights=None if self.weights is None else self.weights[rows],
+            x=self.x[rows], target=self.target[rows], weights=None if self.weights is None else self.weights[rows]
         )
 
 

@@ -52,9 +52,7 @@ class DenseStepper:
         linear = [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
         for place, part in enumerate(linear):
             part.weight.data, part.bias.data = views[2 * place], views[2 * place + 1]
-        self.network = DenseNetwork(
-            [(views[2 * i], views[2 * i + 1], layer[2]) for i, layer in enumerate(layers)]
-        )
+        self.network = DenseNetwork([(views[2 * i], views[2 * i + 1], layer[2]) for i, layer in enumerate(layers)])
         self.slopes = [(slopes[2 * i], slopes[2 * i + 1]) for i in range(len(layers))]
         self.optimizer = torch.optim.AdamW([self.theta], lr=rate, weight_decay=decay, fused=True)
 
@@ -118,8 +116,4 @@ def stepper(module: Any, rate: float, decay: float) -> DenseStepper | ModuleStep
     """Choose by the module: fully connected networks whose layers are all trained, or any other."""
     layers = dense_layers(module)
     learns = all(part.requires_grad for part in module.parameters())
-    return (
-        ModuleStepper(module, rate, decay)
-        if layers is None or not learns
-        else DenseStepper(module, rate, decay)
-    )
+    return ModuleStepper(module, rate, decay) if layers is None or not learns else DenseStepper(module, rate, decay)

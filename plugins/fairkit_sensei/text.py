@@ -76,8 +76,7 @@ def swap_words(sentences: Sequence[str], words: Sequence[Sequence[str]]) -> Swap
         )
     places = {word: (one, place) for one in lists for place, word in enumerate(one)}
     pattern = re.compile(
-        r"(?<!\w)(?:" + "|".join(map(re.escape, sorted(listed, key=len, reverse=True))) + r")(?!\w)",
-        re.IGNORECASE,
+        r"(?<!\w)(?:" + "|".join(map(re.escape, sorted(listed, key=len, reverse=True))) + r")(?!\w)", re.IGNORECASE
     )
     made: list[str] = []
     source: list[int] = []
@@ -92,9 +91,7 @@ def swap_words(sentences: Sequence[str], words: Sequence[Sequence[str]]) -> Swap
             if version != sentence:
                 made.append(version)
                 source.append(number)
-    return SwappedSentences(
-        sentences=tuple(made), source=np.array(source, dtype=np.int64), count=len(sentences)
-    )
+    return SwappedSentences(sentences=tuple(made), source=np.array(source, dtype=np.int64), count=len(sentences))
 
 
 def _cased(word: str, like: str) -> str:

@@ -132,9 +132,7 @@ class _Run:
         if settings.method in ("sensei", "sensr") and geometry is None:
             raise ParameterError(f"method={settings.method} needs a fair metric")
         if settings.method == "clp" and counterfactuals is None:
-            raise ParameterError(
-                "method=clp needs counterfactuals: name the columns to flip, as in sensitive=sex"
-            )
+            raise ParameterError("method=clp needs counterfactuals: name the columns to flip, as in sensitive=sex")
         if geometry is not None and geometry.width != rows.x.shape[1]:
             raise DataError(
                 f"the fair metric is for {geometry.width} features, but there are {rows.x.shape[1]}: learn the "

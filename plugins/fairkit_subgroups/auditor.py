@@ -33,14 +33,12 @@ class SubgroupAuditor(Auditor):
     """
 
     name: ClassVar[str] = "subgroups"
-    summary: ClassVar[str] = (
-        "The worst-treated group of up to three conditions, with one bound for all groups."
-    )
+    summary: ClassVar[str] = "The worst-treated group of up to three conditions, with one bound for all groups."
     terms: ClassVar[Mapping[str, Term]] = {
         "worst_subgroup_gap": Term(
             "largest difference of any subgroup",
             "A bound on how far any subgroup, of all that were searched, may differ from everybody else.",
-        ),
+        )
     }
     citation: ClassVar[str] = (
         "Kearns, Neel, Roth & Wu (2018), Preventing fairness gerrymandering, ICML; Cherian & Candès (2024), JMLR"
@@ -92,9 +90,7 @@ class SubgroupAuditor(Auditor):
         assert self._searched is not None  # noqa: S101 -- made by `begin`
         return findings(self.name, self._searched, self.parameters, total, context)
 
-    def changes(
-        self, totals: tuple[Totals, Totals], contexts: tuple[AuditContext, AuditContext]
-    ) -> list[Change]:
+    def changes(self, totals: tuple[Totals, Totals], contexts: tuple[AuditContext, AuditContext]) -> list[Change]:
         """Measure each listed group of either model in both (see `fairkit.auditors.ComparesModels`)."""
         from fairkit_subgroups.pairs import paired_changes
         from fairkit_subgroups.searching.measures import SOFT

@@ -126,9 +126,7 @@ def _of_metric(facts: SharedFacts, measure: Measure, ends: Ends, listed: list[Ra
     }
     if ends.bounds:
         known = [(share, one) for share, one in zip(statement.shares, ends.bounds, strict=True) if one]
-        evidence["share_curve"] = [
-            number for share, one in known for number in (share, min(one.at_most, 1.0) * unit)
-        ]
+        evidence["share_curve"] = [number for share, one in known for number in (share, min(one.at_most, 1.0) * unit)]
     if ends.surest is not None:
         evidence["conditions"] = facts.conditions(ends.surest.group)
         if facts.within(ends.surest.group):
@@ -181,9 +179,7 @@ def _whole(facts: SharedFacts, by_metric: list[tuple[Measure, Finding]]) -> list
             better="lower",
             parameters={"metrics": names, **facts.settings},
             evidence=evidence,
-            notes=facts.notes
-            if surest is not None
-            else (*facts.notes, "No group was found in the first half."),
+            notes=facts.notes if surest is not None else (*facts.notes, "No group was found in the first half."),
             interval_at=interval_at,
         )
         for name in (DIFFERENCE, GAP)
@@ -201,9 +197,7 @@ def _single(facts: SharedFacts, measure: Measure, ranked: RankedGroup, rank: int
         "rest": ranked.rest * unit,
         "rank": rank,
         "groups_searched": statement.searches[measure.name].groups,
-        "critical": statement.searches[measure.name]
-        .level(statement.alpha(measure, statement.confidence))
-        .critical,
+        "critical": statement.searches[measure.name].level(statement.alpha(measure, statement.confidence)).critical,
     }
     if within := facts.within(ranked.group):
         evidence["within"] = within

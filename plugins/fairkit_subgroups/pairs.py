@@ -45,15 +45,9 @@ def paired_changes(statements: tuple[Statement, Statement]) -> Iterator[Change]:
     samples = tuple(_sorted(one.people.kept) for one in statements)
     for measure in first.searched.measures:
         listed = [[one.group for one in statement.listed(measure)] for statement in statements]
-        pairs = tuple(
-            _rows(measure, rows, statement) for rows, statement in zip(samples, statements, strict=True)
-        )
+        pairs = tuple(_rows(measure, rows, statement) for rows, statement in zip(samples, statements, strict=True))
         for group in dict.fromkeys([*listed[0], *listed[1]]):
-            named = (
-                "both"
-                if group in listed[0] and group in listed[1]
-                else ("first", "second")[group in listed[1]]
-            )
+            named = "both" if group in listed[0] and group in listed[1] else ("first", "second")[group in listed[1]]
             yield _change(measure, group, named, statements, samples[0], (pairs[0], pairs[1]))
 
 
@@ -100,12 +94,7 @@ def _change(
 
 
 def _limits(
-    measure: Measure,
-    group: Group,
-    first: Statement,
-    sample: RowSample,
-    pairs: tuple[PairRows, PairRows],
-    alpha: float,
+    measure: Measure, group: Group, first: Statement, sample: RowSample, pairs: tuple[PairRows, PairRows], alpha: float
 ) -> tuple[float, float]:
     """Return limits of the change of the difference: of the group, minus that of the rest."""
     member = first.searched.family.member(sample.codes, group.table, group.number)

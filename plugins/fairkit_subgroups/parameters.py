@@ -27,8 +27,7 @@ class Parameters:
     """What can be set with --set subgroups.KEY=VALUE."""
 
     columns: tuple[str, ...] = parameter(
-        (),
-        help="Columns that conditions are about; `all`: every feature and sensitive column; default: sensitive.",
+        (), help="Columns that conditions are about; `all`: every feature and sensitive column; default: sensitive."
     )
     metrics: tuple[str, ...] = parameter(
         (),
@@ -36,13 +35,9 @@ class Parameters:
         "calibration_residual; default: the first three, or the last and error_rate where other columns are searched.",
     )
     depth: int = parameter(3, help="The most conditions of a group.", minimum=1, maximum=3)
-    share: float = parameter(
-        0.01, help="The least share of the rows that a group has.", minimum=0.001, maximum=0.5
-    )
+    share: float = parameter(0.01, help="The least share of the rows that a group has.", minimum=0.001, maximum=0.5)
     least: int = parameter(
-        50,
-        help="The least rows that a rate is over, in a group and outside; smaller ones are never shown.",
-        minimum=10,
+        50, help="The least rows that a rate is over, in a group and outside; smaller ones are never shown.", minimum=10
     )
     bins: int = parameter(
         8, help="The most cells that the values of a numeric column are put in.", minimum=2, maximum=50
@@ -80,9 +75,7 @@ def chosen_columns(chosen: Parameters, context: AuditContext) -> tuple[list[str]
     names = sensitive
     if chosen.columns == (ALL,):
         features = [c for c in data.features if c in data.columns]
-        names = list(
-            dict.fromkeys([*features, *(c for c in context.scorer.columns if c in data.columns), *sensitive])
-        )
+        names = list(dict.fromkeys([*features, *(c for c in context.scorer.columns if c in data.columns), *sensitive]))
     names = [name for name in names if name not in (data.roles.label, data.roles.weights, *chosen.within)]
     if not names:
         raise ParameterError(
@@ -124,9 +117,7 @@ def chosen_measures(chosen: Parameters, columns: Sequence[str], context: AuditCo
             raise ParameterError(
                 f"subgroups.metrics: {name} needs the outcome; name its column with `label`, or measure selection_rate"
             )
-    names = tuple(
-        name for name in names if name in fit and (labelled or "outcome" not in MEASURES[name].needs)
-    )
+    names = tuple(name for name in names if name in fit and (labelled or "outcome" not in MEASURES[name].needs))
     if not names:
         raise ParameterError(
             f"the auditor 'subgroups' measures nothing on a {task} task without outcomes; name the outcome's column "

@@ -106,18 +106,14 @@ class Searched:
         by_statistic = {}
         for name in self.statistics(soft=self.weight > 0 or not hard):
             if name in (STATES, SOFT) and decision is None:
-                raise ModelError(
-                    "subgroups: the model gives no decisions; set subgroups.metrics to mean_loss"
-                )
+                raise ModelError("subgroups: the model gives no decisions; set subgroups.metrics to mean_loss")
             if name not in (STATES, SOFT) and score is None:
                 raise ModelError(
                     "subgroups: the model gives no scores, and mean_loss and calibration_residual are about scores; "
                     "set subgroups.metrics to error_rate or selection_rate"
                 )
             if name == RESIDUAL and score is not None and not bool(((score >= 0) & (score <= 1)).all()):
-                raise ModelError(
-                    "subgroups: calibration_residual needs scores that are probabilities, in [0, 1]"
-                )
+                raise ModelError("subgroups: calibration_residual needs scores that are probabilities, in [0, 1]")
             by_statistic[name] = values_of(name, rows.outcome, decision, score, loss, weights)
         return by_statistic
 
@@ -161,9 +157,7 @@ def search_for(
             "name other columns with subgroups.columns"
         )
     if not cells:
-        raise DataError(
-            "subgroups: all columns to search are in `within` too; name others with subgroups.columns"
-        )
+        raise DataError("subgroups: all columns to search are in `within` too; name others with subgroups.columns")
     searched = Searched(
         family=Family(tuple(cells), chosen.depth),
         strata=tuple(_strata(chosen, tallies, data.name)),
@@ -175,9 +169,7 @@ def search_for(
         seed=context.seed,
         left=left,
     )
-    sums = sum(
-        width_of(s, weighted=searched.weight > 0) for s in searched.statistics(soft=searched.weight > 0)
-    )
+    sums = sum(width_of(s, weighted=searched.weight > 0) for s in searched.statistics(soft=searched.weight > 0))
     searched.family.check_size(sums, searched.layers)
     return searched
 

@@ -121,9 +121,7 @@ class Statement:
             found = [one for one in self.tested(measure, self.confidence) if size.one(one) > 0]
             return found[: self.chosen.show]
         alpha = self.alpha(measure, self.confidence)
-        return worst(
-            self.searches[measure.name], self.people, alpha, self.chosen.show, share=self.chosen.share
-        )
+        return worst(self.searches[measure.name], self.people, alpha, self.chosen.show, share=self.chosen.share)
 
     def tested(self, measure: Measure, confidence: float) -> list[RankedGroup]:
         """Return groups that were found in the first half, measured in the other."""

@@ -114,10 +114,7 @@ class RowAsks:
 
     def mixed(self, x: Ints, z: Ints, from_x: NDArray[np.bool_]) -> Array:
         """See `fairkit_why.walks.Asks.mixed`."""
-        rows = {
-            name: values[np.where(from_x[:, self._owner[name]], x, z)]
-            for name, values in self._columns.items()
-        }
+        rows = {name: values[np.where(from_x[:, self._owner[name]], x, z)] for name, values in self._columns.items()}
         return values_of(self._scorer.predict(rows), self._of)
 
 
@@ -147,9 +144,7 @@ class FeatureAsks(RowAsks):
         return values_of(said if self._of_class is None else self._of_class(said), self._of)
 
 
-def asks_of(
-    scorer: Scorer, of: str, columns: Columns, players: Sequence[Sequence[str]], predictions: Array
-) -> RowAsks:
+def asks_of(scorer: Scorer, of: str, columns: Columns, players: Sequence[Sequence[str]], predictions: Array) -> RowAsks:
     """Return the fastest way to ask a model about hybrid rows.
 
     Parameters
@@ -165,9 +160,7 @@ def asks_of(
         if model is not None and not any(feed.input.name == model.matrix for feed in model.scorer.feeds):
             asks = FeatureAsks(model, *arguments)
             few = np.arange(min(len(predictions), 1_000))
-            if np.array_equal(
-                asks.mixed(few, few, np.ones((len(few), len(players)), dtype=bool)), predictions[few]
-            ):
+            if np.array_equal(asks.mixed(few, few, np.ones((len(few), len(players)), dtype=bool)), predictions[few]):
                 return asks
     except (ModelError, ParameterError):
         pass  # encoders that are not understood, or decisions that are drawn: the model itself is asked
@@ -186,7 +179,5 @@ def _codes(values: NDArray[Any]) -> Ints:
     """Return a number for each value, equal where values are; all missing ones are equal."""
     if values.dtype.kind == "O":
         numbers: dict[Any, int] = {}
-        return np.array(
-            [numbers.setdefault(value, len(numbers)) for value in values.tolist()], dtype=np.int64
-        )
+        return np.array([numbers.setdefault(value, len(numbers)) for value in values.tolist()], dtype=np.int64)
     return np.unique(values, return_inverse=True)[1].reshape(-1)

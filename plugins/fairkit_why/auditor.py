@@ -35,9 +35,7 @@ class WhyAuditor(Auditor):
 
     name: ClassVar[str] = "why"
     partial: ClassVar[bool] = True
-    summary: ClassVar[str] = (
-        "What carries a gap: columns, rates, and what is left between people who are alike."
-    )
+    summary: ClassVar[str] = "What carries a gap: columns, rates, and what is left between people who are alike."
     citation: ClassVar[str] = (
         "Shapley (1953); Kitagawa (1955), J. Am. Stat. Assoc. 50; Robins, Rotnitzky & Zhao (1994), J. Am. Stat. Assoc. "
         "89; Chernozhukov et al. (2018), Econometrics J. 21; Li, Morgan & Zaslavsky (2018), J. Am. Stat. Assoc. 113"
@@ -88,9 +86,7 @@ class WhyAuditor(Auditor):
         """Keep the rows."""
         from fairkit_why.people import Collected
 
-        return Collected.of(
-            batch, predictions, self.columns(context), context, conditions_of(self.parameters)
-        )
+        return Collected.of(batch, predictions, self.columns(context), context, conditions_of(self.parameters))
 
     def findings(self, total: Collected, context: AuditContext) -> list[Finding]:
         """Divide every gap."""
@@ -98,9 +94,7 @@ class WhyAuditor(Auditor):
 
         return findings(self.parameters, total, of_class(context))
 
-    def changes(
-        self, totals: tuple[Collected, Collected], contexts: tuple[AuditContext, AuditContext]
-    ) -> list[Change]:
+    def changes(self, totals: tuple[Collected, Collected], contexts: tuple[AuditContext, AuditContext]) -> list[Change]:
         """Divide both models' gaps (see `fairkit.auditors.ComparesModels`)."""
         from fairkit_why.changes import changes
         from fairkit_why.gaps import Why

@@ -59,9 +59,7 @@ def _parts(one: Divided, level: float) -> dict[str, tuple[float, float]]:
     return {name: (float(v), float(h)) for name, v, h in zip(one.players, one.values, halves, strict=True)}
 
 
-def _paired_parts(
-    pairs: tuple[Pair, Pair], divided: tuple[Divided, Divided], names: Sequence[str]
-) -> Noise | None:
+def _paired_parts(pairs: tuple[Pair, Pair], divided: tuple[Divided, Divided], names: Sequence[str]) -> Noise | None:
     """Return how sure the changes of exact parts, and of their sum, are, from each row's own change.
 
     None where rows are not known.

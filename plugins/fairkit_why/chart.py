@@ -124,12 +124,7 @@ class LeftChart(EvidenceChart):
             {"mark": {"type": "rule", "strokeWidth": 1.5}, "transform": plain,
              "encoding": {"x": {"field": "low", "type": "quantitative"}, "x2": {"field": "high"}, "y": y}},
         ]  # fmt: skip
-        return {
-            "data": {"values": bars},
-            "width": 220 if narrow else 460,
-            "height": {"step": 22},
-            "layer": layers,
-        }
+        return {"data": {"values": bars}, "width": 220 if narrow else 460, "height": {"step": 22}, "layer": layers}
 
     @classmethod
     def example(cls) -> Any:

@@ -64,9 +64,7 @@ def _part(finding: Finding) -> Iterator[str]:
     """Compute the parts again from the counts: no rows are needed."""
     cells = [[float(one) for one in finding.evidence[f"counts_{side}"]] for side in ("group", "reference")]
     place = NAMES.index(finding.metric)
-    value, low, high = _part_of(
-        cells, place, float(finding.evidence["design_effects"][place]), finding.confidence
-    )
+    value, low, high = _part_of(cells, place, float(finding.evidence["design_effects"][place]), finding.confidence)
     if finding.value is None or _apart(value, finding.value):
         yield f"it is {finding.value}, and its counts give {value:.6g}"
     elif finding.interval is None or any(map(_apart, (low, high), finding.interval)):
@@ -103,9 +101,7 @@ def _part_of(
                 moved[side][place] = end
                 ends.append(_divided(*moved)[index])
             variance += (ends[1] - ends[0]) ** 2 * rate * (1 - rate) / rows
-    z = NormalDist().inv_cdf(
-        1 - 0.4 * (1 - confidence)
-    )  # α is taken a fifth smaller: `fairkit.intervals.guarded`
+    z = NormalDist().inv_cdf(1 - 0.4 * (1 - confidence))  # α is taken a fifth smaller: `fairkit.intervals.guarded`
     half = z * math.sqrt(variance * design)
     return value, min(middle - half, value), max(middle + half, value)
 

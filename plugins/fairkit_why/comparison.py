@@ -125,9 +125,7 @@ class Pair:
         told = f"{model}|{int(self.people.hashes.sum())}|{of}|{self.sensitive}|{self.group}|{self.reference}"
         return np.random.default_rng(int.from_bytes(hashlib.sha256(told.encode()).digest()[:16], "little"))
 
-    def gap(
-        self, values: tuple[Array, Array], reach: float | None
-    ) -> tuple[float, tuple[float, float], Noise]:
+    def gap(self, values: tuple[Array, Array], reach: float | None) -> tuple[float, tuple[float, float], Noise]:
         """Return the difference of means, the means, and how sure it is."""
         means = [float(shares(w, len(v)) @ v) for w, v in zip(self.weights, values, strict=True)]
         variance, degrees = two_samples(
@@ -224,9 +222,7 @@ class Pair:
             reach = np.append(reach, np.ptp(np.concatenate(y)))
         gap, means, noise = self.gap(f, 1.0 if kind == "decision" and of != "residual" else None)
         model = scorer.info.sha256 or scorer.info.name
-        found = walk(
-            asks, f, self.weights, self.each("clusters"), len(names), calls=calls, rng=self.seed(model, of)
-        )
+        found = walk(asks, f, self.weights, self.each("clusters"), len(names), calls=calls, rng=self.seed(model, of))
         told = {"walks": found.walks, "calls": found.calls, "sampling_share": found.sampling}
         sure = Noise(found.variance, found.degrees, reach, self.units)
         return Divided(of, gap, noise, means, found.values, sure, names, told)

@@ -176,9 +176,7 @@ class _TreeScore:
         """See `ExactScore.attribution`."""
         fringes, groups = self._fringes, (a, b)
         every = [np.empty(0) if w is None else w for w in weights]
-        mass = [
-            float(g.shape[1]) if w is None else float(w.sum()) for g, w in zip(groups, weights, strict=True)
-        ]
+        mass = [float(g.shape[1]) if w is None else float(w.sum()) for g, w in zip(groups, weights, strict=True)]
         some = [np.ascontiguousarray(g[:, c]) for g, c in zip(groups, chosen, strict=True)]
         values = np.zeros(self._players)
         row_values = [np.zeros((self._players, len(c))) for c in chosen]
@@ -205,6 +203,5 @@ class _TreeScore:
                     sign / mass[opposite], row_values[mine],
                 )  # fmt: skip
         return Attribution(
-            self._sign * values / (mass[0] * mass[1]),
-            (self._sign * row_values[0].T, self._sign * row_values[1].T),
+            self._sign * values / (mass[0] * mass[1]), (self._sign * row_values[0].T, self._sign * row_values[1].T)
         )

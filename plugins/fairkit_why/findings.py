@@ -137,9 +137,7 @@ def _parts(why: Why, pair: Pair) -> list[Finding]:
     cells = tuple(cells_of(y, d, w) for y, d, w in zip(outcome, decision, pair.weights, strict=True))
     both = cells[0], cells[1]
     clusters = pair.each("clusters")
-    design = (
-        [1.0] * 3 if clusters is None else design_effects(outcome, decision, pair.weights, clusters, both)
-    )
+    design = [1.0] * 3 if clusters is None else design_effects(outcome, decision, pair.weights, clusters, both)
     parts = parts_of(both, design)
     if not np.isfinite(parts.values).all():
         return []
@@ -197,9 +195,7 @@ def _unexplained(why: Why, pair: Pair) -> list[Finding]:
     return [_left_finding(why, pair, names, unexplained(comparison), gap, len(drawn) < len(rows))]
 
 
-def _left_finding(
-    why: Why, pair: Pair, names: Sequence[str], remainder: Any, gap: float, drawn: bool
-) -> Finding:
+def _left_finding(why: Why, pair: Pair, names: Sequence[str], remainder: Any, gap: float, drawn: bool) -> Finding:
     confidence, mine = why.context.confidence, remainder.toward_group
     column, area = remainder.separating
     evidence: dict[str, Any] = {
@@ -210,9 +206,7 @@ def _left_finding(
         "effective_rows": mine.effective,
         "refused": mine.refused,
     }
-    notes = [
-        f"That differences in {', '.join(names)} are allowed is the claim of whoever asked, and is not checked."
-    ]
+    notes = [f"That differences in {', '.join(names)} are allowed is the claim of whoever asked, and is not checked."]
     if drawn:
         notes.append(f"On {MOST_ROWS:,} rows, drawn by the hash of what they hold.")
     if mine.refused is not None:

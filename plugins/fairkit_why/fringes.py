@@ -175,9 +175,7 @@ def _chain(ensemble: Ensemble, modes: NDArray[np.str_], node: int) -> tuple[int,
     chain = [node]
     while True:
         following = int(ensemble.no[chain[-1]])
-        same = (
-            modes[following] == modes[node] != "BRANCH_NEQ" and ensemble.yes[following] == ensemble.yes[node]
-        )
+        same = modes[following] == modes[node] != "BRANCH_NEQ" and ensemble.yes[following] == ensemble.yes[node]
         if not same or ensemble.feature[following] != ensemble.feature[node]:
             return tuple(chain)
         chain.append(following)

@@ -88,27 +88,16 @@ class Why:
             stated = references.get(name)
             reference = self._reference(name, names, rows, there) if stated is None else names.index(stated)
             pairs += [
-                Pair(
-                    self.people,
-                    name,
-                    names[index],
-                    names[reference],
-                    (rows[index], rows[reference]),
-                    len(there) == 2,
-                )
+                Pair(self.people, name, names[index], names[reference], (rows[index], rows[reference]), len(there) == 2)
                 for index in there
                 if index != reference
             ]
         return pairs
 
-    def _reference(
-        self, sensitive: str, names: list[str], rows: list[NDArray[np.int64]], there: list[int]
-    ) -> int:
+    def _reference(self, sensitive: str, names: list[str], rows: list[NDArray[np.int64]], there: list[int]) -> int:
         """Return the reference: the one that was named; else of two groups the lower one, of more the largest."""
         columns = list(self.context.dataset.profile.groups)
-        stated = dict(reference_of(text, columns) for text in self.context.dataset.roles.reference).get(
-            sensitive
-        )
+        stated = dict(reference_of(text, columns) for text in self.context.dataset.roles.reference).get(sensitive)
         if sensitive == PEOPLE:
             return 1
         f = self.people.number("decision") if self.context.scorer.task != "regression" else None

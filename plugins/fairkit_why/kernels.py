@@ -83,9 +83,7 @@ def _wide_keys(codes: Any, start: Any, end: Any, program: Any, masks: Any, path:
 
 
 @numba.njit(cache=True, nogil=True)
-def count_keys(
-    codes: Any, weights: Any, fringes: Any, first: Any, last: Any, offsets: Any, hist: Any
-) -> None:
+def count_keys(codes: Any, weights: Any, fringes: Any, first: Any, last: Any, offsets: Any, hist: Any) -> None:
     """Add the rows' weights (each 1 where there are none) to the histograms of the fringes from `first` to `last`."""
     begin, program, path, bits = fringes[0], fringes[1], fringes[2], fringes[3]
     rows = codes.shape[1]
@@ -139,15 +137,7 @@ def _leaf_table(hist: Any, k: Any, nodes: Any, weights: Any, moved: Any, out: An
 
 @numba.njit(cache=True, nogil=True)
 def make_tables(
-    hist: Any,
-    fringes: Any,
-    leaves: Any,
-    first: Any,
-    last: Any,
-    offsets: Any,
-    rules: Any,
-    table_at: Any,
-    tables: Any,
+    hist: Any, fringes: Any, leaves: Any, first: Any, last: Any, offsets: Any, rules: Any, table_at: Any, tables: Any
 ) -> None:
     """Add up the leaves' tables of every fringe: the Shapley values of each key against the rows of `hist`.
 
@@ -200,15 +190,7 @@ def make_tables(
 
 @numba.njit(cache=True, nogil=True)
 def project(
-    codes: Any,
-    fringes: Any,
-    first: Any,
-    last: Any,
-    table_at: Any,
-    tables: Any,
-    names: Any,
-    scale: Any,
-    out: Any,
+    codes: Any, fringes: Any, first: Any, last: Any, table_at: Any, tables: Any, names: Any, scale: Any, out: Any
 ) -> None:
     """Add each row's Shapley values in the fringes, times `scale`, to `out`, shape [players, n]."""
     begin, program, path, bits, players = fringes[0], fringes[1], fringes[2], fringes[3], fringes[4]
@@ -235,15 +217,7 @@ def project(
 
 @numba.njit(cache=True, nogil=True)
 def meet_tables(
-    hist: Any,
-    fringes: Any,
-    first: Any,
-    last: Any,
-    offsets: Any,
-    table_at: Any,
-    tables: Any,
-    names: Any,
-    out: Any,
+    hist: Any, fringes: Any, first: Any, last: Any, offsets: Any, table_at: Any, tables: Any, names: Any, out: Any
 ) -> None:
     """Add the sum over keys of a histogram times tables to `out`, shape [players]."""
     bits, players, first_name = fringes[3], fringes[4], fringes[6]

@@ -123,9 +123,7 @@ def two_samples(
         freedom.append(max(size - 1.0, 1.0))
         centred.append(part[:, None] * away)
     if clusters is not None:
-        return clustered(
-            by_cluster(np.concatenate(centred), np.concatenate(clusters)), np.concatenate(clusters)
-        )
+        return clustered(by_cluster(np.concatenate(centred), np.concatenate(clusters)), np.concatenate(clusters))
     total = parts[0] + parts[1]
     with np.errstate(all="ignore"):
         # Welch and Satterthwaite: (v₁ + v₂)² / (v₁² / ν₁ + v₂² / ν₂)

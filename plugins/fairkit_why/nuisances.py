@@ -152,9 +152,7 @@ def _boosted(design: Design, outcome: Array, weights: Array, fit: Bools, *, chan
         "deterministic": True, "num_threads": 1, "force_row_wise": True, "seed": 0,
     }  # fmt: skip
     text = [place for place, words in enumerate(design.text) if words]
-    data = Dataset(
-        design.codes[fit], outcome[fit], weight=weights[fit], categorical_feature=text, params=parameters
-    )
+    data = Dataset(design.codes[fit], outcome[fit], weight=weights[fit], categorical_feature=text, params=parameters)
     return np.asarray(train(parameters, data, 40).predict(design.codes))
 
 

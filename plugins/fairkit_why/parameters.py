@@ -29,8 +29,7 @@ class Parameters:
         "mean_residual; default: the selection rate, and the score before the link where it is exact.",
     )
     allowed: tuple[str, ...] = parameter(
-        (),
-        help="Columns in which a difference is allowed: what is left between people who are alike in them.",
+        (), help="Columns in which a difference is allowed: what is left between people who are alike in them."
     )
     together: tuple[str, ...] = parameter(
         (), help="Columns that belong together, joined by +, such as job=a+job=b; by default each is alone."
@@ -41,13 +40,10 @@ class Parameters:
         "open below, job= is a missing value.",
     )
     calls: int = parameter(
-        400_000,
-        help="The most rows that the model is asked about for each attribution by sampling.",
-        minimum=1_000,
+        400_000, help="The most rows that the model is asked about for each attribution by sampling.", minimum=1_000
     )
     refit: str | None = parameter(
-        None,
-        help="A table to train on again with and without the columns of `without`; default: no training.",
+        None, help="A table to train on again with and without the columns of `without`; default: no training."
     )
     without: tuple[str, ...] = parameter(
         (), help="The columns to leave out with `refit`; default: the one that carries the most of the gap."
@@ -139,9 +135,7 @@ def conditions_of(chosen: Parameters) -> list[dict[str, Any]]:
         except ValueError:
             ends = []
         if not column or not sign:
-            raise ParameterError(
-                f"why.people: {text!r} is no condition; write COLUMN=VALUE or COLUMN=LOW:HIGH"
-            )
+            raise ParameterError(f"why.people: {text!r} is no condition; write COLUMN=VALUE or COLUMN=LOW:HIGH")
         told = {"low": ends[0], "high": ends[1]} if ends else {"value": value or None}
         conditions.append({"column": column, **told})
     return conditions

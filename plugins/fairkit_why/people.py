@@ -86,9 +86,7 @@ class Collected:
         }
         groups = {name: (codes,) for name, codes in batch.groups.items()}
         if people:
-            inside = np.logical_and.reduce(
-                [_fulfils(one, as_numpy(batch.arrow(one["column"]))) for one in people]
-            )
+            inside = np.logical_and.reduce([_fulfils(one, as_numpy(batch.arrow(one["column"]))) for one in people])
             groups[PEOPLE] = (np.where(inside, 0, 1),)
         return cls({name: (batch.arrow(name),) for name in columns}, groups, numbers, label)
 
@@ -102,9 +100,7 @@ def _fulfils(condition: Mapping[str, Any], values: NDArray[Any]) -> NDArray[np.b
         return np.asarray(missing if wanted is None else ~missing & (texts == str(wanted)))
     low, high = condition["low"], condition["high"]
     numbers = values.astype(np.float64)
-    return np.asarray(
-        (numbers >= (-np.inf if low is None else low)) & (numbers <= (np.inf if high is None else high))
-    )
+    return np.asarray((numbers >= (-np.inf if low is None else low)) & (numbers <= (np.inf if high is None else high)))
 
 
 class People:
@@ -118,9 +114,7 @@ class People:
 
         numbers = {name: np.concatenate(pieces) for name, pieces in collected.numbers.items()}
         groups = {name: np.concatenate(pieces) for name, pieces in collected.groups.items()}
-        columns = {
-            name: pa.chunked_array(pieces).combine_chunks() for name, pieces in collected.columns.items()
-        }
+        columns = {name: pa.chunked_array(pieces).combine_chunks() for name, pieces in collected.columns.items()}
         hashes = np.zeros(len(numbers["outcome"]), dtype=np.uint64)
         for column in columns.values():
             hashes = mixed(hashes ^ _filled(column))

@@ -50,9 +50,7 @@ def refitted(why: Why, pair: Pair, divided: Sequence[Divided | Finding]) -> list
     findings = []
     for name in columns:
         if name not in columns_of:
-            raise ParameterError(
-                f"why.without: {name!r} is no column of the model; it reads: {', '.join(columns_of)}"
-            )
+            raise ParameterError(f"why.without: {name!r} is no column of the model; it reads: {', '.join(columns_of)}")
         findings.append(_without(why, pair, name, columns_of[name], training, (AUDITED,) * audited))
     return findings
 
@@ -95,17 +93,13 @@ def _said(why: Why, table: Table, left_out: Sequence[str], rows: Table | None = 
         raise ParameterError("why.without: nothing is left to train on")
     table = table if rows is None else rows
     columns = {name: table.columns[name] for name in features}
-    model = fit_learner(
-        LEARNER, dataclasses.replace(table, columns=columns, features=features), Run(seed=0, threads=1)
-    )
+    model = fit_learner(LEARNER, dataclasses.replace(table, columns=columns, features=features), Run(seed=0, threads=1))
     said = model.predict({name: why.columns[name] for name in features})
     if table.task == "multiclass":
         names = [value_text(value) for value in table.classes]
         favorable = value_text(why.context.dataset.roles.favorable)
         return np.asarray(said.score.argmax(axis=1) == names.index(favorable), dtype=float)
-    return np.asarray(
-        said.score if said.decision_probability is None else said.decision_probability, dtype=float
-    )
+    return np.asarray(said.score if said.decision_probability is None else said.decision_probability, dtype=float)
 
 
 def _without(
@@ -175,9 +169,7 @@ def _computed(why: Why, pair: Pair, name: str) -> dict[str, Any]:
         w = pair.weights[mine]
         part = shares(None if w is None else w[: sizes[mine]], sizes[mine])
         moved = float(part @ change)
-        noise = Noise(
-            part**2 @ (change - moved)[:, None] ** 2, np.array([sizes[mine] - 1.0]), np.ones(1), pair.sizes
-        )
+        noise = Noise(part**2 @ (change - moved)[:, None] ** 2, np.array([sizes[mine] - 1.0]), np.ones(1), pair.sizes)
         low, high = noise.around(moved)(why.context.confidence)
         record[f"computed_{label}"] = {"change": moved, "low": low, "high": high}
     return record

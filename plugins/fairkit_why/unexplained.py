@@ -155,21 +155,19 @@ def unexplained(comparison: Comparison) -> Unexplained:
         out = comparison.folds == fold
         if not out.any():
             continue
-        chance[out] = fit_propensity(
-            comparison.design, comparison.group.astype(np.float64), comparison.weights, ~out
-        )[out]
+        chance[out] = fit_propensity(comparison.design, comparison.group.astype(np.float64), comparison.weights, ~out)[
+            out
+        ]
         for place, mine in enumerate(sides):
-            said[place][:, out] = fit_outcome(
-                comparison.design, comparison.outcome, comparison.weights, ~out & mine
-            )[:, out]
+            said[place][:, out] = fit_outcome(comparison.design, comparison.outcome, comparison.weights, ~out & mine)[
+                :, out
+            ]
     (mean_a, first), (mean_b, second) = (
         mix(said[place], comparison.outcome, comparison.weights, mine) for place, mine in enumerate(sides)
     )
     toward_a = _toward(comparison, comparison.group, chance, mean_b, comparison.names)
     toward_b = _toward(comparison, ~comparison.group, 1 - chance, mean_a, comparison.names[::-1])
-    back = Left(
-        -toward_b.value, toward_b.error, toward_b.degrees, toward_b.refused, toward_b.effective, toward_b.far
-    )
+    back = Left(-toward_b.value, toward_b.error, toward_b.degrees, toward_b.refused, toward_b.effective, toward_b.far)
     over = _overlap(comparison, chance, mean_a, mean_b, toward_a.refused)
     learners: dict[str, float | str] = {
         "propensity": "logistic, cells" if comparison.design.saturated else "logistic, splines",
@@ -236,9 +234,7 @@ def _toward(
     return _finish(comparison, here - there, pulls, effective, far, refused, rest)
 
 
-def _overlap(
-    comparison: Comparison, chance: Array, mean_a: Array, mean_b: Array, refused: str | None
-) -> Left:
+def _overlap(comparison: Comparison, chance: Array, mean_a: Array, mean_b: Array, refused: str | None) -> Left:
     """Return the difference between the groups where people count with e(1-e)."""
     w, d = comparison.weights, comparison.outcome
     # overlap weights e (1 - e) (Li, Morgan & Zaslavsky 2018)
@@ -248,8 +244,6 @@ def _overlap(
     first, second = first / first.sum(), second / second.sum()
     modelled = float(both @ (mean_a - mean_b))
     left_a, left_b = float(first @ (d - mean_a)), float(second @ (d - mean_b))
-    pulls = (
-        both * (mean_a - mean_b - modelled) + first * (d - mean_a - left_a) - second * (d - mean_b - left_b)
-    )
+    pulls = both * (mean_a - mean_b - modelled) + first * (d - mean_a - left_a) - second * (d - mean_b - left_b)
     effective = float(1 / max((first**2).sum(), (second**2).sum()))
     return _finish(comparison, modelled + left_a - left_b, pulls, effective, 0.0, refused)

@@ -186,11 +186,7 @@ def _estimate(
         pulls.append(sums + np.outer(row_shares[side] * (f[side] - means[side]), fit[1 + side]))
     pair = (left**2).sum(axis=0)
     parts = [(pull**2).sum(axis=0) for pull in pulls]
-    n, m, walks = (
-        effective(weights[0], len(f[0])),
-        effective(weights[1], len(f[1])),
-        float(1 / (mass**2).sum()),
-    )
+    n, m, walks = (effective(weights[0], len(f[0])), effective(weights[1], len(f[1])), float(1 / (mass**2).sum()))
     noise = _sampling(sampled, pair, n, m, walks)
     with np.errstate(all="ignore"):
         degrees = (parts[0] + parts[1]) ** 2 / (parts[0] ** 2 / max(n - 1, 1) + parts[1] ** 2 / max(m - 1, 1))

@@ -53,10 +53,7 @@ class Windows:
     """
 
     def __init__(
-        self,
-        chosen: Parameters,
-        totals: Sequence[Sequence[Collected]],
-        contexts: Sequence[Sequence[AuditContext]],
+        self, chosen: Parameters, totals: Sequence[Sequence[Collected]], contexts: Sequence[Sequence[AuditContext]]
     ) -> None:
         self.chosen, self.contexts = chosen, contexts
         self.people = [[People(total) for total in row] for row in totals]
@@ -114,9 +111,7 @@ class Windows:
         yield change_of(pairs[0], ends[0][0], ends[1][0], hypot(ends[0][1], ends[1][1]), of="outcome")
         yield from self._rows(pairs, [v for v in values if v is not None], "outcome", "the outcome")
 
-    def _rows(
-        self, pairs: tuple[Pair, Pair], values: Sequence[Array], of: str, what: str
-    ) -> Iterator[Change]:
+    def _rows(self, pairs: tuple[Pair, Pair], values: Sequence[Array], of: str, what: str) -> Iterator[Change]:
         """Yield what rows carry: who applies, and where it can be told, what happens to people who are alike."""
         ends = [self._gap(pair, value) for pair, value in zip(pairs, values, strict=True)]
         whole, half = ends[1][0] - ends[0][0], hypot(ends[0][1], ends[1][1])

@@ -8,13 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairkit_registry.errors import (
-        ArchiveError,
-        CertificateError,
-        KeyFileError,
-        RegistryError,
-        VerificationError,
-    )
+    from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError, RegistryError, VerificationError
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.signers import new_key_pair
     from fairkit_registry.names import is_reference

@@ -108,9 +108,7 @@ def cases(names: Sequence[str] = ()) -> list[Case]:
             except (ValueError, KeyError, TypeError) as error:
                 raise RegistryError(f"the case {path} is damaged ({error!r})") from None
     if not matches:
-        raise RegistryError(
-            f"the suite has no case whose name begins with {' or '.join(names) or 'anything'}"
-        )
+        raise RegistryError(f"the suite has no case whose name begins with {' or '.join(names) or 'anything'}")
     return matches
 
 
@@ -136,9 +134,7 @@ def run(runner: str, chosen: Sequence[Case]) -> Iterator[Outcome]:
     except ValueError as error:
         raise RegistryError(f"the runner {runner!r} cannot be read: {error}") from None
     if not command:
-        raise RegistryError(
-            "name the program that answers cases: fairkit conformance 'fairkit-verify --cases'"
-        )
+        raise RegistryError("name the program that answers cases: fairkit conformance 'fairkit-verify --cases'")
     process: subprocess.Popen[str] | None = None
     try:
         for case in chosen:
@@ -206,9 +202,7 @@ def _outcome(case: Case, line: str, seconds: float) -> Outcome:
     except ValueError:
         answer = None
     if not isinstance(answer, dict) or not isinstance(answer.get("answer"), str):
-        raise RegistryError(
-            f"the runner's answer to {case.name} is no JSON object with an `answer`: {line[:80]!r}"
-        )
+        raise RegistryError(f"the runner's answer to {case.name} is no JSON object with an `answer`: {line[:80]!r}")
     supported = answer["answer"] != "unsupported"
     mistake = case.mistake(answer) if supported else None
     return Outcome(case=case, answer=answer, mistake=mistake, supported=supported, seconds=seconds)

@@ -43,9 +43,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "integer": lambda value: (
-        isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
-    ),
+    "integer": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1,
 }
 
 
@@ -260,11 +258,7 @@ def _some(parts: Sequence[Check], *, only: bool) -> Check:
         if fitting:
             return Mistake((), f"{_shown(value)} is valid under more than one of the given schemas")
         deepest = max((one for one in mistakes if one is not None), key=lambda one: len(one.path))
-        return (
-            deepest
-            if deepest.path
-            else Mistake((), f"{_shown(value)} is not valid under any of the given schemas")
-        )
+        return deepest if deepest.path else Mistake((), f"{_shown(value)} is not valid under any of the given schemas")
 
     return check
 

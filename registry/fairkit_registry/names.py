@@ -86,9 +86,7 @@ def parse(text: str) -> Reference:
     if _VERSION.fullmatch(tail):
         return Reference(name=name, version=int(tail))
     if tail[:1].isdigit() or not tail:
-        raise RegistryError(
-            f"{text!r}: after '@' stands a version from 1 (credit@3) or an alias (credit@production)"
-        )
+        raise RegistryError(f"{text!r}: after '@' stands a version from 1 (credit@3) or an alias (credit@production)")
     return Reference(name=name, alias=check_alias(tail))
 
 

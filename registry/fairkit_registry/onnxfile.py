@@ -135,7 +135,5 @@ def _typed(value: Any) -> str:
     kind = value.type.tensor_type
     known = TensorProto.DataType.values()
     element = TensorProto.DataType.Name(kind.elem_type).lower() if kind.elem_type in known else "unknown"
-    shape = [
-        str(d.dim_value) if d.HasField("dim_value") else (_text(d.dim_param) or "?") for d in kind.shape.dim
-    ]
+    shape = [str(d.dim_value) if d.HasField("dim_value") else (_text(d.dim_param) or "?") for d in kind.shape.dim]
     return f"{name}: {element}[{', '.join(shape)}]"

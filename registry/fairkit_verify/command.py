@@ -38,16 +38,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_ENDING,
         allow_abbrev=False,
     )
+    parser.add_argument("certificate", metavar="CERT", type=Path, help="the certificate, or a Sigstore bundle")
     parser.add_argument(
-        "certificate", metavar="CERT", type=Path, help="the certificate, or a Sigstore bundle"
-    )
-    parser.add_argument(
-        "--key",
-        metavar="PUB",
-        type=Path,
-        action="append",
-        required=True,
-        help="public key that you trust; repeatable",
+        "--key", metavar="PUB", type=Path, action="append", required=True, help="public key that you trust; repeatable"
     )
     parser.add_argument("--model", metavar="MODEL.onnx", type=Path, help="the model that it must be about")
     parser.add_argument(
@@ -63,11 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         help="revocation list, or a folder of them; it is remembered",
     )
     parser.add_argument(
-        "--revoker",
-        metavar="PUB",
-        type=Path,
-        action="append",
-        help="key whose lists count against every signature",
+        "--revoker", metavar="PUB", type=Path, action="append", help="key whose lists count against every signature"
     )
     parser.add_argument(
         "--timestamp-root",
@@ -76,13 +65,9 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         help="root of a time-stamping authority that is asked for",
     )
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="for people, or for programs")
     parser.add_argument(
-        "--format", choices=("table", "json"), default="table", help="for people, or for programs"
-    )
-    parser.add_argument(
-        "--cases",
-        action="store_true",
-        help="answer the cases of the conformance suite on standard input; alone",
+        "--cases", action="store_true", help="answer the cases of the conformance suite on standard input; alone"
     )
     return parser
 
@@ -123,9 +108,7 @@ def _verification(options: argparse.Namespace) -> Verification:
 
     raw = read_file(options.certificate)
     trusted = [load_public(path) for path in options.key]
-    revocations = known_revocations(
-        options.revocations, trusted, [load_public(path) for path in options.revoker or ()]
-    )
+    revocations = known_revocations(options.revocations, trusted, [load_public(path) for path in options.revoker or ()])
     roots = read_roots(options.timestamp_root or ())
 
     def further(outcome: Verification, found: Certificate) -> None:

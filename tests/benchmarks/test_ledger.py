@@ -43,8 +43,7 @@ FAST = [
 
 
 @pytest.mark.parametrize(
-    "task",
-    ["binary", *(pytest.param(t, marks=pytest.mark.long) for t in ("regression", "multiclass", "ranking"))],
+    "task", ["binary", *(pytest.param(t, marks=pytest.mark.long) for t in ("regression", "multiclass", "ranking"))]
 )
 def test_every_number_has_an_interval_or_a_sentence(ledger: ModuleType, task: str) -> None:
     tables = FAST[:5] if task == "binary" else FAST

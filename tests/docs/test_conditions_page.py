@@ -23,16 +23,12 @@ def test_the_page_runs_as_typed(tmp_path):
     printed = ""
     for kind, text in _BLOCK.findall(PAGE.read_text("utf-8")):
         command = [sys.executable, "-W", "ignore", "-c", text] if kind == "python" else ["bash", "-ec", text]
-        result = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         if result.returncode:
             pytest.fail(f"{text}\nexit code {result.returncode}\n{result.stdout}\n{result.stderr}")
         printed += result.stdout
     lines = [" ".join(line.split()) for line in printed.splitlines()]
-    shown = [
-        line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("    ") and "0." in line
-    ]
+    shown = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("    ") and "0." in line]
     shown = [line for line in shown if not line.strip().startswith("--")]
     assert len(shown) > 8
     for line in shown:  # the tables of the page are what is printed

@@ -65,11 +65,7 @@ def test_a_metric_frame_has_our_numbers(page, name):
     assert {one.group: one.value for one in found.groups} == pytest.approx(dict(frame.by_group), abs=1e-12)
     assert found.value == pytest.approx(frame.difference(), abs=1e-12)
     assert report.find(f"{name}_ratio", "ethnicity").value == pytest.approx(frame.ratio(), abs=1e-12)
-    worse = {
-        "selection_rate": ("min", "max"),
-        "true_positive_rate": ("min",),
-        "false_positive_rate": ("max",),
-    }
+    worse = {"selection_rate": ("min", "max"), "true_positive_rate": ("min",), "false_positive_rate": ("max",)}
     for end in worse[name]:
         expected = getattr(frame, f"group_{end}")()
         assert report.find(f"{name}_group_{end}", "ethnicity").value == pytest.approx(expected, abs=1e-12)

@@ -22,15 +22,11 @@ def test_the_page_runs_as_typed(tmp_path):
             (tmp_path / "fairkit.toml").write_text(text)
         typed = "fairkit audit" if kind == "toml" else text
         command = [sys.executable, "-W", "ignore", "-c", text] if kind == "python" else ["bash", "-ec", typed]
-        result = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert result.returncode == 0, f"{text}\n{result.stdout}\n{result.stderr}"
     command = (
         "fairkit audit plain.onnx --data sentences.parquet --auditor counterfactuals "
         "--set counterfactuals.rows=swapped.parquet --min prediction_consistency=0.95"
     )
-    result = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, check=False
-    )
+    result = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, check=False)
     assert result.returncode == 1, result.stderr  # as the page says, the plain network fails

@@ -65,9 +65,7 @@ class _Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pages(site):
-    return {
-        path: _Page(path.read_text("utf-8")) for path in site.rglob("*.html") if "_static" not in path.parts
-    }
+    return {path: _Page(path.read_text("utf-8")) for path in site.rglob("*.html") if "_static" not in path.parts}
 
 
 def test_every_link_inside_the_site_leads_somewhere(pages):
@@ -129,9 +127,7 @@ def test_the_notebook_is_fifteen_cells_that_end_in_a_certified_model(site):
     assert all(not cell.get("outputs") for cell in notebook["cells"])
     page = (site / "tutorials" / "first-model.html").read_text("utf-8")
     assert page.count("<iframe") == 3
-    assert (
-        len(re.findall(r"<svg[^>]*class=\"marks\"", page)) + page.count("image/svg") + page.count(".svg") >= 3
-    )
+    assert len(re.findall(r"<svg[^>]*class=\"marks\"", page)) + page.count("image/svg") + page.count(".svg") >= 3
     assert "of fair.onnx on loans: pass" in page
     assert "signature verified" in page
 
@@ -141,18 +137,9 @@ def test_search_works_without_a_server(site):
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         pytest.skip("chromium is not installed (apt-get install chromium)")
-    command = [
-        chromium,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--virtual-time-budget=8000",
-        "--dump-dom",
-    ]
+    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=8000", "--dump-dom"]
     address = f"file://{site}/search.html?q=equalized"
     result = subprocess.run([*command, address], capture_output=True, text=True, check=False, timeout=120)
-    found = re.findall(
-        r'<a href="([^"?]+)[^"]*"[^>]*>', result.stdout[result.stdout.index('id="search-results"') :]
-    )
+    found = re.findall(r'<a href="([^"?]+)[^"]*"[^>]*>', result.stdout[result.stdout.index('id="search-results"') :])
     assert any("metrics" in one for one in found), found[:10]
     assert re.search(r"found \d+ pages", result.stdout)

@@ -27,11 +27,7 @@ def test_a_model_is_watched_until_it_drifts_and_its_alias_is_taken_back(tmp_path
 
 def run(page: str, tmp_path: Path, *, cumulative: bool = True, **more: str) -> None:
     """Run a page's blocks in order; Python blocks see what those before them did, if they are cumulative."""
-    environment = {
-        **os.environ,
-        **more,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
+    environment = {**os.environ, **more, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     python = ""
     for kind, code, text in _BLOCK.findall((ROOT / "docs" / "tutorials" / page).read_text("utf-8")):
         if text.startswith("pip install"):
@@ -41,9 +37,7 @@ def run(page: str, tmp_path: Path, *, cumulative: bool = True, **more: str) -> N
             command = [sys.executable, "-W", "ignore", "-c", python]
         else:
             command = ["bash", "-ec", text]
-        result = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         if result.returncode != int(code or 0):
             pytest.fail(f"{text}\nexit code {result.returncode}\n{result.stdout}\n{result.stderr}")
 
@@ -60,9 +54,7 @@ def test_the_page_on_groups_that_nobody_named_runs_as_typed(loans_model, tmp_pat
     blocks = [block for _, _, block in _BLOCK.findall(text)]
     assert len(blocks) == 6
     for block in blocks:
-        command = block.replace(
-            "fairkit demo --keep loans\ncd loans\n", ""
-        )  # the demo's files stand here already
+        command = block.replace("fairkit demo --keep loans\ncd loans\n", "")  # the demo's files stand here already
         result = subprocess.run(
             ["bash", "-c", command],
             cwd=tmp_path,

@@ -63,13 +63,9 @@ def _graph(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
 
 
-def _refused(
-    kind: type[fairkit.FairkitError], *said: str, model: Any = None, data: Any = None, **given: Any
-) -> str:
+def _refused(kind: type[fairkit.FairkitError], *said: str, model: Any = None, data: Any = None, **given: Any) -> str:
     with pytest.raises(kind) as caught:
-        fairkit.audit(
-            _graph() if model is None else model, data() if callable(data) else data or _data(), **given
-        )
+        fairkit.audit(_graph() if model is None else model, data() if callable(data) else data or _data(), **given)
     message = str(caught.value)
     for part in said:
         assert part in message
@@ -94,9 +90,7 @@ def test_a_folder_is_no_model(tmp_path: Path) -> None:
 def test_a_file_that_is_no_model(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
-    _refused(
-        fairkit.ModelError, "m.onnx", "empty (0 bytes)" if not content else "not an ONNX model", model=path
-    )
+    _refused(fairkit.ModelError, "m.onnx", "empty (0 bytes)" if not content else "not an ONNX model", model=path)
 
 
 @pytest.mark.long
@@ -110,9 +104,7 @@ def test_every_truncation_is_refused_or_runs(tmp_path: Path) -> None:
 
 
 def test_an_operator_that_nobody_knows() -> None:
-    _refused(
-        fairkit.ModelError, "operator that onnxruntime does not know", model=_graph(operator="Frobnicate")
-    )
+    _refused(fairkit.ModelError, "operator that onnxruntime does not know", model=_graph(operator="Frobnicate"))
 
 
 def test_an_opset_from_the_future() -> None:
@@ -248,18 +240,10 @@ def test_no_such_data_lists_the_folders_tables(tmp_path: Path) -> None:
     [
         ("empty.csv", b"", r"empty\.csv is empty \(0 bytes\)"),
         ("header.csv", b"sex,label,income\n", r"header\.csv has a header but no rows"),
-        (
-            "ragged.csv",
-            b"sex,label,income\nf,yes,1\nm,no\nf,no,2\n",
-            r"ragged\.csv is not a rectangular CSV table",
-        ),
+        ("ragged.csv", b"sex,label,income\nf,yes,1\nm,no\nf,no,2\n", r"ragged\.csv is not a rectangular CSV table"),
         ("broken.parquet", b"PAR1 and no more", r"broken\.parquet cannot be read as Parquet"),
         ("twice.csv", b"sex,sex,label\nf,f,yes\n", r"two columns have the name 'sex'; rename one"),
-        (
-            "latin.csv",
-            b"sex,label,income\nf\xe9,yes,1\nm,no,2\n",
-            r"column 'sex' holds bytes that are no UTF-8 text",
-        ),
+        ("latin.csv", b"sex,label,income\nf\xe9,yes,1\nm,no,2\n", r"column 'sex' holds bytes that are no UTF-8 text"),
     ],
 )
 def test_tables_that_cannot_be_read(name: str, content: bytes, said: str, tmp_path: Path) -> None:
@@ -274,9 +258,7 @@ def test_a_ragged_row_far_down(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     rows = "f,yes,1\nm,no,2\n" * 400_000
     path.write_text(f"sex,label,income\n{rows}f,yes\n{rows[:800]}")
-    with pytest.raises(
-        fairkit.DataError, match=r"long\.csv is not a rectangular CSV table.*Expected 3 columns, got 2"
-    ):
+    with pytest.raises(fairkit.DataError, match=r"long\.csv is not a rectangular CSV table.*Expected 3 columns, got 2"):
         _data(path).learn()
 
 
@@ -320,23 +302,11 @@ def test_roles_that_the_table_lacks(roles: dict[str, Any], said: str) -> None:
         ({"label": np.array(["yes"] * N, dtype=object)}, {}, "'label' holds one value only, 'yes'"),
         ({}, {"favorable": "Yes!"}, "never has the favorable value 'Yes!'. Did you mean 'yes'?"),
         ({"sex": np.array(["f"] * N, dtype=object)}, {}, "'sex' has one group only (f)"),
-        (
-            {"sex": np.array([None] * N, dtype=object)},
-            {},
-            "the sensitive column 'sex' has one group only (none)",
-        ),
+        ({"sex": np.array([None] * N, dtype=object)}, {}, "the sensitive column 'sex' has one group only (none)"),
         ({"w": np.full(N, -1.0)}, {"weights": "w"}, "200 weights in column 'w' are negative"),
-        (
-            {"w": np.array(["a"] * N, dtype=object)},
-            {"weights": "w"},
-            "column 'w' holds text; weights are numbers",
-        ),
+        ({"w": np.array(["a"] * N, dtype=object)}, {"weights": "w"}, "column 'w' holds text; weights are numbers"),
         ({"w": np.full(N, np.inf)}, {"weights": "w"}, "'w' holds 200 infinite numbers"),
-        (
-            {"label": np.where(np.arange(N) == 5, np.inf, np.arange(N))},
-            {"favorable": None},
-            "'label' holds 1 infinite",
-        ),
+        ({"label": np.where(np.arange(N) == 5, np.inf, np.arange(N))}, {"favorable": None}, "'label' holds 1 infinite"),
         ({}, {"sensitive": ["age:10"]}, "no row has 'age' in the bin '< 10'"),
         ({}, {"sensitive": ["sex:1"]}, "'sex' holds text and cannot be binned"),
         ({}, {"favorable": None}, "which value of 'label' is good for the person?"),
@@ -370,17 +340,9 @@ def test_text_scores_and_odd_decisions_in_columns() -> None:
     columns = _columns() | {"s": np.full(N, 1.5), "d": np.full(N, 0.5)}
     text = fairkit.PredictedColumns(score="sex")
     _refused(fairkit.ModelError, "'sex' holds text; scores are numbers", model=text)
+    _refused(fairkit.ModelError, "'s' leaves [0, 1]", model=fairkit.PredictedColumns(score="s"), data=_data(columns))
     _refused(
-        fairkit.ModelError,
-        "'s' leaves [0, 1]",
-        model=fairkit.PredictedColumns(score="s"),
-        data=_data(columns),
-    )
-    _refused(
-        fairkit.ModelError,
-        "'d' holds fractions",
-        model=fairkit.PredictedColumns(decision="d"),
-        data=_data(columns),
+        fairkit.ModelError, "'d' holds fractions", model=fairkit.PredictedColumns(decision="d"), data=_data(columns)
     )
     _refused(fairkit.DataError, "no prediction column 'scr'", model=fairkit.PredictedColumns(score="scr"))
     with pytest.raises(fairkit.ParameterError, match="name a column"):
@@ -393,18 +355,13 @@ def test_text_scores_and_odd_decisions_in_columns() -> None:
 def test_rules_that_nothing_measured_suggest() -> None:
     rule = fairkit.Rule(metric="demographic_party_difference", max=0.1)
     _refused(
-        fairkit.PolicyError,
-        "which no installed auditor measures",
-        "'demographic_parity_difference'",
-        policy=[rule],
+        fairkit.PolicyError, "which no installed auditor measures", "'demographic_parity_difference'", policy=[rule]
     )
     rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sx", max=0.1)
     _refused(fairkit.PolicyError, "for 'sx', which was not audited", "Did you mean 'sex'?", policy=[rule])
 
 
-@pytest.mark.parametrize(
-    "text", ["demographic_parity_difference", "=0.1", "x:sex=", "x=high", "x=nan", "x=inf"]
-)
+@pytest.mark.parametrize("text", ["demographic_parity_difference", "=0.1", "x:sex=", "x=high", "x=nan", "x=inf"])
 def test_rules_that_are_no_rules(text: str) -> None:
     with pytest.raises(fairkit.PolicyError, match="write METRIC:COLUMN=NUMBER"):
         fairkit.Rule.parse(text, "max")
@@ -415,9 +372,7 @@ def test_unknown_auditors_and_parameters() -> None:
     _refused(fairkit.ParameterError, "min_grup", "min_group", parameters={"group": {"min_grup": 5}})
     _refused(fairkit.ParameterError, "min_group", parameters={"group": {"min_group": 0}})
     _refused(
-        fairkit.ParameterError,
-        "which is not asked for; name it in `auditors` too",
-        parameters={"dif": {"epsilon": 1}},
+        fairkit.ParameterError, "which is not asked for; name it in `auditors` too", parameters={"dif": {"epsilon": 1}}
     )
     _refused(fairkit.ParameterError, "confidence=95 is not between 0 and 1", confidence=95)
     _refused(fairkit.ParameterError, "seed=-1 is negative", seed=-1)
@@ -438,9 +393,7 @@ def test_data_without_roles_says_how_to_load_it(data: Any) -> None:
         lambda: fairkit.mitigate("reweigh", data),
         lambda: fairkit.frontier([fairkit.Sweep(plugin="reweigh")], data),
     ):
-        with pytest.raises(
-            fairkit.DataError, match=f"the data is a {type(data).__name__}, not a Dataset; .*load_data"
-        ):
+        with pytest.raises(fairkit.DataError, match=f"the data is a {type(data).__name__}, not a Dataset; .*load_data"):
             work()
 
 
@@ -497,12 +450,7 @@ def test_a_model_that_is_a_pipe_is_refused_at_once(tmp_path):
 def test_a_group_whose_rows_weigh_nothing_has_no_distance():
     rng = np.random.default_rng(0)
     sex = np.array(["f", "m"])[rng.integers(0, 2, 400)]
-    table = {
-        "s": rng.random(400),
-        "y": rng.integers(0, 2, 400),
-        "sex": sex,
-        "w": np.where(sex == "f", 0.0, 1.0),
-    }
+    table = {"s": rng.random(400), "y": rng.integers(0, 2, 400), "sex": sex, "w": np.where(sex == "f", 0.0, 1.0)}
     data = fairkit.load_data(table, label="y", favorable=1, sensitive=["sex"], weights="w")
     report = fairkit.audit(fairkit.PredictedColumns(score="s"), data)
     found = report.find("statistical_parity_ks", "sex")

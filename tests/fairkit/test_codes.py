@@ -27,9 +27,7 @@ from fairkit.totals.sketch import places_of
 ROWS = 90_000
 COLUMNS = {
     "text": pa.array(["b", None, "a", "NA", "b", ""]),
-    "dictionary": pa.DictionaryArray.from_arrays(
-        pa.array([2, None, 0, 2, 1], pa.int8()), ["x", "unused", "z"]
-    ),
+    "dictionary": pa.DictionaryArray.from_arrays(pa.array([2, None, 0, 2, 1], pa.int8()), ["x", "unused", "z"]),
     "whole": pa.array([3, -2, 3, 900]),
     "gaps": pa.array([3, None, 3]),
     "far": pa.array([2**62, -(2**62), 5]),

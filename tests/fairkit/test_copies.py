@@ -12,9 +12,7 @@ from fairkit.data.repeats import MOST, Repeats, mixed
 @pytest.mark.parametrize("joined", [False, True])
 def test_kept_hashes_have_all_their_copies(different, joined):
     rng = np.random.default_rng(different)
-    parts = [
-        mixed(rng.integers(0, different, rows).astype(np.uint64)) for rows in (0, 1, 5_000, 65_536, 30_000)
-    ]
+    parts = [mixed(rng.integers(0, different, rows).astype(np.uint64)) for rows in (0, 1, 5_000, 65_536, 30_000)]
     found = Repeats()
     for part in parts:
         if joined:

@@ -20,9 +20,7 @@ def table(sizes=SIZES, seed=0):
     rng = np.random.default_rng(seed)
     race = np.repeat(list(sizes), list(sizes.values()))
     rate = np.linspace(0.3, 0.7, len(sizes))[np.searchsorted(list(sizes), race)]
-    frame = pd.DataFrame(
-        {"race": race, "sex": rng.choice(["f", "m"], len(race)), "y": rng.integers(0, 2, len(race))}
-    )
+    frame = pd.DataFrame({"race": race, "sex": rng.choice(["f", "m"], len(race)), "y": rng.integers(0, 2, len(race))})
     return frame.assign(approved=(rng.random(len(race)) < rate).astype(int)).sample(frac=1, random_state=seed)
 
 

@@ -100,12 +100,8 @@ def test_tables_at_random(measured: list[int], data: Any, rows: int, values: int
         "team": pa.array(rng.integers(0, 30, rows)),
     })  # fmt: skip
     roles: dict[str, Any] = {"label": "hired", "favorable": 1, "sensitive": ["group"]}
-    roles |= data.draw(
-        st.sampled_from([{}, {"weights": "weight"}, {"cluster": "team"}, {"missing": "group"}])
-    )
-    predicted = data.draw(
-        st.sampled_from([{"decision": "offered"}, {"score": "score", "decision": "offered"}])
-    )
+    roles |= data.draw(st.sampled_from([{}, {"weights": "weight"}, {"cluster": "team"}, {"missing": "group"}]))
+    predicted = data.draw(st.sampled_from([{"decision": "offered"}, {"score": "score", "decision": "offered"}]))
     step = data.draw(st.sampled_from([17, 64, 1_000]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fairkit.data.profile.BATCH_ROWS", step)
@@ -140,8 +136,7 @@ def test_parts_add_up_to_the_table(cells: int, monkeypatch: pytest.MonkeyPatch):
         parts.append(part)
     rows, counts = (parts[0] + parts[1]).table()
     expected = Counter(
-        repr(row)
-        for row in zip(*(column.to_pylist() for column in table.select(["c", "a", "b"]).columns), strict=True)
+        repr(row) for row in zip(*(column.to_pylist() for column in table.select(["c", "a", "b"]).columns), strict=True)
     )
     found = [repr(row) for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)]
     assert dict(zip(found, counts.tolist(), strict=True)) == expected
@@ -196,12 +191,7 @@ def test_the_head_of_a_table_tells_whether_its_rows_repeat(first: int):
      ("p_a", 2.0, "6 rows have a value of p_a, p_b outside")],
 )  # fmt: skip
 def test_what_is_wrong_is_counted_in_rows(measured: list[int], column: str, value: float, message: str):
-    columns = {
-        "hired": np.arange(60) % 2.0,
-        "weight": np.ones(60),
-        "p_a": np.full(60, 0.5),
-        "p_b": np.full(60, 0.5),
-    }
+    columns = {"hired": np.arange(60) % 2.0, "weight": np.ones(60), "p_a": np.full(60, 0.5), "p_b": np.full(60, 0.5)}
     columns[column] = np.where(np.arange(60) % 10 == 3, value, columns[column])
     table = pa.table({**columns, "offered": np.arange(60) // 3 % 2})
     data = fairkit.load_data(

@@ -22,12 +22,7 @@ from fairkit_repair.comparison import audit_beside
 
 def people(n: int = 500, seed: int = 0) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
-    return {
-        "g": rng.choice(["a", "b"], n),
-        "y": rng.integers(0, 2, n),
-        "s": rng.random(n),
-        "t": rng.random(n),
-    }
+    return {"g": rng.choice(["a", "b"], n), "y": rng.integers(0, 2, n), "s": rng.random(n), "t": rng.random(n)}
 
 
 def data(**more: Any) -> fairkit.Dataset:
@@ -54,10 +49,7 @@ class Counting:
 
 
 def sums(source: Source, start: int, column: str, factor: float) -> float:
-    return (
-        factor * sum(np.asarray(batch.column(column)).sum() for batch in source.batches([column], 100))
-        + 0 * start
-    )
+    return factor * sum(np.asarray(batch.column(column)).sum() for batch in source.batches([column], 100)) + 0 * start
 
 
 def test_a_table_is_one_piece():

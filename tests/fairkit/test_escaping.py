@@ -44,9 +44,7 @@ def test_how_characters_are_spelled():
 
 
 @pytest.mark.long
-@given(
-    st.recursive(st.none() | st.integers() | WHOLE, lambda one: st.lists(one) | st.dictionaries(WHOLE, one))
-)
+@given(st.recursive(st.none() | st.integers() | WHOLE, lambda one: st.lists(one) | st.dictionaries(WHOLE, one)))
 @example(["\udcff", "\x7f", "fe\u200dmale"])
 def test_json_is_equal_when_it_is_read_again_and_holds_nothing_that_acts(value):
     text = json_text(value)

@@ -24,8 +24,7 @@ def finding(**evidence):
 
 def test_a_histogram_gives_shares():
     found = evidence_of(
-        finding(histogram={"edges": [0, 0.5, 1], "groups": {"a": [[1, 1], [0, 2]], "b": [[0, 0], [0, 0]]}}),
-        Histogram,
+        finding(histogram={"edges": [0, 0.5, 1], "groups": {"a": [[1, 1], [0, 2]], "b": [[0, 0], [0, 0]]}}), Histogram
     )
     assert found.edges == (0.0, 0.5, 1.0)
     assert found.shares == {"a": [0.5, 0.5], "b": [0.0, 0.0]}

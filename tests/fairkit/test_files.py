@@ -76,8 +76,7 @@ def test_a_full_device_is_one_message():
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [("no/where", "mkdir -p"), ("a\0b", "NUL|null"), ("x" * 300, "too long"), ("", "folder")],
+    ("name", "message"), [("no/where", "mkdir -p"), ("a\0b", "NUL|null"), ("x" * 300, "too long"), ("", "folder")]
 )
 def test_paths_that_cannot_be_written_are_named(tmp_path, name, message):
     with pytest.raises(FileError, match=message):  # noqa: PT012 -- either may find it

@@ -42,10 +42,7 @@ def test_the_functions_numbers_in_every_group():
         said = table["p"] if name == "auc" else table["d"]
         assert report.find(name).value == pytest.approx(function(table["y"], said))
         gap = report.find(f"{name}_difference", "sex")
-        each = {
-            group: function(table["y"][table["sex"] == group], said[table["sex"] == group])
-            for group in ("f", "m")
-        }
+        each = {group: function(table["y"][table["sex"] == group], said[table["sex"] == group]) for group in ("f", "m")}
         assert gap.value == pytest.approx(abs(each["f"] - each["m"]))
         assert {one.group: one.value for one in gap.groups} == pytest.approx(each)
         assert gap.interval is not None
@@ -76,9 +73,7 @@ def test_numbers_of_a_regression():
 
     table = _table()
     data = fairkit.load_data(table, label="p", sensitive="sex")
-    report = fairkit.audit(
-        fairkit.PredictedColumns(prediction="w"), data, metrics={"mae": mean_absolute_error}
-    )
+    report = fairkit.audit(fairkit.PredictedColumns(prediction="w"), data, metrics={"mae": mean_absolute_error})
     assert report.find("mae").value == pytest.approx(report.find("mean_absolute_error").value)
 
 
@@ -90,8 +85,7 @@ def test_a_rule_on_a_function_and_what_is_refused():
     rule = fairkit.Rule(metric="mcc_difference", sensitive="sex", max=0.5)
     assert _audit(table, {"mcc": matthews_corrcoef}, policy=[rule]).verdict == "pass"
     assert (
-        "bootstrap of single rows"
-        in _audit(table, {"mcc": matthews_corrcoef}, cluster="id").find("mcc").inconclusive
+        "bootstrap of single rows" in _audit(table, {"mcc": matthews_corrcoef}, cluster="id").find("mcc").inconclusive
     )
     for metrics, message in (
         ({"accuracy": matthews_corrcoef}, "there is a metric 'accuracy' already"),

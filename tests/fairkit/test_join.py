@@ -83,9 +83,7 @@ def test_rows_without_a_match_are_counted_and_bounded() -> None:
 
 
 def test_a_label_from_another_table() -> None:
-    there = people().append_column(
-        "repaid", pa.array((people().column("person_id").to_numpy() % 3 == 0).astype(int))
-    )
+    there = people().append_column("repaid", pa.array((people().column("person_id").to_numpy() % 3 == 0).astype(int)))
     report = fairkit.audit(None, opened(log(), there, label="repaid", favorable=1))
     ids, decided = log().column("person_id").to_numpy(), log().column("approved").to_numpy()
     assert report.find("true_positive_rate").value == pytest.approx(decided[ids % 3 == 0].mean())
@@ -106,16 +104,8 @@ def test_joined_columns_are_features_only_by_name() -> None:
         (people().select(["person_id"]), "person_id", "no column besides its key"),
         (people(), None, "is given alone"),
         (None, "person_id", "is given alone"),
-        (
-            people().set_column(0, "person_id", pa.array([str(i) for i in range(400)])),
-            "person_id",
-            "text in the other",
-        ),
-        (
-            people().set_column(0, "person_id", pa.array([None, *range(399)])),
-            "person_id",
-            "1 rows have no value",
-        ),
+        (people().set_column(0, "person_id", pa.array([str(i) for i in range(400)])), "person_id", "text in the other"),
+        (people().set_column(0, "person_id", pa.array([None, *range(399)])), "person_id", "1 rows have no value"),
         (people(0, 0), "person_id", "no rows"),
     ],
 )
@@ -137,10 +127,7 @@ def test_in_parts_it_is_the_same(tmp_path: Path) -> None:
     for number, start in enumerate((0, 500, 501)):
         stop = (500, 501, ROWS)[number]
         pq.write_table(log().slice(start, stop - start), folder / f"part-{number}.parquet")
-    one, many = (
-        fairkit.audit(None, opened(log(), people(100))),
-        fairkit.audit(None, opened(folder, people(100))),
-    )
+    one, many = (fairkit.audit(None, opened(log(), people(100))), fairkit.audit(None, opened(folder, people(100))))
     assert [f.to_dict() for f in one.findings] == [f.to_dict() for f in many.findings]
     assert one.data.joined == many.data.joined
     assert one.data.sha256 == many.data.sha256

@@ -140,15 +140,9 @@ def broken(change):
 @pytest.mark.parametrize(
     ("lists", "message"),
     [
-        (
-            variable(broken(lambda x: x[17].pop())),
-            r"6 numbers in the table's first list, 5 in row 17 \(from 0\)",
-        ),
+        (variable(broken(lambda x: x[17].pop())), r"6 numbers in the table's first list, 5 in row 17 \(from 0\)"),
         (variable(broken(lambda x: x.__setitem__(17, None))), r"has no list in row 17 \(from 0\)"),
-        (
-            pa.array(broken(lambda x: x.__setitem__(17, None)), pa.list_(pa.float32(), WIDTH)),
-            "has no list in row 17",
-        ),
+        (pa.array(broken(lambda x: x.__setitem__(17, None)), pa.list_(pa.float32(), WIDTH)), "has no list in row 17"),
         (variable(broken(lambda x: x[17].__setitem__(3, None))), "place 3 of the list in row 17"),
         (variable(broken(lambda x: x.__setitem__(0, None))), "has no list in row 0"),
         (variable([[]] * ROWS), "are empty"),
@@ -166,9 +160,7 @@ def test_parts_of_different_lengths_and_names_that_are_taken(tmp_path):
     pq.write_table(table(fixed()), tmp_path / "a.parquet")
     pq.write_table(table(fixed(X[:, :4].copy())), tmp_path / "b.parquet")
     source = open_source(tmp_path)
-    with pytest.raises(
-        DataError, match=r"b\.parquet: column 'emb' .* 6 numbers in the table's first list, 4 in row 0"
-    ):
+    with pytest.raises(DataError, match=r"b\.parquet: column 'emb' .* 6 numbers in the table's first list, 4 in row 0"):
         list(source.batches(["emb[0]"], 50))
     with pytest.raises(DataError, match=r"two columns have the name 'emb\[0\]'"):
         open_source(table(fixed()).append_column("emb[0]", pa.array(SEX)))

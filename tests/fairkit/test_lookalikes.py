@@ -44,10 +44,7 @@ def rows(word):
 def test_the_report_begins_with_them():
     data = fairkit.load_data(rows("female "), label="y", favorable=1, sensitive=["sex"])
     report = fairkit.audit(fairkit.PredictedColumns(score="p"), data)
-    assert any(
-        text.startswith("'female' and 'female ' of the column 'sex' look the same")
-        for text in report.warnings
-    )
+    assert any(text.startswith("'female' and 'female ' of the column 'sex' look the same") for text in report.warnings)
 
 
 @pytest.mark.long
@@ -68,11 +65,7 @@ def test_missing_text_is_the_same_in_csv_and_parquet(tmp_path, word, missing):
         )
         report = fairkit.audit(fairkit.PredictedColumns(score="p"), data)
         found.append(
-            (
-                report.data.groups,
-                report.data.missing,
-                report.find("demographic_parity_difference", "sex").value,
-            )
+            (report.data.groups, report.data.missing, report.find("demographic_parity_difference", "sex").value)
         )
     assert found[0] == found[1]
     assert found[0][1] == ({} if missing == "group" else {"sex": 40})

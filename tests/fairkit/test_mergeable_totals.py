@@ -104,9 +104,7 @@ def _merged(statistic: Statistic, rows: Rows, groups: np.ndarray, cuts: list[int
     """Collect in batches and add them up in the order of `turn`."""
     bounds = [0, *sorted(cut % (len(groups) + 1) for cut in cuts), len(groups)]
     parts = [
-        statistic.collect(_take(rows, slice(a, b)), groups[a:b], GROUPS)
-        for a, b in itertools.pairwise(bounds)
-        if b > a
+        statistic.collect(_take(rows, slice(a, b)), groups[a:b], GROUPS) for a, b in itertools.pairwise(bounds) if b > a
     ]
     order = sorted(range(len(parts)), key=lambda i: turn[i % len(turn)])
     total = parts[order[0]]
@@ -192,9 +190,7 @@ def test_fractional_decisions_are_the_expectation_of_draws(data: st.DataObject) 
     for draw in itertools.product([0.0, 1.0], repeat=n):
         decision = np.array(draw)
         probability = np.prod(np.where(decision == 1, chance, 1 - chance))
-        expected += (
-            probability * statistic.collect(Rows(outcome=outcome, decision=decision), groups, GROUPS).first
-        )
+        expected += probability * statistic.collect(Rows(outcome=outcome, decision=decision), groups, GROUPS).first
     found = statistic.collect(Rows(outcome=outcome, decision=chance), groups, GROUPS).first
     np.testing.assert_allclose(found, expected, **TOLERANCE)
 
@@ -219,9 +215,7 @@ def test_second_moments_are_sums_of_products(table: tuple[Rows, np.ndarray]) -> 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda m: m.name)
 @settings(max_examples=25, deadline=None)
 @given(table=tables())
-def test_values_lie_in_the_range_and_in_their_limits(
-    metric: type[Metric], table: tuple[Rows, np.ndarray]
-) -> None:
+def test_values_lie_in_the_range_and_in_their_limits(metric: type[Metric], table: tuple[Rows, np.ndarray]) -> None:
     rows, groups = table
     estimate = metric().estimate(metric().statistic.collect(rows, groups, GROUPS), _rng(metric))
     known = np.isfinite(estimate.values)

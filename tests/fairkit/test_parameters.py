@@ -136,9 +136,7 @@ def test_split_assignment():
         split_assignment("a")
 
 
-@given(
-    st.floats(min_value=1e-9, max_value=1), st.integers(1, 10**9), st.lists(st.sampled_from("xy"), min_size=1)
-)
+@given(st.floats(min_value=1e-9, max_value=1), st.integers(1, 10**9), st.lists(st.sampled_from("xy"), min_size=1))
 def test_round_trip_through_text(rate, rounds, kinds):
     first = parse(rate=rate, rounds=rounds, kinds=kinds)
     plain = parameters_to_dict(first)

@@ -113,10 +113,7 @@ def test_csv_parts_widen_together(tmp_path: Path) -> None:
     (folder / "1.csv").write_text("a,b\n1,2\n")
     (folder / "2.csv").write_text("a,b\n" + "\n".join(f"{a},5" for a in late) + "\n")
     data = fairkit.load_data(folder)
-    assert (
-        data.learn().sha256
-        == fairkit.load_data({"a": ["1", *late], "b": [2, *[5] * len(late)]}).learn().sha256
-    )
+    assert data.learn().sha256 == fairkit.load_data({"a": ["1", *late], "b": [2, *[5] * len(late)]}).learn().sha256
 
 
 @pytest.mark.parametrize(

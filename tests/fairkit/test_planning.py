@@ -45,13 +45,7 @@ def _decided(rule: Rule, sizes, rates, side: str, audits: int, seed: int = 1) ->
     [
         (GAP, [0.3, 0.3], [0.5, 0.5], 3_738, 0.04),
         (GAP, [0.3, 0.2], [0.6, 0.4], 2_515, 0.06),
-        (
-            Rule(metric="demographic_parity_ratio", sensitive="sex", min=0.8),
-            [0.5, 0.46],
-            [0.7, 0.3],
-            2_292,
-            0.1,
-        ),
+        (Rule(metric="demographic_parity_ratio", sensitive="sex", min=0.8), [0.5, 0.46], [0.7, 0.3], 2_292, 0.1),
     ],
 )
 def test_two_groups_need_about_what_the_closed_form_says(rule, rates, shares, closed, near):
@@ -88,11 +82,7 @@ def test_many_groups_need_more_rows_each_than_two():
 def test_a_rate_over_outcomes_needs_rows_with_that_outcome():
     rule = Rule(metric="true_positive_rate_difference", sensitive="sex", max=0.1)
     plan = fairkit.plan(
-        [rule],
-        groups={"f": 0.85, "m": 0.15},
-        assume={"f": 0.8, "m": 0.78},
-        base={"f": 0.3, "m": 0.2},
-        power=0.9,
+        [rule], groups={"f": 0.85, "m": 0.15}, assume={"f": 0.8, "m": 0.78}, base={"f": 0.3, "m": 0.2}, power=0.9
     )
     assert plan.rows == pytest.approx(12_256, rel=0.09)
     assert plan.rules[0].groups[1].denominator == pytest.approx(0.2 * plan.rules[0].groups[1].rows, abs=1)
@@ -152,9 +142,7 @@ def test_rules_inside_strata_are_refused():
     rule = Rule.parse("demographic_parity_difference:sex|department=0.05", "max")
     with pytest.raises(fairkit.FairkitError, match="inside the strata of 'department'"):
         fairkit.plan([rule], groups={"a": 0.5, "b": 0.5}, assume=0.3)
-    found = _run(
-        "--max", "demographic_parity_difference:sex|department=0.05", "--groups", "a=1,b=1", "--assume", "0.3"
-    )
+    found = _run("--max", "demographic_parity_difference:sex|department=0.05", "--groups", "a=1,b=1", "--assume", "0.3")
     assert found.code == 2
     assert "inside the strata of 'department'" in " ".join(found.text.split())
 
@@ -308,14 +296,7 @@ def test_bad_usage_of_the_command_is_one_message(told):
 
 
 def test_rows_are_rounded_up_to_two_digits():
-    assert [two_digits(x) for x in (7.2, 99.5, 101, 2_301, 2_300, 123_456)] == [
-        8,
-        100,
-        110,
-        2_400,
-        2_300,
-        130_000,
-    ]
+    assert [two_digits(x) for x in (7.2, 99.5, 101, 2_301, 2_300, 123_456)] == [8, 100, 110, 2_400, 2_300, 130_000]
 
 
 @pytest.mark.long

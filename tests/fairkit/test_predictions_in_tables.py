@@ -147,9 +147,7 @@ def test_one_batch_of_ones_is_not_read_otherwise_than_the_whole_column(monkeypat
         "d": np.where(np.arange(N) < N // 2, 1, 2),
         "y": 1 + np.arange(N) % 2,
     }
-    data = fairkit.load_data(
-        columns, sensitive=["sex"], label="y", favorable=2, predictions={"decision": "d"}
-    )
+    data = fairkit.load_data(columns, sensitive=["sex"], label="y", favorable=2, predictions={"decision": "d"})
     assert fairkit.audit(None, data).find("selection_rate").value == 0.5
 
 
@@ -162,11 +160,7 @@ def test_one_batch_of_ones_is_not_read_otherwise_than_the_whole_column(monkeypat
         ({"decision": "p"}, LOAN, "more than a thousand values; are they scores"),
         ({"score": "amount"}, LOAN, "leaves [0, 1]"),
         ({"probability": {"basic": "p_basic", "gold": "p_gold"}}, {"label": "tier"}, "'silver'"),
-        (
-            {"probability": {"basic": "p_basic", "gold": "p_gold", "silver": "p"}},
-            {"label": "tier"},
-            "add to 1",
-        ),
+        ({"probability": {"basic": "p_basic", "gold": "p_gold", "silver": "p"}}, {"label": "tier"}, "add to 1"),
         ({"class": "sex"}, {"label": "tier"}, "no class in the column 'sex'"),
         ({"class": "amount"}, {"label": "tier"}, "too many values for classes"),
         ({"score": "p"}, {"label": "tier"}, "says nothing about the 3 values"),
@@ -174,9 +168,7 @@ def test_one_batch_of_ones_is_not_read_otherwise_than_the_whole_column(monkeypat
         ({"score": "missing"}, LOAN, "no prediction column 'missing'"),
     ],
 )
-def test_what_cannot_be_read_is_refused(
-    predictions: dict[str, Any], roles: dict[str, Any], said: str
-) -> None:
+def test_what_cannot_be_read_is_refused(predictions: dict[str, Any], roles: dict[str, Any], said: str) -> None:
     with pytest.raises(fairkit.FairkitError) as caught:
         audited(predictions, **roles)
     assert said in str(caught.value)
@@ -241,9 +233,7 @@ def test_no_option_is_ignored(options: dict[str, Any]) -> None:
 
 def test_no_auditor_asks_a_model_that_is_not_there() -> None:
     """A score that ignores what is flipped would be perfectly consistent."""
-    data = fairkit.load_data(
-        table(), sensitive=["sex"], drop=["sex"], predictions={"decision": "approved"}, **LOAN
-    )
+    data = fairkit.load_data(table(), sensitive=["sex"], drop=["sex"], predictions={"decision": "approved"}, **LOAN)
     with pytest.raises(fairkit.ParameterError, match="no model was given"):
         fairkit.audit(None, data, auditors=["consistency"])
 

@@ -101,9 +101,6 @@ def test_the_stub_names_what_the_face_loads():
     """Type checkers read the stub, Python the table: both have the same names from the same modules."""
     stub = ast.parse(Path(fairkit.__file__).with_suffix(".pyi").read_text("utf-8"))
     named = {
-        alias.asname: node.module
-        for node in stub.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
+        alias.asname: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
     assert named == fairkit._PUBLIC

@@ -66,9 +66,7 @@ def test_equal_cells_have_equal_hashes() -> None:
     assert np.array_equal(column_hashes(pa.array([1, 2])), column_hashes(pa.array([1.0, 2.0])))
 
 
-@pytest.mark.parametrize(
-    "name", ["id", "person_id", "PersonID", "customerId", "ssn", "email", "applicant.id", "user"]
-)
+@pytest.mark.parametrize("name", ["id", "person_id", "PersonID", "customerId", "ssn", "email", "applicant.id", "user"])
 def test_names_of_ids(name: str) -> None:
     assert looks_like_id(name)
 

@@ -29,9 +29,7 @@ from fairkit.results.values import GroupValue
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=32)
 TEXTS = st.text(max_size=8)
 INTERVALS = st.none() | st.tuples(NUMBERS, NUMBERS).map(lambda pair: (min(pair), max(pair)))
-GROUPS = st.builds(
-    GroupValue, group=TEXTS, rows=st.integers(0, 9), value=st.none() | NUMBERS, interval=INTERVALS
-)
+GROUPS = st.builds(GroupValue, group=TEXTS, rows=st.integers(0, 9), value=st.none() | NUMBERS, interval=INTERVALS)
 FINDINGS = st.builds(
     Finding,
     auditor=TEXTS,
@@ -51,9 +49,7 @@ FINDINGS = st.builds(
 RULES = st.builds(
     RuleResult,
     rule=st.builds(
-        lambda metric, sensitive, side, limit: Rule.from_dict(
-            {"metric": metric, "sensitive": sensitive, side: limit}
-        ),
+        lambda metric, sensitive, side, limit: Rule.from_dict({"metric": metric, "sensitive": sensitive, side: limit}),
         TEXTS,
         st.none() | TEXTS,
         st.sampled_from(["max", "min"]),
@@ -98,12 +94,7 @@ def test_records_of_another_schema_are_refused() -> None:
 
 def test_equal_inputs_give_equal_bytes() -> None:
     rng = np.random.default_rng(0)
-    columns = {
-        "g": rng.integers(0, 3, 500),
-        "y": rng.integers(0, 2, 500),
-        "s": rng.random(500),
-        "w": rng.random(500),
-    }
+    columns = {"g": rng.integers(0, 3, 500), "y": rng.integers(0, 2, 500), "s": rng.random(500), "w": rng.random(500)}
 
     def once(seed: int) -> str:
         data = fairkit.load_data(columns, label="y", favorable=1, sensitive=["g"], weights="w")
@@ -117,14 +108,7 @@ def test_equal_inputs_give_equal_bytes() -> None:
 
 
 def _finding(value: float | None, low: float, high: float, **more: Any) -> Finding:
-    given = {
-        "auditor": "group",
-        "metric": "gap",
-        "sensitive": "sex",
-        "value": value,
-        "interval": (low, high),
-        **more,
-    }
+    given = {"auditor": "group", "metric": "gap", "sensitive": "sex", "value": value, "interval": (low, high), **more}
     return Finding(**given)
 
 
@@ -196,10 +180,7 @@ def test_adjustments_ask_for_more() -> None:
     assert stepwise == ["fail"] * 4
     weak = [*findings[1:], _normal(0.1 + 0.021, 0.01, "s0")]  # z of 2.1: enough alone, not among four
     assert [r.verdict for r in judge(rules[:1], weak)[0]] == ["fail"]
-    assert [r.verdict for r in judge(rules, weak, adjustment="bonferroni")[0]] == [
-        "inconclusive",
-        *["fail"] * 3,
-    ]
+    assert [r.verdict for r in judge(rules, weak, adjustment="bonferroni")[0]] == ["inconclusive", *["fail"] * 3]
     assert [r.verdict for r in judge(rules, weak, adjustment="benjamini-hochberg")[0]] == ["fail"] * 4
     with pytest.raises(fairkit.PolicyError, match="the adjustment 'sidak' is not known"):
         judge(rules, findings, adjustment="sidak")  # type: ignore[arg-type]
@@ -228,10 +209,7 @@ def test_rules_have_one_limit() -> None:
 def test_a_policy_on_a_report_is_in_the_report() -> None:
     data = fairkit.datasets.loans(2_000, label="would_repay", favorable="yes", drop=[])
     model = fairkit.PredictedColumns(decision="decision", favorable="approved")
-    rules = [
-        Rule(metric="demographic_parity_difference", sensitive="sex", max=0.05),
-        Rule(metric="accuracy", min=0.5),
-    ]
+    rules = [Rule(metric="demographic_parity_difference", sensitive="sex", max=0.05), Rule(metric="accuracy", min=0.5)]
     report = fairkit.audit(model, data, policy=rules)
     assert report.verdict == "fail"
     assert [(result.verdict, result.metric) for result in report.policy] == [
@@ -262,9 +240,7 @@ class _Distribution(importlib.metadata.Distribution):
         self._name = name
 
     def read_text(self, filename: str) -> str | None:
-        return (
-            f"Metadata-Version: 2.1\nName: {self._name}\nVersion: 1.2\n" if filename == "METADATA" else None
-        )
+        return f"Metadata-Version: 2.1\nName: {self._name}\nVersion: 1.2\n" if filename == "METADATA" else None
 
     def locate_file(self, path: Any) -> Any:
         return Path(path)
@@ -297,9 +273,7 @@ def test_a_command_looks_for_plugins_once(install, monkeypatch):
     from fairkit import plugins
 
     real, calls = importlib.metadata.entry_points, []
-    monkeypatch.setattr(
-        importlib.metadata, "entry_points", lambda **given: calls.append(given) or real(**given)
-    )
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **given: calls.append(given) or real(**given))
     with plugins.listed_once():
         first = plugins.find()
         install("later", METRIC)
@@ -339,20 +313,11 @@ def test_a_third_partys_metric_is_measured_like_ours(install: Any) -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        (
-            "import a_library_that_is_not_there",
-            "it needs a_library_that_is_not_there, which is not installed",
-        ),
+        ("import a_library_that_is_not_there", "it needs a_library_that_is_not_there, which is not installed"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("def (", "SyntaxError"),
-        (
-            "import fairkit\n@fairkit.hookimpl\ndef fairkit_metrix():\n    return []",
-            "a hook is not as specified",
-        ),
-        (
-            "import fairkit\n@fairkit.hookimpl\ndef fairkit_metrics():\n    return [3]",
-            "lists of Metric classes",
-        ),
+        ("import fairkit\n@fairkit.hookimpl\ndef fairkit_metrix():\n    return []", "a hook is not as specified"),
+        ("import fairkit\n@fairkit.hookimpl\ndef fairkit_metrics():\n    return [3]", "lists of Metric classes"),
         (
             "import fairkit\n@fairkit.hookimpl\ndef fairkit_metrics():\n    raise OSError('no disk')",
             "fairkit_metrics raises OSError: no disk",
@@ -378,9 +343,7 @@ def test_a_plugin_that_does_not_load_is_a_row_with_its_reason(source: str, said:
     report = fairkit.audit(fairkit.PredictedColumns(decision="decision", favorable="approved"), data)
     assert report.environment["plugins_not_loaded"] == [row.reason]
     with pytest.raises(fairkit.PluginError, match="does not load"):
-        fairkit.audit(
-            fairkit.PredictedColumns(decision="decision", favorable="approved"), data, auditors=["theirs"]
-        )
+        fairkit.audit(fairkit.PredictedColumns(decision="decision", favorable="approved"), data, auditors=["theirs"])
 
 
 def test_two_plugins_of_one_name_are_told(install: Any) -> None:
@@ -398,11 +361,7 @@ def test_an_unknown_plugin_suggests() -> None:
         plugins.load("groop")
 
 
-SCENARIO = {
-    "hazard": "Women are refused more often",
-    "mitigation": "two thresholds",
-    "review": "a new product",
-}
+SCENARIO = {"hazard": "Women are refused more often", "mitigation": "two thresholds", "review": "a new product"}
 
 
 def test_a_rule_carries_its_bias_scenario_wherever_it_goes():

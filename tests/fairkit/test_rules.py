@@ -37,8 +37,7 @@ def test_half_a_name_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("sensitive", "more"),
-    [("race", {}), (None, {"support": 9}), ("sex", {"within": "age"}), ("sex", {"support": 9})],
+    ("sensitive", "more"), [("race", {}), (None, {"support": 9}), ("sex", {"within": "age"}), ("sex", {"support": 9})]
 )
 def test_two_names_that_differ_are_refused(sensitive, more):
     with pytest.raises(PolicyError, match="write METRIC:COLUMN, and the rest once"):

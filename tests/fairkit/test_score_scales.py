@@ -27,9 +27,7 @@ AREA = roc_auc_score(1 - DEFAULT, 1 - P)
 
 def audited(kind=None, **roles):
     data = fairkit.load_data(TABLE, label="default", favorable=0, sensitive=["sex"])
-    return fairkit.audit(
-        fairkit.PredictedColumns(**roles), data, options=fairkit.ModelOptions(score_kind=kind)
-    )
+    return fairkit.audit(fairkit.PredictedColumns(**roles), data, options=fairkit.ModelOptions(score_kind=kind))
 
 
 def accuracy(taken):
@@ -59,9 +57,7 @@ def test_every_scale_ranks_and_decides_as_it_should(column, threshold, kind, tak
         assert losses == [pytest.approx(log_loss(1 - DEFAULT, 1 - P))]
     else:
         assert losses == []
-        assert any(
-            "nothing that takes them for probabilities was measured: " in note for note in report.data.notes
-        )
+        assert any("nothing that takes them for probabilities was measured: " in note for note in report.data.notes)
 
 
 def test_a_direction_that_is_stated_wins():

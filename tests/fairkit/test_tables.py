@@ -46,9 +46,7 @@ def _digest(data: Any) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PUBLIC)
-def test_csv_and_parquet_of_a_public_table_have_one_digest(
-    name: str, public_data: Path, tmp_path: Path
-) -> None:
+def test_csv_and_parquet_of_a_public_table_have_one_digest(name: str, public_data: Path, tmp_path: Path) -> None:
     table = pq.read_table(public_data / f"{name}.parquet").slice(0, 50_000)
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=7_000)
     pacsv.write_csv(table, tmp_path / "t.csv")
@@ -129,9 +127,7 @@ CELL = st.none() | st.integers(-(2**63), 2**63 - 1)
 )
 def test_batches_change_no_digest(rows: list[tuple[Any, Any, Any]], cuts: list[int]) -> None:
     names, kinds = ["t", "w", "r"], [pa.string(), pa.int64(), pa.float64()]
-    columns = [
-        pa.array(list(cells), kind) for cells, kind in zip(zip(*rows, strict=True), kinds, strict=True)
-    ]
+    columns = [pa.array(list(cells), kind) for cells, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
     whole = pa.RecordBatch.from_arrays(columns, names)
     one, many = TableDigest(names), TableDigest(names)
     one.update(plain(whole, "t"))
@@ -225,9 +221,7 @@ def test_groups_are_those_of_pandas() -> None:
     everybody = pd.DataFrame(columns)
     frame = everybody.dropna()
     assert data.learn().groups["sex"] == everybody["sex"].value_counts().sort_index().to_dict()
-    bins = pd.cut(
-        everybody["age"], [-np.inf, 30, 50, np.inf], right=False, labels=["< 30", "30 to < 50", ">= 50"]
-    )
+    bins = pd.cut(everybody["age"], [-np.inf, 30, 50, np.inf], right=False, labels=["< 30", "30 to < 50", ">= 50"])
     assert data.learn().groups["age"] == bins.value_counts().sort_index().to_dict()
     known = everybody[everybody["sex"].notna()]
     both = (known["sex"] + " & " + known["code"].astype(str)).value_counts().to_dict()
@@ -241,9 +235,7 @@ def test_missing_groups_can_be_a_group() -> None:
     import pandas as pd
 
     columns = _people()
-    data = fairkit.load_data(
-        columns, label="label", favorable=1, sensitive=["sex", "age:40"], missing="group"
-    )
+    data = fairkit.load_data(columns, label="label", favorable=1, sensitive=["sex", "age:40"], missing="group")
     assert data.learn().dropped_rows == 0
     assert data.learn().groups["sex"]["(missing)"] == pd.isna(columns["sex"]).sum()
     assert data.group_names("sex")[-1] == "(missing)"
@@ -268,9 +260,7 @@ def test_rows_without_a_label_are_left_out() -> None:
 
 
 def test_what_the_model_gets() -> None:
-    data = fairkit.load_data(
-        _people(50), label="label", favorable=1, sensitive=["code"], drop=["score"], weights="w"
-    )
+    data = fairkit.load_data(_people(50), label="label", favorable=1, sensitive=["code"], drop=["score"], weights="w")
     assert data.features == ("sex", "age", "code")
     named = fairkit.load_data(_people(50), label="label", favorable=1, features=["score", "age"])
     assert named.features == ("score", "age")
@@ -308,11 +298,7 @@ def test_values_that_mean_the_same() -> None:
 
 @pytest.mark.parametrize("favorable", [1, "1", 1.0, True, "true"])
 def test_the_favorable_value_in_any_spelling(favorable: Any) -> None:
-    for column in (
-        np.array([0, 1, 1]),
-        np.array(["0", "1", "1"], dtype=object),
-        np.array([False, True, True]),
-    ):
+    for column in (np.array([0, 1, 1]), np.array(["0", "1", "1"], dtype=object), np.array([False, True, True])):
         if favorable == "true" and column.dtype.kind != "b":
             continue
         data = fairkit.load_data({"y": column}, label="y", favorable=favorable)

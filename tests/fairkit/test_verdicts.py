@@ -29,19 +29,11 @@ def verdict(rule: Rule, *findings: Finding, **more: Any) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("rule", "ends", "reason"),
     [
-        (
-            MOST,
-            (0.02, 0.06),
-            "gap is 0.04, interval [0.02, 0.06]: the whole interval is at most the limit 0.1",
-        ),
+        (MOST, (0.02, 0.06), "gap is 0.04, interval [0.02, 0.06]: the whole interval is at most the limit 0.1"),
         (MOST, (0.2, 0.6), "gap is 0.4, interval [0.2, 0.6]: the whole interval is above the limit 0.1"),
         (MOST, (0.0, 0.2), "gap is 0.1, interval [0, 0.2]: the interval contains the limit 0.1"),
         (LEAST, (0.2, 0.6), "gap is 0.4, interval [0.2, 0.6]: the whole interval is at least the limit 0.1"),
-        (
-            LEAST,
-            (0.02, 0.06),
-            "gap is 0.04, interval [0.02, 0.06]: the whole interval is below the limit 0.1",
-        ),
+        (LEAST, (0.02, 0.06), "gap is 0.04, interval [0.02, 0.06]: the whole interval is below the limit 0.1"),
     ],
 )
 def test_the_reason_has_the_numbers(rule, ends, reason):
@@ -122,9 +114,7 @@ def test_the_size_of_a_part_of_either_sign_begins_at_0():
     part = PART | {"interval": (-0.02, 0.05)}
     whole = found(metric="attribution", sensitive="sex", evidence={"columns": [part]})
     assert verdict(Rule("attribution:sex.age", min=0.01), whole)[0] == "inconclusive"
-    above = found(
-        metric="attribution", sensitive="sex", evidence={"columns": [PART | {"interval": (0.3, 1.5)}]}
-    )
+    above = found(metric="attribution", sensitive="sex", evidence={"columns": [PART | {"interval": (0.3, 1.5)}]})
     assert verdict(Rule("attribution:sex.age", min=0.2), above)[0] == "pass"
 
 
@@ -214,8 +204,7 @@ def test_what_surely_breaks_the_limit_on_rows_nearby_does_not_pass(change, expec
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
-    [({}, "inconclusive"), ({"change_high": 0.0}, "pass"), ({"nearby_high": 0.1}, "pass")],
+    ("change", "expected"), [({}, "inconclusive"), ({"change_high": 0.0}, "pass"), ({"nearby_high": 0.1}, "pass")]
 )
 def test_rows_nearby_of_a_lower_limit(change, expected):
     below = {"nearby": 0.05, "nearby_low": 0.0, "nearby_high": 0.08, "here": 0.3, "here_low": 0.2,
@@ -229,9 +218,7 @@ def test_rows_nearby_turn_no_fail_and_other_evidence_of_the_name_is_left_alone()
 
 
 def test_a_number_that_climbs_passes_only_a_rule_that_names_its_support():
-    climbing = found(
-        evidence={"climbs": True, "support_values": (0.01, 0.0234, 0.04)}, parameters={"support": 1200}
-    )
+    climbing = found(evidence={"climbs": True, "support_values": (0.01, 0.0234, 0.04)}, parameters={"support": 1200})
     reason = verdict(MOST, climbing)[1]
     assert "(0.01, 0.0234, 0.04 with a quarter, half, all of 1,200 people): it does not pass" in reason
     assert reason.endswith("as gap@1200")

@@ -31,10 +31,7 @@ def table(n=3000, seed=0):
         columns={"merit": merit, "proxy": proxy},
         features=("merit", "proxy"),
         target=y,
-        groups={
-            "sex": Groups(None, ("f", "m"), sex),
-            "race": Groups(None, ("a", "b", "c"), race),
-        },
+        groups={"sex": Groups(None, ("f", "m"), sex), "race": Groups(None, ("a", "b", "c"), race)},
         roles=Roles(label="y", favorable=1),
         classes=(0, 1),
         name="the sample",
@@ -52,9 +49,7 @@ def gap(model, rows, constraint, split="sex"):
 
 
 def fit(constraint="demographic_parity", rows=None, **values):
-    method = AdversarialDebiasing.with_values(
-        QUICK | {"constraint": constraint, "sensitive": ["sex"]} | values
-    )
+    method = AdversarialDebiasing.with_values(QUICK | {"constraint": constraint, "sensitive": ["sex"]} | values)
     return method.fit(table() if rows is None else rows, RUN)
 
 
@@ -133,9 +128,7 @@ def test_disparity_is_the_largest_difference_within_a_label():
 
 @pytest.mark.long
 def test_one_training_serves_every_tolerance():
-    methods = [
-        AdversarialDebiasing.with_values(QUICK | {"sensitive": ["sex"], "tolerance": t}) for t in (0.3, 0.05)
-    ]
+    methods = [AdversarialDebiasing.with_values(QUICK | {"sensitive": ["sex"], "tolerance": t}) for t in (0.3, 0.05)]
     together = AdversarialDebiasing.fit_together(methods, table(), RUN)
     alone = methods[1].fit(table(), RUN)
     assert np.array_equal(together[1].predict(table().columns).score, alone.predict(table().columns).score)
@@ -181,9 +174,7 @@ def test_balanced_raises_the_rate_of_the_rarer_outcome():
     rows = table()
     rows = rows.take((rows.target == 0) | (np.arange(len(rows)) % 8 == 0))
     plain, even = fit(rows=rows, tolerance=1.0), fit(rows=rows, tolerance=1.0, balanced=True)
-    accepted = [
-        model.predict(rows.columns).decision_probability[rows.target == 1].mean() for model in (plain, even)
-    ]
+    accepted = [model.predict(rows.columns).decision_probability[rows.target == 1].mean() for model in (plain, even)]
     assert accepted[1] > accepted[0] + 0.1
 
 
@@ -193,18 +184,11 @@ def test_groups_that_are_too_small_are_left_out_and_named():
     codes[np.flatnonzero(codes == 2)[5:]] = 0
     groups = {"race": Groups(None, ("a", "b", "c"), codes)}
     few = Table(
-        columns=rows.columns,
-        features=rows.features,
-        target=rows.target,
-        groups=groups,
-        classes=(0, 1),
-        name="t",
+        columns=rows.columns, features=rows.features, target=rows.target, groups=groups, classes=(0, 1), name="t"
     )
     found, notes = protect(few, "demographic_parity", (), 30)
     assert found[0].names == ("a", "b")
-    assert notes == (
-        "Groups of race with fewer than 30 rows that demographic_parity is over were left out: c.",
-    )
+    assert notes == ("Groups of race with fewer than 30 rows that demographic_parity is over were left out: c.",)
     with pytest.raises(DataError, match="fewer than two groups of 'race' have 300 rows"):
         protect(few, "demographic_parity", (), 300)
 

@@ -36,14 +36,9 @@ def convert(model, path, *, drop=(), zipmap=False):
     data = table[texts + numbers].copy()
     data[numbers] = data[numbers].astype(np.float32)
     pipeline.fit(data, table["decision"])
-    types = [(c, StringTensorType([None, 1])) for c in texts] + [
-        (c, FloatTensorType([None, 1])) for c in numbers
-    ]
+    types = [(c, StringTensorType([None, 1])) for c in texts] + [(c, FloatTensorType([None, 1])) for c in numbers]
     proto = convert_sklearn(
-        pipeline,
-        initial_types=types,
-        target_opset={"": 15, "ai.onnx.ml": 3},
-        options={id(model): {"zipmap": zipmap}},
+        pipeline, initial_types=types, target_opset={"": 15, "ai.onnx.ml": 3}, options={id(model): {"zipmap": zipmap}}
     )
     path.write_bytes(proto.SerializeToString())
     return path

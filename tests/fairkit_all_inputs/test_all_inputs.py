@@ -58,8 +58,7 @@ def sides(finding):
     witness = finding.evidence["witness"]
     witness = witness[0] if isinstance(witness, list) else witness
     return tuple(
-        {k.split(".", 1)[1]: v for k, v in witness.items() if k.startswith(f"{side}.")}
-        for side in ("first", "second")
+        {k.split(".", 1)[1]: v for k, v in witness.items() if k.startswith(f"{side}.")} for side in ("first", "second")
     )
 
 
@@ -132,8 +131,7 @@ def again(model, folder, findings, monkeypatch, *, search=False, options=None, *
         raise AssertionError("it searched again")
 
     public = [
-        Finding.from_dict(one)
-        for one in json.loads(json.dumps(public_findings([f.to_dict() for f in findings])))
+        Finding.from_dict(one) for one in json.loads(json.dumps(public_findings([f.to_dict() for f in findings])))
     ]
     data = fairkit.load_data(str(folder / "loans.csv"), **ROLES)
     with monkeypatch.context() as patch:
@@ -197,11 +195,7 @@ def handmade(path, sure=4.0, effect=0.5):
         helper.make_node("Sum", ["one", "two"], ["sum"]),
         helper.make_node("Sigmoid", ["sum"], ["score"]),
     ]  # fmt: skip
-    types = {
-        "sex": onnx.TensorProto.STRING,
-        "debt_ratio": onnx.TensorProto.FLOAT,
-        "age": onnx.TensorProto.FLOAT,
-    }
+    types = {"sex": onnx.TensorProto.STRING, "debt_ratio": onnx.TensorProto.FLOAT, "age": onnx.TensorProto.FLOAT}
     inputs = [helper.make_tensor_value_info(name, kind, [None, 1]) for name, kind in types.items()]
     output = helper.make_tensor_value_info("score", onnx.TensorProto.FLOAT, [None, 1])
     graph = helper.make_graph(nodes, "handmade", inputs, [output])
@@ -343,9 +337,7 @@ def test_people_count_by_weight(loans, tmp_path):
 
 @pytest.mark.long
 def test_a_domain_that_is_given_holds(loans):
-    found = audit(
-        loans / "boosted.onnx", loans, "ethnicity", domain={"age": "30:31", "region": "north"}, people=20
-    )
+    found = audit(loans / "boosted.onnx", loans, "ethnicity", domain={"age": "30:31", "region": "north"}, people=20)
     first, _ = sides(found[SCORE])
     assert 30 <= first["age"] <= 31
     assert first["region"] == "north"
@@ -418,14 +410,9 @@ def test_one_hot_columns_of_the_table_go_together(tmp_path):
     )
     wide.assign(y=label).to_csv(tmp_path / "wide.csv", index=False)
     sexes = [name for name in names if name.startswith("sex_")]
-    data = fairkit.load_data(
-        str(tmp_path / "wide.csv"), label="y", favorable=1, sensitive=[sexes[0]], features=names
-    )
+    data = fairkit.load_data(str(tmp_path / "wide.csv"), label="y", favorable=1, sensitive=[sexes[0]], features=names)
     report = fairkit.audit(
-        proto.SerializeToString(),
-        data,
-        auditors=["all-inputs"],
-        parameters={"all-inputs": {"columns": sexes}},
+        proto.SerializeToString(), data, auditors=["all-inputs"], parameters={"all-inputs": {"columns": sexes}}
     )
     score = next(finding for finding in report.findings if finding.metric == SCORE)
     assert any("exactly one is 1" in note for note in score.notes)
@@ -436,9 +423,7 @@ def test_one_hot_columns_of_the_table_go_together(tmp_path):
     best = 0.0
     for region in regions:
         for age in range(wide["age"].min(), wide["age"].max() + 1):
-            pair = np.array(
-                [[float(n in (region, sex)) if n != "age" else age for n in names] for sex in sexes]
-            )
+            pair = np.array([[float(n in (region, sex)) if n != "age" else age for n in names] for sex in sexes])
             best = max(best, float(np.ptp(model.predict_proba(pair.astype(np.float32))[:, 1])))
     assert score.interval == pytest.approx((best, best), abs=1e-5)
 
@@ -498,9 +483,7 @@ notes = {{name: one.notes for name, one in found.items()}}
 print(json.dumps([used, {{name: one.interval for name, one in found.items()}}, notes, len(loops.search.signatures)]))
 """)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "empty")}
-    done = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True)
     _, intervals, notes, compiled = json.loads(done.stdout)
     assert compiled == 0  # nothing was compiled in the audit's own process
     whole = {name: one.interval for name, one in audit(loans / "boosted.onnx", loans).items()}

@@ -63,9 +63,7 @@ def test_a_proof_a_model_and_a_report_hold_together_without_fairkit(loans, sure,
             capture_output=True, text=True, check=False, cwd=tmp_path,
             env={**os.environ, "PYTHONSAFEPATH": "1"},
         )  # fmt: skip
-        assert (result.returncode, result.stdout.count("holds")) == (0, questions), (
-            result.stdout + result.stderr
-        )
+        assert (result.returncode, result.stdout.count("holds")) == (0, questions), result.stdout + result.stderr
 
 
 def claims(told, **changes):
@@ -141,9 +139,7 @@ def changed_leaf(proto):
 
 
 @pytest.mark.parametrize("how", ["a leaf", "an encoder"])
-def test_a_changed_model_is_refused_although_its_digest_was_written_everywhere(
-    sure, tmp_path, checker, capsys, how
-):
+def test_a_changed_model_is_refused_although_its_digest_was_written_everywhere(sure, tmp_path, checker, capsys, how):
     """A leaf is in the digest; an encoder is not, and is run."""
     import hashlib
 
@@ -206,9 +202,7 @@ def test_pieces_of_a_column_are_checked_too(tmp_path, checker, capsys):
 
     imputer = node("Imputer", ["x"], ["e"], imputed_value_floats=[50.0], replaced_value_float=-1.0)
     model = built(tmp_path / "m.onnx", [imputer], threshold=60.0, mode="BRANCH_GT")
-    table = pd.DataFrame(
-        {"x": np.linspace(-2, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2}
-    )
+    table = pd.DataFrame({"x": np.linspace(-2, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2})
     data = fairkit.load_data(table, label="y", favorable=1, sensitive=["sex"], features=["x", "sex"])
     found, report = reported(model, data, tmp_path / "p.json", columns="sex")
     assert found.find(FLIP, "sex").interval == (0.0, 0.0)
@@ -246,12 +240,7 @@ def rounds_of_opset_five(folder, **told):
 
 @pytest.mark.parametrize(
     "told",
-    [
-        {},
-        {"modes": [0, 6], "most": 60},
-        {"double": True, "most": 45},
-        {"modes": range(6), "aggregate_function": 0},
-    ],
+    [{}, {"modes": [0, 6], "most": 60}, {"double": True, "most": 45}, {"modes": range(6), "aggregate_function": 0}],
 )
 def test_trees_of_opset_five_are_read_by_the_checker_too(tmp_path, checker, capsys, told):
     model, proof, report = rounds_of_opset_five(tmp_path, **told)
@@ -261,15 +250,9 @@ def test_trees_of_opset_five_are_read_by_the_checker_too(tmp_path, checker, caps
 
 FIVE = {
     "a leaf": ("leaf_weights", lambda values: values.__setitem__(0, values[0] + 1.0)),
-    "a threshold": (
-        "nodes_splits",
-        lambda values: values.__setitem__(slice(None), [v + 1.0 for v in values]),
-    ),
+    "a threshold": ("nodes_splits", lambda values: values.__setitem__(slice(None), [v + 1.0 for v in values])),
     "a set": ("membership_values", lambda values: values.__setitem__(0, 29.0)),
-    "a test": (
-        "nodes_modes",
-        lambda values: values.__setitem__(slice(None), [0 if v == 3 else v for v in values]),
-    ),
+    "a test": ("nodes_modes", lambda values: values.__setitem__(slice(None), [0 if v == 3 else v for v in values])),
 }
 
 

@@ -101,14 +101,7 @@ def test_a_varint_ends_where_it_ends(read, value):
 
 
 def test_fields_of_every_wire_type_are_read(read):
-    data = (
-        bytes([1 << 3, 5])
-        + bytes([2 << 3 | 2, 2])
-        + b"ab"
-        + bytes([3 << 3 | 5])
-        + b"1234"
-        + bytes([4 << 3 | 1])
-    )
+    data = bytes([1 << 3, 5]) + bytes([2 << 3 | 2, 2]) + b"ab" + bytes([3 << 3 | 5]) + b"1234" + bytes([4 << 3 | 1])
     data += b"12345678" + bytes([1 << 3, 6])
     assert read.fields(data) == {1: [5, 6], 2: [b"ab"], 3: [b"1234"], 4: [b"12345678"]}
     with pytest.raises(KeyError):
@@ -127,9 +120,7 @@ def small_model(**changes):
             onnx.numpy_helper.from_array(np.array(["a"], dtype=object), "text")]  # fmt: skip
     graph = helper.make_graph(nodes, "g" * changes.get("name", 1), ends[:1], ends[1:], some)
     opsets = [helper.make_opsetid("", 15)]
-    return helper.make_model(
-        graph, opset_imports=opsets, ir_version=8, doc_string="d" * changes.get("doc", 0)
-    )
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8, doc_string="d" * changes.get("doc", 0))
 
 
 @pytest.mark.parametrize("sizes", [{}, {"name": 200}, {"name": 20_000, "doc": 300}])
@@ -140,18 +131,13 @@ def test_a_graph_is_read_and_shown_with_one_more_output(read, sizes):
     graph = read.Graph(data)
     assert graph.sha256 == hashlib.sha256(data).hexdigest()
     assert graph.constants == {"three": ([1], [3.0]), "two": ([1], [2.0])}
-    assert (graph.inputs, [kind for kind, *_ in graph.nodes]) == (
-        ["x"],
-        ["Constant", "Add", "Mul", "Constant"],
-    )
+    assert (graph.inputs, [kind for kind, *_ in graph.nodes]) == (["x"], ["Constant", "Add", "Mul", "Constant"])
     assert graph.nodes[1][1:3] == (["x", "three"], ["y"])
     shown = onnx.load_from_string(graph.showing("y"))
     assert [one.name for one in shown.graph.output] == ["z", "y"]
     shown.graph.output.pop()
     assert shown.SerializeToString() == data
-    made = onnxruntime.InferenceSession(graph.showing("y")).run(
-        ["y"], {"x": np.array([[1.0]], dtype=np.float32)}
-    )
+    made = onnxruntime.InferenceSession(graph.showing("y")).run(["y"], {"x": np.array([[1.0]], dtype=np.float32)})
     assert made[0].tolist() == [[4.0]]
 
 
@@ -187,12 +173,7 @@ def test_numbers_and_names_are_strict(read):
     for text in ("inf", "nan", "-inf"):
         with refused(read, "finite"):
             read.number(text)
-    for text, words in (
-        ('{"a":1,"a":1}', "twice"),
-        ("[NaN]", "finite"),
-        ("{", "no JSON"),
-        ("[" * 200_000, "no JSON"),
-    ):
+    for text, words in (('{"a":1,"a":1}', "twice"), ("[NaN]", "finite"), ("{", "no JSON"), ("[" * 200_000, "no JSON")):
         with refused(read, words):
             read.strict(text)
 
@@ -302,8 +283,7 @@ def test_cells_split_to_the_end_prove_what_is_enumerated(check, seed):
 
             def moved(cells, pair=pair):
                 return any(
-                    values[root, at(cells, pair[0])] != values[root, at(cells, pair[1])]
-                    for root in told["roots"]
+                    values[root, at(cells, pair[0])] != values[root, at(cells, pair[1])] for root in told["roots"]
                 )
 
             if question != FLIP or any(moved(cells) for cells in sums):
@@ -319,19 +299,14 @@ def test_a_box_is_bounded_from_above_and_by_trees_added_up_exactly(check, seed, 
     trees = check.trees_of(told, "0,1")
     every = [list(trees[0])], [list(trees[2])]
     groups = (
-        {"first": every[0], "more": every[0], "less": every[0], "gap": every[1] if trees[2] else []}
-        if merged
-        else {}
+        {"first": every[0], "more": every[0], "less": every[0], "gap": every[1] if trees[2] else []} if merged else {}
     )
     boxes = np.ones((1, STARTS[-1]), dtype=bool)
     found = {q: float(check.bounds(told, q, trees, groups, boxes, STARTS)[0]) for q in (SCORE, FLIP, CHANCE)}
     reached = {q: largest_of(told, sums, q, (0, 1)) for q in found}
     f, g = ([sums[at(c, cell)] for c in sums] for cell in (0, 1))
     differ = [a - b for a, b in zip(f, g, strict=True)]
-    found[CHANCE], reached[CHANCE] = (
-        max(found[CHANCE], 0.0),
-        max(reached[CHANCE], 0.0),
-    )  # below 0 nothing is claimed
+    found[CHANCE], reached[CHANCE] = (max(found[CHANCE], 0.0), max(reached[CHANCE], 0.0))  # below 0 nothing is claimed
     for question, most in found.items():
         assert most >= reached[question] - 1e-12 or (question == FLIP and not trees[2])
     if not merged or not trees[2]:
@@ -339,12 +314,8 @@ def test_a_box_is_bounded_from_above_and_by_trees_added_up_exactly(check, seed, 
     # all trees as one: each part is exact, and what is made of the parts is the formula
     gap, high, top, low = max(differ), max(f), max(g), min(g)
     assert found[SCORE] == pytest.approx(gap, abs=1e-12)
-    assert found[FLIP] == pytest.approx(
-        min(high - told["threshold"], told["threshold"] - low, gap / 2), abs=1e-12
-    )
-    best = max(
-        1 / (1 + math.exp(-min(high, b + gap))) - 1 / (1 + math.exp(-b)) for b in np.linspace(low, top, 4_001)
-    )
+    assert found[FLIP] == pytest.approx(min(high - told["threshold"], told["threshold"] - low, gap / 2), abs=1e-12)
+    best = max(1 / (1 + math.exp(-min(high, b + gap))) - 1 / (1 + math.exp(-b)) for b in np.linspace(low, top, 4_001))
     assert best - 1e-12 <= found[CHANCE] <= max(best, 0.0) + 1e-6
 
 
@@ -473,11 +444,7 @@ def tree_model(path, kind="TreeEnsembleRegressor", seed=0, trees=3, columns=1, d
         leaves = [(t, n, c, -leaves[p + 1][3] if w is None else w) for p, (t, n, c, w) in enumerate(leaves)]
     part = "class" if kind.endswith("Classifier") else "target"
     keys = dict(
-        zip(
-            (f"{part}_{k}" for k in ("treeids", "nodeids", "ids", "weights")),
-            zip(*leaves, strict=True),
-            strict=True,
-        )
+        zip((f"{part}_{k}" for k in ("treeids", "nodeids", "ids", "weights")), zip(*leaves, strict=True), strict=True)
     )
     if kind.endswith("Classifier"):
         keys["classlabels_int64s"] = [0, 1]
@@ -546,9 +513,7 @@ def test_a_node_of_trees_is_the_sum_that_the_runtime_computes(check, read, tmp_p
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("opposed", [True, False])
-def test_a_classifier_of_two_columns_is_its_last_one_and_says_how_uneven_they_are(
-    check, read, tmp_path, seed, opposed
-):
+def test_a_classifier_of_two_columns_is_its_last_one_and_says_how_uneven_they_are(check, read, tmp_path, seed, opposed):
     """Without a link the second column is the score; what the two add up to may move the decision."""
     path = tree_model(tmp_path / "m.onnx", "TreeEnsembleClassifier", seed, columns=2, opposed=opposed)
     graph = read.Graph(path.read_bytes())
@@ -556,9 +521,7 @@ def test_a_classifier_of_two_columns_is_its_last_one_and_says_how_uneven_they_ar
     assert walked(check, model, ROWS) == pytest.approx(runtime(path)[:, 1], abs=1e-6)
     own = graph.nodes[0][3]
     sums = {}
-    for tree, node, weight in zip(
-        own["class_treeids"], own["class_nodeids"], own["class_weights"], strict=True
-    ):
+    for tree, node, weight in zip(own["class_treeids"], own["class_nodeids"], own["class_weights"], strict=True):
         sums.setdefault(tree, {}).setdefault(node, []).append(weight)
     totals = {tree: [sum(two) for two in nodes.values()] for tree, nodes in sums.items()}
     uneven = sum(max(some) - min(some) for some in totals.values())
@@ -689,12 +652,7 @@ def test_cells_go_one_way_or_are_refused(check, read):
 
 
 def test_cells_of_a_column_begin_after_the_last_one(check, read):
-    block = {
-        "low": (1.0).hex(),
-        "ends": [(2.0).hex(), (5.0).hex(), math.nan.hex()],
-        "whole": True,
-        "single": False,
-    }
+    block = {"low": (1.0).hex(), "ends": [(2.0).hex(), (5.0).hex(), math.nan.hex()], "whole": True, "single": False}
     found = check.intervals(block)
     assert found[:2] == [(1.0, 2.0), (3.0, 5.0)]
     assert np.isnan(found[2]).all()
@@ -828,11 +786,7 @@ def test_claims_near_people_are_about_these_and_this_distance(check, read, monke
     evidence = {"problem_sha256": "p", "proved": 0.0, "people_sha256": digest}
     right = {"parameters": {"near": 0.5}, "evidence": evidence}
     assert held(check, monkeypatch, SCORE, 0.0, 0.5, told=told, **right)[0]
-    for wrong in (
-        {"parameters": {"near": 0.25}},
-        {"parameters": {}},
-        {"evidence": evidence | {"people_sha256": "0"}},
-    ):
+    for wrong in ({"parameters": {"near": 0.25}}, {"parameters": {}}, {"evidence": evidence | {"people_sha256": "0"}}):
         with refused(read, "other people"):
             held(check, monkeypatch, SCORE, 0.0, 0.5, told=told, **(right | wrong))
 

@@ -222,9 +222,7 @@ def test_a_column_that_is_not_used_an_infinite_domain_and_time_that_is_over(tmp_
         with pytest.raises(DataError, match=message):
             audit(proto, tmp_path / "m.onnx", people=5, domain=domain)
     for limit in ({"seconds": 1e-9}, {"boxes": 1}):
-        flip, *scores, _ = audit(
-            proto, tmp_path / "m.onnx", people=5, domain={"age": "20:21"}, **limit
-        ).findings
+        flip, *scores, _ = audit(proto, tmp_path / "m.onnx", people=5, domain={"age": "20:21"}, **limit).findings
         assert flip.interval in ((0.0, 1.0), (1.0, 1.0)), "never a proof that there is none"
         assert all(one.interval[0] <= one.interval[1] for one in scores)
 

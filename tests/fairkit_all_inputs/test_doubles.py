@@ -75,10 +75,7 @@ def test_intervals_of_double_pipelines_hold_what_their_files_do(tmp_path, kind):
         told = {"label": "y", "favorable": "yes"}
     data = fairkit.load_data(rows, sensitive=["male"], features=["x", "z", "male"], **told)
     report = fairkit.audit(
-        trusted(path),
-        data,
-        auditors=["all-inputs"],
-        parameters={"all-inputs": {"columns": "male", "boxes": 500}},
+        trusted(path), data, auditors=["all-inputs"], parameters={"all-inputs": {"columns": "male", "boxes": 500}}
     )
     found = {finding.metric: finding.interval for finding in report.findings}
     rng, size = np.random.default_rng(1), 4_000

@@ -59,10 +59,7 @@ def audit(path, x, **settings):
     table = pd.DataFrame({"x": x, "sex": np.arange(len(x)) % 2, "y": np.arange(len(x)) // 2 % 2})
     data = fairkit.load_data(table, label="y", favorable=1, sensitive=["sex"], features=["x", "sex"])
     report = fairkit.audit(
-        trusted(path),
-        data,
-        auditors=["all-inputs"],
-        parameters={"all-inputs": {"columns": "sex", **settings}},
+        trusted(path), data, auditors=["all-inputs"], parameters={"all-inputs": {"columns": "sex", **settings}}
     )
     return {finding.metric: finding for finding in report.findings}
 
@@ -240,9 +237,7 @@ def linear(path, encoders, weights, constants=()):
     nodes = [
         *encoders,
         helper.make_node("Concat", ["e", "sex"], ["matrix"], axis=1),
-        helper.make_node(
-            "LinearRegressor", ["matrix"], ["sum"], domain=ML, coefficients=weights, intercepts=[0.0]
-        ),
+        helper.make_node("LinearRegressor", ["matrix"], ["sum"], domain=ML, coefficients=weights, intercepts=[0.0]),
         helper.make_node("Sigmoid", ["sum"], ["score"]),
     ]
     inputs = [helper.make_tensor_value_info(name, FLOAT, [None, 1]) for name in ("x", "sex")]
@@ -266,10 +261,7 @@ def test_a_linear_model_reads_a_sentinel_at_its_own_number(tmp_path):
 
 def test_a_linear_model_with_features_that_pull_against_each_other_inside_is_refused(tmp_path):
     """x - 2 max(x, 1/2): the largest sum is in the middle of the range, where no end shows it."""
-    nodes = [
-        node("Max", ["x", "half"], ["m"]),
-        helper.make_node("Concat", ["x", "m"], ["e"], axis=1),
-    ]
+    nodes = [node("Max", ["x", "half"], ["m"]), helper.make_node("Concat", ["x", "m"], ["e"], axis=1)]
     path = linear(tmp_path / "m.onnx", nodes, [1.0, -2.0, 0.5], [constant("half", 0.4999)])
     x = np.linspace(-2, 3, 41)
     with pytest.raises(ModelError, match=r"'x'.*pull"):
@@ -332,9 +324,7 @@ def test_a_scikit_learn_pipeline_with_a_sentinel_is_what_its_rows_say(tmp_path, 
     names = ["sex", "a", "b"]
     data = fairkit.load_data(pd.DataFrame(table, columns=names).assign(sex=table[:, 0].astype(int), y=y), label="y",
                              favorable=1, sensitive=["sex"], features=names)  # fmt: skip
-    report = fairkit.audit(
-        trusted(path), data, auditors=["all-inputs"], parameters={"all-inputs": {"columns": "sex"}}
-    )
+    report = fairkit.audit(trusted(path), data, auditors=["all-inputs"], parameters={"all-inputs": {"columns": "sex"}})
     found = {finding.metric: finding for finding in report.findings}
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     said = []

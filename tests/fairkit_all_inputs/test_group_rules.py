@@ -32,9 +32,7 @@ SHARE = "all_inputs_flippable"
 def every_input():
     import pandas as pd
 
-    return pd.DataFrame(
-        list(itertools.product(SEXES, REGIONS, AGES.astype(float))), columns=["sex", "region", "age"]
-    )
+    return pd.DataFrame(list(itertools.product(SEXES, REGIONS, AGES.astype(float))), columns=["sex", "region", "age"])
 
 
 def table():
@@ -42,9 +40,7 @@ def table():
 
     rows = pd.concat([every_input()] * 5, ignore_index=True)
     rng = np.random.default_rng(0)
-    chance = (
-        0.2 + 0.04 * (rows["age"] - 18) + 0.1 * (rows["region"] == "west") + 0.05 * (rows["sex"] == "male")
-    )
+    chance = 0.2 + 0.04 * (rows["age"] - 18) + 0.1 * (rows["region"] == "west") + 0.05 * (rows["sex"] == "male")
     return rows.assign(y=np.where(rng.random(len(rows)) < chance, "yes", "no"))
 
 
@@ -73,14 +69,9 @@ def bases(tmp_path_factory):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             pipe.fit(rows[["sex", "region", "age"]].astype({"age": np.float32}), rows["y"])
-        types = [(c, StringTensorType([None, 1])) for c in ("sex", "region")] + [
-            ("age", FloatTensorType([None, 1]))
-        ]
+        types = [(c, StringTensorType([None, 1])) for c in ("sex", "region")] + [("age", FloatTensorType([None, 1]))]
         proto = convert_sklearn(
-            pipe,
-            initial_types=types,
-            target_opset={"": 15, "ai.onnx.ml": 3},
-            options={id(model): {"zipmap": False}},
+            pipe, initial_types=types, target_opset={"": 15, "ai.onnx.ml": 3}, options={id(model): {"zipmap": False}}
         )
         found[name] = proto
     return found
@@ -185,11 +176,7 @@ def test_a_score_that_depends_on_the_group_is_refused(bases, tmp_path):
     changed = onnx.ModelProto()
     changed.CopyFrom(proto)
     helper = onnx.helper
-    changed.graph.node.extend(
-        [
-            helper.make_node("Mul", ["probabilities", "age"], ["scaled"]),
-        ]
-    )
+    changed.graph.node.extend([helper.make_node("Mul", ["probabilities", "age"], ["scaled"])])
     changed.graph.output.append(helper.make_tensor_value_info("scaled", onnx.TensorProto.FLOAT, [None, 2]))
     del changed.graph.output[1]
     onnx.save(changed, tmp_path / "m.onnx")

@@ -47,9 +47,7 @@ def test_the_logs_near_people_are_checked_and_never_stand_in_a_certificate(loans
     )
     written = file.read_bytes()
     again = run(signed)
-    assert searched.count(1) == len(searched), (
-        "a witness of a flip decides; changes are not searched for again"
-    )
+    assert searched.count(1) == len(searched), "a witness of a flip decides; changes are not searched for again"
     assert list(compare_reports(report, again)) == []
     assert file.read_bytes() == written, "whoever checks writes nothing"
 
@@ -122,10 +120,7 @@ def test_a_metric_that_ignores_a_subspace_looks_further_and_its_witness_is_near(
     metric, table = FairMetric.load(tmp_path / "m.json"), frame()
     first, second = sides(wide[SCORE])
     assert {c for c in first if first[c] != second[c]} == {"ethnicity"}
-    row = {
-        name: np.array([first[name]] * len(table), dtype=table[name].to_numpy().dtype)
-        for name in TEXTS + NUMBERS
-    }
+    row = {name: np.array([first[name]] * len(table), dtype=table[name].to_numpy().dtype) for name in TEXTS + NUMBERS}
     row["ethnicity"] = table["ethnicity"].to_numpy()  # it is free
     people = {name: table[name].to_numpy() for name in TEXTS + NUMBERS}
     far = ((metric.transform(row) - metric.transform(people)) ** 2).sum(axis=1)
@@ -141,9 +136,7 @@ def test_the_metric_of_restricted_dro_is_learned_and_a_second_audit_agrees(loans
     assert found[FLIP].parameters["fair_metric"] == "subspace"
     assert found[FLIP].parameters["strength"] == 0.1
     again = audit(loans / "forest.onnx", loans, **told)
-    assert {name: one.interval for name, one in found.items()} == {
-        name: one.interval for name, one in again.items()
-    }
+    assert {name: one.interval for name, one in found.items()} == {name: one.interval for name, one in again.items()}
     assert audit(loans / "forest.onnx", loans, **told, directions=[])[FLIP].parameters["directions"] == []
 
 
@@ -153,11 +146,7 @@ def test_a_metric_that_cannot_be_used_is_one_message(loans, tmp_path):
     for settings, error, message in (
         ({"fair_metric": file}, ParameterError, r"add near=0.1"),
         ({"near": 0.1, "strength": 0.5}, ParameterError, "belong to fair_metric=subspace"),
-        (
-            {"near": 0.1, "fair_metric": file, "directions": ["sex"]},
-            ParameterError,
-            "belong to fair_metric=subspace",
-        ),
+        ({"near": 0.1, "fair_metric": file, "directions": ["sex"]}, ParameterError, "belong to fair_metric=subspace"),
         (
             {"near": 0.1, "fair_metric": file, "save_proof": str(tmp_path / "p.json")},
             ParameterError,
@@ -182,9 +171,7 @@ def test_seconds_bound_the_whole_audit(monkeypatch):
     clock = iter([0.0, 2.0, 6.0, 11.0])
     monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
     told = SimpleNamespace(boxes=7, seconds=10.0)
-    asked = module.AuditScope(
-        told=told, changing=["sex"], people=None, context=None, began=module.time.monotonic()
-    )
+    asked = module.AuditScope(told=told, changing=["sex"], people=None, context=None, began=module.time.monotonic())
     assert [asked.effort(left).seconds for left in (4, 2, 1)] == [2.0, 2.0, 0.0]
     assert (
         module.AuditScope(

@@ -148,9 +148,7 @@ def test_relus_are_largest_at_the_vertices(bounds, seed):
     least, most, least2, most2, low, high = ends
     # whole ends have whole vertices of every quadrant, so that a grid holds them
     inside = [
-        (z, o)
-        for z, o in itertools.product(range(least, most + 1), range(least2, most2 + 1))
-        if low <= z - o <= high
+        (z, o) for z, o in itertools.product(range(least, most + 1), range(least2, most2 + 1)) if low <= z - o <= high
     ]
     corners = bounds.vertices(ends)
     assert set(corners) <= set(inside)
@@ -240,12 +238,9 @@ class Twin:
                     least = bias - self.followed(lines[run], depth, -row, run)
                     if depth:
                         pairs = [(max(one[2 * run], 0), max(one[2 * run + 1], 0)) for one in ends[-1]]
-                        most = min(
-                            most, sum(w * pair[int(w > 0)] for w, pair in zip(row, pairs, strict=True)) + bias
-                        )
+                        most = min(most, sum(w * pair[int(w > 0)] for w, pair in zip(row, pairs, strict=True)) + bias)
                         least = max(
-                            least,
-                            sum(w * pair[int(w <= 0)] for w, pair in zip(row, pairs, strict=True)) + bias,
+                            least, sum(w * pair[int(w <= 0)] for w, pair in zip(row, pairs, strict=True)) + bias
                         )
                     own += [least, most]
                 high = min(self.followed(differences, depth, row), own[1] - own[2])
@@ -335,9 +330,7 @@ class Twin:
         apart = min(gap / a, first - least) if a == b and a > 0 else first - least
         logistic = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731 -- short
         grid = np.linspace(least, max(most, least), 20_001)
-        found = (
-            max(max(0.0, logistic(min(first, g + apart)) - logistic(g)) for g in grid) if apart > 0 else 0.0
-        )
+        found = max(max(0.0, logistic(min(first, g + apart)) - logistic(g)) for g in grid) if apart > 0 else 0.0
         found = 0.0 if first <= least else found
         if a >= 0 and b >= 0:
             parts = []
@@ -398,9 +391,7 @@ def test_the_bound_is_that_of_the_twin(check, monkeypatch, seed, widths):
             if expected is None:
                 assert most is None
             else:  # between points of the twin's grid the logistic function is a little larger
-                assert float(most) == pytest.approx(
-                    expected, rel=1e-9, abs=2e-4 if question == CHANCE else 1e-9
-                )
+                assert float(most) == pytest.approx(expected, rel=1e-9, abs=2e-4 if question == CHANCE else 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -483,9 +474,7 @@ def test_the_logistic_function_is_rounded_up(bounds):
     for text in ("0", "1/3", "-7/2", "30", "-30", "250", "-250", "1000", "-1000"):
         x = Fraction(text)
         value = bounds.logistic(x)
-        assert float(value) == pytest.approx(
-            1 / (1 + math.exp(-float(x))) if x > -700 else 0.0, rel=1e-12, abs=1e-39
-        )
+        assert float(value) == pytest.approx(1 / (1 + math.exp(-float(x))) if x > -700 else 0.0, rel=1e-12, abs=1e-39)
         assert value <= 1
         assert value + bounds.logistic(-x) >= 1
         assert value + bounds.logistic(-x) - 1 <= Fraction(3, 10**40)
@@ -494,15 +483,7 @@ def test_the_logistic_function_is_rounded_up(bounds):
 
 @pytest.mark.parametrize(
     ("first", "least", "most", "gap"),
-    [
-        (2, -3, 1, 1),
-        (2, 0, 1, 1),
-        (2, -3, -2, 1),
-        (0.5, -3, 1, 1),
-        (5, -1, 4, 20),
-        (-2, -9, -1, 2),
-        (3, 2.5, 2.75, 9),
-    ],
+    [(2, -3, 1, 1), (2, 0, 1, 1), (2, -3, -2, 1), (0.5, -3, 1, 1), (5, -1, 4, 20), (-2, -9, -1, 2), (3, 2.5, 2.75, 9)],
 )
 def test_the_largest_change_of_a_probability(bounds, first, least, most, gap):
     g = np.linspace(least, most, 100_001)
@@ -639,11 +620,7 @@ def test_factors_of_a_gemm_are_rounded_where_they_are_not_1(check):
         assert made["rough"][0][0] == rough, own
     assert plain["rough"][0][0] == more(3) + more(1)
     for inputs in (["x", "w"], ["x", "w", ""]):
-        assert check.dense(graph_of([], CONSTANTS), check.values_of(2), "Gemm", inputs, {}, "n")["bias"] == [
-            0,
-            0,
-            0,
-        ]
+        assert check.dense(graph_of([], CONSTANTS), check.values_of(2), "Gemm", inputs, {}, "n")["bias"] == [0, 0, 0]
 
 
 REFUSED = {
@@ -698,9 +675,7 @@ def test_a_network_is_one_of_whole_numbers(check, monkeypatch, read):
                 "rough": [[Fraction(0)]], "base": [Fraction(0)]}  # fmt: skip
         monkeypatch.setattr(check, "layers_of", lambda *_, part=part: ([part], False))
         if good:
-            assert (
-                check.network_of({"matrix": "x", "output": "y", "direction": 1}, None, 1)[0]["scale"] == 4000
-            )
+            assert check.network_of({"matrix": "x", "output": "y", "direction": 1}, None, 1)[0]["scale"] == 4000
         else:
             with refused(read, "binary fractions"):
                 check.network_of({"matrix": "x", "output": "y", "direction": 1}, None, 1)
@@ -752,10 +727,7 @@ def test_a_domain_in_whole_numbers(check):
     assert box.sets == [[[(1, 12, 12)], [(1, 4, 4)]]]
     turned = check.Domain(
         domain_told(
-            block0={
-                "first": [["0x1p+2"], ["0x1p+1"], ["0x1p+0"]],
-                "last": [["0x1p+2"], ["0x1p+1"], ["0x0p+0"]],
-            }
+            block0={"first": [["0x1p+2"], ["0x1p+1"], ["0x1p+0"]], "last": [["0x1p+2"], ["0x1p+1"], ["0x0p+0"]]}
         )
     )
     assert turned.opened(None, [[0, 2], 0b1, [0, 0]]).plain == [(0, 0, 4)]
@@ -788,10 +760,7 @@ def test_a_domain_that_does_not_fit_is_refused(check, read, name):
 def test_sets_may_turn_and_ranges_of_what_changes(check):
     check.Domain(
         domain_told(
-            block1={
-                "first": [["0x1p+0"], ["0x0p+0"], ["0x1p+1"]],
-                "last": [["0x1p+0"], ["0x0p+0"], ["0x1p+1"]],
-            }
+            block1={"first": [["0x1p+0"], ["0x0p+0"], ["0x1p+1"]], "last": [["0x1p+0"], ["0x0p+0"], ["0x1p+1"]]}
         )
     )
     told = domain_told(changing=0, block0={"last": domain_told()["features"]["blocks"][0]["first"]})
@@ -805,12 +774,7 @@ def test_sets_may_turn_and_ranges_of_what_changes(check):
 
 def test_the_last_end_of_single_numbers_may_hold_none(check, read):
     high = float(np.nextafter(np.float32(2.0), np.float32(0)))
-    told = {
-        "low": (1.0).hex(),
-        "ends": [high.hex(), math.nextafter(high, 9).hex()],
-        "whole": False,
-        "single": True,
-    }
+    told = {"low": (1.0).hex(), "ends": [high.hex(), math.nextafter(high, 9).hex()], "whole": False, "single": True}
     assert check.intervals(told) == [(1.0, high)]
     with refused(read, "empty"):
         check.intervals(told | {"ends": [(2.0).hex(), (1.5).hex(), (3.0).hex()]})
@@ -832,9 +796,7 @@ def test_the_next_number_follows(check, low):
     assert found[1][0] == after or (low == 0 and found[1][0] == struct.unpack("<f", struct.pack("<i", 1))[0])
     assert np.isnan(found[2]).all()
     assert check.intervals(told | {"single": False})[1][0] == math.nextafter(single, math.inf)
-    whole = check.intervals(
-        {"low": (0.0).hex(), "ends": [(2.0).hex(), (5.0).hex()], "whole": True, "single": False}
-    )
+    whole = check.intervals({"low": (0.0).hex(), "ends": [(2.0).hex(), (5.0).hex()], "whole": True, "single": False})
     assert whole == [(0.0, 2.0), (3.0, 5.0)]
 
 
@@ -988,20 +950,8 @@ def test_every_box_has_its_multipliers_and_signs(check, read, monkeypatch):
         return answers.get(len(seen))
 
     monkeypatch.setattr(check, "bound", bound)
-    row = [
-        0.5,
-        0.25,
-        1.0,
-        2.0,
-        3.0,
-        4.0,
-        5.0,
-        6.0,
-    ]  # two rates; two units in both runs, one unit in both runs
-    log = {
-        "0,1": {"splits": [["u", 4], 0, 0], "multipliers": [row, row]},
-        "1,0": {"splits": [0], "multipliers": [row]},
-    }
+    row = [0.5, 0.25, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]  # two rates; two units in both runs, one unit in both runs
+    log = {"0,1": {"splits": [["u", 4], 0, 0], "multipliers": [row, row]}, "1,0": {"splits": [0], "multipliers": [row]}}
     answers |= {1: Fraction(-3), 2: Fraction(-1), 3: Fraction(-2)}
     assert check.proved(told, net, domain, FLIP, log) == -1
     whole = 1 << 50

@@ -55,10 +55,7 @@ def resigned(told, claimed):
     """Write the digest of a changed proof into the report, as who signs both can."""
     statement = {name: value for name, value in told.items() if name != "logs"}
     digest = hashlib.sha256(json.dumps(statement, sort_keys=True).encode()).hexdigest()
-    claims(
-        claimed,
-        **dict.fromkeys((FLIP, SCORE, CHANCE), lambda f: f["evidence"].update(statement_sha256=digest)),
-    )
+    claims(claimed, **dict.fromkeys((FLIP, SCORE, CHANCE), lambda f: f["evidence"].update(statement_sha256=digest)))
 
 
 def verdict(checker, capsys, tmp_path, model, told, claimed):
@@ -91,13 +88,9 @@ def plain_input(path, shift):
     }
     tensors = [onnx.numpy_helper.from_array(np.asarray(v, dtype=np.float32), k) for k, v in constants.items()]
     shapes = {"x": [None, 3], "score": [None, 2]}
-    ends = [
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, one) for name, one in shapes.items()
-    ]
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, one) for name, one in shapes.items()]
     graph = onnx.helper.make_graph(nodes, "network", ends[:1], ends[1:], tensors)
-    onnx.save(
-        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 15)], ir_version=8), path
-    )
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 15)], ir_version=8), path)
     return path
 
 
@@ -124,10 +117,7 @@ def test_numbers_need_no_numpy(tmp_path, shift):
     )
     files = [str(tmp_path / name) for name in ("p.json", "m.onnx", "r.json")]
     result = subprocess.run(
-        [sys.executable, "-c", without, str(DOCS / SCRIPT), *files],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", without, str(DOCS / SCRIPT), *files], capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stdout.count("holds")) == (0, flip + 2), result.stdout + result.stderr
 
@@ -141,9 +131,7 @@ def log(question, pair="0,1", **changes):
 
 
 def unmultiplied(p, r):
-    p["logs"][SCORE]["0,1"]["multipliers"] = [
-        [9.0] * len(row) for row in p["logs"][SCORE]["0,1"]["multipliers"]
-    ]
+    p["logs"][SCORE]["0,1"]["multipliers"] = [[9.0] * len(row) for row in p["logs"][SCORE]["0,1"]["multipliers"]]
 
 
 FORGED = {
@@ -243,9 +231,7 @@ def test_a_signer_cannot_change_what_the_model_says(sure, tmp_path, checker, cap
 
 @pytest.mark.long
 @pytest.mark.parametrize("value", [8.0, float("nan"), float("inf"), 1e38])
-def test_a_changed_weight_is_refuted_although_its_digest_was_written_everywhere(
-    sure, tmp_path, checker, capsys, value
-):
+def test_a_changed_weight_is_refuted_although_its_digest_was_written_everywhere(sure, tmp_path, checker, capsys, value):
     proto = onnx.load(sure[0])
     weights = next(one for one in proto.graph.initializer if one.name == "last")
     array = onnx.numpy_helper.to_array(weights).copy()
@@ -279,13 +265,8 @@ def random_network(rng, checker, widths):
     """A network over two numbers, a column of three values, and one that changes; fractions, and floats."""
     before, layers = 6, []
     for width in (*widths, 1):
-        weights, bias = (
-            rng.normal(size=(width, before)).astype(np.float32),
-            rng.normal(size=width).astype(np.float32),
-        )
-        part = checker.mapped(
-            checker.values_of(before), [[Fraction(float(w)) for w in row] for row in weights]
-        )
+        weights, bias = (rng.normal(size=(width, before)).astype(np.float32), rng.normal(size=width).astype(np.float32))
+        part = checker.mapped(checker.values_of(before), [[Fraction(float(w)) for w in row] for row in weights])
         layers.append((checker.moved(part, [Fraction(float(b)) for b in bias]), weights, bias))
         before = width
     return layers
@@ -331,9 +312,7 @@ def test_no_multiplier_makes_a_bound_that_an_input_exceeds(checker, monkeypatch,
             signs[0][unit] = (sign, 0) if run == 0 else (0, sign)
             inside = sums[run * depth][:, unit] * sign >= 0
         rates = tuple(int(v) for v in rng.integers(0, 1 << 50, size=2))
-        multipliers = [
-            [[int(v * (1 << 50)) for v in rng.normal(size=width)] for _ in (0, 1)] for width in widths
-        ]
+        multipliers = [[[int(v * (1 << 50)) for v in rng.normal(size=width)] for _ in (0, 1)] for width in widths]
         for question, values in objectives.items():
             most = checker.bound(net, question, box, sides, signs, rates, multipliers, threshold)
             reached = values[inside].max(initial=-np.inf)

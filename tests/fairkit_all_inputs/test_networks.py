@@ -24,9 +24,7 @@ def nets(loans):
     from sklearn.neural_network import MLPClassifier
 
     for name, hidden, kind in (("net", (8, 5), "relu"), ("curved", (6,), "tanh")):
-        model = MLPClassifier(
-            hidden, activation=kind, max_iter=500, tol=3e-3, random_state=0, learning_rate_init=0.01
-        )
+        model = MLPClassifier(hidden, activation=kind, max_iter=500, tol=3e-3, random_state=0, learning_rate_init=0.01)
         convert(model, loans / f"{name}.onnx")
     return loans
 
@@ -89,9 +87,7 @@ def test_a_certificate_of_a_network_is_checked_without_a_search(nets, monkeypatc
         {"proof": packed({"0,1": [0], "1,0": [0]})},
     ):
         forged = replace(
-            finding,
-            evidence={**finding.evidence, **change},
-            interval=(finding.interval[0], finding.interval[1] - 0.1),
+            finding, evidence={**finding.evidence, **change}, interval=(finding.interval[0], finding.interval[1] - 0.1)
         )
         signed = replace(report, findings=(*public[:place], forged, *public[place + 1 :]))
         found, _ = again(model, nets, signed.findings, monkeypatch, search=True, **told)
@@ -108,11 +104,7 @@ def network(path, nodes, constants):
         helper.make_node("Scaler", ["numbers"], ["scaled"], domain="ai.onnx.ml", offset=[40.0, 0.5], scale=[0.05, 2.0]),
         helper.make_node("Concat", ["code", "scaled"], ["x"], axis=1),
     ]  # fmt: skip
-    types = {
-        "sex": onnx.TensorProto.STRING,
-        "age": onnx.TensorProto.FLOAT,
-        "debt_ratio": onnx.TensorProto.FLOAT,
-    }
+    types = {"sex": onnx.TensorProto.STRING, "age": onnx.TensorProto.FLOAT, "debt_ratio": onnx.TensorProto.FLOAT}
     inputs = [helper.make_tensor_value_info(name, kind, [None, 1]) for name, kind in types.items()]
     output = helper.make_tensor_value_info("score", onnx.TensorProto.FLOAT, [None, None])
     tensors = [onnx.numpy_helper.from_array(np.asarray(v, dtype=np.float32), k) for k, v in constants.items()]
@@ -222,17 +214,9 @@ def test_a_layer_that_is_not_understood_is_named(loans, tmp_path):
 def test_torch_writes_networks_that_are_read(loans, tmp_path):
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
-    wide = np.column_stack(
-        [(frame()["sex"] == "male").astype(float), frame()[NUMBERS] / frame()[NUMBERS].std()]
-    )
+    wide = np.column_stack([(frame()["sex"] == "male").astype(float), frame()[NUMBERS] / frame()[NUMBERS].std()])
     names = ["male", *NUMBERS]
-    layers = [
-        torch.nn.Linear(5, 6),
-        torch.nn.ReLU(),
-        torch.nn.Linear(6, 4),
-        torch.nn.Tanh(),
-        torch.nn.Linear(4, 1),
-    ]
+    layers = [torch.nn.Linear(5, 6), torch.nn.ReLU(), torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)]
     module = torch.nn.Sequential(*layers, torch.nn.Sigmoid())
     torch.onnx.export(
         module, (torch.zeros(2, 5),), str(tmp_path / "t.onnx"), input_names=["x"], output_names=["score"],
@@ -240,9 +224,7 @@ def test_torch_writes_networks_that_are_read(loans, tmp_path):
     )  # fmt: skip
     table = frame()[["decision"]].copy()
     table[names] = wide
-    data = fairkit.load_data(
-        table, label="decision", favorable="approved", sensitive=["male"], features=names
-    )
+    data = fairkit.load_data(table, label="decision", favorable="approved", sensitive=["male"], features=names)
     report = fairkit.audit(
         trusted(tmp_path / "t.onnx"), data, auditors=["all-inputs"],
         parameters={"all-inputs": {"columns": "male", "people": 20, "boxes": 300}},

@@ -82,9 +82,7 @@ def written(model, path, kind="Float", opset=3):
 
     tensor = getattr(data_types, f"{kind}TensorType")([None, 3])
     opsets = {"": 15 if opset < 5 else 21, "ai.onnx.ml": opset}
-    proto = to_onnx(
-        model, initial_types=[("x", tensor)], target_opset=opsets, options={id(model): {"zipmap": False}}
-    )
+    proto = to_onnx(model, initial_types=[("x", tensor)], target_opset=opsets, options={id(model): {"zipmap": False}})
     for one in proto.opset_import:
         if one.domain == "ai.onnx.ml":
             one.version = opset
@@ -100,9 +98,7 @@ def test_classifiers_of_each_version_and_precision_are_what_onnxruntime_says(tmp
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("direction", "near"), [([0, 1.0, 0.6], 0.1), ([0, 1.0, -1.0], 0.02), ([1.0, 0, 0], 0.3)]
-)
+@pytest.mark.parametrize(("direction", "near"), [([0, 1.0, 0.6], 0.1), ([0, 1.0, -1.0], 0.02), ([1.0, 0, 0], 0.3)])
 def test_people_near_by_a_projection_are_those_of_enumeration(tmp_path, direction, near):
     """Every whole age and number of debts, by the metric's own function; sex is free."""
     from fairkit_similarity.encode import Encoder
@@ -138,12 +134,7 @@ def test_a_file_of_catboost_is_what_onnxruntime_says_and_with_a_bias_is_refused(
     table, level = people()
     for average in (False, True):
         model = catboost.CatBoostClassifier(
-            iterations=12,
-            depth=3,
-            verbose=0,
-            allow_writing_files=False,
-            thread_count=1,
-            boost_from_average=average,
+            iterations=12, depth=3, verbose=0, allow_writing_files=False, thread_count=1, boost_from_average=average
         )
         model.fit(table, (level > 0).astype(int)).save_model(str(tmp_path / f"{average}.onnx"), format="onnx")
         same = np.allclose(
@@ -306,9 +297,7 @@ def test_tensors_of_doubles_are_read_as_onnxruntime_runs_them(tmp_path, keys):
     there = session.run(None, {"x": rows})[0].ravel()
     assert np.abs(there - read_rows(read_ensemble(node), rows)).max() < 1e-6
     assert audit(path, domain={"debts": f"3.25:{3.25 + 5e-10!r}"})[SCORE].interval[1] < 1e-5
-    assert audit(path, domain={"debts": f"3.25:{3.25 + 2e-9!r}"})[SCORE].interval == pytest.approx(
-        (0.5, 0.5), abs=1e-5
-    )
+    assert audit(path, domain={"debts": f"3.25:{3.25 + 2e-9!r}"})[SCORE].interval == pytest.approx((0.5, 0.5), abs=1e-5)
 
 
 def test_what_of_opset_five_is_not_read_is_one_message(tmp_path):

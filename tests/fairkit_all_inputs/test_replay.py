@@ -24,10 +24,7 @@ def report(path, table, sensitive="sex", **settings):
         table, label="y", favorable=1, sensitive=[sensitive], features=[c for c in table if c != "y"]
     )
     found = fairkit.audit(
-        trusted(path),
-        data,
-        auditors=["all-inputs"],
-        parameters={"all-inputs": {"columns": sensitive, **settings}},
+        trusted(path), data, auditors=["all-inputs"], parameters={"all-inputs": {"columns": sensitive, **settings}}
     )
     return {finding.metric: finding for finding in found.findings}
 
@@ -70,16 +67,12 @@ def test_combinations_of_changing_columns_come_from_all_rows(tmp_path):
     table = rare()
     table["group"] = np.where((table["job_a"] == 0) & (table["job_b"] == 0), 2, table["job_a"])
     path = forest_of(tmp_path / "m.onnx", table)
-    data = fairkit.load_data(
-        table, label="y", favorable=1, sensitive=["sex"], features=[c for c in table if c != "y"]
-    )
+    data = fairkit.load_data(table, label="y", favorable=1, sensitive=["sex"], features=[c for c in table if c != "y"])
     told = {"columns": ["sex", "group"], "people": 5, "one_hot": False}
     found = fairkit.audit(trusted(path), data, auditors=["all-inputs"], parameters={"all-inputs": told})
     assert (
         len(
-            People.of(
-                next(iter(data.batches(["sex", "group"]))), ["sex", "group"], 5, 0, ["sex", "group"]
-            ).combinations
+            People.of(next(iter(data.batches(["sex", "group"]))), ["sex", "group"], 5, 0, ["sex", "group"]).combinations
             or ()
         )
         == 6
@@ -101,11 +94,7 @@ def test_a_total_of_batches_is_that_of_all_rows():
 
     one, many = total(1_000), total(7)
     assert one.groups == many.groups == frozenset()
-    assert (
-        sorted(one.combinations.values())
-        == sorted(many.combinations.values())
-        == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    )
+    assert sorted(one.combinations.values()) == sorted(many.combinations.values()) == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 def test_rows_outside_the_domain_are_counted_and_named_and_count_for_no_share(tmp_path):
@@ -127,9 +116,7 @@ def test_a_wrong_proof_is_an_error_with_the_input_in_it_and_never_a_result(tmp_p
     import pandas as pd
 
     path = built(tmp_path / "m.onnx", [node("Abs", ["x"], ["e"])])
-    table = pd.DataFrame(
-        {"x": np.linspace(-1, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2}
-    )
+    table = pd.DataFrame({"x": np.linspace(-1, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2})
     monkeypatch.setattr("fairkit_onnx.structure.orders._AROUND_ZERO", frozenset({"Abs"}))
     monkeypatch.setattr("fairkit_onnx.structure.pieces._Pieces._split", lambda self, side: None)
     with pytest.raises(replaying.ContradictionError, match=r"x=-?0\.\d"):
@@ -143,20 +130,14 @@ def test_a_bound_of_the_score_that_a_row_exceeds_is_an_error(tmp_path, monkeypat
     import pandas as pd
 
     path = built(tmp_path / "m.onnx", [node("Abs", ["x"], ["e"])])
-    table = pd.DataFrame(
-        {"x": np.linspace(-2, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2}
-    )
+    table = pd.DataFrame({"x": np.linspace(-2, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2})
     true = questions.answer
 
     def halved(problem, kind, **settings):
         from dataclasses import replace
 
         got = true(problem, kind, **settings)
-        return (
-            replace(got, upper=got.upper / 2, lower=0.0, pair=None, point=None)
-            if kind == kinds.SCORE
-            else got
-        )
+        return replace(got, upper=got.upper / 2, lower=0.0, pair=None, point=None) if kind == kinds.SCORE else got
 
     monkeypatch.setattr(findings, "answer", halved)
     with pytest.raises(replaying.ContradictionError, match=SCORE):
@@ -167,9 +148,7 @@ def test_a_row_that_flips_is_a_witness_where_the_search_found_none(tmp_path, mon
     import pandas as pd
 
     path = built(tmp_path / "m.onnx", [node("Abs", ["x"], ["e"])])
-    table = pd.DataFrame(
-        {"x": np.linspace(-2, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2}
-    )
+    table = pd.DataFrame({"x": np.linspace(-2, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2})
     true = questions.answer
 
     def blind(problem, kind, **settings):
@@ -187,9 +166,7 @@ def test_a_row_that_flips_is_a_witness_where_the_search_found_none(tmp_path, mon
 
 @pytest.mark.long
 def test_a_certificate_of_another_version_is_refused_with_a_sentence(loans, monkeypatch):
-    data = fairkit.load_data(
-        str(loans / "loans.csv"), label="decision", favorable="approved", sensitive=["sex"]
-    )
+    data = fairkit.load_data(str(loans / "loans.csv"), label="decision", favorable="approved", sensitive=["sex"])
     told = {"columns": "ethnicity", "people": 20}
     found = fairkit.audit(
         trusted(loans / "boosted.onnx"), data, auditors=["all-inputs"], parameters={"all-inputs": told}
@@ -198,8 +175,6 @@ def test_a_certificate_of_another_version_is_refused_with_a_sentence(loans, monk
     assert old[0].evidence["version"] == 2
     from dataclasses import replace
 
-    without = [
-        replace(f, evidence={k: v for k, v in f.evidence.items() if k != "version"}) for f in found.findings
-    ]
+    without = [replace(f, evidence={k: v for k, v in f.evidence.items() if k != "version"}) for f in found.findings]
     with pytest.raises(fairkit.FairkitError, match=r"certify the model anew"):
         again(loans / "boosted.onnx", loans, without, monkeypatch, search=True, **told)

@@ -45,12 +45,7 @@ def dataset(sensitive="sex", classes=2, n=500, **more):
     roles = {"drop": ["weight"]} | more
     good = {} if classes == 3 else {"favorable": 1}
     return fairkit.load_data(
-        pa.table(frame(n, classes=classes)),
-        label="got",
-        sensitive=sensitive,
-        name="people",
-        **good,
-        **roles,
+        pa.table(frame(n, classes=classes)), label="got", sensitive=sensitive, name="people", **good, **roles
     )
 
 
@@ -66,9 +61,7 @@ def test_it_is_installed_under_its_name():
     assert plugins.load("budro").mitigators == (BuDRO,)
 
 
-@pytest.mark.parametrize(
-    "values", [{}, {"plan": "entropic", "gamma": 0.01}, {"plan": "sampled", "sample": 300}]
-)
+@pytest.mark.parametrize("values", [{}, {"plan": "entropic", "gamma": 0.01}, {"plan": "sampled", "sample": 300}])
 def test_every_plan_trains_and_tells_its_path(values):
     seen = []
     run = Run(seed=1, threads=1, progress=lambda doing, step, total, **now: seen.append((step, total, now)))
@@ -142,9 +135,7 @@ def test_a_row_of_weight_two_is_two_rows(tmp_path):
     """For the adversary and for the trees; lambda and min_child_weight stand on the scale of n, so they are 0."""
     once = Table.from_dataset(dataset(weights="weight", drop=()))
     twice = once.take(np.repeat(np.arange(500), once.weights.astype(int))).with_weights(None)
-    learn.subspace({name: once.columns[name] for name in once.features}, ["sex"]).save(
-        tmp_path / "metric.json"
-    )
+    learn.subspace({name: once.columns[name] for name in once.features}, ["sex"]).save(tmp_path / "metric.json")
     models = [
         fit(
             rows,
@@ -172,9 +163,7 @@ def test_directions_choose_whose_predictor_is_ignored(tmp_path):
     assert fit(rows, directions=["sex"]).details["metric_sha256"] == wanted
     with pytest.raises(DataError, match="no direction left"):
         fit(rows)  # skill and hobby have two features, and two predictors take them
-    result = fairkit.mitigate(
-        "budro", data, output=tmp_path / "fair.onnx", threads=1, directions=["sex"], **SMALL
-    )
+    result = fairkit.mitigate("budro", data, output=tmp_path / "fair.onnx", threads=1, directions=["sex"], **SMALL)
     saved = FairMetric.load(tmp_path / "fair.metric.json")
     assert saved.description["directions"] == ["sex"]
     assert result.after.find("performance_gap").parameters["metric_sha256"] == saved.sha256
@@ -191,9 +180,7 @@ def test_sensitive_values_without_a_column_are_named_by_their_groups():
     x = np.column_stack([columns["skill"], columns["age"]])
     sex = pd.DataFrame({"sex": columns["sex"], "young": np.array(columns["age"]) < 40})
     free, bound = (
-        fairkit.mitigator("budro")(directions=names, **SMALL)
-        .fit(x, columns["got"], sensitive_features=sex)
-        .model_
+        fairkit.mitigator("budro")(directions=names, **SMALL).fit(x, columns["got"], sensitive_features=sex).model_
         for names in ([], ["young"])
     )
     gone = [model.metric.matrix.shape[1] for model in (free, bound)]
@@ -216,9 +203,7 @@ def test_the_metric_is_stored_beside_the_model_and_named_by_digest(tmp_path):
     again = fairkit.mitigate("budro", dataset(), threads=1, **SMALL)
     assert again.onnx == result.onnx
     assert again.to_dict() == result.to_dict()
-    same = fairkit.mitigate(
-        "budro", dataset(), threads=1, fair_metric=str(tmp_path / "fair.metric.json"), **SMALL
-    )
+    same = fairkit.mitigate("budro", dataset(), threads=1, fair_metric=str(tmp_path / "fair.metric.json"), **SMALL)
     assert same.details["path"] == result.details["path"]
 
 
@@ -229,12 +214,8 @@ def test_a_target_ends_the_training():
     assert seen["rounds"] == list(range(1, 42, 5))
     assert free.details["trees"] == 41
     target = seen["upper_confidence_bound"][2]
-    kept = fit(
-        rows, n_estimators=40, learning_rate=0.3, epsilon=0.4, strength=0.1, target_gap=target * 1.0001
-    )
-    told = dict(
-        zip(*(kept.details["validation"][k] for k in ("rounds", "upper_confidence_bound")), strict=True)
-    )
+    kept = fit(rows, n_estimators=40, learning_rate=0.3, epsilon=0.4, strength=0.1, target_gap=target * 1.0001)
+    told = dict(zip(*(kept.details["validation"][k] for k in ("rounds", "upper_confidence_bound")), strict=True))
     trees = kept.details["trees"]
     assert trees == kept.booster.num_boosted_rounds() < 41
     assert told[trees] <= target * 1.0001
@@ -289,12 +270,7 @@ def test_everything_projected_out():
     rows = table()
     only = {"sex": rows.columns["sex"]}
     narrow = Table(
-        columns=only,
-        features=("sex",),
-        target=rows.target,
-        groups=rows.groups,
-        classes=rows.classes,
-        roles=rows.roles,
+        columns=only, features=("sex",), target=rows.target, groups=rows.groups, classes=rows.classes, roles=rows.roles
     )
     with pytest.raises(DataError, match="no direction left"):
         fit(narrow)

@@ -24,19 +24,13 @@ def inner_maxima(public_data):
     labels = (frame["class"] == 2).to_numpy(int)
     kept = ~stratified(labels, 0.2, np.random.default_rng(0))
     columns = {name: frame[name].to_numpy()[kept] for name in frame.columns if name != "class"}
-    columns = {
-        name: values.astype(float if values.dtype.kind == "i" else object) for name, values in columns.items()
-    }
+    columns = {name: values.astype(float if values.dtype.kind == "i" else object) for name, values in columns.items()}
     labels = labels[kept]
     numba.set_num_threads(1)  # on 800 rows several take longer
     metric = subspace(columns, ["age"])
     n = len(labels)
     fixed = Fixed(
-        support=Support(metric.transform(columns)),
-        labels=labels,
-        mass=np.full(n, 1 / n),
-        epsilon=1.0,
-        classes=2,
+        support=Support(metric.transform(columns)), labels=labels, mass=np.full(n, 1 / n), epsilon=1.0, classes=2
     )
     rows = BoostingRows(
         matrix=metric.encoder.encode(columns).astype(np.float32),

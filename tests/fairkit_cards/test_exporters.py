@@ -45,9 +45,7 @@ def show(tmp_path, monkeypatch):
     node = helper.make_node("Neg", ["x"], ["y"])
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 1]) for name in "xy"]
     model = tmp_path / "model.onnx"
-    model.write_bytes(
-        helper.make_model(helper.make_graph([node], "g", ends[:1], ends[1:])).SerializeToString()
-    )
+    model.write_bytes(helper.make_model(helper.make_graph([node], "g", ends[:1], ends[1:])).SerializeToString())
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with Registry(tmp_path / "registry", create=True) as store:
         version = store.add("credit", model, tags=["new"])

@@ -42,9 +42,7 @@ def between(metric: str, value: float, pair: tuple[float, float], *rates: float,
         sensitive="sex",
         value=value,
         interval=pair,
-        groups=tuple(
-            GroupValue(group=name, rows=100, value=rate) for name, rate in zip(names, rates, strict=True)
-        ),
+        groups=tuple(GroupValue(group=name, rows=100, value=rate) for name, rate in zip(names, rates, strict=True)),
         evidence={"lowest_group": names[order[0]], "highest_group": names[order[-1]]},
         **more,
     )
@@ -164,16 +162,10 @@ def test_a_rule_on_all_columns_is_told_by_the_finding_that_decided_it():
 
 
 def test_a_passing_ratio_does_not_lead_and_what_the_policy_limits_is_shown():
-    many = [
-        replace(between(f"metric{i}_difference", 0.3, (0.2, 0.4), 0.1, 0.4), sensitive=f"c{i}")
-        for i in range(20)
-    ]
+    many = [replace(between(f"metric{i}_difference", 0.3, (0.2, 0.4), 0.1, 0.4), sensitive=f"c{i}") for i in range(20)]
     small = between("demographic_parity_difference", 0.001, (0.0, 0.01), 0.4, 0.401)
     ratio = between("demographic_parity_ratio", 0.97, (0.9, 1.0), 0.4, 0.41, better="higher")
-    policy = (
-        rule("demographic_parity_ratio", "pass", min=0.8),
-        rule("demographic_parity_difference", "pass", max=0.1),
-    )
+    policy = (rule("demographic_parity_ratio", "pass", min=0.8), rule("demographic_parity_difference", "pass", max=0.1))
     shown = disparities(report(ratio, small, *many, policy=policy, verdict="pass"))
     assert len(shown) == 12
     assert shown[-1] is ratio
@@ -195,10 +187,7 @@ def audited() -> Report:
         }
     )
     data = fairkit.load_data(table, label="outcome", favorable="yes", sensitive=["sex"])
-    policy = (
-        Rule.parse("demographic_parity_difference:sex=0.02", "max"),
-        Rule.parse("accuracy=0.6", "min"),
-    )
+    policy = (Rule.parse("demographic_parity_difference:sex=0.02", "max"), Rule.parse("accuracy=0.6", "min"))
     about = {"intended_use": "credit", "owner": "Lending"}
     return fairkit.audit(PredictedColumns(score="score"), data, policy=policy, about=about)
 

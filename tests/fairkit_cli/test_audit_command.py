@@ -59,8 +59,7 @@ def test_the_json_report_is_of_its_schema_and_names_model_and_data(run, loans_mo
 @pytest.mark.long
 def test_equal_inputs_give_equal_bytes(run, loans_model):
     first, second = (
-        run("audit", loans_model.path, "--data", loans_model.data, *AUDIT, "--format", "json")
-        for _ in range(2)
+        run("audit", loans_model.path, "--data", loans_model.data, *AUDIT, "--format", "json") for _ in range(2)
     )
     assert first.stdout_bytes == second.stdout_bytes
 
@@ -68,9 +67,7 @@ def test_equal_inputs_give_equal_bytes(run, loans_model):
 @pytest.mark.parametrize(("limit", "code", "verdict"), [("0.9", 0, "pass"), ("0.001", 1, "fail")])
 def test_exit_codes_tell_the_verdict(run, loans_model, limit, code, verdict):
     rule = f"demographic_parity_difference:sex={limit}"
-    result = run(
-        "audit", loans_model.path, "--data", loans_model.data, *AUDIT, "--max", rule, "--format", "json"
-    )
+    result = run("audit", loans_model.path, "--data", loans_model.data, *AUDIT, "--max", rule, "--format", "json")
     assert result.exit_code == code
     record = _report(result)
     assert record["verdict"] == verdict
@@ -91,12 +88,7 @@ def test_the_table_begins_with_the_verdict_then_disparities_then_groups(run, loa
     result = run("audit", loans_model.path, "--data", loans_model.data, *AUDIT, *rule)
     text = result.stdout
     assert text.startswith("✗ FAIL: 1 of 1 policy rule broken")
-    assert (
-        text.index("FAIL")
-        < text.index("Largest disparities")
-        < text.index("Groups of sex")
-        < text.index("Notes")
-    )
+    assert text.index("FAIL") < text.index("Largest disparities") < text.index("Groups of sex") < text.index("Notes")
     assert "●" in text
     assert all(len(line) <= 100 for line in text.splitlines())
 
@@ -188,23 +180,13 @@ def _bad(text):
         _bad(("wrong sensitive", {"--sensitive": "sexe"}, "Did you mean 'sex'?")),
         _bad(("wrong bins", {"--sensitive": "age:60:25"}, "must be finite and increase")),
         _bad(("empty bin", {"--sensitive": "age:25:900"}, "'>= 900'")),
-        _bad(
-            ("label is sensitive", {"--sensitive": "decision"}, "cannot be the label and a sensitive column")
-        ),
+        _bad(("label is sensitive", {"--sensitive": "decision"}, "cannot be the label and a sensitive column")),
         _bad(("unknown auditor", {"--auditor": "grup"}, "Did you mean 'group'")),
         _bad(("unknown parameter", {"--set": "group.min_grp=3"}, "Did you mean 'min_group'?")),
         _bad(("parameter without owner", {"--set": "epsilon=3"}, "AUDITOR.KEY=VALUE")),
         _bad(("rule without number", {"--max": "accuracy"}, "METRIC:COLUMN=NUMBER")),
-        _bad(
-            (
-                "rule on unknown metric",
-                {"--max": "demografic_parity_difference=1"},
-                "demographic_parity_difference",
-            )
-        ),
-        _bad(
-            ("rule on unaudited column", {"--max": "demographic_parity_difference:race=1"}, "was not audited")
-        ),
+        _bad(("rule on unknown metric", {"--max": "demografic_parity_difference=1"}, "demographic_parity_difference")),
+        _bad(("rule on unaudited column", {"--max": "demographic_parity_difference:race=1"}, "was not audited")),
         _bad(("confidence", {"--confidence": "95"}, "between 0 and 1")),
         _bad(("format", {"--format": "jsn"}, "Did you mean 'json'?")),
         _bad(("adjustment", {"--adjust": "bonferoni"}, "bonferroni")),
@@ -248,9 +230,7 @@ def test_a_model_input_that_is_not_in_the_data_is_named_with_near_names(run, loa
 
 
 def test_a_ragged_csv_is_refused(run, loans_model, tmp_path):
-    (tmp_path / "ragged.csv").write_text(
-        "sex,decision\nmale,approved\nfemale,denied,extra\n", encoding="utf-8"
-    )
+    (tmp_path / "ragged.csv").write_text("sex,decision\nmale,approved\nfemale,denied,extra\n", encoding="utf-8")
     result = run("audit", loans_model.path, "--data", "ragged.csv", *AUDIT)
     assert result.exit_code == 2
     assert "ragged.csv" in result.stderr

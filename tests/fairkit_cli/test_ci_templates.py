@@ -25,9 +25,7 @@ def workspace(loans_model, tmp_path):
 
     def run(script, limit, **more):
         policy = POLICY.format(limit=limit)
-        (tmp_path / "fairkit.toml").write_text(
-            f'[data]\npath = "rows.parquet"\n{roles}{policy}', encoding="utf-8"
-        )
+        (tmp_path / "fairkit.toml").write_text(f'[data]\npath = "rows.parquet"\n{roles}{policy}', encoding="utf-8")
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         return subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
@@ -47,8 +45,7 @@ def _action(tmp_path, run, limit, **inputs):
     given = {name: one.get("default", "") for name, one in action["inputs"].items()} | inputs
     step = next(one for one in action["runs"]["steps"] if one.get("id") == "audit")
     environment = {
-        name: given[text.removeprefix("${{ inputs.").removesuffix(" }}")]
-        for name, text in step["env"].items()
+        name: given[text.removeprefix("${{ inputs.").removesuffix(" }}")] for name, text in step["env"].items()
     }
     files = {"GITHUB_STEP_SUMMARY": tmp_path / "summary", "GITHUB_OUTPUT": tmp_path / "output"}
     for file in files.values():
@@ -75,12 +72,7 @@ def test_the_action_fails_the_job_and_tells_why_in_its_summary(workspace):
 def test_the_action_takes_options_and_lets_an_undecided_policy_pass_if_asked(workspace):
     folder, run = workspace
     result, _, output = _action(
-        folder,
-        run,
-        0.9,
-        model="model.onnx",
-        data="rows.parquet",
-        options="--min=accuracy=0.5\n--confidence\n0.9",
+        folder, run, 0.9, model="model.onnx", data="rows.parquet", options="--min=accuracy=0.5\n--confidence\n0.9"
     )
     assert (result.returncode, output) == (0, "verdict=pass\n"), result.stderr
     value = 0.0

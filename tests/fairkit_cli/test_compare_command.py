@@ -37,9 +37,7 @@ def run(tmp_path, monkeypatch):
 
 @pytest.mark.long
 def test_each_model_gets_its_own_columns(run):
-    own = [
-        f"--features-of={name}.onnx={','.join(c)}" for name, c in (("champion", FIVE), ("challenger", EIGHT))
-    ]
+    own = [f"--features-of={name}.onnx={','.join(c)}" for name, c in (("champion", FIVE), ("challenger", EIGHT))]
     result = run("compare", "champion.onnx", "challenger.onnx", *ABOUT, *own, "--format", "json")
     assert result.exit_code == 0, result.output
     changes = json.loads(result.stdout)["changes"][0]
@@ -73,9 +71,7 @@ def test_columns_that_cannot_be_meant(run, own, words):
 
 
 def test_with_another_table_there_is_one_model(run):
-    result = run(
-        "compare", "champion.onnx", *ABOUT, "--against", "rows.parquet", "--features-of=champion.onnx=c0"
-    )
+    result = run("compare", "champion.onnx", *ABOUT, "--against", "rows.parquet", "--features-of=champion.onnx=c0")
     assert result.exit_code == 2
     assert "--features-of is for several models" in " ".join(result.stderr.split())
 

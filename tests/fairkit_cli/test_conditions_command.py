@@ -106,16 +106,7 @@ def test_two_reports_and_two_tables_are_compared(run):
     flipped = table.set_column(2, "admitted", pa.array(1 - np.array(table.column("admitted"))))
     pacsv.write_csv(flipped, "later.csv")
     for name in ("admissions", "later"):
-        told = (
-            "--predictions",
-            "decision=admitted",
-            "--data",
-            f"{name}.csv",
-            "--sensitive",
-            "sex",
-            "--favorable",
-            "1",
-        )
+        told = ("--predictions", "decision=admitted", "--data", f"{name}.csv", "--sensitive", "sex", "--favorable", "1")
         assert run("audit", *told[:-2], "--format", "json", "--output", f"{name}.json").exit_code == 0
     of_reports = run("compare", "admissions.json", "later.json", "--format", "json")
     assert of_reports.exit_code == 0, of_reports.output

@@ -41,9 +41,7 @@ SAID = ("--predictions", "decision=approved,score=p", "--sensitive", "sex")
 
 
 def test_options_and_configuration_say_the_same(run, decided, tmp_path):
-    typed = run(
-        "audit", *SAID, "--data", decided, "--label", "repaid", "--favorable", "1", "--format", "json"
-    )
+    typed = run("audit", *SAID, "--data", decided, "--label", "repaid", "--favorable", "1", "--format", "json")
     assert typed.exit_code == 0, typed.output
     (tmp_path / "fairkit.toml").write_text(
         '[data]\npath = "log.parquet"\nlabel = "repaid"\nfavorable = 1\nsensitive = ["sex"]\n'
@@ -108,8 +106,7 @@ def test_init_takes_an_outcome_alone_for_the_label(run, tmp_path):
     import pyarrow as pa
 
     pq.write_table(
-        pa.table({"sex": ["f", "m"] * 20, "approved": [0, 1] * 20, "age": [30, 40] * 20}),
-        tmp_path / "d.parquet",
+        pa.table({"sex": ["f", "m"] * 20, "approved": [0, 1] * 20, "age": [30, 40] * 20}), tmp_path / "d.parquet"
     )
     assert run("init", "d.parquet").exit_code == 0
     text = (tmp_path / "fairkit.toml").read_text()
@@ -123,9 +120,7 @@ def test_join_on_the_command_line_and_in_the_configuration(run, tmp_path):
     log = {"who": [i % 300 for i in range(900)], "d": [(i * 7) % 3 > 0 for i in range(900)]}
     pq.write_table(pa.table(log), tmp_path / "log.parquet")
     ids = list(range(20, 300))
-    pq.write_table(
-        pa.table({"id": ids, "sex": [("f", "m")[i % 2] for i in ids]}), tmp_path / "people.parquet"
-    )
+    pq.write_table(pa.table({"id": ids, "sex": [("f", "m")[i % 2] for i in ids]}), tmp_path / "people.parquet")
     about = ("--predictions", "decision=d", "--data", "log.parquet", "--sensitive", "sex")
     typed = run("audit", *about, "--join", "people.parquet", "--on", "who=id", "--format", "json")
     assert typed.exit_code == 0, typed.output
@@ -156,20 +151,13 @@ def test_join_on_the_command_line_and_in_the_configuration(run, tmp_path):
         ("default", [0, 1], 'favorable = "0"', "favorable: 0"),
         ("two_year_recid", [0, 1], 'favorable = "0"', "favorable: 0"),
         ("Churn", ["Yes", "No"], 'favorable = "No"', "favorable: No"),
-        (
-            "y",
-            [0, 1],
-            '# favorable = "0" or "1"  # CHOOSE',
-            "which value of y is good for the person, 0 or 1?",
-        ),
+        ("y", [0, 1], '# favorable = "0" or "1"  # CHOOSE', "which value of y is good for the person, 0 or 1?"),
     ],
 )
 def test_init_proposes_the_good_outcome_or_asks(run, tmp_path, name, values, line, said):
     import pyarrow as pa
 
-    pq.write_table(
-        pa.table({"sex": ["f", "m"] * 20, name: values * 20, "age": [30, 40] * 20}), tmp_path / "d.parquet"
-    )
+    pq.write_table(pa.table({"sex": ["f", "m"] * 20, name: values * 20, "age": [30, 40] * 20}), tmp_path / "d.parquet")
     result = run("init", "d.parquet")
     assert result.exit_code == 0
     assert said in result.output
@@ -177,7 +165,5 @@ def test_init_proposes_the_good_outcome_or_asks(run, tmp_path, name, values, lin
 
 
 def test_the_head_line_names_the_favorable_value(run, decided):
-    said = run(
-        "audit", "--data", decided, "--sensitive", "sex", "--predictions", "decision=approved,favorable=1"
-    )
+    said = run("audit", "--data", decided, "--sensitive", "sex", "--predictions", "decision=approved,favorable=1")
     assert "rows; favorable: approved = 1" in " ".join(said.stdout.split())

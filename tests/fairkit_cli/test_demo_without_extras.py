@@ -26,9 +26,7 @@ run()
 @pytest.mark.long
 def test_the_base_install_runs_what_needs_no_learner(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    done = subprocess.run(
-        [sys.executable, "-c", CODE], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert said.index("pip install 'fairkit[all]' runs everything") < said.index("$ fairkit audit plain.onnx")

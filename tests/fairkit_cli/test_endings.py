@@ -45,9 +45,7 @@ def _broken(monkeypatch, error):
 def test_a_bug_is_one_line_code_70_and_a_file_that_only_the_user_reads(state, monkeypatch):
     result = _broken(monkeypatch, KeyError("\x1b[2Jsecret"))
     assert result.exit_code == 70
-    assert re.fullmatch(
-        r"fairkit: an error inside fairkit \(KeyError\); the details are in \S+\n", result.stderr
-    )
+    assert re.fullmatch(r"fairkit: an error inside fairkit \(KeyError\); the details are in \S+\n", result.stderr)
     (path,) = state.iterdir()
     assert str(path) in result.stderr
     assert "Traceback (most recent call last)" in path.read_text()
@@ -106,17 +104,7 @@ def test_core_names_a_field_and_the_command_its_option(tmp_path):
     assert "`" not in ended.stderr
     (tmp_path / "s.json").write_text("{}")
     (tmp_path / "x.csv").write_text("sex,y,x\n" + "f,1,0.5\nm,0,0.25\nf,0,0.5\nm,1,0.75\n" * 100)
-    call = (
-        "frontier",
-        "--plugin",
-        "reweigh",
-        "--learner",
-        "logistic",
-        "--data",
-        "x.csv",
-        "--state",
-        "s.json",
-    )
+    call = ("frontier", "--plugin", "reweigh", "--learner", "logistic", "--data", "x.csv", "--state", "s.json")
     told = _run(*call, cwd=tmp_path).stderr
     assert "name it with --label" in told
     told = _run(*call, "--label", "y", "--favorable", "1", "--sensitive", "sex", cwd=tmp_path).stderr
@@ -127,9 +115,7 @@ def test_core_names_a_field_and_the_command_its_option(tmp_path):
 @pytest.mark.parametrize("command", [("plugins",), ("--version",), ("plugins", "list", "--format", "json")])
 def test_a_full_device_is_code_2(command):
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(
-            [*COMMAND, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
+        ended = subprocess.run([*COMMAND, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert ended.returncode == 2
     assert ended.stderr.startswith("fairkit: the result cannot be written to standard output: No space left")
     assert ended.stderr.count("\n") == 1
@@ -137,9 +123,7 @@ def test_a_full_device_is_code_2(command):
 
 def test_help_on_a_full_device_is_no_success():
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(
-            [*COMMAND, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
+        ended = subprocess.run([*COMMAND, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
 
@@ -147,9 +131,7 @@ def test_help_on_a_full_device_is_no_success():
 def test_a_reader_that_leaves_is_code_2_and_no_traceback():
     read, write = os.pipe()
     os.close(read)
-    ended = subprocess.run(
-        [*COMMAND, "plugins"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
-    )
+    ended = subprocess.run([*COMMAND, "plugins"], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
     assert ended.returncode == 2
     assert ended.stderr == "fairkit: the program that reads the output closed it before all was written\n"
@@ -212,18 +194,7 @@ def test_signals_end_the_command_as_ctrl_c_does(number, tmp_path):
 
 def test_a_signal_that_somebody_ignores_stays_ignored(tmp_path):
     process = subprocess.Popen(
-        [
-            "bash",
-            "-c",
-            'trap "" HUP; exec "$@"',
-            "-",
-            sys.executable,
-            "-c",
-            WAIT,
-            "plugins",
-            "list",
-            str(tmp_path),
-        ],
+        ["bash", "-c", 'trap "" HUP; exec "$@"', "-", sys.executable, "-c", WAIT, "plugins", "list", str(tmp_path)],
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -59,9 +59,7 @@ def _found(root: str) -> Iterator[tuple[str, str]]:
             if isinstance(node, ast.JoinedStr):
                 yield (
                     place,
-                    "".join(
-                        str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values
-                    ),
+                    "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values),
                 )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield place, node.value
@@ -70,9 +68,7 @@ def _found(root: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.long
 @pytest.mark.parametrize("root", ["core", "plugins"])
 def test_no_message_of_core_or_a_plugin_names_an_option(root):
-    named = [
-        (place, text) for place, text in _texts(root) if re.search(r"(?<![\w-])--[a-z]", OTHERS.sub("", text))
-    ]
+    named = [(place, text) for place, text in _texts(root) if re.search(r"(?<![\w-])--[a-z]", OTHERS.sub("", text))]
     assert named == []
 
 
@@ -93,10 +89,7 @@ def test_every_option_that_is_said_can_be_typed():
         own = {name for one in command.params for name in one.opts}
         return own.union(*(options(sub) for sub in getattr(command, "commands", {}).values()))
 
-    named = {words.split()[0] for words in OPTIONS.values()} - {
-        "--join",
-        "--on",
-    }  # for columns from a second table
+    named = {words.split()[0] for words in OPTIONS.values()} - {"--join", "--on"}  # for columns from a second table
     assert named <= options(typer.main.get_command(app))
 
 
@@ -105,10 +98,7 @@ def test_every_option_that_is_said_can_be_typed():
     [
         ("name it with `label`", "name it with --label"),
         ("(`score_kind` overrides)", "(--score-kind overrides)"),
-        (
-            "`score_output=p` with `threshold=0.5`",
-            "--score-output p with --threshold 0.5",
-        ),
+        ("`score_output=p` with `threshold=0.5`", "--score-output p with --threshold 0.5"),
         ("`decision_output=x; rm -rf ~`", "--decision-output 'x; rm -rf ~'"),
         ("`favorable=very good`", "--favorable 'very good'"),
         ("lower the parameter `rto.min_group=5`", "lower --set rto.min_group=5"),

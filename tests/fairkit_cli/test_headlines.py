@@ -92,9 +92,7 @@ def test_what_one_report_records_is_not_shown_with_another(report):
 
 def test_a_page_looks_for_plugins_once(report, monkeypatch):
     looked = []
-    monkeypatch.setattr(
-        "fairkit_cli.text.headlines.installed_metrics", lambda: looked.append(1) or installed_metrics()
-    )
+    monkeypatch.setattr("fairkit_cli.text.headlines.installed_metrics", lambda: looked.append(1) or installed_metrics())
     metric_term("accuracy")  # the terms of all auditors are kept
     looked.clear()
     report.to_html()

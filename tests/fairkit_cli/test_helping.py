@@ -14,11 +14,7 @@ from fairkit_cli import registry, watch
 from fairkit_cli.helping import summary
 from fairkit_cli.main import _COMMANDS, app
 
-PLACES = {
-    **_COMMANDS,
-    **watch._COMMANDS,
-    **{f"registry {name}": at for name, at in registry._COMMANDS.items()},
-}
+PLACES = {**_COMMANDS, **watch._COMMANDS, **{f"registry {name}": at for name, at in registry._COMMANDS.items()}}
 
 
 @pytest.mark.parametrize("name", PLACES)

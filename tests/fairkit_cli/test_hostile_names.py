@@ -97,9 +97,7 @@ def run(files, tmp_path, monkeypatch):
         for stream in (result.stdout, result.stderr):
             assert not acting(stream), acting(stream)
             if not stream.startswith("<!doctype"):
-                assert not [
-                    line for line in stream.splitlines() if line.startswith(("✓ PASS: 1 of 1", "fairkit: y"))
-                ]
+                assert not [line for line in stream.splitlines() if line.startswith(("✓ PASS: 1 of 1", "fairkit: y"))]
         return result
 
     return call
@@ -128,9 +126,7 @@ def _check(text: str, output_format: str) -> None:
         assert sum(tag == "script" for tag, _ in page.found) == own
         assert not {"i", "b", "img", "iframe"} & {tag for tag, _ in page.found}
         links = [attributes for tag, attributes in page.found if tag == "a"]  # our own, to places of the page
-        saved = [
-            each for each in links if "download" in each
-        ]  # the page that checks certificates, in a page of them
+        saved = [each for each in links if "download" in each]  # the page that checks certificates, in a page of them
         assert all(each["download"] == "verify.html" and set(each) == {"href", "download"} for each in saved)
         whole = f"data:text/html;base64,{base64.b64encode(verifying_page().encode()).decode()}"
         assert all(each["href"] == whole for each in saved)
@@ -178,15 +174,7 @@ def test_a_terminal_gets_colours_and_nothing_else(files):
 def test_compare(run, files, output_format):
     folder, model, data = files
     result = run(
-        "compare",
-        model,
-        folder / "other[x]\x1b.onnx",
-        "--data",
-        data,
-        *ROLES,
-        "--format",
-        output_format,
-        codes=(0,),
+        "compare", model, folder / "other[x]\x1b.onnx", "--data", data, *ROLES, "--format", output_format, codes=(0,)
     )
     _check(result.stdout, output_format)
 
@@ -221,18 +209,7 @@ def test_registry_certificates_and_archives(run, files, tmp_path):
     run("key", "new", tmp_path / "k[x]\x1b", codes=(0,))
     certificate = tmp_path / "c[x]\x1b\n.json"
     run(
-        *(
-            "certify",
-            model,
-            "--data",
-            data,
-            *ROLES,
-            *RULES,
-            "--key",
-            tmp_path / "k[x]\x1b",
-            "--output",
-            certificate,
-        ),
+        *("certify", model, "--data", data, *ROLES, *RULES, "--key", tmp_path / "k[x]\x1b", "--output", certificate),
         codes=(1, 3),
     )
     key = ("--key", tmp_path / "k[x]\x1b.pub")

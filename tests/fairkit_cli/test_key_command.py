@@ -29,13 +29,7 @@ def run(here: Path, *arguments: str, **changes):
     environment |= changes.pop("env", {})
     given = {"stdin": subprocess.DEVNULL} | changes
     return subprocess.run(
-        [*FAIRKIT, *arguments],
-        cwd=here,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        **given,
+        [*FAIRKIT, *arguments], cwd=here, env=environment, capture_output=True, text=True, check=False, **given
     )
 
 
@@ -194,19 +188,10 @@ def test_a_key_in_a_token_signs(here, token):
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        (
-            "pkcs11:token=fk;object=nobody?module-path=M&pin-source=file:pin",
-            "the token has no secret key of that name",
-        ),
-        (
-            "pkcs11:token=other;object=auditor?module-path=M&pin-source=file:pin",
-            "no such token (there are: fk)",
-        ),
+        ("pkcs11:token=fk;object=nobody?module-path=M&pin-source=file:pin", "the token has no secret key of that name"),
+        ("pkcs11:token=other;object=auditor?module-path=M&pin-source=file:pin", "no such token (there are: fk)"),
         ("pkcs11:token=fk;object=auditor?module-path=M&pin-source=file:wrong-pin", "the PIN is wrong"),
-        (
-            "pkcs11:token=fk;object=auditor?module-path=M&pin-source=file:missing",
-            "cannot read the PIN in missing",
-        ),
+        ("pkcs11:token=fk;object=auditor?module-path=M&pin-source=file:missing", "cannot read the PIN in missing"),
         ("pkcs11:token=fk;object=auditor?module-path=M", "there is no terminal to ask for it"),
     ],
 )

@@ -48,20 +48,7 @@ def call(monkeypatch):
 
 def test_values_arrive_as_typer_gives_them(call):
     done = call(
-        "show",
-        "a",
-        "--word",
-        "x",
-        "--word",
-        "1",
-        "--file",
-        "f",
-        "--output",
-        "o",
-        "--count",
-        "7",
-        "--share",
-        ".5",
+        "show", "a", "--word", "x", "--word", "1", "--file", "f", "--output", "o", "--count", "7", "--share", ".5"
     )
     assert done.exit_code == 0, done.output
     assert seen == {
@@ -76,9 +63,7 @@ def test_values_arrive_as_typer_gives_them(call):
     assert not seen["files"]
 
 
-@pytest.mark.parametrize(
-    "wrong", [("--count", "many"), ("--count", "10"), ("--share", "half"), ("--unknown", "1")]
-)
+@pytest.mark.parametrize("wrong", [("--count", "many"), ("--count", "10"), ("--share", "half"), ("--unknown", "1")])
 def test_what_typer_refuses_is_refused(call, wrong):
     done = call("show", "a", *wrong)
     assert done.exit_code == 2
@@ -104,7 +89,4 @@ def test_the_help_of_one_command_loads_no_other_and_no_validators():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.rpartition("LOADED")[2].split())
     assert "fairkit_cli.commands.audit" in loaded
-    assert (
-        not {"pydantic", "fairkit_cli.commands.mitigate", "fairkit_cli.registry", "fairkit_cli.watch"}
-        & loaded
-    )
+    assert not {"pydantic", "fairkit_cli.commands.mitigate", "fairkit_cli.registry", "fairkit_cli.watch"} & loaded

@@ -38,16 +38,7 @@ def test_before_and_after_are_printed_and_the_file_is_audited_alone(loans):
 
 def test_json_has_both_reports_and_the_files_digest(loans):
     result = run(
-        "--plugin",
-        "fairgbm",
-        "--data",
-        "loans.parquet",
-        *ROLES,
-        *FAST,
-        "--output",
-        "fair.onnx",
-        "--format",
-        "json",
+        "--plugin", "fairgbm", "--data", "loans.parquet", *ROLES, *FAST, "--output", "fair.onnx", "--format", "json"
     )
     record = json.loads(result.stdout)
     assert record["schema"] == "fairkit.mitigation/1"
@@ -86,16 +77,7 @@ def test_settings_come_from_the_file_and_options_win(loans):
 @pytest.mark.parametrize(("rule", "code"), [("accuracy=0.01", 0), ("accuracy=0.999", 1)])
 def test_a_policy_decides_the_exit_code(loans, rule, code):
     result = run(
-        "--plugin",
-        "fairgbm",
-        "--data",
-        "loans.parquet",
-        *ROLES,
-        *FAST,
-        "--output",
-        "fair.onnx",
-        "--min",
-        rule,
+        "--plugin", "fairgbm", "--data", "loans.parquet", *ROLES, *FAST, "--output", "fair.onnx", "--min", rule
     )
     assert result.exit_code == code
     assert (loans / "fair.onnx").is_file()
@@ -154,9 +136,7 @@ def test_a_test_file_is_used_whole(loans):
     ],
 )
 def test_bad_usage_is_one_message_and_writes_nothing(loans, changes, message):
-    result = run(
-        "--plugin", "fairgbm", "--data", "loans.parquet", *ROLES, *FAST, "--output", "fair.onnx", *changes
-    )
+    result = run("--plugin", "fairgbm", "--data", "loans.parquet", *ROLES, *FAST, "--output", "fair.onnx", *changes)
     assert result.exit_code == 2
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
@@ -182,8 +162,6 @@ def test_a_constant_model_is_never_handed_out_without_a_sentence_and_exit_code_3
     assert "The model is constant" in result.output
     assert (loans / "fair.onnx").exists()
     rule = ["--max", "demographic_parity_difference:sex=0.1"]
-    judged = run(
-        "--plugin", "fairgbm", "--data", "loans.parquet", *ROLES, *few, *end, *rule, "--format", "json"
-    )
+    judged = run("--plugin", "fairgbm", "--data", "loans.parquet", *ROLES, *few, *end, *rule, "--format", "json")
     assert judged.exit_code == 3  # a pass is not enough
     assert json.loads(judged.stdout)["is_constant"] is True

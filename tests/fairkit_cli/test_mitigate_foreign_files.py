@@ -48,33 +48,12 @@ def test_the_same_options_as_audit(export, folder):
     model = folder / "model.onnx"
     model.write_bytes(export.build().SerializeToString())
     data = ["--data", str(folder / "people.parquet"), "--label", export.label]
-    data += [
-        "--favorable",
-        str(export.favorable),
-        "--sensitive",
-        "sex",
-        "--features",
-        ",".join(export.features),
-    ]
+    data += ["--favorable", str(export.favorable), "--sensitive", "sex", "--features", ",".join(export.features)]
     shown = ["--format", "json", *_typed(export.options)]
     audited = CliRunner().invoke(app, ["audit", str(model), *data, *shown])
     assert audited.exit_code == 0, audited.output
-    method = [
-        "--plugin",
-        "threshold-optimizer",
-        "--set",
-        "constraint=demographic_parity",
-        "--set",
-        "tolerance=0",
-    ]
-    paths = [
-        "--model",
-        str(model),
-        "--test",
-        str(folder / "people.parquet"),
-        "--output",
-        str(folder / "fair.onnx"),
-    ]
+    method = ["--plugin", "threshold-optimizer", "--set", "constraint=demographic_parity", "--set", "tolerance=0"]
+    paths = ["--model", str(model), "--test", str(folder / "people.parquet"), "--output", str(folder / "fair.onnx")]
     repaired = CliRunner().invoke(app, ["mitigate", *method, *paths, *data, *shown])
     assert repaired.exit_code == 0, repaired.output
     accuracy = (export.decision() == export.truth).mean()
@@ -89,16 +68,7 @@ def test_the_same_options_as_audit(export, folder):
 
 def test_an_option_that_means_nothing_is_refused(folder):
     data = ["--data", str(folder / "people.parquet"), "--label", "word", "--favorable", "approved"]
-    arguments = [
-        "mitigate",
-        "--plugin",
-        "reweigh",
-        *data,
-        "--sensitive",
-        "sex",
-        "--classes",
-        "approved,denied",
-    ]
+    arguments = ["mitigate", "--plugin", "reweigh", *data, "--sensitive", "sex", "--classes", "approved,denied"]
     result = CliRunner().invoke(app, [*arguments, "--output", str(folder / "fair.onnx")])
     assert result.exit_code == 2
     assert "classes=('approved', 'denied') means nothing here" in result.stderr

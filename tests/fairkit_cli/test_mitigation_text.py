@@ -29,14 +29,10 @@ def test_each_class_has_its_own_distance_before(result):
     text = comparison(result, terminal=False)
     for label in ("low", "middle", "high"):
         (before,) = (
-            f
-            for f in result.before.findings
-            if f.metric == "statistical_parity_ks" and f.parameters["class"] == label
+            f for f in result.before.findings if f.metric == "statistical_parity_ks" and f.parameters["class"] == label
         )
         line = next(
-            line
-            for line in text.partition("Distributions of scores")[2].splitlines()
-            if f"(class {label})" in line
+            line for line in text.partition("Distributions of scores")[2].splitlines() if f"(class {label})" in line
         )
         assert measured(before.value, before.interval) in line
 
@@ -46,8 +42,7 @@ def test_no_number_is_broken_over_two_lines(result):
     lines = comparison(result, terminal=False).splitlines()
     assert not [line for line in lines if re.fullmatch(r"\s+\d{1,3}(\s+\d{1,3})?\s*", line)]
     assert any(
-        re.search(r"equal_opportunity_difference \(class \w+\)\s+sex\s+0\.\d{3}\s+0\.\d{3}\s", line)
-        for line in lines
+        re.search(r"equal_opportunity_difference \(class \w+\)\s+sex\s+0\.\d{3}\s+0\.\d{3}\s", line) for line in lines
     )
 
 

@@ -105,15 +105,7 @@ def test_a_certificate_from_python_holds_for_the_command(signed, loans_model):
     file, key = folder / "loans.cert.json", folder / "auditor.pub"
     assert fairkit_registry.verify(file, key=key, model=loans_model.path, data=data) == certificate
     assert certificate.report.about == {"owner": "J. Doe"}
-    command = [
-        Path(sys.executable).parent / "fairkit",
-        "verify",
-        file,
-        "--key",
-        key,
-        "--model",
-        loans_model.path,
-    ]
+    command = [Path(sys.executable).parent / "fairkit", "verify", file, "--key", key, "--model", loans_model.path]
     result = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 
@@ -131,7 +123,5 @@ def test_what_cannot_be_signed_or_does_not_hold_is_said(signed, results, loans_m
         fairkit_registry.verify(folder / "loans.cert.json", key=tmp_path / "other.pub")
     results["MitigationResult"].save(tmp_path / "changed.onnx")
     with pytest.raises(VerificationError, match="another model"):
-        fairkit_registry.verify(
-            folder / "loans.cert.json", key=folder / "auditor.pub", model=tmp_path / "changed.onnx"
-        )
+        fairkit_registry.verify(folder / "loans.cert.json", key=folder / "auditor.pub", model=tmp_path / "changed.onnx")
     assert not (tmp_path / "c.json").exists()

@@ -234,9 +234,7 @@ def test_strict_says_which_clauses_cannot_be_rested_on_and_a_person_accepts(
     assert first.exit_code == 0, first.stderr
     facts = tmp_path / "facts.toml"
     facts.write_text(
-        "".join(
-            f'{key} = "x"\n' for key in ("principles", "testing_policy", "inventory", "vendors", "reports")
-        )
+        "".join(f'{key} = "x"\n' for key in ("principles", "testing_policy", "inventory", "vendors", "reports"))
     )
     report = (
         "report",
@@ -275,14 +273,10 @@ def test_strict_says_which_clauses_cannot_be_rested_on_and_a_person_accepts(
     old = invoke(*report[:-4], "--pack", "ecoa@2026-07-20")
     assert old.exit_code == 2
     assert "use --pack ecoa" in old.stderr
-    red = invoke(
-        *report[:-4], "--pack", "ecoa@2026-11-23", "--format", "markdown"
-    )  # the current one, by its day
+    red = invoke(*report[:-4], "--pack", "ecoa@2026-11-23", "--format", "markdown")  # the current one, by its day
     assert red.exit_code == 0
     assert "fairkit: red:" not in red.stderr
-    frozen = type(
-        "Frozen", (datetime.datetime,), {"now": classmethod(lambda cls, tz=None: cls(2026, 5, 1, tzinfo=tz))}
-    )
+    frozen = type("Frozen", (datetime.datetime,), {"now": classmethod(lambda cls, tz=None: cls(2026, 5, 1, tzinfo=tz))})
     monkeypatch.setattr("fairkit_registry.evidence.issuing.datetime", frozen)
     assert invoke(*told, "--output", tmp_path / "may.json", "--sequence", tmp_path / "other").exit_code == 0
     may = ("report", tmp_path / "may.json", "--key", tmp_path / "key.pub", "--format", "markdown", "--pack")
@@ -325,9 +319,7 @@ def test_what_is_typed_wrongly_writes_nothing(folder: Path, tmp_path: Path):
     two = invoke("report", "a.json", "b.json", "--pack", "ugesp")
     assert two.exit_code == 2
     assert "one certificate" in two.stderr
-    nobody = invoke(
-        "audit", "--pack", "ecoa", "--data", folder / "applicants.csv", "--predictions", "decision=chosen"
-    )
+    nobody = invoke("audit", "--pack", "ecoa", "--data", folder / "applicants.csv", "--predictions", "decision=chosen")
     assert nobody.exit_code == 2
     assert "--sensitive" in nobody.stderr
 

@@ -75,9 +75,7 @@ def item(clause: str, address: str, quote: str | None, digest: str | None = None
     return f'[[items]]\nclause = "{clause}"\ntitle = "t"\nmark = "O"\n{source}{more}'
 
 
-def test_the_words_are_compared_and_then_the_digest(
-    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_words_are_compared_and_then_the_digest(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     digest = hashlib.sha256(SPOKEN.encode()).hexdigest()
     items = [
         item("words", f"{server}/law", 'less than four-fifths "of" it'),
@@ -126,9 +124,7 @@ def test_text_is_compared_without_its_dress(server: str):
     assert normalised("Soft\u00adware  \u201cIs\u201d it\u2019s \u2014 so") == 'software "is" it\'s - so'
 
 
-def test_the_status_of_every_clause_and_the_check_of_a_release(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_status_of_every_clause_and_the_check_of_a_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795478400")  # 2026-11-24
     done = invoke("packs", "status", "--strict", "--format", "json")
     assert done.exit_code == 0, done.output
@@ -145,9 +141,7 @@ def test_the_status_of_every_clause_and_the_check_of_a_release(
     assert "may change  ecoa: suit for vacatur" in late.stdout
     assert invoke("packs", "status", "ecoa").exit_code == 0
     assert invoke("packs", "status", "nyc-ll144", "ecoa@2026-07-20", "--strict").exit_code == 0
-    monkeypatch.setenv(
-        "FAIRKIT_PLUGINS", str(plugin(tmp_path, '[[items]]\nclause = "1"\ntitle = "t"\n', "bare"))
-    )
+    monkeypatch.setenv("FAIRKIT_PLUGINS", str(plugin(tmp_path, '[[items]]\nclause = "1"\ntitle = "t"\n', "bare")))
     bare = invoke("packs", "status", "bare", "--strict")
     assert bare.exit_code == 3
     assert "LACKS status  LACKS source  LACKS mark" in bare.stdout

@@ -140,10 +140,7 @@ def test_a_roc_curve_lies_in_its_band(report, people):
             assert one["low"] - 1e-4 <= np.interp(one["x"], x, height)
             assert one["high"] + 1e-4 >= min(h for a, h in women if a >= one["x"] - 1e-9)
     only = {
-        one["group"]
-        for part in _datasets(report.plot.roc("region", groups=["west"]))
-        for one in part
-        if "k" in one
+        one["group"] for part in _datasets(report.plot.roc("region", groups=["west"])) for one in part if "k" in one
     }
     assert only == {"west"}
 
@@ -174,9 +171,7 @@ def test_many_groups_are_cut_and_it_is_said(people):
 def frontier():
     def point(plugin, x, y, **parameters):
         measures = {
-            "demographic_parity_difference:sex": Measure(
-                value=x, interval=(x - 0.02, x + 0.02), better="lower"
-            ),
+            "demographic_parity_difference:sex": Measure(value=x, interval=(x - 0.02, x + 0.02), better="lower"),
             "accuracy": Measure(value=y, interval=(y - 0.01, y + 0.01), better="higher"),
         }
         return Point(plugin=plugin, parameters=parameters, status="done", measures=measures)
@@ -294,9 +289,7 @@ def test_several_classes_are_asked_for_one(people):
     report = fairkit.audit(Three(), X, target, sensitive_features=groups, auditors=["group"])
     with pytest.raises(fairkit.DataError, match="say which class with `label`: a, b, c"):
         report.plot.roc("sex")
-    assert {
-        one["group"] for part in _datasets(report.plot.roc("sex", label="b")) for one in part if "k" in one
-    } == {
+    assert {one["group"] for part in _datasets(report.plot.roc("sex", label="b")) for one in part if "k" in one} == {
         "female",
         "male",
     }

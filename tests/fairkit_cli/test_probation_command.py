@@ -58,26 +58,14 @@ def watched(run, tmp_path, gap):
     """Watch a day of decisions of the promoted version, and sign what they say."""
     day = datetime.now(UTC).date().isoformat()
     run(
-        "watch",
-        "init",
-        "credit@production",
-        "--state",
-        "w",
-        "--sensitive",
-        "sex",
-        "--max",
-        RULE,
-        "--groups",
-        "sex=f,m",
+        "watch", "init", "credit@production", "--state", "w", "--sensitive", "sex", "--max", RULE, "--groups", "sex=f,m"
     )
     table = decisions(tmp_path / f"decisions-{day}.parquet", gap)
     CliRunner().invoke(app, ["watch", "add", "w", "--data", str(table), "--heartbeat", "watcher"])
     return tmp_path / "w" / "heartbeats.jsonl"
 
 
-def test_a_watch_over_good_decisions_goes_in_and_every_command_shows_the_state(
-    promoted, tmp_path, monkeypatch
-):
+def test_a_watch_over_good_decisions_goes_in_and_every_command_shows_the_state(promoted, tmp_path, monkeypatch):
     statements = watched(promoted, tmp_path, 0.0)
     said = promoted("registry", "probation", "credit@production", "--watch", statements)
     assert "on probation until" in said
@@ -92,9 +80,7 @@ def test_a_watch_over_good_decisions_goes_in_and_every_command_shows_the_state(
     assert "production" in promoted("registry", "show", "credit@1", "--format", "markdown")
 
     later = datetime.now(UTC) + timedelta(days=9)
-    monkeypatch.setattr(
-        events, "now", lambda: later.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    monkeypatch.setattr(events, "now", lambda: later.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
     # nothing has written the end down: what is listed follows from log and clock
     assert "production=-" in promoted("registry", "list")
     assert "credit@production means nothing since" in promoted("registry", "list")
@@ -115,9 +101,7 @@ def test_a_watch_over_good_decisions_goes_in_and_every_command_shows_the_state(
     assert refused.exit_code == 2
     assert "means nothing since" in refused.output
     keys = ("--key", "watcher.pub")
-    assert "probation ended without success" in promoted(
-        "registry", "verify", "credit@production", *keys, code=1
-    )
+    assert "probation ended without success" in promoted("registry", "verify", "credit@production", *keys, code=1)
     assert "ended without success" in promoted("registry", "show", "credit@production")
     said = promoted("registry", "probation", "credit@production", code=1)
     assert "credit@1 was taken back" in said
@@ -128,9 +112,7 @@ def test_a_watch_over_good_decisions_goes_in_and_every_command_shows_the_state(
 
 def test_a_watch_whose_decisions_break_the_limit_takes_the_alias_back(promoted, tmp_path):
     statements = watched(promoted, tmp_path, 0.5)
-    said = promoted(
-        "registry", "probation", "credit@production", "--watch", statements, "--format", "json", code=1
-    )
+    said = promoted("registry", "probation", "credit@production", "--watch", statements, "--format", "json", code=1)
     found = json.loads(said)
     assert found["probation"]["state"] == "fallen"
     assert found["taken_back"]["done"]

@@ -70,21 +70,9 @@ def test_a_policy_is_a_test(loans_model, tmp_path):
     folder = tmp_path / "checks"
     folder.mkdir()
     (folder / "test_credit.py").write_text(TESTS, encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--junit-xml",
-        "found.xml",
-        "checks",
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junit-xml", "found.xml", "checks"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    result = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert "2 failed, 4 passed" in result.stdout, result.stdout + result.stderr
     assert "FAIL: 1 of 1 policy rule broken" in result.stdout
     assert "add [[policy]] rules to fairkit.toml" in result.stdout

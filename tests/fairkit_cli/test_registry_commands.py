@@ -36,20 +36,9 @@ def made(loans_model, tmp_path_factory):
 
     for name in ("key", "stranger"):
         assert call("key", "new", folder / name).exit_code == 0
-    common = (
-        "certify",
-        loans_model.path,
-        "--data",
-        loans_model.data,
-        *AUDIT,
-        "--key",
-        folder / "key",
-        "--output",
-    )
+    common = ("certify", loans_model.path, "--data", loans_model.data, *AUDIT, "--key", folder / "key", "--output")
     assert call(*common, folder / "good.json", *LENIENT).exit_code == 0
-    assert (
-        call(*common, folder / "bad.json", "--max", "demographic_parity_difference:sex=0.0001").exit_code == 1
-    )
+    assert call(*common, folder / "bad.json", "--max", "demographic_parity_difference:sex=0.0001").exit_code == 1
     folder.joinpath("model.onnx").write_bytes(loans_model.path.read_bytes())
     folder.joinpath("data.parquet").write_bytes(loans_model.data.read_bytes())
     return folder
@@ -69,18 +58,7 @@ def message(result):
 
 
 def loaded(run, made):
-    ok(
-        run(
-            "registry",
-            "add",
-            "credit",
-            made / "model.onnx",
-            "--certificate",
-            made / "good.json",
-            "--tag",
-            "a",
-        )
-    )
+    ok(run("registry", "add", "credit", made / "model.onnx", "--certificate", made / "good.json", "--tag", "a"))
     ok(run("registry", "alias", "credit", "production", "--key", made / "key.pub"))
     ok(run("registry", "promote", "credit@1", "production"))
 
@@ -147,9 +125,7 @@ def test_wrong_use_of_verify_and_certify_is_one_message(run, made, tmp_path, loa
     assert "cannot read the certificate" in message(run("verify", "missing.json", "--key", made / "key.pub"))
     certify = ("certify", loans_model.path, "--data", loans_model.data, *AUDIT, "--output", "c.json", "--key")
     assert "is a public key" in message(run(*certify, made / "key.pub"))
-    assert "no column 'sexx'" in message(run(*certify, made / "key", "--sensitive", "sexx")).replace(
-        "sensitive ", ""
-    )
+    assert "no column 'sexx'" in message(run(*certify, made / "key", "--sensitive", "sexx")).replace("sensitive ", "")
     assert "folder 'no' does not exist" in message(run(*certify, made / "key", "--output", "no/where.json"))
     assert list(tmp_path.iterdir()) == []
 
@@ -169,9 +145,7 @@ def test_add_list_show_and_log(run, made):
     assert result.stdout.startswith("credit@1  sha256 ")
     assert "new registry: fairkit-registry" in result.stderr
     record = json.loads(
-        ok(
-            run("registry", "add", "credit", made / "model.onnx", "--parent", "credit@1", "--format", "json")
-        ).stdout
+        ok(run("registry", "add", "credit", made / "model.onnx", "--parent", "credit@1", "--format", "json")).stdout
     )
     assert (record["version"], record["parent"], record["certificates"]) == (2, "credit@1", [])
     assert json.loads(ok(run("registry", "list", "--format", "json")).stdout) == [
@@ -180,12 +154,7 @@ def test_add_list_show_and_log(run, made):
     lines = ok(run("registry", "list", "credit")).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["version", "credit@2", "credit@1"]
     assert (
-        len(
-            json.loads(ok(run("registry", "list", "credit", "--limit", 1, "--format", "json")).stdout)[
-                "versions"
-            ]
-        )
-        == 1
+        len(json.loads(ok(run("registry", "list", "credit", "--limit", 1, "--format", "json")).stdout)["versions"]) == 1
     )
     shown = json.loads(ok(run("registry", "show", "credit@1", "--format", "json")).stdout)
     assert shown["evidence"][0]["verified"] is False
@@ -207,32 +176,23 @@ def test_certificates_are_attached_to_a_version(run, made):
 
 def test_promotion_end_to_end(run, made):
     ok(run("registry", "add", "credit", made / "model.onnx", "--certificate", made / "bad.json"))
-    record = json.loads(
-        ok(run("registry", "promote", "credit@1", "production", "--format", "json"), 1).stdout
-    )
+    record = json.loads(ok(run("registry", "promote", "credit@1", "production", "--format", "json"), 1).stdout)
     assert record["promoted"] is False
     assert "trusts no key" in record["reasons"][0]["text"]
     ok(run("registry", "alias", "credit", "production", "--key", made / "key.pub"))
     assert "failed its policy" in ok(run("registry", "promote", "credit@1", "production"), 1).stdout
     rule = ("--max", "demographic_parity_difference:sex=0.9")
     ok(run("registry", "alias", "credit", "production", *rule, "--data", made / "data.parquet"))
-    asked = json.loads(
-        ok(run("registry", "promote", "credit@1", "production", "--dry-run", "--format", "json")).stdout
-    )
+    asked = json.loads(ok(run("registry", "promote", "credit@1", "production", "--dry-run", "--format", "json")).stdout)
     assert (asked["verdict"], asked["promoted"]) == ("pass", False)
-    assert (
-        "credit@production points to credit@1"
-        in ok(run("registry", "promote", "credit@1", "production")).stdout
-    )
+    assert "credit@production points to credit@1" in ok(run("registry", "promote", "credit@1", "production")).stdout
     assert ok(run("registry", "verify", "credit@production")).stdout.startswith("credit@1: verified")
 
 
 def test_an_undecided_promotion_has_exit_code_3(run, made):
     ok(run("registry", "add", "credit", made / "model.onnx", "--certificate", made / "good.json"))
     findings = json.loads(
-        ok(
-            run("audit", made / "model.onnx", "--data", made / "data.parquet", *AUDIT, "--format", "json")
-        ).stdout
+        ok(run("audit", made / "model.onnx", "--data", made / "data.parquet", *AUDIT, "--format", "json")).stdout
     )["findings"]
     value = next(f["value"] for f in findings if f["metric"] == "demographic_parity_difference")
     ok(
@@ -268,9 +228,7 @@ def test_an_alias_can_be_taken_away(run, made):
     assert "no alias 'produktion'. Did you mean" in message(
         run("registry", "alias", "credit", "produktion", "--remove")
     )
-    assert "no other option" in message(
-        run("registry", "alias", "credit", "production", "--remove", "--clear")
-    )
+    assert "no other option" in message(run("registry", "alias", "credit", "production", "--remove", "--clear"))
     ok(run("registry", "alias", "credit", "production", "--remove"))
     assert json.loads(ok(run("registry", "alias", "credit", "--format", "json")).stdout) == []
     assert "has no alias" in message(run("registry", "show", "credit@production"))
@@ -333,9 +291,7 @@ def test_export_import_and_verify_of_an_archive(run, made, tmp_path):
     ok(run("registry", "verify", "credit@1", "--key", made / "key.pub", *other))
     (tmp_path / "evil.tar").write_bytes(b"x" * 2000)
     assert "not a tar archive" in message(run("registry", "import", "evil.tar", *other))
-    assert "not signed by a key" in message(
-        run("registry", "import", "a.tar", *other, "--key", made / "stranger.pub")
-    )
+    assert "not signed by a key" in message(run("registry", "import", "a.tar", *other, "--key", made / "stranger.pub"))
 
 
 def test_check_and_gc(run, made, tmp_path):
@@ -363,9 +319,7 @@ def test_check_and_gc(run, made, tmp_path):
 def test_a_name_is_a_model_for_audit_certify_and_verify(run, made):
     loaded(run, made)
     report = json.loads(
-        ok(
-            run("audit", "credit@production", "--data", made / "data.parquet", *AUDIT, "--format", "json")
-        ).stdout
+        ok(run("audit", "credit@production", "--data", made / "data.parquet", *AUDIT, "--format", "json")).stdout
     )
     assert report["verdict"] is None
     ok(
@@ -375,9 +329,7 @@ def test_a_name_is_a_model_for_audit_certify_and_verify(run, made):
         )
     )
     record = json.loads(
-        ok(
-            run("verify", "again.json", "--key", made / "key.pub", "--model", "credit", "--format", "json")
-        ).stdout
+        ok(run("verify", "again.json", "--key", made / "key.pub", "--model", "credit", "--format", "json")).stdout
     )
     assert record["certificate"]["model"] == {"name": "credit@1", "sha256": report["model"]["sha256"]}
 
@@ -389,12 +341,8 @@ def test_a_refused_addition_leaves_no_empty_registry(run, made, tmp_path):
     add = ("registry", "add")
     assert "is no name" in message(run(*add, "a/b", made / "model.onnx"))
     assert "not an ONNX file" in message(run(*add, "credit", good))
-    assert "is new and has no credit@1" in message(
-        run(*add, "credit", made / "model.onnx", "--parent", "credit@1")
-    )
-    assert "not a certificate" in message(
-        run(*add, "credit", made / "model.onnx", "--certificate", made / "key.pub")
-    )
+    assert "is new and has no credit@1" in message(run(*add, "credit", made / "model.onnx", "--parent", "credit@1"))
+    assert "not a certificate" in message(run(*add, "credit", made / "model.onnx", "--certificate", made / "key.pub"))
     assert "no key can vouch" in message(run("registry", "import", "a.tar", "--key", made / "key.pub"))
     assert "not a tar archive" in message(run("registry", "import", good))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar", "full"]
@@ -501,9 +449,7 @@ sys.exit(" ".join(sorted(heavy & set(sys.modules))) or 0)
         str(made / "model.onnx"),
     ]
     for command in (add, [sys.executable, "-c", program]):
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
 

@@ -102,9 +102,7 @@ def test_people_state_the_rest_and_a_watch_its_state(folder: Path, tmp_path: Pat
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     rng = np.random.default_rng(1)
-    table = pa.table(
-        {"sex": rng.choice(["female", "male"], 500), "decision": rng.choice(["approved", "denied"], 500)}
-    )
+    table = pa.table({"sex": rng.choice(["female", "male"], 500), "decision": rng.choice(["approved", "denied"], 500)})
     pq.write_table(table, tmp_path / "day-2026-01-02.parquet")
     invoke("watch", "add", tmp_path / "w", "--data", tmp_path / "day-2026-01-02.parquet")
     told = ("registry", "inventory", "--facts", facts, "--watch", tmp_path / "w", "--format")
@@ -154,9 +152,7 @@ def test_the_log_says_who_promoted_what_on_which_evidence(folder: Path):
     assert promoted["signed_by"]
     assert promoted["audited_at"]
     assert alias["action"] == "alias"
-    rows = list(
-        csv.DictReader(io.StringIO(invoke("registry", "log", "--decisions", "--format", "csv").stdout))
-    )
+    rows = list(csv.DictReader(io.StringIO(invoke("registry", "log", "--decisions", "--format", "csv").stdout)))
     assert [row["certificate"] for row in rows] == [promoted["certificate"], ""]
     assert "promote" in invoke("registry", "log", "--decisions").stdout
     refused = invoke("registry", "log", "--format", "csv")

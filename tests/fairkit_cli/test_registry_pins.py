@@ -85,9 +85,7 @@ def test_an_alias_like_a_certificate_takes_its_settings_and_no_others(place, loa
 
 
 def test_pins_from_a_file_and_wrong_use(place, loans_model):
-    (place / "pins.toml").write_text(
-        '[data]\nlabel = "decision"\nfavorable = "approved"\nsensitive = ["sex"]\n'
-    )
+    (place / "pins.toml").write_text('[data]\nlabel = "decision"\nfavorable = "approved"\nsensitive = ["sex"]\n')
     ok(call("registry", "alias", "credit", "production", "--settings", "pins.toml", "--min-rows", 100))
     shown = ok(call("registry", "alias", "credit", "production")).stdout
     assert 'data.label = "decision"' in shown
@@ -108,9 +106,7 @@ def test_pins_from_a_file_and_wrong_use(place, loans_model):
 @pytest.mark.long
 def test_a_table_that_a_key_has_signed(place, loans_model):
     ok(call("key", "new", "owner"))
-    signed = call(
-        "sign-data", loans_model.data, "--key", "owner", "--output", "t.json", "--purpose", "test rows"
-    )
+    signed = call("sign-data", loans_model.data, "--key", "owner", "--output", "t.json", "--purpose", "test rows")
     assert "loans.parquet, 4,000 rows" in ok(signed).stdout
     ok(call("registry", "alias", "credit", "production", "--data-key", "owner.pub"))
     assert "on a table signed by key" in ok(call("registry", "alias", "credit", "production")).stdout

@@ -28,9 +28,7 @@ def test_the_story_works_as_typed(tmp_path):
     codes = []
     for kind, code, text in blocks():
         command = [sys.executable, "-W", "ignore", "-c", text] if kind == "python" else ["bash", "-ec", text]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         codes.append(done.returncode)
         if done.returncode != int(code or 0):
             pytest.fail(f"{text}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}")

@@ -42,9 +42,7 @@ def test_a_policy_ends_in_a_promotion(folder):
     assert record["search"]["reached"]
     assert record["decisions"] == {"randomized": False, "reads": ["sex"]}
     assert run("key", "new", "k").exit_code == 0
-    signed = run(
-        "certify", "fair.onnx", "--data", "test.parquet", "--max", RULE, "--key", "k", "--output", "c.json"
-    )
+    signed = run("certify", "fair.onnx", "--data", "test.parquet", "--max", RULE, "--key", "k", "--output", "c.json")
     assert signed.exit_code == 0, signed.output
     checked = run("verify", "c.json", "--model", "fair.onnx", "--key", "k.pub", "--format", "json")
     assert checked.exit_code == 0, checked.output
@@ -88,10 +86,7 @@ def test_a_named_method_gets_its_tolerance_chosen_unless_it_is_set(folder):
     assert chosen.exit_code == 0, chosen.output
     record = json.loads(chosen.stdout)
     assert 0 < record["parameters"]["tolerance"] < 0.1
-    assert {one["method"] for one in record["search"]["alternatives"]} == {
-        "unconstrained",
-        "threshold-optimizer",
-    }
+    assert {one["method"] for one in record["search"]["alternatives"]} == {"unconstrained", "threshold-optimizer"}
     run(
         "mitigate",
         "--plugin",
@@ -125,10 +120,7 @@ def test_test_rows_that_cannot_decide_end_with_code_3_and_write_nothing(folder):
     ("more", "said"),
     [
         (["--plugin", "threshold-optimizer", "--methods", "rto"], "--plugin or --methods, not both"),
-        (
-            ["--plugin", "threshold-optimizer", "--set", "tolerance=0.1", "--sure", "0.9"],
-            "--sure is for a search",
-        ),
+        (["--plugin", "threshold-optimizer", "--set", "tolerance=0.1", "--sure", "0.9"], "--sure is for a search"),
         (["--repeats", "3"], "leave out --engine, --repeats and --task"),
         (["--set", "tolerance=0.1"], "write METHOD.KEY=VALUE"),
         (["--sure", "1.5"], "--sure is a chance"),

@@ -71,9 +71,7 @@ def test_a_page_that_nobody_vouches_for_says_so(folder: Path, key: str | None):
     assert done.exit_code == (0 if key is None else 1)
     assert 'class="unsigned"' in done.stdout
     assert ("DOES NOT HOLD" in done.stdout) == (key is not None)
-    said = (
-        "the signature was not checked" if key is None else "this evidence does not hold: not signed by a key"
-    )
+    said = "the signature was not checked" if key is None else "this evidence does not hold: not signed by a key"
     assert said in done.stderr
 
 
@@ -126,9 +124,7 @@ def test_several_certificates_are_followed_and_the_newest_is_shown(folder: Path)
     assert "<h1>2 certificates</h1>" in page
     assert "How the numbers moved" in page
     assert page.count("demographic_parity_difference · sex by certificate") >= 1
-    assert page.index("bad.parquet") < page.index(
-        "good.parquet"
-    )  # the oldest first, whatever the order typed
+    assert page.index("bad.parquet") < page.index("good.parquet")  # the oldest first, whatever the order typed
     assert "The repair that passes" not in page  # it is about another table
     assert len(page) < 400_000
 
@@ -143,15 +139,9 @@ def test_a_repair_is_another_model_by_the_same_rules_on_the_same_table(folder: P
     assert "The repair that passes" in html_page(evidence_page([bad, fixed]))
     assert repair_that_passes([bad, replace(fixed, failed="no")]) is None
     weaker = replace(
-        report,
-        policy=tuple(
-            replace(rule, rule=Rule(rule.metric, rule.sensitive, max=0.9)) for rule in report.policy
-        ),
+        report, policy=tuple(replace(rule, rule=Rule(rule.metric, rule.sensitive, max=0.9)) for rule in report.policy)
     )
-    assert (
-        repair_that_passes([bad, replace(fixed, certificate=replace(fixed.certificate, report=weaker))])
-        is None
-    )
+    assert repair_that_passes([bad, replace(fixed, certificate=replace(fixed.certificate, report=weaker))]) is None
     own = replace(fixed.certificate, model_sha256=bad.certificate.model_sha256)
     assert repair_that_passes([bad, replace(fixed, certificate=own)]) is None
 
@@ -174,27 +164,11 @@ def test_a_revoked_certificate_is_red(folder: Path, tmp_path: Path):
     key, listed = tmp_path / "own.pub", tmp_path / "list.json"
     assert invoke("report", path, "--key", key).exit_code == 0
     done = invoke(
-        "revoke",
-        "--key",
-        tmp_path / "own",
-        "--certificate",
-        path,
-        "--reason",
-        "wrong table",
-        "--output",
-        listed,
+        "revoke", "--key", tmp_path / "own", "--certificate", path, "--reason", "wrong table", "--output", listed
     )
     assert done.exit_code == 0, done.stderr
     page = invoke(
-        "report",
-        path,
-        folder / "bad.json",
-        "--key",
-        key,
-        "--key",
-        folder / "key.pub",
-        "--revocations",
-        listed,
+        "report", path, folder / "bad.json", "--key", key, "--key", folder / "key.pub", "--revocations", listed
     )
     assert page.exit_code == 1
     assert page.stdout.count("DOES NOT HOLD") == 1
@@ -219,9 +193,7 @@ def test_an_old_certificate_says_its_age(folder: Path):
 def test_a_watch_adds_what_came_since(folder: Path, tmp_path: Path):
     path = _own(folder, tmp_path)
     state = tmp_path / "watch"
-    done = invoke(
-        "watch", "init", "--certificate", path, "--state", state, "--predictions", "decision=chosen"
-    )
+    done = invoke("watch", "init", "--certificate", path, "--state", state, "--predictions", "decision=chosen")
     assert done.exit_code == 0, done.stderr
     rng = np.random.default_rng(2)
     sex = rng.choice(["female", "male"], 3000)
@@ -275,10 +247,5 @@ def test_how_the_model_was_made_is_shown(folder: Path):
         "search": {"considered": 12, "searched": 9, "chance": 0.97, "sure": 0.95},
     }  # fmt: skip
     page = html_page(evidence_page([replace(one, certificate=replace(one.certificate, mitigation=made))]))
-    for told in (
-        "Parameter strength",
-        "Parameter &lt;b&gt;",
-        "b" * 64,
-        "alternatives considered</dt><dd>12</dd>",
-    ):
+    for told in ("Parameter strength", "Parameter &lt;b&gt;", "b" * 64, "alternatives considered</dt><dd>12</dd>"):
         assert told in page

@@ -59,9 +59,7 @@ def test_a_file_that_cannot_be_written_is_said_before_the_audit(fairkit_command,
 def test_markdown_has_the_numbers_and_no_markup_of_strangers(report):
     text = report.to_markdown()
     finding = report.find("demographic_parity_difference", "sex")
-    line = next(
-        line for line in text.splitlines() if re.match(r"\| demographic\\?_parity\\?_difference \| sex", line)
-    )
+    line = next(line for line in text.splitlines() if re.match(r"\| demographic\\?_parity\\?_difference \| sex", line))
     assert f"{finding.value:.3f}" in line
     assert "### Groups of sex" in text
     widths = {line.count(" | ") for line in text.splitlines() if line.startswith("| demographic")}
@@ -80,11 +78,7 @@ def test_names_of_groups_are_text_in_markdown():
         def predict(self, frame):
             return (np.asarray(frame)[:, 0] > 0.2).astype(int)
 
-    lines = (
-        fairkit.audit(Model(), X, (X[:, 0] > 0) * 1, sensitive_features={"s": group})
-        .to_markdown()
-        .splitlines()
-    )
+    lines = fairkit.audit(Model(), X, (X[:, 0] > 0) * 1, sensitive_features={"s": group}).to_markdown().splitlines()
     assert [line for line in lines if line.startswith("## ")] == ["## No verdict: no policy was given"]
     (cell,) = [line for line in lines if "javascript" in line]
     assert cell.startswith("| \\[c\\](javascript:1)\\` |")

@@ -52,11 +52,7 @@ def test_what_the_served_model_may_do_is_allowed_by_name(run, tmp_path):
     ]
     run("registry", "alias", "credit", "production", "--key", "auditor.pub", *options)
     policy = policy_of(run, "credit")
-    assert (policy["operators"], policy["outputs"], policy["inputs"]) == (
-        ["GatherND", "Loop"],
-        ["segment"],
-        ["debug"],
-    )
+    assert (policy["operators"], policy["outputs"], policy["inputs"]) == (["GatherND", "Loop"], ["segment"], ["debug"])
     assert (policy["machines"], policy["unseen"]) == (2, True)
     run("registry", "alias", "credit", "production", "--machines", "0", code=2)
 
@@ -65,18 +61,7 @@ def test_rows_that_the_author_cannot_know_are_sealed_and_opened(run, loans_model
     """The owner locks rows by a secret; the certifier gets both after the model came."""
     roles = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
     rule = ("--max", "demographic_parity_difference:sex=0.9")
-    lock = (
-        "policy",
-        "lock",
-        "--data",
-        loans_model.data,
-        *roles,
-        *rule,
-        "--key",
-        "owner",
-        "--output",
-        "lock.json",
-    )
+    lock = ("policy", "lock", "--data", loans_model.data, *roles, *rule, "--key", "owner", "--output", "lock.json")
     run(*lock, "--data-salted", "secret.txt")
     run("registry", "lock", "credit", "lock.json", "--key", "owner.pub")
     run("registry", "add", "credit", loans_model.path)
@@ -86,34 +71,14 @@ def test_rows_that_the_author_cannot_know_are_sealed_and_opened(run, loans_model
     run(*certify, "--output", "c.json", "--lock-salt", tmp, code=2)
     run(*certify, "--output", "c.json", "--lock-salt", "secret.txt")
     run("registry", "add", "credit@1", "--certificate", "c.json")
-    run(
-        "registry",
-        "alias",
-        "credit",
-        "production",
-        "--key",
-        "auditor.pub",
-        "--data-key",
-        "owner.pub",
-        "--unseen",
-    )
+    run("registry", "alias", "credit", "production", "--key", "auditor.pub", "--data-key", "owner.pub", "--unseen")
     run("registry", "promote", "credit@1", "production")
     run(*certify, "--lock-salt", "secret.txt", "--output", "d.json", "--seed", "3", code=2)
 
 
 def test_a_certificate_is_detached_by_command(run, tmp_path, loans_model):
     roles = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
-    run(
-        "certify",
-        loans_model.path,
-        "--data",
-        loans_model.data,
-        *roles,
-        "--key",
-        "owner",
-        "--output",
-        "c.json",
-    )
+    run("certify", loans_model.path, "--data", loans_model.data, *roles, "--key", "owner", "--output", "c.json")
     run("registry", "add", "credit", loans_model.path, "--certificate", "c.json")
     digest = hashlib.sha256((tmp_path / "c.json").read_bytes()).hexdigest()
     done = run("registry", "detach", "credit@1", digest[:12], "--reason", "a stranger's copy")
@@ -127,18 +92,13 @@ def test_a_certificate_is_detached_by_command(run, tmp_path, loans_model):
     ("body", "made"),
     [
         ("s = Constant<value_ints = [0]>() y = Slice(x, s, s, s)", "float[M,1] y"),
-        (
-            "s = Constant<value_ints = [0]>() a = Constant<value_ints = [1]>() y = Slice(x, s, s, a)",
-            "float[N,0] y",
-        ),
+        ("s = Constant<value_ints = [0]>() a = Constant<value_ints = [1]>() y = Slice(x, s, s, a)", "float[N,0] y"),
         ("y = ReduceMax<keepdims = 0>(x)", "float y"),
     ],
 )
 def test_a_score_without_rows_is_one_message(run, tmp_path, body, made):
     model = graph(tmp_path / "m.onnx", body, made=made)
-    (tmp_path / "d.csv").write_text(
-        "x,y,sex\n" + "".join(f"{i % 7},{i % 2},{'fm'[i % 3 > 0]}\n" for i in range(60))
-    )
+    (tmp_path / "d.csv").write_text("x,y,sex\n" + "".join(f"{i % 7},{i % 2},{'fm'[i % 3 > 0]}\n" for i in range(60)))
     roles = ("--label", "y", "--favorable", "1", "--sensitive", "sex")
     assert "for 60 rows" in run("audit", model, "--data", "d.csv", *roles, code=2).stderr.replace("\n", " ")
 

@@ -102,9 +102,7 @@ def test_memory_that_one_batch_needed_is_kept_for_the_next(tmp_path):
     def faults(**environment):
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
         kept |= {"XDG_CACHE_HOME": str(tmp_path), **environment}
-        done = subprocess.run(
-            [sys.executable, "-c", PAGES], env=kept, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", PAGES], env=kept, capture_output=True, text=True, check=True)
         return int(done.stdout)
 
     assert 10 * faults() < faults(MALLOC_TRIM_THRESHOLD_="1048576")

@@ -18,9 +18,7 @@ def options(loans_model):
 
 def fairkit(*arguments):
     code = "from fairkit_cli.main import run; run()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
-    )
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.long

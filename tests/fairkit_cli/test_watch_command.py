@@ -86,10 +86,7 @@ def test_a_watch_from_the_command_line(state, here):
         (("add", "w", "--data", "none.csv"), "no data file"),
         (("add", "w", "--data", "x.csv"), "which day"),
         (("add", "w", "--data", "x.csv", "--day", "2024-13-01"), "no day"),
-        (
-            ("add", "w", "--data", "x.csv", "--day", "2024-01-05", "--as-of", "2024-01-01"),
-            "today is 2024-01-01",
-        ),
+        (("add", "w", "--data", "x.csv", "--day", "2024-01-05", "--as-of", "2024-01-01"), "today is 2024-01-01"),
         (("add", "w", "--data", "x.csv", "--day", "2024-01-01", "--demote"), "is about none"),
         (("add", "w", "--data", "x.csv", "--day", "2024-01-01", "--levels", "all"), "no level 'all'"),
         (("add", "w", "--data", "x.csv", "--webhook", "http://example.org"), "https address"),
@@ -104,14 +101,8 @@ def test_a_watch_from_the_command_line(state, here):
         (("run", "w", "--folder", ".", "--every", "often"), "30s, 15m, 1h or 1d"),
         (("init", "--state", "w", "--sensitive", "sex", "--max", RULE), "exists already"),
         (("init", "--state", "n"), "nothing to watch"),
-        (
-            ("init", "--state", "n", "--sensitive", "sex", "--max", RULE, "--groups", "sex"),
-            "--groups sex=female",
-        ),
-        (
-            ("init", "--state", "n", "--sensitive", "sex", "--max", RULE, "--predictions", "score=s"),
-            "decision=COL",
-        ),
+        (("init", "--state", "n", "--sensitive", "sex", "--max", RULE, "--groups", "sex"), "--groups sex=female"),
+        (("init", "--state", "n", "--sensitive", "sex", "--max", RULE, "--predictions", "score=s"), "decision=COL"),
         (("init", "--state", "n", "--sensitive", "sex", "--max", "roc_auc=1"), "cannot be watched"),
         (("init", "credit@production", "--state", "n", "--max", RULE), "no registry"),
     ],
@@ -168,11 +159,7 @@ def test_alarms_are_posted_signed_and_again_until_they_arrive(state, here, monke
         assert len(Hook.seen) == 3
     with hook(500, 200) as other:
         # the next call sends it again, to the same address only
-        again = [
-            *sinks,
-            "--webhook",
-            url.replace(url.split(":")[2].split("/")[0], other.split(":")[2].split("/")[0]),
-        ]
+        again = [*sinks, "--webhook", url.replace(url.split(":")[2].split("/")[0], other.split(":")[2].split("/")[0])]
         calm = write(here / "in", 1, gap=0.4)
         run("watch", "add", state, "--data", calm, *again)
         ((body, signature), (same, _)) = Hook.seen
@@ -188,37 +175,23 @@ def test_alarms_are_posted_signed_and_again_until_they_arrive(state, here, monke
 def test_daily_statements_are_chained_and_a_change_shows(state, here):
     new_key_pair(here / "k")
     for t in (0, 1, 3, 3):
-        file = write(
-            here / "in", t, rows=300 + len(list((here / "in").glob("*"))) if (here / "in").exists() else 300
-        )
-        run(
-            "watch", "add", state, "--data", file, "--batch", f"{t} {file.stat().st_size}", "--heartbeat", "k"
-        )
-    found = json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json", code=3).stdout)[
-        "statements"
-    ]
+        file = write(here / "in", t, rows=300 + len(list((here / "in").glob("*"))) if (here / "in").exists() else 300)
+        run("watch", "add", state, "--data", file, "--batch", f"{t} {file.stat().st_size}", "--heartbeat", "k")
+    found = json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json", code=3).stdout)["statements"]
     assert (found["count"], found["missing_days"], found["failed"]) == (3, [day(2)], None)
     assert found["keyids"] == [load_public(here / "k.pub").keyid]
     path = state / "heartbeats.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     new_key_pair(here / "other")
-    assert (
-        "not signed by a key that you trust"
-        in run("watch", "show", state, "--key", "other.pub", code=1).stderr
-    )
+    assert "not signed by a key that you trust" in run("watch", "show", state, "--key", "other.pub", code=1).stderr
     for damaged in ([lines[0], lines[2]], lines[1:], [lines[1], lines[0], lines[2]]):
         path.write_bytes(b"".join(damaged))
         assert "does not continue" in run("watch", "show", state, "--key", "k.pub", code=1).stderr
-    path.write_bytes(
-        b"".join(lines) + lines[0][:40]
-    )  # killed while writing: passed over, and cut off by the next
+    path.write_bytes(b"".join(lines) + lines[0][:40])  # killed while writing: passed over, and cut off by the next
     run("watch", "show", state, "--key", "k.pub", code=3)
     run("watch", "add", state, "--data", write(here / "in", 4), "--heartbeat", "k")
     assert (
-        json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json").stdout)["statements"][
-            "count"
-        ]
-        == 4
+        json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json").stdout)["statements"]["count"] == 4
     )
     path.unlink()
     assert "no signed statements" in run("watch", "show", state, "--key", "k.pub", code=1).stderr
@@ -262,17 +235,11 @@ def test_a_log_that_was_changed_is_refused_by_its_signed_statements(state, here)
     newest = with_digest(third, days={day(2): first["days"][day(0)]})
     times = [one["at"] for one in records]  # in the order of the log, so that no time goes back
     attacks = [
-        (
-            records[:-1],
-            f"statement 3 of the watch ({day(2)}) is about 4 records, and the log has 3: it was cut",
-        ),
+        (records[:-1], f"statement 3 of the watch ({day(2)}) is about 4 records, and the log has 3: it was cut"),
         ([begin, second, third, first], f"statement 1 of the watch ({day(0)}) was about: log differ."),
         ([begin, first, third, second], f"statement 2 of the watch ({day(1)}) was about: log differ."),
         ([begin, first, fitted, third], f"statement 2 of the watch ({day(1)}) was about: log differ."),
-        (
-            [begin, first, second, newest],
-            f"statement 3 of the watch ({day(2)}) was about: log, totals differ.",
-        ),
+        ([begin, first, second, newest], f"statement 3 of the watch ({day(2)}) was about: log, totals differ."),
     ]
     for changed, said in attacks:
         path.write_bytes(frames([one | {"at": at} for one, at in zip(changed, times, strict=False)]))
@@ -348,9 +315,7 @@ def test_a_loop_goes_on_after_files_that_cannot_be_used(state, here):
     first = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(3))
     assert "broken.parquet was not added" in first.stderr
     write(folder, 3, gap=0.4, rows=20_000)
-    again = run(
-        "watch", "run", state, "--folder", folder, "--once", "--as-of", day(3), "--format", "json", code=1
-    )
+    again = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(3), "--format", "json", code=1)
     assert "changed" in {one["level"] for one in json.loads(again.stdout)}
     assert json.loads(run("watch", "show", state, "--format", "json", code=1).stdout)["rows"] == 26_000
     write(folder, 0, gap=0.1)
@@ -374,28 +339,12 @@ def deployed(here, loans_model):
     """A registry with two promoted versions of one model, and a watch of the newer."""
     new_key_pair(here / "k")
     for number in (1, 2):
-        arguments = (
-            "--data",
-            loans_model.data,
-            "--sensitive",
-            "sex",
-            "--max",
-            "demographic_parity_difference:sex=0.9",
-        )
+        arguments = ("--data", loans_model.data, "--sensitive", "sex", "--max", "demographic_parity_difference:sex=0.9")
         roles = ("--label", "decision", "--favorable", "approved")
         where = ("--key", "k", "--output", f"c{number}", "--sequence", "seq")
         run("certify", loans_model.path, *arguments, *roles, *where)
         run("registry", "add", "credit", loans_model.path, "--certificate", f"c{number}")
-    run(
-        "registry",
-        "alias",
-        "credit",
-        "production",
-        "--key",
-        "k.pub",
-        "--max",
-        "demographic_parity_difference:sex=0.9",
-    )
+    run("registry", "alias", "credit", "production", "--key", "k.pub", "--max", "demographic_parity_difference:sex=0.9")
     for number in (1, 2):
         run("registry", "promote", f"credit@{number}", "production")
     run(
@@ -424,23 +373,12 @@ def test_the_certificate_tells_what_to_expect_and_an_alias_is_taken_back_with_ev
     table = pq.read_table(file)
     names = pa.array(["male" if one == "m" else "female" for one in table["sex"].to_pylist()])
     pq.write_table(table.set_column(0, "sex", names), file)
-    shutil.move(
-        "fairkit-registry", "away"
-    )  # a registry that cannot be reached: tried again with the next call
+    shutil.move("fairkit-registry", "away")  # a registry that cannot be reached: tried again with the next call
     told = run("watch", "add", "w", "--data", file, "--demote", code=1)
     assert "tried again" in told.stderr
     shutil.move("away", "fairkit-registry")
     shutil.copy(file, file.with_name(f"decisions-{day(1)}.parquet"))
-    told = run(
-        "watch",
-        "add",
-        "w",
-        "--data",
-        file.with_name(f"decisions-{day(1)}.parquet"),
-        "--batch",
-        "2",
-        "--demote",
-    )
+    told = run("watch", "add", "w", "--data", file.with_name(f"decisions-{day(1)}.parquet"), "--batch", "2", "--demote")
     assert "taken back: back to credit@1" in " ".join(told.stderr.split())
     with Registry(deployed / "fairkit-registry") as store:
         assert store.alias("credit", "production").version == 1

@@ -96,9 +96,7 @@ def test_promtool_reads_every_number(state: Path, tmp_path: Path):
     if tool is None:
         pytest.skip("promtool is not installed: apt-get install prometheus")
     text = shown(state)
-    checked = subprocess.run(
-        [tool, "check", "metrics"], input=text, text=True, capture_output=True, check=False
-    )
+    checked = subprocess.run([tool, "check", "metrics"], input=text, text=True, capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
     # the strict reader of OpenMetrics fills a database, which wants a time for each sample
     timed = re.sub(r"(?m)^(fairkit_.*)$", rf"\1 {NOON:.0f}", text)
@@ -109,9 +107,7 @@ def test_promtool_reads_every_number(state: Path, tmp_path: Path):
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     (tmp_path / "db" / "wal").mkdir()
-    dumped = subprocess.run(
-        [tool, "tsdb", "dump", tmp_path / "db"], text=True, capture_output=True, check=True
-    ).stdout
+    dumped = subprocess.run([tool, "tsdb", "dump", tmp_path / "db"], text=True, capture_output=True, check=True).stdout
     values = sorted(float(line.rsplit(" ", 2)[1]) for line in dumped.splitlines() if line.startswith("{"))
     own = sorted(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if not line.startswith("#"))
     assert values == pytest.approx(own)

@@ -39,8 +39,7 @@ def test_all_of_every_cell_is_there(rows, header, width):
         grid.add_row(*row, "├──●──┤")
     table, needed = fitted(grid, width)
     widths = [
-        column.width or max(len(str(cell)) for cell in [column.header, *column._cells])
-        for column in table.columns
+        column.width or max(len(str(cell)) for cell in [column.header, *column._cells]) for column in table.columns
     ]
     text = to_text([table], terminal=False)
     lines = [line.ljust(sum(widths) + GAP * len(widths)) for line in text.splitlines()]
@@ -93,9 +92,7 @@ def made(files):
     paid = (income + rng.normal(size=700) > 2).astype(int)
     table = {"sex": sex, "age_in_years": age, "income_before_tax": income, "paid": paid}
     pq.write_table(pa.table(table), folder / "loans.parquet")
-    with fairkit.Watch.create(
-        folder / "w", [RULE], decision="paid", favorable_decision=1, sensitive=["sex"]
-    ) as watch:
+    with fairkit.Watch.create(folder / "w", [RULE], decision="paid", favorable_decision=1, sensitive=["sex"]) as watch:
         watch.add(table, day="2026-02-01")
     (folder / "model.onnx").write_bytes(network().SerializeToString())
     name, registry = "a-model-with-a-long-name", ["--registry", str(folder / "registry")]
@@ -172,9 +169,7 @@ def _check(screens, groups, monkeypatch):
         numbers = {width: sorted(re.findall(r"\d\.\d+", text)) for width, text in found.items()}
         bars = re.findall(r"^metric.*\b(\d+\.\d+)$", found[140], re.MULTILINE)
         for width in (60, 80, 100):
-            missing = [
-                one for one in dict.fromkeys(numbers[140]) if one not in numbers[width] and one not in bars
-            ]
+            missing = [one for one in dict.fromkeys(numbers[140]) if one not in numbers[width] and one not in bars]
             assert not missing, (name, width, missing)
         if name == "audit":
             for text in found.values():

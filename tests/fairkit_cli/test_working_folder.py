@@ -43,9 +43,7 @@ def trap(tmp_path):
     folder = tmp_path / "work"
     folder.mkdir()
     for name in NAMES:
-        text = (
-            f"open({str(tmp_path / 'loaded')!r}, 'a').write({name!r} + chr(10))\nraise ImportError('trap')\n"
-        )
+        text = f"open({str(tmp_path / 'loaded')!r}, 'a').write({name!r} + chr(10))\nraise ImportError('trap')\n"
         (folder / f"{name}.py").write_text(text)
     return folder
 
@@ -69,16 +67,7 @@ with multiprocessing.get_context("spawn").Pool(1) as pool:
 
 @pytest.mark.long
 def test_no_process_takes_a_module_from_the_working_folder(trap, tmp_path, loans_model):
-    options = [
-        "--data",
-        loans_model.data,
-        "--label",
-        "decision",
-        "--favorable",
-        "approved",
-        "--sensitive",
-        "sex",
-    ]
+    options = ["--data", loans_model.data, "--label", "decision", "--favorable", "approved", "--sensitive", "sex"]
     assert run(trap, SCRIPT, "audit", loans_model.path, *options).returncode == 0
     hook = run(trap, sys.executable, "-P", "-m", "fairkit_cli.precommit", *options, loans_model.path)
     assert hook.returncode == 0, hook.stderr
@@ -131,10 +120,7 @@ def test_a_query_on_duckdb_reads_its_own_file_only(tmp_path):
     with duckdb.connect(str(tmp_path / "people.db")) as connection:
         connection.sql("CREATE TABLE people AS SELECT 1 AS y, 'f' AS sex")
     (tmp_path / "secret.csv").write_text("y,sex\n1,f\n0,m\n")
-    for query in (
-        f"SELECT * FROM '{tmp_path / 'secret.csv'}'",
-        f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')",
-    ):
+    for query in (f"SELECT * FROM '{tmp_path / 'secret.csv'}'", f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')"):
         with pytest.raises(DataError):
             fairkit.load_data(f"duckdb:{tmp_path / 'people.db'}?query={query}", label="y").learn()
 
@@ -190,12 +176,7 @@ def test_secrets_go_to_no_host_that_only_a_configuration_names(outsider, address
 def test_what_has_no_secret_or_no_host_needs_no_trust(outsider, monkeypatch):
     (outsider / "fairkit.toml").write_text("")
     config = load_config(outsider / "fairkit.toml")
-    for text in (
-        "s3://bucket/x.parquet",
-        "s3://b/x.csv?endpoint=host&anonymous=true",
-        "loans.csv",
-        "duckdb:l.db",
-    ):
+    for text in ("s3://bucket/x.parquet", "s3://b/x.csv?endpoint=host&anonymous=true", "loans.csv", "duckdb:l.db"):
         assert config.table(text).endswith(text.partition(":")[2])
     monkeypatch.delenv("PGPASSWORD")
     (outsider / "home").mkdir()
@@ -236,10 +217,7 @@ def test_a_weaker_policy_than_the_command_lines_is_told(tmp_path, capsys):
     settings = audit_settings(typed, load_config(path))
     assert [rule.limit for rule in settings.policy] == [0.05]
     said = capsys.readouterr().err.replace("\n", " ")
-    assert (
-        "weaker than the command line's rules, which hold instead: demographic_parity_difference:sex max 0.5"
-        in said
-    )
+    assert "weaker than the command line's rules, which hold instead: demographic_parity_difference:sex max 0.5" in said
     assert "because the command line has its own: 1" in said
     stricter = AuditOptions(maximums=["demographic_parity_difference:sex=0.9"], minimums=["accuracy=0.7"])
     audit_settings(stricter, load_config(path))
@@ -261,9 +239,7 @@ def test_a_certificate_says_where_its_settings_come_from(tmp_path, monkeypatch, 
 def test_no_command_takes_a_module_from_the_working_folder(trap, tmp_path, loans_model):
     """Every command there is, with what it needs to do its work or to refuse it late."""
     shutil.copy(loans_model.path, trap / "m.onnx")
-    shutil.copy(
-        loans_model.data, trap / "d.csv" if str(loans_model.data).endswith("csv") else trap / "d.parquet"
-    )
+    shutil.copy(loans_model.data, trap / "d.csv" if str(loans_model.data).endswith("csv") else trap / "d.parquet")
     data = next(trap.glob("d.*")).name
     roles = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex"]
     rule = ["--max", "demographic_parity_difference:sex=0.9"]

@@ -86,9 +86,7 @@ def test_intervals_are_as_wide_as_those_of_a_row_bootstrap(monkeypatch: pytest.M
         found = result.find(*key)
         assert found.interval is not None
         width = found.interval[1] - found.interval[0]
-        assert width == pytest.approx(2 * 1.96 * np.std(values), rel=0.28), (
-            key
-        )  # four standard errors of 80 draws
+        assert width == pytest.approx(2 * 1.96 * np.std(values), rel=0.28), key  # four standard errors of 80 draws
 
 
 def test_pairing_narrows_the_interval():
@@ -249,9 +247,7 @@ def test_areas_agree_with_scikit_learn():
     drawn = (DrawnScores(scores[0][:, None], one), DrawnScores(scores[1][:, None], one))
     found = paired_areas(drawn, outcome, weights, np.zeros(400, dtype=np.int64), 1)
     for model in (0, 1):
-        assert found.values[model, 0] == pytest.approx(
-            roc_auc_score(outcome, scores[model], sample_weight=weights)
-        )
+        assert found.values[model, 0] == pytest.approx(roc_auc_score(outcome, scores[model], sample_weight=weights))
 
 
 def test_regressions_and_classes():

@@ -46,9 +46,7 @@ def people():
 def audited(people, flip):
     model = Counting()
     data = fairkit.load_data(people, label="paid", favorable="yes", sensitive=["sex", "race"])
-    report = fairkit.audit(
-        model, data, auditors=["consistency"], parameters={"consistency": {"sensitive": flip}}
-    )
+    report = fairkit.audit(model, data, auditors=["consistency"], parameters={"consistency": {"sensitive": flip}})
     return report, model
 
 
@@ -62,9 +60,7 @@ def test_the_findings_are_those_of_all_copies(people):
     report, model = audited(people, ["sex+race"])
     scores = np.stack(
         [
-            model.predict(
-                {**people, "sex": np.full(200, sex, object), "race": np.full(200, race, object)}
-            ).score
+            model.predict({**people, "sex": np.full(200, sex, object), "race": np.full(200, race, object)}).score
             for sex in "fm"
             for race in "abc"
         ]

@@ -59,9 +59,7 @@ def _table(n=600):
     job = np.where(rng.random(n) < 0.3 + 0.4 * (sex == "m"), "full", "part")
     columns = {"sex": sex, "age": age, "income": income, "job": job}
     good = np.where(income + rng.normal(size=n) > 41, "yes", "no")
-    data = fairkit.load_data(
-        columns | {"good": good}, label="good", favorable="yes", sensitive=["sex", "age:30:45"]
-    )
+    data = fairkit.load_data(columns | {"good": good}, label="good", favorable="yes", sensitive=["sex", "age:30:45"])
     return Table.from_dataset(data)
 
 

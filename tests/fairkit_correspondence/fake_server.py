@@ -113,9 +113,7 @@ class FakeServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._server.handle_error = lambda *_: None  # clients are killed in the tests
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
         self.prepare()
         return self
@@ -142,11 +140,7 @@ class FakeServer:
         prompt = body["messages"][-1]["content"]
         if unit(b.seed, "busy", prompt, call) < b.busy:
             when = format_datetime(datetime.now(UTC) + timedelta(seconds=0.0), usegmt=True)
-            header = {
-                "date": ("retry-after", when),
-                "seconds": ("retry-after", "0"),
-                "ms": ("retry-after-ms", "1"),
-            }
+            header = {"date": ("retry-after", when), "seconds": ("retry-after", "0"), "ms": ("retry-after-ms", "1")}
             return 429, {"error": {"message": "rate limit"}}, dict([header[b.busy_header]])
         with self.lock:
             self.seen.append(prompt)
@@ -172,10 +166,7 @@ class FakeServer:
     def choice(self, prompt, body, call):
         b = self.behaviour
         if unit(b.seed, "refuse", prompt) < b.refuse:
-            return {
-                "finish_reason": "stop",
-                "message": {"content": None, "refusal": "I cannot help with that."},
-            }
+            return {"finish_reason": "stop", "message": {"content": None, "refusal": "I cannot help with that."}}
         if unit(b.seed, "cut", prompt) < b.cut_off:
             return {"finish_reason": "length", "message": {"content": "Let me first"}}
         if b.ranking:
@@ -214,10 +205,7 @@ class FakeServer:
         first = top[0] if text.lower().startswith("y") else top[1]
         found = []
         if b.think:
-            found = [
-                {"token": t, "logprob": -0.1, "top_logprobs": []}
-                for t in ("<think>", "yes", "</think>", "\n\n")
-            ]
+            found = [{"token": t, "logprob": -0.1, "top_logprobs": []} for t in ("<think>", "yes", "</think>", "\n\n")]
         return [*found, {**first, "top_logprobs": top}]
 
     def chance(self, text):

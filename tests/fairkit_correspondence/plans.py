@@ -9,9 +9,7 @@ WORKS = ("Sorted parcels by hand", "Kept the books of a bakery", "Drove a tram",
 
 def first(number: int) -> str:
     """Return one of many made-up first names."""
-    return "".join(
-        ("Ba", "De", "Fi", "Go", "Lu", "Ma", "Ne", "Ro", "Su", "Ti")[int(d)] for d in f"{number:03}"
-    ).title()
+    return "".join(("Ba", "De", "Fi", "Go", "Lu", "Ma", "Ne", "Ro", "Su", "Ti")[int(d)] for d in f"{number:03}").title()
 
 
 def write_plan(
@@ -25,9 +23,7 @@ def write_plan(
         (texts / f"text{t:03}.txt").write_text(text)
     rows = ["group,name"] + [f"{g},{first(j)} {g.title()}" for g in ("grey", "stone") for j in range(names)]
     (folder / "names.csv").write_text("\n".join(rows) + "\n")
-    question = (
-        question or 'text = "Should we invite this applicant?"\noptions = ["Yes", "No"]\nfavorable = ["Yes"]'
-    )
+    question = question or 'text = "Should we invite this applicant?"\noptions = ["Yes", "No"]\nfavorable = ["Yes"]'
     plan = folder / "plan.toml"
     plan.write_text(
         f"""[documents]

@@ -7,15 +7,7 @@ import pyarrow as pa
 
 
 def answers_table(
-    seed=0,
-    documents=60,
-    names=40,
-    each=4,
-    groups=("black", "white"),
-    gap=0.1,
-    contexts=1,
-    refused=0.0,
-    noise=0.05,
+    seed=0, documents=60, names=40, each=4, groups=("black", "white"), gap=0.1, contexts=1, refused=0.0, noise=0.05
 ) -> pa.Table:
     """Return probabilities of yes: `gap` more for the last group; `refused` of the first group's are open."""
     rng = np.random.default_rng(seed)
@@ -27,12 +19,7 @@ def answers_table(
             for g in groups:
                 for i in range(each):
                     j = (t * each + i) % names
-                    y = (
-                        level[t]
-                        + gap * (g == groups[-1]) * (c + 1) / contexts
-                        + effect[g, j]
-                        + rng.normal(0, noise)
-                    )
+                    y = level[t] + gap * (g == groups[-1]) * (c + 1) / contexts + effect[g, j] + rng.normal(0, noise)
                     out = rng.random() < refused and g == groups[0]
                     rows.append(
                         {

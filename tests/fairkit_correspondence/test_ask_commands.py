@@ -91,9 +91,7 @@ def test_a_plan_is_locked_before_it_is_asked(asked):
         "certify", "--lock", lock, "--data", answers, "--key", key, "--output", folder / "cert.json",
         "--sequence", folder / "sequence", code=1,
     )  # fmt: skip
-    held = run(
-        "verify", folder / "cert.json", "--key", f"{key}.pub", "--data", answers, "--recompute", code=1
-    )
+    held = run("verify", folder / "cert.json", "--key", f"{key}.pub", "--data", answers, "--recompute", code=1)
     assert "lock" in held.stdout
     # it says what was asked, of whom, when, about which texts and names
     payload = json.loads(base64.b64decode(json.loads((folder / "cert.json").read_text())["payload"]))
@@ -116,9 +114,7 @@ def test_a_plan_is_locked_before_it_is_asked(asked):
     # and answers to other requests are not what was locked
     other = table.column("name").to_pylist()
     other[0] = "Baba Other"
-    pq.write_table(
-        table.set_column(table.column_names.index("name"), "name", [other]), folder / "other.parquet"
-    )
+    pq.write_table(table.set_column(table.column_names.index("name"), "name", [other]), folder / "other.parquet")
     refused = run(
         "certify",
         "--lock",
@@ -168,25 +164,14 @@ def test_a_pilot_plans_the_audit(tmp_path):
     pq.write_table(answers_table(documents=30, names=12, contexts=2), tmp_path / "pilot.parquet")
     record = json.loads(
         run(
-            "ask",
-            "plan",
-            tmp_path / "pilot.parquet",
-            "--sensitive",
-            "race",
-            "--limit",
-            "0.03",
-            "--format",
-            "json",
+            "ask", "plan", tmp_path / "pilot.parquet", "--sensitive", "race", "--limit", "0.03", "--format", "json"
         ).stdout
     )
     assert record["answer"] == pytest.approx(2 * 0.05**2, rel=0.5)
     sizes = record["sizes"]
     assert [row["names_per_document"] for row in sizes] == [1, 2, 4, 8]
     assert all(row["calls"] == row["documents"] * 2 * 2 * row["names_per_document"] for row in sizes)
-    assert (
-        "names on each document"
-        in run("ask", "plan", tmp_path / "pilot.parquet", "--sensitive", "race").stdout
-    )
+    assert "names on each document" in run("ask", "plan", tmp_path / "pilot.parquet", "--sensitive", "race").stdout
     run("ask", "plan", tmp_path / "pilot.parquet", code=2)
 
 
@@ -200,13 +185,7 @@ def test_a_csv_of_answers_is_audited_too(tmp_path):
 
     pyarrow.csv.write_csv(answers_table(), tmp_path / "answers.csv")
     run(
-        "audit",
-        tmp_path / "answers.csv",
-        "--sensitive",
-        "race",
-        "--max",
-        "correspondence_difference:race=0.05",
-        code=1,
+        "audit", tmp_path / "answers.csv", "--sensitive", "race", "--max", "correspondence_difference:race=0.05", code=1
     )
 
 

@@ -83,10 +83,7 @@ def test_a_server_that_wants_no_more_is_one_sentence(turned, message, tmp_path):
 @pytest.mark.parametrize(
     ("turned", "message"),
     [
-        (
-            (200, {"hello": 1}, None),
-            "answers with JSON without choices: it serves no chat completions of 'm'",
-        ),
+        ((200, {"hello": 1}, None), "answers with JSON without choices: it serves no chat completions of 'm'"),
         ((200, {"choices": []}, None), "answers with JSON without choices"),
         ((200, b"<html>", None), "answers with something that is no chat completion"),
         ((302, {}, {"location": "http://198.51.100.7/v1"}), "a redirect, which is not followed"),

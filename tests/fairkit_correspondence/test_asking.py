@@ -27,9 +27,7 @@ pytestmark = pytest.mark.long
 DRAWN = "logprobs = false\ntemperature = 0.7"
 
 
-def ask(
-    folder, behaviour, *, budget=5.0, timeout=5.0, server=None, name="a.sqlite", concurrency=4, **settings
-):
+def ask(folder, behaviour, *, budget=5.0, timeout=5.0, server=None, name="a.sqlite", concurrency=4, **settings):
     """Ask a plan of the fake server; return the outcome, the server and how long the client slept."""
     path = folder / "plan.toml"
     plan = read_plan(path if path.exists() else write_plan(folder, **settings))
@@ -37,10 +35,7 @@ def ask(
     with FakeServer(behaviour) as started:
         server = server or started
         one = Server(url=server.url, model="m", timeout=timeout)
-        with (
-            closing(Client(one)) as client,
-            closing(Store(folder / name, plan.digest, "m")) as store,
-        ):
+        with closing(Client(one)) as client, closing(Store(folder / name, plan.digest, "m")) as store:
             asker = Asker(plan, client, store, budget=budget, concurrency=concurrency, sleep=slept.append)
             outcome = asker.run()
     return outcome, started, slept
@@ -162,9 +157,7 @@ def test_what_costs_needs_a_budget_and_a_price(tmp_path):
 
 
 def test_slow_bytes_are_cut_off_and_count_as_paid(tmp_path):
-    outcome, server, _ = ask(
-        tmp_path, Behaviour(slow=0.05), timeout=0.3, documents=4, names=30, concurrency=8
-    )
+    outcome, server, _ = ask(tmp_path, Behaviour(slow=0.05), timeout=0.3, documents=4, names=30, concurrency=8)
     assert outcome.pending == 0
     assert outcome.spent * 1e6 > server.paid  # the tries without an answer are counted at their most
 
@@ -197,10 +190,7 @@ def test_a_server_that_wants_max_completion_tokens_gets_them(tmp_path):
 
 def test_no_such_server_is_one_sentence(tmp_path):
     plan = read_plan(write_plan(tmp_path, documents=4))
-    for url, message in (
-        ("http://127.0.0.1:9/v1", "cannot be reached"),
-        ("http://127.0.0.1:{}/v2", "no such page"),
-    ):
+    for url, message in (("http://127.0.0.1:9/v1", "cannot be reached"), ("http://127.0.0.1:{}/v2", "no such page")):
         with FakeServer(Behaviour()) as server:
             server._server.RequestHandlerClass.do_POST = server._server.RequestHandlerClass.do_GET
             at = url.format(server._server.server_port)

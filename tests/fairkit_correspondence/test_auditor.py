@@ -76,9 +76,7 @@ def test_rows_in_any_order_give_the_same_numbers():
 
 
 def test_the_worst_context_has_one_bound():
-    report = audit(
-        answers_table(gap=0.12, contexts=3), [Rule("correspondence_difference:race|context", max=0.5)]
-    )
+    report = audit(answers_table(gap=0.12, contexts=3), [Rule("correspondence_difference:race|context", max=0.5)])
     finding = next(f for f in report.findings if f.within)
     truth = 0.12
     assert finding.interval[0] < truth < finding.interval[1]
@@ -153,8 +151,7 @@ def test_drift_forbids_a_verdict():
 @pytest.mark.long
 def test_drift_is_seldom_seen_where_there_is_none():
     found = [
-        difference(audit(answers_table(seed=s, documents=30, names=30))).evidence["drift"]["found"]
-        for s in range(25)
+        difference(audit(answers_table(seed=s, documents=30, names=30))).evidence["drift"]["found"] for s in range(25)
     ]
     assert sum(found) <= 2
 
@@ -229,9 +226,7 @@ def test_adjusted_answers_are_those_of_least_squares_on_dummies(columns, seed):
     table = placed(seed, gap=0.1, refused=0.05, contexts=1 + seed % 2, noise=0.1)
     rest = without_effects(table, columns)
     by_hand = table.set_column(
-        table.column_names.index("answer"),
-        "answer",
-        pa.array(np.where(np.isnan(rest), None, rest), pa.float64()),
+        table.column_names.index("answer"), "answer", pa.array(np.where(np.isnan(rest), None, rest), pa.float64())
     )
     group = np.array(table.column("race").to_pylist()) == "white"
     y = table.column("answer").to_numpy(zero_copy_only=False).astype(float)
@@ -258,10 +253,7 @@ def test_planned_looks_use_their_own_confidence():
 
 
 BAD = {
-    "lacks a group": (
-        lambda t: t.slice(4),
-        r"the document 'd000' has no answer for 'black'; every document needs",
-    ),
+    "lacks a group": (lambda t: t.slice(4), r"the document 'd000' has no answer for 'black'; every document needs"),
     "no documents": (lambda t: t.drop_columns(["document"]), r"no column 'document' for the document"),
     "outside": (
         lambda t: t.set_column(t.column_names.index("answer"), "answer", pa.array([7.0] * t.num_rows)),
@@ -272,9 +264,7 @@ BAD = {
         "holds 'maybe'; outcomes are",
     ),
     "no document at all": (
-        lambda t: t.set_column(
-            t.column_names.index("outcome"), "outcome", pa.array(["not asked"] * t.num_rows)
-        ),
+        lambda t: t.set_column(t.column_names.index("outcome"), "outcome", pa.array(["not asked"] * t.num_rows)),
         "no document has all of its answers yet",
     ),
 }
@@ -288,9 +278,7 @@ def test_a_table_that_cannot_be_audited_is_one_sentence(case):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "role", [{"reference": "race=white"}, {"within": "context"}, {"cluster": "document"}]
-)
+@pytest.mark.parametrize("role", [{"reference": "race=white"}, {"within": "context"}, {"cluster": "document"}])
 def test_roles_that_would_be_ignored_are_refused(role):
     data = fairkit.load_data(
         answers_table(contexts=2), sensitive=["race"], predictions={"answer": "answer"}, **role, name="t"
@@ -300,9 +288,7 @@ def test_roles_that_would_be_ignored_are_refused(role):
 
 
 def test_other_auditors_refuse_answers():
-    data = fairkit.load_data(
-        answers_table(), sensitive=["race"], predictions={"answer": "answer"}, name="answers"
-    )
+    data = fairkit.load_data(answers_table(), sensitive=["race"], predictions={"answer": "answer"}, name="answers")
     with pytest.raises(FairkitError, match="this task is answers"):
         fairkit.audit(None, data, auditors=["group"])
 
@@ -313,9 +299,7 @@ def test_somebodys_decisions_can_be_audited_too():
     table = table.append_column("invited", yes).rename_columns(
         {"document": "cv", "name": "who"} | {c: c for c in ("race", "answer", "invited")}
     )
-    data = fairkit.load_data(
-        table, sensitive=["race"], predictions={"answer": "invited"}, drop=["answer"], name="t"
-    )
+    data = fairkit.load_data(table, sensitive=["race"], predictions={"answer": "invited"}, drop=["answer"], name="t")
     parameters = {"correspondence": {"document": "cv", "name": "who"}}
     report = fairkit.audit(None, data, auditors=["correspondence"], parameters=parameters)
     assert 0.05 < report.find("correspondence_difference", "race").value < 0.4
@@ -360,9 +344,7 @@ def test_an_undecided_rule_says_documents_and_names_and_not_rows():
     assert documents > 60
     assert names >= 40
     numbers = [
-        audit(
-            answers_table(seed, documents=documents, names=names, each=2, gap=0.03, noise=0.2), [LIMIT]
-        ).verdict
+        audit(answers_table(seed, documents=documents, names=names, each=2, gap=0.03, noise=0.2), [LIMIT]).verdict
         for seed in range(12)
     ]
     assert numbers.count("pass") >= 5  # .8 if the first audit's value and variances were the truth

@@ -72,14 +72,7 @@ def test_the_number_is_the_difference_of_the_two_with_the_two_way_interval(tmp_p
     assert (change["group"], change["reference"]) == (None, "white")
     assert change["parameters"] == {"pair": "black - white"}
     # `fairkit compare` says the same, in place of what takes the tables as independent
-    tables = (
-        "--data",
-        tmp_path / "a.parquet",
-        "--against",
-        tmp_path / "b.parquet",
-        "--auditor",
-        "correspondence",
-    )
+    tables = ("--data", tmp_path / "a.parquet", "--against", tmp_path / "b.parquet", "--auditor", "correspondence")
     columns = ("--predictions", "answer=answer", "--sensitive", "race")
     told = run("compare", *tables, *columns, "--format", "json")
     same = [one for one in json.loads(told.stdout)["changes"][0] if one["metric"] == change["metric"]]
@@ -122,8 +115,7 @@ def test_effects_of_columns_are_taken_out_of_either_model(tmp_path):
     before = placed(gap=0.1)
     after = shifted(before)
     (change,), (plain,) = (
-        compared(tmp_path, before, after, *more)["changes"][0]
-        for more in (("--set", "adjust=place,form"), ())
+        compared(tmp_path, before, after, *more)["changes"][0] for more in (("--set", "adjust=place,form"), ())
     )
     rests = [without_effects(table, ["place", "form"]) for table in (before, after)]
     at = before.column_names.index("answer")
@@ -141,10 +133,7 @@ OTHER = {
     "names": (lambda t: answers_table(names=36), {}),
     "groups": (renamed, {}),
     "contexts": (lambda t: answers_table(contexts=2), {}),
-    "plans": (
-        lambda t: t.set_column(t.num_columns - 1, "plan", pa.array(["other"] * t.num_rows)),
-        {"plan": "this"},
-    ),
+    "plans": (lambda t: t.set_column(t.num_columns - 1, "plan", pa.array(["other"] * t.num_rows)), {"plan": "this"}),
 }
 
 
@@ -155,10 +144,7 @@ def test_answers_to_other_questions_are_not_compared(what, tmp_path):
     for name, value in more.items():
         table = table.append_column(name, pa.array([value] * table.num_rows))
     refused = compared(tmp_path, table, change(table), code=2)
-    assert (
-        f"a.parquet and b.parquet have different {what}: models are compared on answers to one"
-        in refused.stderr
-    )
+    assert f"a.parquet and b.parquet have different {what}: models are compared on answers to one" in refused.stderr
     assert refused.stderr.count("\n") == 1
 
 

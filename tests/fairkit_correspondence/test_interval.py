@@ -61,9 +61,7 @@ def brute_force(cells: Cells, towards: float) -> tuple[float, float, list[float]
                     c[t, names.index(cells.name[i])] += part
         J = len(names)
         # products of one name's contributions on different documents
-        products = sum(
-            c[t, j] * c[u, j] for j in range(J) for t in range(size) for u in range(size) if t != u
-        )
+        products = sum(c[t, j] * c[u, j] for j in range(J) for t in range(size) for u in range(size) if t != u)
         total = sum(c[:, j].sum() ** 2 for j in range(J))
         found_w.append(J / (J - 1) * total)
         found_n.append(max(0.0, products + total / (J - 1) + v / J))
@@ -131,9 +129,7 @@ def test_the_sides_can_be_swapped_and_the_rows_shuffled():
         *(getattr(cells, f)[order] for f in ("document", "context", "name", "side", "low", "high")),
         documents=cells.documents,
     )
-    swapped = Cells(
-        cells.document, cells.context, cells.name, ~cells.side, cells.low, cells.high, cells.documents
-    )
+    swapped = Cells(cells.document, cells.context, cells.name, ~cells.side, cells.low, cells.high, cells.documents)
     assert limits(parts(shuffled, 0.0), 0.95) == pytest.approx(limits(found, 0.95))
     low, high = limits(parts(swapped, 1.0), 0.95)
     assert limits(found, 0.95) == pytest.approx((-high, -low))

@@ -41,16 +41,9 @@ def test_the_shipped_lists_have_their_digests_and_are_small():
 def test_a_wheel_holds_the_lists_and_where_they_are_from():
     from hatchling.builders.wheel import WheelBuilder
 
-    files = {
-        file.distribution_path
-        for file in WheelBuilder(str(Path(__file__).parents[2])).recurse_included_files()
-    }
+    files = {file.distribution_path for file in WheelBuilder(str(Path(__file__).parents[2])).recurse_included_files()}
     lists = {f"fairkit_correspondence/lists/{path.name}" for path in published.SHIPPED.iterdir()}
-    assert (
-        {"fairkit_correspondence/lists/README.md", "fairkit_correspondence/lists/ssa-2024.csv.xz"}
-        <= lists
-        <= files
-    )
+    assert {"fairkit_correspondence/lists/README.md", "fairkit_correspondence/lists/ssa-2024.csv.xz"} <= lists <= files
 
 
 def test_first_names_are_of_their_years_and_of_one_sex(tmp_path):
@@ -71,8 +64,7 @@ def test_first_names_are_of_their_years_and_of_one_sex(tmp_path):
 
 def test_the_balance_follows_what_is_matched(tmp_path):
     plain, close = (
-        balance(names_of(tmp_path, 40, by, file="ssa-2024", surnames="census-2010"))
-        for by in ((), ("born", "letters"))
+        balance(names_of(tmp_path, 40, by, file="ssa-2024", surnames="census-2010")) for by in ((), ("born", "letters"))
     )
     assert abs(plain["men"]["born"] - plain["women"]["born"]) > 3
     assert abs(close["men"]["born"] - close["women"]["born"]) < 1
@@ -124,10 +116,7 @@ def test_a_plan_names_them_and_says_their_licence(tmp_path):
 REFUSED = {
     "surnames alone": ({"file": "census-2010"}, "has surnames alone"),
     "both": ({"file": "ssa-2024", "surnames": "census-2010", "first_names": "ssa-2024"}, "leave one out"),
-    "years of nothing": (
-        {"file": "bloomberg-2024", "born": (1970, 1999)},
-        "born is for first names of the SSA",
-    ),
+    "years of nothing": ({"file": "bloomberg-2024", "born": (1970, 1999)}, "born is for first names of the SSA"),
     "a year": ({"file": "ssa-2024", "born": (1970,)}, "is not the first and the last year"),
     "no such years": ({"file": "ssa-2024", "born": (1700, 1710)}, "no names of men born in these years"),
     "a digest": ({"file": "ssa-2024", "sha256": "00"}, "leave `sha256` out"),

@@ -37,9 +37,7 @@ def test_all_looks_together_miss_one_time_in_ten(looks):
 def audit(rng, T, J, m, base, names=0.0, interaction=0.0, probability=False):
     side = np.tile(np.repeat([True, False], m), T)
     document = np.repeat(np.arange(T), 2 * m)
-    name = ((np.arange(T)[:, None] * m + np.arange(m)) % J)[:, None, :].repeat(2, axis=1).reshape(
-        -1
-    ) + J * ~side
+    name = ((np.arange(T)[:, None] * m + np.arange(m)) % J)[:, None, :].repeat(2, axis=1).reshape(-1) + J * ~side
     x = math.log(base / (1 - base)) + rng.normal(size=T)[document] + rng.normal(0, names, 2 * J)[name]
     x += rng.normal(0, interaction, (T, 2))[document, side.astype(int)]
     p = 1 / (1 + np.exp(-x))

@@ -22,9 +22,7 @@ def test_the_tutorial_finds_the_planted_gap(tmp_path):
     try:
         for kind, code, text in _BLOCK.findall(page):
             command = [sys.executable, "-c", text] if kind == "python" else ["bash", "-ec", text]
-            done = subprocess.run(
-                command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-            )
+            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
             if done.returncode != int(code or 0):
                 pytest.fail(f"{text}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}")
             printed.append(done.stdout + done.stderr)

@@ -70,8 +70,7 @@ def test_scores(text, value):
 
 
 @pytest.mark.parametrize(
-    ("outcome", "values"),
-    [("first", (0.0, 1.0, 0.0)), ("top-2", (0.0, 1.0, 1.0)), ("place", (0.0, 1.0, 0.5))],
+    ("outcome", "values"), [("first", (0.0, 1.0, 0.0)), ("top-2", (0.0, 1.0, 1.0)), ("place", (0.0, 1.0, 0.5))]
 )
 def test_orders(outcome, values):
     question = Question(text="?", list_size=3, outcome=outcome)
@@ -86,13 +85,7 @@ def token(text, top):
 
 
 def test_masses_of_split_double_and_missing_tokens():
-    top = {
-        "Y": math.log(0.3),
-        " yes": math.log(0.2),
-        "YES.": math.log(0.1),
-        "N": math.log(0.3),
-        "maybe": math.log(0.1),
-    }
+    top = {"Y": math.log(0.3), " yes": math.log(0.2), "YES.": math.log(0.1), "N": math.log(0.3), "maybe": math.log(0.1)}
     found = option_masses({"content": [token("Y", top)]}, ("Yes", "No"))
     assert found["Yes"] == pytest.approx(0.6)
     assert found["No"] == pytest.approx(0.3)
@@ -101,17 +94,9 @@ def test_masses_of_split_double_and_missing_tokens():
     assert option_masses({"content": [token("A", top)]}, ("approve", "approve later"))["approve"] == 0
     # -9999 is no log-probability, and NaN is none either
     top = {"Yes": math.log(0.5), "No": -9999.0, "no": float("nan")}
-    assert option_masses({"content": [token("Yes", top)]}, ("Yes", "No")) == {
-        "Yes": pytest.approx(0.5),
-        "No": 0.0,
-    }
+    assert option_masses({"content": [token("Yes", top)]}, ("Yes", "No")) == {"Yes": pytest.approx(0.5), "No": 0.0}
     # after a reasoning block
-    content = [
-        token("<think>", {}),
-        token("no", {"no": 0.0}),
-        token("</think>", {}),
-        token("\n", {"\n": 0.0}),
-    ]
+    content = [token("<think>", {}), token("no", {"no": 0.0}), token("</think>", {}), token("\n", {"\n": 0.0})]
     content.append(token("Yes", {"Yes": math.log(0.9)}))
     assert option_masses({"content": content}, ("Yes", "No"))["Yes"] == pytest.approx(0.9)
     for nothing in (

@@ -31,11 +31,7 @@ def changed_text(folder, text):
 
 
 REFUSED = {
-    "12 names": (
-        {"names": 12},
-        None,
-        "inconclusive: 12 names cannot stand for a group; 30 do, 40 are planned",
-    ),
+    "12 names": ({"names": 12}, None, "inconclusive: 12 names cannot stand for a group; 30 do, 40 are planned"),
     "unfilled slot": ({}, "Applicant: {name}, {hobby}", "slot {hobby}"),
     "no slot": ({}, "Applicant: somebody", "no slot {name} or {first}"),
     "leftover pronoun": ({}, "Applicant: {name}\nShe drove a tram.", "'She'"),
@@ -50,16 +46,8 @@ REFUSED = {
     "draws without end": ({"asking": "draws = -inf"}, None, "draws"),
     "a name of a file that is none": ({}, ('"names.csv"', '"a\\u0000b"'), "cannot read the names"),
     "no options": ({"question": 'text = "Well?"'}, None, "exactly one of options, score and list_size"),
-    "favorable": (
-        {"question": 'text = "?"\noptions = ["Yes", "No"]\nfavorable = ["Maybe"]'},
-        None,
-        "favorable",
-    ),
-    "all favorable": (
-        {"question": 'text = "?"\noptions = ["a", "b"]\nfavorable = ["a", "b"]'},
-        None,
-        "nothing could",
-    ),
+    "favorable": ({"question": 'text = "?"\noptions = ["Yes", "No"]\nfavorable = ["Maybe"]'}, None, "favorable"),
+    "all favorable": ({"question": 'text = "?"\noptions = ["a", "b"]\nfavorable = ["a", "b"]'}, None, "nothing could"),
     "temperature": ({"asking": "temperature = 0"}, None, "log-probabilities are those of temperature 1"),
     "score with logprobs": ({"question": 'text = "?"\nscore = [0, 10]'}, None, "closed options"),
     "unknown key": ({"asking": "temprature = 1"}, None, "temprature"),
@@ -68,17 +56,9 @@ REFUSED = {
     "price": ({}, ("prompt = 1.0", "prompt = -1"), "[price]: prompt must be at least 0"),
     "sha256": ({}, ('file = "names.csv"', 'file = "names.csv"\nsha256 = "00"'), "another list of names"),
     "a table that is none": ({"more": "[[details]]\nrole = 1"}, None, "needs a table [details]"),
-    "per_group": (
-        {},
-        ('file = "names.csv"', 'file = "names.csv"\nper_group = "all"'),
-        "per_group must be",
-    ),
+    "per_group": ({}, ('file = "names.csv"', 'file = "names.csv"\nper_group = "all"'), "per_group must be"),
     "no names": ({}, ('file = "names.csv"', 'file = "nams.csv"'), "published lists"),
-    "unknown match": (
-        {},
-        ('file = "names.csv"', 'file = "names.csv"\nmatch = ["year"]'),
-        "matched by 'year'",
-    ),
+    "unknown match": ({}, ('file = "names.csv"', 'file = "names.csv"\nmatch = ["year"]'), "matched by 'year'"),
 }
 
 
@@ -132,9 +112,7 @@ def test_arms_that_differ_outside_the_slots_are_refused(tmp_path):
     other = ["Applicant: {name} has 3 years", "Applicant: {name} has 5 years"]
     pq.write_table(pa.table({"a": one, "b": other}), tmp_path / "texts.parquet")
     replaced(path, 'path = "texts"', 'path = "texts.parquet"\narms = {grey = "a", stone = "b"}')
-    with pytest.raises(
-        FairkitError, match=r"row 1: the texts of grey and stone differ outside the slots \('4 years'"
-    ):
+    with pytest.raises(FairkitError, match=r"row 1: the texts of grey and stone differ outside the slots \('4 years'"):
         read_plan(path)
     pq.write_table(pa.table({"a": one, "b": one}), tmp_path / "texts.parquet")
     assert [d.text for d in read_plan(path).documents] == one

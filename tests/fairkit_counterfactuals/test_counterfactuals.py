@@ -50,13 +50,10 @@ def sentences():
 def files(sentences, tmp_path):
     made, swapped, labels = sentences
     pq.write_table(
-        pa.table({**bags(made), "label": labels, "id": [f"s{i}" for i in range(len(made))]}),
-        tmp_path / "d.parquet",
+        pa.table({**bags(made), "label": labels, "id": [f"s{i}" for i in range(len(made))]}), tmp_path / "d.parquet"
     )
     pq.write_table(
-        pa.table(
-            {**bags(swapped.sentences), "of": swapped.source, "name": [f"s{i}" for i in swapped.source]}
-        ),
+        pa.table({**bags(swapped.sentences), "of": swapped.source, "name": [f"s{i}" for i in swapped.source]}),
         tmp_path / "c.parquet",
     )
     return tmp_path
@@ -74,10 +71,7 @@ def audited(folder, model=None, **settings):
 
 def expected(sentences):
     made, swapped, _ = sentences
-    scores = [
-        Linear().predict_proba(np.array(list(bags(part).values())).T)[:, 1]
-        for part in (made, swapped.sentences)
-    ]
+    scores = [Linear().predict_proba(np.array(list(bags(part).values())).T)[:, 1] for part in (made, swapped.sentences)]
     rows = sorted(set(swapped.source.tolist()))
     same = [len({scores[0][i] >= 0.5, *(scores[1][swapped.source == i] >= 0.5)}) == 1 for i in rows]
     gaps = [np.abs(scores[1][swapped.source == i] - scores[0][i]).mean() for i in rows]
@@ -88,10 +82,7 @@ def test_both_numbers_are_those_of_the_definition(sentences, files):
     same, gaps = expected(sentences)
     for settings in ({}, {"of": "name", "key": "id"}):
         report = audited(files, **settings)
-        consistency, gap = (
-            report.find("prediction_consistency"),
-            report.find("counterfactual_token_fairness_gap"),
-        )
+        consistency, gap = (report.find("prediction_consistency"), report.find("counterfactual_token_fairness_gap"))
         assert consistency.value == pytest.approx(same.mean(), abs=1e-12)
         assert gap.value == pytest.approx(gaps.mean(), abs=1e-6)
         half = 1.96 * gaps.std(ddof=1) / np.sqrt(len(gaps))
@@ -173,25 +164,8 @@ def test_the_command_audits_a_file(files, capsys, monkeypatch):
     monkeypatch.setattr(
         "sys.argv",
         [
-            *(
-                "fairkit",
-                "audit",
-                str(files / "m.onnx"),
-                "--data",
-                str(files / "d.parquet"),
-                "--label",
-                "label",
-            ),
-            *(
-                "--favorable",
-                "1",
-                "--features",
-                ",".join(WORDS),
-                "--auditor",
-                "counterfactuals",
-                "--format",
-                "json",
-            ),
+            *("fairkit", "audit", str(files / "m.onnx"), "--data", str(files / "d.parquet"), "--label", "label"),
+            *("--favorable", "1", "--features", ",".join(WORDS), "--auditor", "counterfactuals", "--format", "json"),
             *("--set", f"counterfactuals.rows={files / 'c.parquet'}", "--min", "prediction_consistency=0.5"),
         ],
     )

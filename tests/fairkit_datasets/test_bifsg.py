@@ -21,11 +21,7 @@ from fairkit_cli.main import app
 from fairkit_datasets import bifsg as method
 from fairkit_datasets.bifsg import GROUPS
 
-SURNAMES, FIRSTS, PLACES = (
-    ("SMITH", "GARCIA", "NGUYEN", "LEE"),
-    ("ANNA", "LUIS", "MAI"),
-    ("02138", "10001", "60601"),
-)
+SURNAMES, FIRSTS, PLACES = (("SMITH", "GARCIA", "NGUYEN", "LEE"), ("ANNA", "LUIS", "MAI"), ("02138", "10001", "60601"))
 PCT = ("pctwhite", "pctblack", "pctapi", "pctaian", "pct2prace", "pcthispanic")
 
 
@@ -85,9 +81,7 @@ def test_the_formula_is_bayes_rule_over_every_person_of_the_world(world: Any, li
         assert row == pytest.approx(joint / joint.sum(), rel=1e-9)
     assert found.matched == {"surname": 36, "first": 36, "place": 36}
     assert found.conflicts == 0
-    bisg = method.probabilities(
-        {"surname": ["SMITH"], "place": ["10001"]}, tables[0], None, tables[2]
-    ).values[0]
+    bisg = method.probabilities({"surname": ["SMITH"], "place": ["10001"]}, tables[0], None, tables[2]).values[0]
     joint = world["r"] * world["s"][:, 0] * world["g"][:, 1]
     assert bisg == pytest.approx(joint / joint.sum())
 
@@ -184,9 +178,7 @@ def test_the_calibration_covers_where_the_world_is_as_assumed(world: Any, lists:
     assert wrong[0]["difference_interval"][0] > 0.2
 
 
-def test_from_a_table_of_people_to_an_audit_by_probabilities(
-    world: Any, lists: dict[str, Path], tmp_path: Path
-):
+def test_from_a_table_of_people_to_an_audit_by_probabilities(world: Any, lists: dict[str, Path], tmp_path: Path):
     people = drawn(world, 600, 1)
     people["race"] = [one.title() if i % 2 else None for i, one in enumerate(people["race"])]
     pacsv.write_csv(pa.table(people), tmp_path / "people.csv")

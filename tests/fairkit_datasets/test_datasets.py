@@ -357,9 +357,7 @@ def test_bivariate_normal_equals_scipy(correlation: float) -> None:
 
     points = np.array([[-1.5, 0.3], [0.0, 0.0], [2.0, -0.7], [1.1, 1.2]])
     found = bivariate_normal(points[:, 0], points[:, 1], correlation)
-    exact = stats.multivariate_normal(
-        [0, 0], [[1, correlation], [correlation, 1]], abseps=1e-12, releps=1e-12
-    )
+    exact = stats.multivariate_normal([0, 0], [[1, correlation], [correlation, 1]], abseps=1e-12, releps=1e-12)
     np.testing.assert_allclose(found, exact.cdf(points), atol=1e-9)
     assert bivariate_normal(np.zeros(1), np.zeros(1), correlation) == pytest.approx(
         0.25 + np.arcsin(correlation) / (2 * np.pi), abs=1e-14
@@ -389,7 +387,5 @@ def test_the_loans_true_bias_is_what_a_large_sample_shows() -> None:
 
 def test_decisions_of_another_spelling_are_refused() -> None:
     data = datasets.loans(500, label="would_repay", favorable="yes", drop=[])
-    with pytest.raises(
-        fairkit.ModelError, match=r"'(approved|denied)', which is not one of the label's values"
-    ):
+    with pytest.raises(fairkit.ModelError, match=r"'(approved|denied)', which is not one of the label's values"):
         fairkit.audit(fairkit.PredictedColumns(decision="decision"), data)

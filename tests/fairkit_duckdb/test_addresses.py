@@ -24,9 +24,7 @@ def test_a_query_may_be_longer_than_a_name_of_a_file(file, monkeypatch):
     """The system refuses to look for a path whose name has more than 255 bytes; the text is an address all the same."""
     monkeypatch.chdir(file.parent)
     conditions = " OR ".join(f"sex = '{number}'" for number in range(100))
-    data = fairkit.load_data(
-        f"duckdb:{file.name}?query=FROM people WHERE sex = 'm' OR {conditions}", sensitive=[]
-    )
+    data = fairkit.load_data(f"duckdb:{file.name}?query=FROM people WHERE sex = 'm' OR {conditions}", sensitive=[])
     assert data.source.types.keys() == {"sex", "hired"}
 
 

@@ -29,12 +29,8 @@ def served_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train = loans_table(3_000, 1).to_pandas()
     texts, numbers = ["sex", "region"], ["age", "income", "debt_ratio"]
     columns = make_column_transformer((OneHotEncoder(), texts), (StandardScaler(), numbers))
-    pipeline = make_pipeline(columns, LogisticRegression(max_iter=1000)).fit(
-        train[texts + numbers], train["decision"]
-    )
-    types = [(c, StringTensorType([None, 1])) for c in texts] + [
-        (c, FloatTensorType([None, 1])) for c in numbers
-    ]
+    pipeline = make_pipeline(columns, LogisticRegression(max_iter=1000)).fit(train[texts + numbers], train["decision"])
+    types = [(c, StringTensorType([None, 1])) for c in texts] + [(c, FloatTensorType([None, 1])) for c in numbers]
     proto = convert_sklearn(pipeline, initial_types=types, options={id(pipeline): {"zipmap": False}})
     path = tmp_path_factory.mktemp("served") / "credit.onnx"
     path.write_bytes(proto.SerializeToString())

@@ -65,9 +65,7 @@ class Model:
     def metadata(self):
         self.described += 1
         tensors = lambda found: [  # noqa: E731
-            {"name": t.name, "datatype": KINDS[t.type][0], "shape": shape(t.shape)}
-            for t in found
-            if t.type in KINDS
+            {"name": t.name, "datatype": KINDS[t.type][0], "shape": shape(t.shape)} for t in found if t.type in KINDS
         ]
         record = {
             "name": self.name,

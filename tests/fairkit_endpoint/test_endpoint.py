@@ -174,10 +174,7 @@ def test_an_address_that_is_none_is_refused_without_its_secret(url):
 def test_a_missing_number_goes_as_bytes_where_json_has_none(tmp_path, serve):
     from onnx import TensorProto, helper, save
 
-    node = [
-        helper.make_node("IsNaN", ["x"], ["gap"]),
-        helper.make_node("Where", ["gap", "half", "x"], ["score"]),
-    ]
+    node = [helper.make_node("IsNaN", ["x"], ["gap"]), helper.make_node("Where", ["gap", "half", "x"], ["score"])]
     half = helper.make_tensor("half", TensorProto.FLOAT, [1], [0.5])
     graph = helper.make_graph(
         node,
@@ -186,10 +183,7 @@ def test_a_missing_number_goes_as_bytes_where_json_has_none(tmp_path, serve):
         [helper.make_tensor_value_info("score", TensorProto.FLOAT, [None, 1])],
         [half],
     )
-    save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
-        tmp_path / "m.onnx",
-    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
     rng = np.random.default_rng(0)
     x = rng.random(400)
     x[::7] = np.nan
@@ -225,9 +219,7 @@ def test_attestation_of_the_same_model(served_file, serve):
 
 
 def test_attestation_finds_another_model(served_file, serve):
-    found = attest(
-        endpoint(serve(served_file, "--behave", "flips")), OnnxModel.load(served_file), loans(1_500)
-    )
+    found = attest(endpoint(serve(served_file, "--behave", "flips")), OnnxModel.load(served_file), loans(1_500))
     assert not found.matches
     assert found.compared == ("label", "probabilities")
     assert found.labels_differ == 0

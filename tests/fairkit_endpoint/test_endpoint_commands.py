@@ -68,34 +68,14 @@ def test_an_attestation_is_signed_and_tied_to_the_certificate(folder, serve):
     url = serve(folder / "credit.onnx")
     assert fairkit(folder, "key", "new", "me").returncode == 0
     made = fairkit(
-        folder,
-        "certify",
-        "credit.onnx",
-        "--data",
-        "loans.parquet",
-        *ASKED,
-        "--key",
-        "me",
-        "--output",
-        "c.json",
+        folder, "certify", "credit.onnx", "--data", "loans.parquet", *ASKED, "--key", "me", "--output", "c.json"
     )
     assert made.returncode == 0, made.stderr
     asked = ("attest", url, "--model-name", "credit", "--model", "credit.onnx", "--data", "loans.parquet")
     signed = fairkit(
         folder,
         *asked,
-        *(
-            "--certificate",
-            "c.json",
-            "--trust",
-            "me.pub",
-            "--key",
-            "me",
-            "--output",
-            "a.json",
-            "--rows",
-            "500",
-        ),
+        *("--certificate", "c.json", "--trust", "me.pub", "--key", "me", "--output", "a.json", "--rows", "500"),
     )
     assert signed.returncode == 0, signed.stderr
     said = verify_attestation((folder / "a.json").read_bytes(), [load_public(folder / "me.pub")])
@@ -123,10 +103,7 @@ def test_another_model_gives_exit_code_one(folder, serve):
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        (
-            ("audit", "--endpoint", "http://me:s3cret@127.0.0.1:1", "--model-name", "m"),
-            "FAIRKIT_ENDPOINT_TOKEN",
-        ),
+        (("audit", "--endpoint", "http://me:s3cret@127.0.0.1:1", "--model-name", "m"), "FAIRKIT_ENDPOINT_TOKEN"),
         (("audit", "--endpoint", "http://127.0.0.1:9"), "--model-name"),
         (("audit", "--endpoint", "http://127.0.0.1:9", "--model-name", "m"), "cannot be reached"),
         (("audit", "credit.onnx", "--model-name", "m"), "--endpoint"),
@@ -154,9 +131,7 @@ def test_a_certificate_about_an_endpoint_is_repeated_by_asking_again(folder, ser
     assert again.returncode == 0, again.stdout + again.stderr
     assert "computed again" in again.stdout
     assert f"about answers of {url}" in again.stdout
-    unnamed = fairkit(
-        folder, *repeat
-    )  # an address in a certificate is asked only where the user names it too
+    unnamed = fairkit(folder, *repeat)  # an address in a certificate is asked only where the user names it too
     assert unnamed.returncode == 2
     assert f"--endpoint {url}" in unnamed.stderr
 

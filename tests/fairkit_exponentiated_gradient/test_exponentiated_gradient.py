@@ -46,9 +46,7 @@ def test_it_is_fairlearns_mixture():
 
     matrix = encoder_for("logistic", table).transform(table.columns).astype(np.float64)
     theirs = fairlearn.ExponentiatedGradient(
-        LogisticRegression(max_iter=2000),
-        fairlearn.DemographicParity(difference_bound=0.02),
-        eps=0.01,
+        LogisticRegression(max_iter=2000), fairlearn.DemographicParity(difference_bound=0.02), eps=0.01
     )
     theirs.fit(matrix, table.target.astype(int), sensitive_features=table.groups["g"].codes)
     chance = theirs._pmf_predict(matrix)[:, 1]

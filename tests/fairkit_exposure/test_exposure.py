@@ -156,12 +156,7 @@ def test_a_classifier_ranks_by_its_probability():
     graph.graph.node.append(helper.make_node("Sigmoid", ["y"], ["p"]))
     del graph.graph.output[:]
     graph.graph.output.append(helper.make_tensor_value_info("p", TensorProto.FLOAT, [None, 1]))
-    roles = {
-        "favorable": "yes",
-        "sensitive": "sex",
-        "query": "opening",
-        "features": ["test", "recommendation"],
-    }
+    roles = {"favorable": "yes", "sensitive": "sex", "query": "opening", "features": ["test", "recommendation"]}
     data = fairkit.load_data(table, label="hired", **roles)
     result = fairkit.mitigate("exposure", data, model=graph.SerializeToString(), tolerance=0.01)
     assert result.after.find("exposure_difference", "sex").value < 0.03
@@ -217,16 +212,7 @@ def test_from_the_command_line_to_a_certificate_that_can_be_computed_again(run, 
     for name, seed in (("train", 1), ("test", 2)):
         pq.write_table(hiring_table(400, seed), tmp_path / f"{name}.parquet")
     (tmp_path / "base.onnx").write_bytes(ranker())
-    roles = [
-        "--label",
-        "relevance",
-        "--sensitive",
-        "sex",
-        "--query",
-        "opening",
-        "--features",
-        "test,recommendation",
-    ]
+    roles = ["--label", "relevance", "--sensitive", "sex", "--query", "opening", "--features", "test,recommendation"]
     limit = ["--max", "exposure_difference:sex=0.06"]
     made = run(
         "mitigate", "--plugin", "exposure", "--model", "base.onnx", "--data", "train.parquet", "--test", "test.parquet",
@@ -239,9 +225,7 @@ def test_from_the_command_line_to_a_certificate_that_can_be_computed_again(run, 
     assert run("key", "new", "k").exit_code == 0
     signed = run("certify", "fair.onnx", "--data", "test.parquet", *limit, "--key", "k", "--output", "c.json")
     assert signed.exit_code == 0, signed.output
-    checked = run(
-        "verify", "c.json", "--model", "fair.onnx", "--key", "k.pub", "--data", "test.parquet", "--recompute"
-    )
+    checked = run("verify", "c.json", "--model", "fair.onnx", "--key", "k.pub", "--data", "test.parquet", "--recompute")
     assert checked.exit_code == 0, checked.output
     compared = run("compare", "base.onnx", "fair.onnx", "--data", "test.parquet", *roles)
     assert compared.exit_code == 0, compared.output

@@ -64,9 +64,7 @@ def test_fairlearn_s_public_case():
 
 def test_the_public_case_is_out_of_reach_at_a_tenth():
     columns, target, groups = _public()
-    method = FairRegression.with_values(
-        {"constraint": "bounded_group_loss", "zeta": 0.005, "label_range": [0, 1]}
-    )
+    method = FairRegression.with_values({"constraint": "bounded_group_loss", "zeta": 0.005, "label_range": [0, 1]})
     method.estimator = _exact()
     with pytest.raises(DataError, match=r"group '[AC]' cannot reach a loss of 0.005") as caught:
         method.fit(_table(columns, target, groups), Run())
@@ -78,13 +76,7 @@ def test_the_public_case_is_out_of_reach_at_a_tenth():
 
 def _reaches(zeta, columns, target, groups):
     method = FairRegression.with_values(
-        {
-            "constraint": "bounded_group_loss",
-            "zeta": zeta,
-            "label_range": [0, 1],
-            "nu": 1e-7,
-            "multiplier_bound": 1000,
-        }
+        {"constraint": "bounded_group_loss", "zeta": zeta, "label_range": [0, 1], "nu": 1e-7, "multiplier_bound": 1000}
     )
     method.estimator = _exact()
     try:
@@ -118,10 +110,9 @@ def test_as_fairlearn_within_nu_and_with_no_more_fits(seed, share):
     worst = max(squares[groups == name].mean() for name in "abc")
     # between what is reached for nothing and what can be reached at all
     least = min(
-        (
-            (LinearRegression().fit(frame[groups == name], target[groups == name]).predict(frame) - target)
-            ** 2
-        )[groups == name].mean()
+        ((LinearRegression().fit(frame[groups == name], target[groups == name]).predict(frame) - target) ** 2)[
+            groups == name
+        ].mean()
         for name in "abc"
     )
     bound = worst - share * 0.3 * (worst - least)
@@ -152,20 +143,12 @@ def test_as_fairlearn_within_nu_and_with_no_more_fits(seed, share):
 
 def test_a_bound_for_one_group_alone_is_kept():
     columns, target, groups = _random(3)
-    free = FairRegression.with_values(
-        {"constraint": "bounded_group_loss", "zeta": 1.0, "label_range": [0, 1]}
-    )
+    free = FairRegression.with_values({"constraint": "bounded_group_loss", "zeta": 1.0, "label_range": [0, 1]})
     free.estimator = _exact()
     start, _ = _losses(free.fit(_table(columns, target, groups), Run()), columns, target, groups)
     wanted = 0.85 * start["c"]
     method = FairRegression.with_values(
-        {
-            "constraint": "bounded_group_loss",
-            "zeta": 1.0,
-            "bounds.c": wanted / 2,
-            "label_range": [0, 1],
-            "nu": 1e-6,
-        }
+        {"constraint": "bounded_group_loss", "zeta": 1.0, "bounds.c": wanted / 2, "label_range": [0, 1], "nu": 1e-6}
     )
     method.estimator = _exact()
     after, _ = _losses(method.fit(_table(columns, target, groups), Run()), columns, target, groups)

@@ -121,9 +121,7 @@ def test_curves_are_the_lagrangian_of_every_predictor(seed):
     levels = grid.levels(rng.random(40))
     cost, values = parity.measure(levels)
     curves = parity.curves(multipliers)
-    by_rows = np.mean(
-        [curves[cell // 3, cell % 3, level] for cell, level in zip(parity.cells, levels, strict=True)]
-    )
+    by_rows = np.mean([curves[cell // 3, cell % 3, level] for cell, level in zip(parity.cells, levels, strict=True)])
     assert by_rows == pytest.approx(cost + multipliers @ values, abs=1e-12)
 
 

@@ -137,24 +137,16 @@ def test_the_frontier_reuses_predictors_and_is_kept_and_drawn(result, tmp_path):
         assert low < points[bound]["test"]["loss"] < high
     losses = [points[bound]["train"]["loss"] for bound in (0.02, 0.05, 0.2)]
     assert losses == sorted(losses, reverse=True)
-    assert points[0.05]["test"]["loss"] == pytest.approx(
-        result.after.find("mean_squared_error").value, rel=1e-3
-    )
+    assert points[0.05]["test"]["loss"] == pytest.approx(result.after.find("mean_squared_error").value, rel=1e-3)
     calls = [points[bound]["oracle_calls"] for bound in (0.05, 0.2, 0.02)]
     assert result.details["oracle_calls_of_run"] == sum(calls) + 1
     result.save(tmp_path / "fair.onnx")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "fair.frontier.json",
-        "fair.onnx",
-    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fair.frontier.json", "fair.onnx"]
     assert json.loads((tmp_path / "fair.frontier.json").read_text()) == json.loads(json.dumps(frontier))
     drawn = Tradeoff.read(result.details["frontier"])
     assert [point.name for point in drawn.points] == ["unconstrained", "0.05", "0.2", "0.02"]
     assert [point.chosen for point in drawn.points] == [False, True, False, False]
-    assert (drawn.points[1].x, drawn.points[1].y) == (
-        points[0.05]["test"]["disparity"],
-        points[0.05]["test"]["loss"],
-    )
+    assert (drawn.points[1].x, drawn.points[1].y) == (points[0.05]["test"]["disparity"], points[0.05]["test"]["loss"])
     page = mitigation_page(result)
     section = page.split("The frontier of this run")[1].split("</section>")[0]
     assert section.count("<svg") >= 2
@@ -163,8 +155,7 @@ def test_the_frontier_reuses_predictors_and_is_kept_and_drawn(result, tmp_path):
 
 def test_the_same_input_gives_the_same_bytes():
     first, second = (
-        fairkit.mitigate("fair-regression", _data(600), learner="linear", tolerance=0.1).onnx
-        for _ in range(2)
+        fairkit.mitigate("fair-regression", _data(600), learner="linear", tolerance=0.1).onnx for _ in range(2)
     )
     assert first == second
 
@@ -223,14 +214,7 @@ LEARNERS = [
 def test_every_learner_reaches_parity_and_becomes_onnx(learner, settings):
     data = _data(700)
     found = fairkit.mitigate(
-        "fair-regression",
-        data,
-        test=data,
-        learner=learner,
-        tolerance=0.08,
-        iterations=3,
-        threads=1,
-        **settings,
+        "fair-regression", data, test=data, learner=learner, tolerance=0.08, iterations=3, threads=1, **settings
     )
     assert found.details["violation"] <= 0.005
     assert found.after.find("statistical_parity_ks", "g").value <= 0.08 + 0.01
@@ -242,14 +226,7 @@ def test_classes_are_served_with_the_logistic_loss(learner):
     data = _data(800, two=True)
     settings = {} if learner == "logistic" else {"settings.n_estimators": 10}
     found = fairkit.mitigate(
-        "fair-regression",
-        data,
-        test=data,
-        learner=learner,
-        tolerance=0.05,
-        iterations=3,
-        threads=1,
-        **settings,
+        "fair-regression", data, test=data, learner=learner, tolerance=0.05, iterations=3, threads=1, **settings
     )
     assert found.details["loss"] == "logistic"
     assert found.after.find("statistical_parity_ks", "g").value <= 0.05 + 0.01
@@ -369,8 +346,7 @@ def test_weights_count_rows_as_often_as_they_say():
     # labels are not covered by themselves alone, but the same distinct labels give the same cover
     values = {"tolerance": 0.1, "nu": 1e-5, "label_range": [0, 4]}
     first, second = (
-        FairRegression.with_values(values).fit(table, Run(learner="linear", threads=1))
-        for table in (once, again)
+        FairRegression.with_values(values).fit(table, Run(learner="linear", threads=1)) for table in (once, again)
     )
     assert first.details["objective"] == pytest.approx(second.details["objective"], rel=1e-3)
 
@@ -379,9 +355,7 @@ def test_seo_drops_the_sensitive_part_as_its_definition_says():
     from sklearn.linear_model import LinearRegression
 
     table = _table(500)
-    model = FairRegression.with_values({"constraint": "seo", "label_range": [0, 4]}).fit(
-        table, Run(threads=1)
-    )
+    model = FairRegression.with_values({"constraint": "seo", "label_range": [0, 4]}).fit(table, Run(threads=1))
     codes = table.groups["g"].codes
     dummies = np.stack([table.columns["x2"] == value for value in ("v", "w")], axis=1).astype(float)
     design = np.column_stack([table.columns["x1"], dummies, codes])
@@ -433,9 +407,7 @@ def test_bad_input_is_told():
 
 def test_a_group_too_small_for_the_grid_is_told():
     table = _table(200)
-    small = table.take(
-        np.concatenate([np.flatnonzero(table.groups["g"].codes == 0)[:100], _first_b(table, 12)])
-    )
+    small = table.take(np.concatenate([np.flatnonzero(table.groups["g"].codes == 0)[:100], _first_b(table, 12)]))
     _fails({}, r"group 'b' has 12 rows .* fewer than the 40 thresholds.*`grid=12`", small, error=DataError)
     FairRegression.with_values({"grid": 12, "iterations": 2}).fit(small, Run(learner="linear", threads=1))
     empty = dataclasses.replace(table, groups={"g": Groups(None, ("a", "b", "c"), table.groups["g"].codes)})

@@ -63,9 +63,7 @@ def test_the_cover_keeps_counts_and_is_fine_beside_the_mean():
     labels = np.concatenate([rng.uniform(0, 0.3, 300), rng.uniform(0.3, 300, 300), np.zeros(50)])
     cover = cover_labels(labels, 1 / 40, Loss("poisson", rates=rates))
     near, half = cover.labels[cover.codes], 1 / 80 * (1 + 1e-9)
-    assert (
-        np.abs(near - labels) <= half * (1 + half) * np.maximum(np.maximum(near, labels), rates.mean)
-    ).all()
+    assert (np.abs(near - labels) <= half * (1 + half) * np.maximum(np.maximum(near, labels), rates.mean)).all()
     assert len(cover.labels) <= 80 * (1 + np.log(300 / 0.1)) + 2
 
 
@@ -119,9 +117,7 @@ def test_the_mixture_has_the_optimum_of_the_exact_program(tolerance):
 
     table, cells = _kinds()
     settings = {"loss": "poisson", "grid": 10, "tolerance": tolerance, "nu": 1e-6, "rate_range": [0.1, 6]}
-    method = FairRegression(
-        FairRegression.with_values(settings).parameters, estimator=DecisionTreeRegressor()
-    )
+    method = FairRegression(FairRegression.with_values(settings).parameters, estimator=DecisionTreeRegressor())
     training = method.training(table, Run(threads=1))
     best = _program(table, cells, training.loss, 10, tolerance)
     model = training.fit()
@@ -231,9 +227,7 @@ def test_the_frontier_is_in_deviance_and_group_losses_are_bounded():
     divisor = model.details["deviance_divisor"]
     groups = table.groups["sex"].codes
     own = [
-        mean_poisson_deviance(
-            table.target[groups == g], scores[groups == g], sample_weight=table.weights[groups == g]
-        )
+        mean_poisson_deviance(table.target[groups == g], scores[groups == g], sample_weight=table.weights[groups == g])
         for g in range(2)
     ]
     zeta = {"loss": "poisson", "constraint": "bounded_group_loss", "zeta": [1.001 * max(own) / divisor]}
@@ -268,9 +262,7 @@ def test_priors_of_compas_and_crimes_per_population(public_data):
     from sklearn.metrics import mean_poisson_deviance
 
     frame = pd.read_parquet(public_data / "compas.parquet")
-    frame = frame[frame["race"].isin(["African-American", "Caucasian"])].dropna(
-        subset=["priors_count", "age"]
-    )
+    frame = frame[frame["race"].isin(["African-American", "Caucasian"])].dropna(subset=["priors_count", "age"])
     frame = frame.reset_index(drop=True).astype({"priors_count": float})
     data = fairkit.load_data(
         frame, label="priors_count", sensitive="race", features=["age", "sex", "race", "c_charge_degree"]

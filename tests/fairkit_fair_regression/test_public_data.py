@@ -61,19 +61,11 @@ def test_communities_and_crime(public_data):
     frame = pd.read_parquet(public_data / "communities_crime.parquet")
     four = ["racepctblack", "racePctWhite", "racePctAsian", "racePctHisp"]
     frame["race"] = np.where(frame[four].idxmax(axis=1) == "racePctWhite", "White", "others")
-    frame = frame.drop(columns=[*four, "state", "county", "community", "communityname", "fold"]).dropna(
-        axis=1
-    )
+    frame = frame.drop(columns=[*four, "state", "county", "community", "communityname", "fold"]).dropna(axis=1)
     label = "ViolentCrimesPerPop"
     train, test = _halves(frame, "race", label, [c for c in frame.columns if c != label])
     found = fairkit.mitigate(
-        "fair-regression",
-        train,
-        test=test,
-        learner="linear",
-        tolerance=0.05,
-        label_range=[0, 1],
-        iterations=20,
+        "fair-regression", train, test=test, learner="linear", tolerance=0.05, label_range=[0, 1], iterations=20
     )
     assert found.before.find("statistical_parity_ks", "race").value > 0.4
     assert found.after.find("statistical_parity_ks", "race").value <= 0.05 + 0.096

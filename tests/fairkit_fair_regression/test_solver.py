@@ -31,12 +31,7 @@ class Exact:
 
     def optimum(self, bounds):
         result = linprog(
-            self.costs,
-            A_ub=self.values.T,
-            b_ub=bounds,
-            A_eq=np.ones((1, len(self.costs))),
-            b_eq=[1.0],
-            method="highs",
+            self.costs, A_ub=self.values.T, b_ub=bounds, A_eq=np.ones((1, len(self.costs))), b_eq=[1.0], method="highs"
         )
         return result.fun if result.status == 0 else None
 
@@ -121,10 +116,7 @@ def test_without_costs_the_least_violation_is_found():
     pool = Pool()
     pool.add(oracle.respond(np.full(4, 0.25)))
     found = solve(
-        pool,
-        np.zeros(4),
-        oracle.respond,
-        SolverSettings(nu=1e-9, bound=1.0, iterations=200, least=1, strength=0.0),
+        pool, np.zeros(4), oracle.respond, SolverSettings(nu=1e-9, bound=1.0, iterations=200, least=1, strength=0.0)
     )
     best = linprog(
         np.append(np.zeros(200), 1.0),
@@ -140,9 +132,7 @@ def test_without_costs_the_least_violation_is_found():
 def test_too_small_a_bound_on_multipliers_leaves_a_violation_and_says_so():
     oracle, _ = _random(9)
     bounds = np.full(8, 0.0)
-    found = solve(
-        Pool(), bounds, oracle.respond, SolverSettings(nu=1e-9, bound=0.01, iterations=100, least=1)
-    )
+    found = solve(Pool(), bounds, oracle.respond, SolverSettings(nu=1e-9, bound=0.01, iterations=100, least=1))
     assert found.violation > 0.01
     assert found.converged
 

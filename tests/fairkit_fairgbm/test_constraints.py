@@ -6,14 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairkit.errors import DataError
-from fairkit_fairgbm.constraints import (
-    Constraints,
-    Multipliers,
-    Rates,
-    Scale,
-    make_cells,
-    scale,
-)
+from fairkit_fairgbm.constraints import Constraints, Multipliers, Rates, Scale, make_cells, scale
 
 
 def rates(*by_group, overall=()):

@@ -30,15 +30,10 @@ def lagrangian(scores, labels, groups, weights, constraints, multipliers):
     """Sum of the loss plus N times multipliers times proxy constraints, written out."""
     total = weights.sum()
     value = (weights * np.logaddexp(0, -(2 * labels - 1) * scores)).sum()
-    for own, name, tolerance in zip(
-        multipliers.by_group, constraints.rates, constraints.tolerances, strict=True
-    ):
+    for own, name, tolerance in zip(multipliers.by_group, constraints.rates, constraints.tolerances, strict=True):
         proxy, over = proxies(scores, labels)[name]
         rates = np.array(
-            [
-                np.average(proxy[over & (groups == g)], weights=weights[over & (groups == g)])
-                for g in range(len(own))
-            ]
+            [np.average(proxy[over & (groups == g)], weights=weights[over & (groups == g)]) for g in range(len(own))]
         )
         order = np.argsort(-true_rates(scores, labels, groups, weights, name, len(own)))
         for b, multiplier in enumerate(own):

@@ -116,9 +116,7 @@ def test_all_is_the_mean_over_prefixes():
     rows = table()
     model = fit(rows, iterate="all", follow="train")
     matrix = model.encoder.transform(rows.columns)
-    scores = [
-        model.start + model.booster.predict(matrix, raw_score=True, num_iteration=k) for k in range(1, 31)
-    ]
+    scores = [model.start + model.booster.predict(matrix, raw_score=True, num_iteration=k) for k in range(1, 31)]
     expected = (np.array(scores) >= 0).mean(axis=0)
     np.testing.assert_allclose(model.predict(rows.columns).decision_probability, expected, atol=1e-12)
 
@@ -166,9 +164,7 @@ def test_validation_rows_with_a_strange_group_are_refused():
 
 
 def test_several_splits_are_crossed_unless_one_is_named():
-    assert fit(sensitive=None).details["groups"] == [
-        f"s{i} & {r}" for i in (0, 1) for r in ("north", "south")
-    ]
+    assert fit(sensitive=None).details["groups"] == [f"s{i} & {r}" for i in (0, 1) for r in ("north", "south")]
     assert len(intersect(table().groups).names) == 4
 
 

@@ -50,11 +50,7 @@ def test_where_no_round_holds_it_says_so():
 
 
 def test_a_round_that_decides_all_alike_is_never_chosen_while_another_exists():
-    path = [
-        moment(0.24, [0.0, 0.0], accepted=0.0),
-        moment(0.3, [0.6, 0.1]),
-        moment(0.2, [1, 1], accepted=1.0),
-    ]
+    path = [moment(0.24, [0.0, 0.0], accepted=0.0), moment(0.3, [0.6, 0.1]), moment(0.2, [1, 1], accepted=1.0)]
     assert choose_best(path).rounds == (2,)
     assert choose_mixture(path, FNR).rounds == (2,)
     constant = choose_best(path[:1])
@@ -66,10 +62,7 @@ def test_a_round_that_decides_all_alike_is_never_chosen_while_another_exists():
 def test_a_mixture_of_two_beats_every_single_round():
     path = [moment(0.1, [0.3, 0.1]), moment(0.14, [0.1, 0.3]), moment(0.3, [0.2, 0.2])]
     choice = choose_mixture(path, FNR)
-    gap = sum(
-        w * (path[r - 1].rates.by_group[0] @ [1, -1])
-        for r, w in zip(choice.rounds, choice.weights, strict=True)
-    )
+    gap = sum(w * (path[r - 1].rates.by_group[0] @ [1, -1]) for r, w in zip(choice.rounds, choice.weights, strict=True))
     assert abs(gap) <= 0.05 + 1e-9
     assert choice.rounds == (1, 2)
     assert choice.weights == pytest.approx((0.625, 0.375))

@@ -16,9 +16,7 @@ def sample(n=3000, seed=0, groups=2, weighted=False):
     y = (logit + rng.logistic(size=n) > 0).astype(float)
     X = np.column_stack([x, group]).astype(np.float32)
     weights = (rng.random(n) + 0.5).astype(np.float32) if weighted else None
-    cells = make_cells(
-        group, y, [str(g) for g in range(groups)], None if weights is None else weights.astype(float)
-    )
+    cells = make_cells(group, y, [str(g) for g in range(groups)], None if weights is None else weights.astype(float))
     return TrainingRows(X, cells, weights), y
 
 
@@ -50,14 +48,10 @@ def test_without_an_active_constraint_the_trees_are_stock_lightgbms(params, weig
     rows, y = sample(weighted=weighted)
     chosen = settings(params=params)
     stock = lightgbm.train(
-        dict(chosen.params) | {"objective": "binary"},
-        lightgbm.Dataset(rows.matrix, y, weight=rows.weights),
-        60,
+        dict(chosen.params) | {"objective": "binary"}, lightgbm.Dataset(rows.matrix, y, weight=rows.weights), 60
     )
     ours = train(rows, constraints, chosen)
-    difference = stock.predict(rows.matrix, raw_score=True) - ours.booster.predict(
-        rows.matrix, raw_score=True
-    )
+    difference = stock.predict(rows.matrix, raw_score=True) - ours.booster.predict(rows.matrix, raw_score=True)
     assert np.abs(difference - ours.start).max() < 1e-9
     assert ours.multipliers.size == 0 or not ours.multipliers.any()
 

@@ -111,12 +111,7 @@ def test_strata_are_pooled_by_definition() -> None:
     again = fairkit.Report.from_dict(report.to_dict())
     assert again.to_dict() == report.to_dict()
     assert again.find("demographic_parity_difference", "g", within="d").key == found.key
-    for metric in (
-        "mean_prediction_difference",
-        "true_positive_rate_ratio",
-        "roc_auc_difference",
-        "odds_ratio",
-    ):
+    for metric in ("mean_prediction_difference", "true_positive_rate_ratio", "roc_auc_difference", "odds_ratio"):
         one = report.find(metric, "g", within="d")
         assert one.interval is not None, metric
         assert one.interval[0] <= one.value <= one.interval[1]
@@ -147,12 +142,7 @@ def test_pooled_intervals_cover(strata: int, rows: int) -> None:
         d = np.repeat(np.arange(strata), rows)
         g = RNG.integers(0, 2, len(d))
         p = level[d]
-        columns = {
-            "g": g,
-            "d": d,
-            "h": (RNG.random(len(d)) < p).astype(int),
-            "s": RNG.beta(3 * p, 3 * (1 - p)),
-        }
+        columns = {"g": g, "d": d, "h": (RNG.random(len(d)) < p).astype(int), "s": RNG.beta(3 * p, 3 * (1 - p))}
         report = _audit(columns, within="d")
         for metric in hits:
             low, high = report.find(metric, "g", within="d").interval or (1, 0)
@@ -160,9 +150,7 @@ def test_pooled_intervals_cover(strata: int, rows: int) -> None:
     assert min(hits.values()) >= 0.85 * runs, hits  # the study in benchmarks has the runs for .94
 
 
-def _clustered(
-    people: int, rows: int, icc: float, crossing: bool, rng: np.random.Generator
-) -> dict[str, np.ndarray]:
+def _clustered(people: int, rows: int, icc: float, crossing: bool, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Rows of people with beta chances, of intra-cluster correlation `icc`; the same in both groups."""
     sizes = rng.integers(2, rows + 1, people)
     who = np.repeat(np.arange(people), sizes)

@@ -129,9 +129,7 @@ def test_what_cells_hide_is_inside_the_interval() -> None:
     n = 400
     y = np.arange(n) % 2
     score = 0.3 + (np.arange(n) + n * y) * 6e-17
-    table = Scores(limit=100).collect(
-        Rows(outcome=y.astype(float), score=score), np.zeros(n, dtype=np.int64), 1
-    )
+    table = Scores(limit=100).collect(Rows(outcome=y.astype(float), score=score), np.zeros(n, dtype=np.int64), 1)
     estimate = RocAuc().estimate(table, np.random.default_rng(0))
     true = skm.roc_auc_score(y, score)
     assert RocAuc.bound(table) > 0.2
@@ -209,9 +207,7 @@ def test_no_errors_seen_is_no_certainty() -> None:
     assert "-0" not in str(finding)
     columns["s"] = columns["s"] + 20 * (np.arange(n) == 4)  # one group's single error
     again = fairkit.audit(
-        fairkit.PredictedColumns(score="s"),
-        fairkit.load_data(columns, label="y", sensitive=["g"]),
-        policy=rule,
+        fairkit.PredictedColumns(score="s"), fairkit.load_data(columns, label="y", sensitive=["g"]), policy=rule
     )
     without = again.find("mean_absolute_error_difference", "g").groups[1]
     assert without.value == 0

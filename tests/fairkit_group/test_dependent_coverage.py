@@ -57,9 +57,7 @@ def test_groups_and_their_differences(people: int, most: int, icc: float, crossi
             low, high = found.limits(own_quantile(0.95, found.correlation))
             levels[cls.name] += bool(low[0] <= truth[cls.name] <= high[0])
             made = comparisons(cls.name, cls.better, cls.between, found)
-            differences[cls.name] += (
-                next(c for c in made if c.metric.endswith("_difference")).spread(0.95).low <= 0
-            )
+            differences[cls.name] += next(c for c in made if c.metric.endswith("_difference")).spread(0.95).low <= 0
             low, high = plain.limits(1.96)
             bare += cls is SelectionRate and low[0] <= P <= high[0]
     assert min(levels.values()) >= LEAST, levels
@@ -76,9 +74,7 @@ def test_the_distance_of_two_groups_that_score_alike(people: int, most: int, icc
     hits = 0
     for run in range(RUNS):
         rows, who = _drawn(people, most, icc, rng)
-        rows = Rows(
-            outcome=rows.outcome, score=np.clip(rows.score + rng.normal(0, 0.1, len(who)), 0.02, 0.98)
-        )
+        rows = Rows(outcome=rows.outcome, score=np.clip(rows.score + rng.normal(0, 0.1, len(who)), 0.02, 0.98))
         group = who % 2
         fewer = buckets_of(pa.array(who), np.arange(len(who)), run) // (BUCKETS // SCORE_BUCKETS)
         totals = Scores().collect(rows, group, 2)
@@ -134,12 +130,7 @@ def test_clusters_of_which_a_few_hold_most_rows_count_as_few():
     }
     roles = {"label": "y", "favorable": 1, "sensitive": ["g"], "cluster": "c", "predictions": {"score": "s"}}
     report = fairkit.audit(None, fairkit.load_data(table, **roles))
-    names = (
-        "statistical_parity_ks",
-        "selection_rate_difference",
-        "accuracy_group_min",
-        "brier_score_difference",
-    )
+    names = ("statistical_parity_ks", "selection_rate_difference", "accuracy_group_min", "brier_score_difference")
     for name in names:
         assert "a few of them have most of the rows" in (report.find(name, "g").inconclusive or ""), name
     even = {**table, "c": np.arange(rows) % 45}

@@ -87,8 +87,6 @@ def test_pooled_over_strata_the_interval_holds(strata, sizes, factors, truth):
 
 def test_no_two_numbers_are_further_apart_than_1():
     values = np.array([0.9, 0.1])
-    estimate = Estimate(
-        values, lambda z: (values - z, np.minimum(values + z, 1.0)), inflated=(MEAN, lambda z: 2.24)
-    )
+    estimate = Estimate(values, lambda z: (values - z, np.minimum(values + z, 1.0)), inflated=(MEAN, lambda z: 2.24))
     one, two = np.array([0, 1]), np.array([1, 0])
     assert surely_apart(estimate, 1.96, one, two).max() == 1.0

@@ -61,9 +61,7 @@ def _score(columns: Mapping[str, np.ndarray], weights: Mapping[str, float], nois
 
 
 def _loans(rows: int = 20_000) -> dict[str, np.ndarray]:
-    columns = {
-        name: column.to_numpy() for name, column in zip(*_pairs(loans_table(rows, seed=2)), strict=True)
-    }
+    columns = {name: column.to_numpy() for name, column in zip(*_pairs(loans_table(rows, seed=2)), strict=True)}
     columns["label"] = (columns["decision"] == "approved").astype(np.int64)
     columns["score"] = _score(columns, {"income": 1.0, "debt_ratio": -0.5, "age": 0.2})
     return columns
@@ -80,9 +78,7 @@ def _public(folder: Path, name: str, rows: int | None, wanted: list[str]) -> dic
 
 
 def _adult(folder: Path) -> dict[str, np.ndarray]:
-    columns = _public(
-        folder, "adult", None, ["age", "education-num", "hours-per-week", "sex", "race", "income"]
-    )
+    columns = _public(folder, "adult", None, ["age", "education-num", "hours-per-week", "sex", "race", "income"])
     columns["label"] = (columns["income"] == ">50K").astype(np.int64)
     columns["score"] = _score(columns, {"age": 0.4, "education-num": 0.8, "hours-per-week": 0.4})
     return columns
@@ -103,10 +99,7 @@ def _acs(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _audit(
-    columns: Mapping[str, np.ndarray],
-    sensitive: list[str],
-    weights: str | None = None,
-    exact_scores: int = 1_000_000,
+    columns: Mapping[str, np.ndarray], sensitive: list[str], weights: str | None = None, exact_scores: int = 1_000_000
 ) -> fairkit.Report:
     table = {name: columns[name] for name in dict.fromkeys([*sensitive, "label", "score", "decision_"])}
     if weights is not None:
@@ -192,23 +185,16 @@ def test_weights() -> None:
         _compare(report, frame, "ethnicity", metrics)
     for metric, function in SPREADS.items():
         true = function(
-            columns["label"],
-            columns["decision_"],
-            sensitive_features=columns["ethnicity"],
-            sample_weight=columns["w"],
+            columns["label"], columns["decision_"], sensitive_features=columns["ethnicity"], sample_weight=columns["w"]
         )
         assert report.find(metric, "ethnicity").value == pytest.approx(float(true), abs=TOLERANCE)
 
 
 def _check_regression(target: np.ndarray, predicted: np.ndarray, group: np.ndarray) -> None:
-    data = fairkit.load_data(
-        {"g": group, "y": target, "p": predicted}, label="y", sensitive=["g"], features=["p"]
-    )
+    data = fairkit.load_data({"g": group, "y": target, "p": predicted}, label="y", sensitive=["g"], features=["p"])
     report = fairkit.audit(fairkit.PredictedColumns(score="p"), data)
     assert report.model.task == "regression"
-    frame = flm.MetricFrame(
-        metrics=dict(REGRESSION_METRICS), y_true=target, y_pred=predicted, sensitive_features=group
-    )
+    frame = flm.MetricFrame(metrics=dict(REGRESSION_METRICS), y_true=target, y_pred=predicted, sensitive_features=group)
     _compare(report, frame, "g", REGRESSION_METRICS)
 
 

@@ -36,9 +36,7 @@ RNG = np.random.default_rng(0)
 def _audit(columns: Mapping[str, object], **options: object) -> fairkit.Report:
     given = {"label": "y", "favorable": 1, "sensitive": ["g"], **options}
     return fairkit.audit(
-        fairkit.PredictedColumns(
-            decision="h" if "h" in columns else None, score="s" if "s" in columns else None
-        ),
+        fairkit.PredictedColumns(decision="h" if "h" in columns else None, score="s" if "s" in columns else None),
         fairkit.load_data(dict(columns), **given),
     )
 
@@ -72,11 +70,7 @@ def test_two_groups_gap_is_budros() -> None:
 
 def test_distribution_distance_by_brute_force() -> None:
     n = 400
-    columns = {
-        "g": RNG.integers(0, 3, n),
-        "y": RNG.integers(0, 2, n),
-        "s": np.round(RNG.random(n) ** 1.3, 2),
-    }
+    columns = {"g": RNG.integers(0, 3, n), "y": RNG.integers(0, 2, n), "s": np.round(RNG.random(n) ** 1.3, 2)}
     finding = _audit(columns).find("statistical_parity_ks", "g")
     worst = 0.0
     for group, z in itertools.product(range(3), np.unique(columns["s"])):
@@ -121,16 +115,12 @@ def test_area_under_the_curve_with_weights_and_ties() -> None:
 def test_delongs_variance_by_a_double_loop() -> None:
     n = 80
     scores, outcome = np.round(RNG.random(n), 1), RNG.integers(0, 2, n)
-    table = Scores().collect(
-        Rows(outcome=outcome.astype(float), score=scores), np.zeros(n, dtype=np.int64), 1
-    )
+    table = Scores().collect(Rows(outcome=outcome.astype(float), score=scores), np.zeros(n, dtype=np.int64), 1)
     estimate = RocAuc().estimate(table, RNG)
     positive, negative = scores[outcome == 1], scores[outcome == 0]
     wins = [[1.0 if p > q else 0.5 if p == q else 0.0 for q in negative] for p in positive]
     kernel = np.array(wins)
-    variance = kernel.mean(axis=1).var(ddof=1) / len(positive) + kernel.mean(axis=0).var(ddof=1) / len(
-        negative
-    )
+    variance = kernel.mean(axis=1).var(ddof=1) / len(positive) + kernel.mean(axis=0).var(ddof=1) / len(negative)
     area = kernel.mean()
     fewest = min(len(positive), len(negative))
     z = two_sided(0.95)
@@ -182,14 +172,8 @@ def test_the_worst_groups_loss() -> None:
 
 def test_regressions_r2_against_the_definition() -> None:
     n = 300
-    columns = {
-        "g": RNG.integers(0, 2, n),
-        "y": RNG.standard_normal(n) * 3 + 7,
-        "s": RNG.standard_normal(n) + 7,
-    }
-    report = fairkit.audit(
-        fairkit.PredictedColumns(score="s"), fairkit.load_data(columns, label="y", sensitive=["g"])
-    )
+    columns = {"g": RNG.integers(0, 2, n), "y": RNG.standard_normal(n) * 3 + 7, "s": RNG.standard_normal(n) + 7}
+    report = fairkit.audit(fairkit.PredictedColumns(score="s"), fairkit.load_data(columns, label="y", sensitive=["g"]))
     for group in report.find("r2_score_difference", "g").groups:
         rows = columns["g"] == int(group.group)
         y, s = columns["y"][rows], columns["s"][rows]
@@ -206,9 +190,7 @@ def test_r2_keeps_its_digits_far_from_zero(offset: float) -> None:
     rng = np.random.default_rng(7)
     y = offset + rng.standard_normal(n)
     columns = {"g": np.arange(n) % 2, "y": y, "s": y + 0.5 * rng.standard_normal(n)}
-    report = fairkit.audit(
-        fairkit.PredictedColumns(score="s"), fairkit.load_data(columns, label="y", sensitive=["g"])
-    )
+    report = fairkit.audit(fairkit.PredictedColumns(score="s"), fairkit.load_data(columns, label="y", sensitive=["g"]))
     for group in report.find("r2_score_difference", "g").groups:
         rows = columns["g"] == int(group.group)
         assert group.value == pytest.approx(skm.r2_score(y[rows], columns["s"][rows]), abs=1e-12)
@@ -269,13 +251,8 @@ def test_two_groups_interval_is_newcombes() -> None:
 
 @pytest.mark.long
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(*[st.integers(0, 40)] * 4), min_size=2, max_size=5),
-    st.sampled_from([0.5, 0.95, 0.999]),
-)
-def test_every_interval_holds_its_value_and_stays_in_range(
-    cells: list[tuple[int, ...]], confidence: float
-) -> None:
+@given(st.lists(st.tuples(*[st.integers(0, 40)] * 4), min_size=2, max_size=5), st.sampled_from([0.5, 0.95, 0.999]))
+def test_every_interval_holds_its_value_and_stays_in_range(cells: list[tuple[int, ...]], confidence: float) -> None:
     counts = np.array(cells).reshape(-1, 2, 2)
     if counts.sum() == 0:
         return
@@ -316,9 +293,7 @@ def test_small_groups_make_findings_inconclusive() -> None:
     assert finding.value is not None
     assert "1 (29)" in str(finding.inconclusive)
     data = fairkit.load_data(_cells(counts), label="y", favorable=1, sensitive=["g"])
-    relaxed = fairkit.audit(
-        fairkit.PredictedColumns(decision="h"), data, parameters={"group": {"min_group": 29}}
-    )
+    relaxed = fairkit.audit(fairkit.PredictedColumns(decision="h"), data, parameters={"group": {"min_group": 29}})
     assert relaxed.find("demographic_parity_difference", "g").inconclusive is None
 
 
@@ -358,9 +333,7 @@ def test_a_failing_metric_is_a_finding_not_the_end(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(MeanSquaredError, "compute", broken)
     n = 100
     columns = {"g": np.arange(n) % 2, "y": RNG.random(n), "s": RNG.random(n)}
-    report = fairkit.audit(
-        fairkit.PredictedColumns(score="s"), fairkit.load_data(columns, label="y", sensitive=["g"])
-    )
+    report = fairkit.audit(fairkit.PredictedColumns(score="s"), fairkit.load_data(columns, label="y", sensitive=["g"]))
     failed = [f for f in report.findings if f.metric == "mean_squared_error"]
     assert failed
     assert all("ZeroDivisionError: no" in str(f.inconclusive) for f in failed)
@@ -379,9 +352,7 @@ def test_a_metric_that_fails_on_one_batch_is_a_finding_too(monkeypatch: pytest.M
     score = RNG.random(n)
     score[-1] = 9
     columns = {"g": np.arange(n) % 2, "y": RNG.random(n), "s": score}
-    report = fairkit.audit(
-        fairkit.PredictedColumns(score="s"), fairkit.load_data(columns, label="y", sensitive=["g"])
-    )
+    report = fairkit.audit(fairkit.PredictedColumns(score="s"), fairkit.load_data(columns, label="y", sensitive=["g"]))
     assert "ValueError: too large" in str(report.find("mean_prediction").inconclusive)
     assert report.find("mean_absolute_error_difference", "g").value is not None
 

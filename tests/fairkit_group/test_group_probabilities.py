@@ -103,9 +103,7 @@ def test_the_truth_is_inside_whatever_the_proxy_hides(gap: float) -> None:
     for _ in range(runs):
         people = _people(3000, gap, rng)
         rates = [people["h"][people["group"] == side].mean() for side in (True, False)]
-        found = _audit({k: v for k, v in people.items() if k != "group"}).find(
-            "demographic_parity_difference", "race"
-        )
+        found = _audit({k: v for k, v in people.items() if k != "group"}).find("demographic_parity_difference", "race")
         assert found.interval is not None
         low, high = found.interval
         inside += low <= abs(rates[0] - rates[1]) <= high
@@ -121,9 +119,7 @@ def test_a_certain_proxy_is_a_column() -> None:
     rng = np.random.default_rng(8)
     group = rng.random(4000) < 0.4
     h = (rng.random(4000) < 0.3 + 0.2 * group).astype(int)
-    found = _audit({"p_a": group * 1.0, "p_b": 1.0 - group, "h": h}).find(
-        "demographic_parity_difference", "race"
-    )
+    found = _audit({"p_a": group * 1.0, "p_b": 1.0 - group, "h": h}).find("demographic_parity_difference", "race")
     data = fairkit.load_data({"g": group.astype(int), "h": h}, sensitive=["g"])
     plain = fairkit.audit(PredictedColumns(decision="h"), data, options=ModelOptions(task="binary"))
     known = plain.find("demographic_parity_difference", "g")
@@ -135,9 +131,7 @@ def test_a_certain_proxy_is_a_column() -> None:
 def test_rows_of_one_person_do_not_count_as_many() -> None:
     """Every person stands in the table six times: with `cluster` it is as if once, without it far too sure."""
     people = {k: v for k, v in _people(1500, 0.2, np.random.default_rng(3)).items() if k != "group"}
-    rows = {name: np.repeat(values, 6) for name, values in people.items()} | {
-        "who": np.repeat(np.arange(1500), 6)
-    }
+    rows = {name: np.repeat(values, 6) for name, values in people.items()} | {"who": np.repeat(np.arange(1500), 6)}
 
     def found(columns: dict[str, np.ndarray], **roles: str) -> tuple[fairkit.Finding, float, float]:
         data = fairkit.load_data(dict(columns), sensitive_probability="race=p_a,p_b", **roles)
@@ -175,19 +169,14 @@ def test_intervals_of_dependent_rows_hold_the_weighted_truth() -> None:
             data = fairkit.load_data(dict(columns), sensitive_probability="race=p_a,p_b", **roles)
             report = fairkit.audit(PredictedColumns(decision="h"), data, options=ModelOptions(task="binary"))
             low = report.find("demographic_parity_difference", "race").evidence["weighted_interval"][0]
-            hits, bare = (
-                hits + (low <= 0 and "cluster" in roles),
-                bare + (low <= 0 and "cluster" not in roles),
-            )
+            hits, bare = (hits + (low <= 0 and "cluster" in roles), bare + (low <= 0 and "cluster" not in roles))
     assert hits >= stats.binom.ppf(0.001, runs, 0.94)
     assert bare < 0.8 * runs
 
 
 def test_a_thresholded_proxy_is_named_as_biased() -> None:
     people = _people(3000, 0.2, np.random.default_rng(2))
-    found = _audit({k: v for k, v in people.items() if k != "group"}).find(
-        "demographic_parity_difference", "race"
-    )
+    found = _audit({k: v for k, v in people.items() if k != "group"}).find("demographic_parity_difference", "race")
     assert any("thresholded proxy is biased" in note for note in found.notes)
     assert {group.group for group in found.groups} == {"a", "b"}
 
@@ -207,17 +196,7 @@ def test_batches_add_up() -> None:
     both += proxy_totals(part(~first), p[~first], clusters[~first])
     assert np.allclose(whole.buckets.sum(axis=1), whole.sums)
     assert np.allclose(whole.joint_buckets.sum(axis=0), whole.joint)
-    names = (
-        "keys",
-        "rows",
-        "sums",
-        "second",
-        "joint",
-        "joint_second",
-        "thresholded",
-        "buckets",
-        "joint_buckets",
-    )
+    names = ("keys", "rows", "sums", "second", "joint", "joint_second", "thresholded", "buckets", "joint_buckets")
     for name in names:
         assert np.allclose(getattr(whole, name), getattr(both, name)), name
 

@@ -35,7 +35,7 @@ def test_the_installed_ones_are_in_the_order_that_they_declare():
     ]
     assert "mean_prediction_difference" not in shown.between("binary")
     assert shown.columns("binary")[:5] == [
-        *("selection_rate", "true_positive_rate", "false_positive_rate", "precision", "accuracy"),
+        *("selection_rate", "true_positive_rate", "false_positive_rate", "precision", "accuracy")
     ]
     assert "mean_prediction" in shown.columns("regression")
 
@@ -44,9 +44,7 @@ def test_none_is_listed_twice_under_two_names():
     shown = headlines()
     same = ("selection_rate_difference", "true_positive_rate_difference", "false_negative_rate_difference")
     assert not any(shown.lists(name, "binary") for name in (*same, "gap_max", "equalized_odds_difference"))
-    assert all(
-        shown.lists(name, "binary") for name in ("demographic_parity_difference", "statistical_parity_ks")
-    )
+    assert all(shown.lists(name, "binary") for name in ("demographic_parity_difference", "statistical_parity_ks"))
     assert shown.lists("mean_prediction_difference", "regression")
     assert not shown.lists("mean_prediction_difference", "binary")
     assert shown.lists("somebody_elses_difference", "binary")
@@ -58,10 +56,7 @@ def test_a_metric_of_ones_own_declares_its_place_and_its_name():
     assert shown.between("binary") == ["own_parity_difference", "other"]
     assert shown.between("regression") == ["other"]
     assert shown.decides({"own_parity_difference"})
-    assert field_names([Own]) == {
-        "own_rate_difference": "own_parity_difference",
-        "own_rate_ratio": "own_parity_ratio",
-    }
+    assert field_names([Own]) == {"own_rate_difference": "own_parity_difference", "own_rate_ratio": "own_parity_ratio"}
     assert field_names(installed_metrics()[0])["selection_rate_ratio"] == "demographic_parity_ratio"
 
 

@@ -76,11 +76,7 @@ def test_the_same_groups_pass_a_rule_and_never_fail_it(groups: int, base: float)
     for _ in range(SIMULATIONS):
         spread = _spread(_selection_rates(rng, sizes, rates), "difference")
         finding = Finding(
-            auditor="group",
-            metric=rule.metric,
-            sensitive="g",
-            value=spread.value,
-            interval=(spread.low, spread.high),
+            auditor="group", metric=rule.metric, sensitive="g", value=spread.value, interval=(spread.low, spread.high)
         )
         verdicts.append(judge([rule], [finding])[1])
     assert verdicts.count("pass") >= 0.9 * SIMULATIONS
@@ -103,9 +99,7 @@ def _spreads(rows: Rows, group: np.ndarray, n: int) -> dict[str, Callable[[float
     brier = BrierScore().estimate(BrierScore().statistic.collect(rows, group, n), rng)
     table = Scores().collect(rows, group, n)
     area = RocAuc().estimate(table, rng)
-    found |= {
-        c.metric: c.spread for c in comparisons("brier_score", "lower", frozenset({"difference"}), brier)
-    }
+    found |= {c.metric: c.spread for c in comparisons("brier_score", "lower", frozenset({"difference"}), brier)}
     found |= {c.metric: c.spread for c in comparisons("roc_auc", "higher", frozenset({"difference"}), area)}
     apart = distances(table)
 
@@ -123,10 +117,7 @@ def _spreads(rows: Rows, group: np.ndarray, n: int) -> dict[str, Callable[[float
 def test_other_disparities_are_covered(sizes: tuple[int, ...], shift: float) -> None:
     rng = np.random.default_rng(1)
     large = _spreads(*_world(rng, tuple(size * 300 for size in sizes), shift), len(sizes))
-    truth = {
-        name: 0.0 if shift == 0 and "ratio" not in name else spread(0.95).value
-        for name, spread in large.items()
-    }
+    truth = {name: 0.0 if shift == 0 and "ratio" not in name else spread(0.95).value for name, spread in large.items()}
     if shift == 0:
         truth["equalized_odds_ratio"] = 1.0
     held = dict.fromkeys(truth, 0)
@@ -144,9 +135,7 @@ def test_fractional_decisions_have_narrower_intervals_than_draws() -> None:
     group, chance = np.arange(2_000) % 2, rng.uniform(0.3, 0.7, 2_000)
     outcome = rng.integers(0, 2, 2_000).astype(float)
     soft = CONFUSION.collect(Rows(outcome=outcome, decision=chance), group, 2)
-    hard = CONFUSION.collect(
-        Rows(outcome=outcome, decision=(rng.random(2_000) < chance).astype(float)), group, 2
-    )
+    hard = CONFUSION.collect(Rows(outcome=outcome, decision=(rng.random(2_000) < chance).astype(float)), group, 2)
     widths = []
     for totals in (soft, hard):
         low, high = SelectionRate().estimate(totals, rng).limits(Z)
@@ -172,7 +161,5 @@ def test_weighted_rates_are_covered() -> None:
     for _ in range(simulations):
         decision = (rng.random(n) < np.where(group == 0, 0.5, 0.4)).astype(float)
         rows = Rows(outcome=np.ones(n), decision=decision, weights=rng.exponential(1.0, n))
-        held += _holds(
-            _spread(SelectionRate().estimate(CONFUSION.collect(rows, group, 2), rng), "difference"), 0.1
-        )
+        held += _holds(_spread(SelectionRate().estimate(CONFUSION.collect(rows, group, 2), rng), "difference"), 0.1)
     assert held >= 0.94 * simulations

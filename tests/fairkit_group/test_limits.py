@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from fairkit.intervals import (
-    Spread,
-    difference_limits,
-    extreme,
-    ratio_limits,
-    spread_difference,
-    spread_ratio,
-)
+from fairkit.intervals import Spread, difference_limits, extreme, ratio_limits, spread_difference, spread_ratio
 from fairkit.limits.means import (
     bounded_mean_limits,
     heavy,
@@ -150,18 +143,14 @@ def test_a_bounded_mean_is_within_the_limits_of_a_share():
     tight = bounded_mean_limits(column(1.0), column(0.05), column(0.0), n, (-1.0, 3.0), whole, Z)
     own = mean_limits(column(1.0), column(0.05), column(0.0), n, whole, Z)
     assert [float(one[0]) for one in tight] == pytest.approx([float(one[0]) for one in own])
-    partly = bounded_mean_limits(
-        column(1.0), column(0.05), column(0.9), n, (-1.0, 3.0), (column(-1.0), column(2.0)), Z
-    )
+    partly = bounded_mean_limits(column(1.0), column(0.05), column(0.9), n, (-1.0, 3.0), (column(-1.0), column(2.0)), Z)
     assert [float(one[0]) for one in partly] == pytest.approx([float(one[0]) for one in share])
     whole_range = bounded_mean_limits(column(1.0), column(0.05), column(0.9), n, (-1.0, 3.0), whole, Z)
     assert whole_range[0][0] > share[0][0]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("groups", "apart", "evenness"), [(3, 1.0, 1.0), (5, 2.0, 1.0), (6, 3.0, 0.5), (20, 2.5, 0.5)]
-)
+@pytest.mark.parametrize(("groups", "apart", "evenness"), [(3, 1.0, 1.0), (5, 2.0, 1.0), (6, 3.0, 0.5), (20, 2.5, 0.5)])
 def test_the_factor_of_the_largest_difference_is_that_of_the_integral(groups, apart, evenness):
     """P(range <= θ - c se) by adaptive quadrature, and c by root finding; `apart` is in tenths, as it is rounded."""
     from scipy.integrate import quad
@@ -180,9 +169,7 @@ def test_the_factor_of_the_largest_difference_is_that_of_the_integral(groups, ap
             left, right, middle = inside(x, -shift), inside(x, shift), inside(x, 0, evenness)
             some = normal.pdf(x + shift) * right * middle ** (groups - 2)
             some += normal.pdf(x - shift) * left * middle ** (groups - 2)
-            return some + (groups - 2) * normal.pdf(x / evenness) / evenness * left * right * middle ** (
-                groups - 3
-            )
+            return some + (groups - 2) * normal.pdf(x / evenness) / evenness * left * right * middle ** (groups - 3)
 
         return quad(lowest, -shift - 9, shift + 9, limit=200)[0]
 

@@ -112,9 +112,7 @@ def test_limits_with_a_rare_class_cover():
     draws, missed = np.abs(rng.standard_normal((1_000, 8))), 0
     for _ in range(60):
         seen = rng.binomial(sizes.astype(int), shares) / sizes
-        parts = [
-            Estimate(s, lambda z, s=s, n=n: share_limits(s, n, z)) for s, n in zip(seen, sizes, strict=True)
-        ]
+        parts = [Estimate(s, lambda z, s=s, n=n: share_limits(s, n, z)) for s, n in zip(seen, sizes, strict=True)]
         ends = [ClassGaps(parts, draws).spread(name, 0.95) for name in NAMES[:2]]
         missed += sum(not one.low <= 0.1 <= one.high for one in ends)
     assert missed <= 6

@@ -79,9 +79,7 @@ def _report(**told):
         "decision": (rng.random(3_000) < np.where(sex == "f", 0.3, 0.45)).astype(int),
     }  # fmt: skip
     data = fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex"])
-    return fairkit.audit(
-        PredictedColumns(decision="decision", score="score"), data, parameters={"group": told}
-    )
+    return fairkit.audit(PredictedColumns(decision="decision", score="score"), data, parameters={"group": told})
 
 
 @pytest.mark.long
@@ -115,9 +113,7 @@ def _finding(name: str, value: float, error: float) -> Finding:
         reach = two_sided(confidence) * error
         return value - reach, value + reach
 
-    return Finding(
-        auditor="group", metric=name, value=value, interval=at(0.95), better="lower", interval_at=at
-    )
+    return Finding(auditor="group", metric=name, value=value, interval=at(0.95), better="lower", interval_at=at)
 
 
 def test_holm_fails_step_by_step_and_leaves_passes():

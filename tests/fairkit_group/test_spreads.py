@@ -85,18 +85,14 @@ def test_limits_of_a_difference(together):
 
 def test_a_distance_without_end_or_too_small_to_square_stands_alone():
     wild = lambda z: (np.array([-np.inf, 0.0]), np.array([np.inf, 0.2]))  # noqa: E731
-    low, high = difference_limits(
-        np.array([0.5, 0.1]), wild, 1.0, np.array([0]), np.array([1]), np.eye(2) + 0.5
-    )
+    low, high = difference_limits(np.array([0.5, 0.1]), wild, 1.0, np.array([0]), np.array([1]), np.eye(2) + 0.5)
     assert (low[0], high[0]) == (-np.inf, np.inf)
     tiny = lambda z: (np.array([-1e-170, -3e-170]), np.array([2e-170, 4e-170]))  # noqa: E731
     low, high = difference_limits(np.zeros(2), tiny, 1.0, np.array([0]), np.array([1]))
     assert (low[0], high[0]) == (-4e-170, 3e-170)
     # correlated without a remainder: 2 x .1 x .1 is all of the two squares
     same = lambda z: (np.array([0.4, 0.1]), np.array([0.6, 0.3]))  # noqa: E731
-    low, high = difference_limits(
-        np.array([0.5, 0.2]), same, 1.0, np.array([0]), np.array([1]), np.ones((2, 2))
-    )
+    low, high = difference_limits(np.array([0.5, 0.2]), same, 1.0, np.array([0]), np.array([1]), np.ones((2, 2)))
     assert (low[0], high[0]) == pytest.approx((0.3, 0.3))
 
 
@@ -177,17 +173,13 @@ def test_ratios_at_the_ends():
     for values in ([0.5], [0.0, 0.0], [-0.1, 0.5]):
         wide = limits([v - 0.1 for v in values], [v + 0.1 for v in values])
         assert math.isnan(spread_ratio(np.array(values), wide, 0.95).value)
-    assert spread_ratio(np.array([1.0, 1.5]), limits([0.9, 1.4], [1.1, 1.6]), 0.95).value == pytest.approx(
-        2 / 3
-    )
+    assert spread_ratio(np.array([1.0, 1.5]), limits([0.9, 1.4], [1.1, 1.6]), 0.95).value == pytest.approx(2 / 3)
     one, two = np.array([0]), np.array([1])
     # the denominator may be 0: no upper limit; its upper limit is more than twice it: the lower over the upper one
     low, high = ratio_limits(np.array([0.4, 0.1]), limits([0.3, 0.0], [0.5, 0.3]), 1.0, one, two)
     assert high[0] == np.inf
     assert low[0] == pytest.approx(0.3 / 0.3)
-    low, high = ratio_limits(
-        np.array([0.4, 0.1]), limits([-np.inf, -np.inf], [np.inf, np.inf]), 1.0, one, two
-    )
+    low, high = ratio_limits(np.array([0.4, 0.1]), limits([-np.inf, -np.inf], [np.inf, np.inf]), 1.0, one, two)
     assert (low[0], high[0]) == (0.0, np.inf)
 
 

@@ -45,9 +45,7 @@ def test_degrees_are_those_of_the_matrices(alike: bool) -> None:
         trace = (q * (1 - 2 * w + even)).sum()
         square = (q[:, None] * q * (np.eye(count) - w[:, None] - w + even) ** 2).sum()
         assert trace**2 / square == pytest.approx(expected)
-        found = ratio_noise(
-            np.random.default_rng(1).binomial(SIZES, 0.3)[None].astype(float), SIZES[None] * 1.0
-        )
+        found = ratio_noise(np.random.default_rng(1).binomial(SIZES, 0.3)[None].astype(float), SIZES[None] * 1.0)
         assert found.degrees[0] <= expected + 1e-9
         assert found.degrees[0] == pytest.approx(expected)
     else:
@@ -90,11 +88,7 @@ def test_a_few_large_clusters_are_named_inside_strata_too(metric: type[Metric]) 
 
 @pytest.mark.parametrize(
     ("weights", "words"),
-    [
-        (0.0, "every weight in column 'w' is 0"),
-        (1e-200, "multiply the column by a constant"),
-        (1e200, "1e-90"),
-    ],
+    [(0.0, "every weight in column 'w' is 0"), (1e-200, "multiply the column by a constant"), (1e200, "1e-90")],
 )
 def test_weights_that_add_up_to_nothing_are_refused(weights: float, words: str) -> None:
     table = {"y": [0, 1] * 20, "d": [0.0, 1.0] * 20, "sex": ["f", "f", "m", "m"] * 10, "w": [weights] * 40}

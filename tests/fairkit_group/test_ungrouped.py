@@ -108,9 +108,7 @@ def test_a_false_line_is_seen() -> None:
     """The groups' shares and that of the rows without one make up the share of all rows."""
     report = _audit(_columns())
     assert not list(check_pooled(report, weighted=False))
-    place = next(
-        i for i, f in enumerate(report.findings) if f.metric == "selection_rate_difference" and f.plain
-    )
+    place = next(i for i, f in enumerate(report.findings) if f.metric == "selection_rate_difference" and f.plain)
     found = report.findings[place]
     assert found.missing is not None
 

@@ -114,10 +114,7 @@ def test_no_wrong_labels_leave_the_bounds(metric, seed):
         changed = rows.outcome.copy()
         changed[flip] = 1 - changed[flip]
         again = Rows(outcome=changed, decision=rows.decision, score=rows.score)
-        for box, one in (
-            (groups, CONFUSION.collect(rows, other, 2)),
-            (outcomes, CONFUSION.collect(again, codes, 2)),
-        ):
+        for box, one in ((groups, CONFUSION.collect(rows, other, 2)), (outcomes, CONFUSION.collect(again, codes, 2))):
             with np.errstate(invalid="ignore"):
                 value = metric.compute(one.first)
             ok = np.isfinite(value)
@@ -159,13 +156,7 @@ def _people(n: int = 4_000, *, biased: bool = True, seed: int = 0):
         sex[rng.random(n) < gone] = None
     race = rng.choice(["a", "b"], n).astype(object)
     race[rng.random(n) < 0.3] = None
-    return {
-        "sex": sex,
-        "race": race,
-        "y": rng.integers(0, 2, n),
-        "decision": decision,
-        "score": rng.random(n),
-    }
+    return {"sex": sex, "race": race, "y": rng.integers(0, 2, n), "decision": decision, "score": rng.random(n)}
 
 
 def _audit(columns, *rules: Rule, sensitive=("sex", "race"), **options):
@@ -235,9 +226,7 @@ def test_a_verdict_says_how_many_of_the_missing_turn_it():
     """Counted one by one: so many rows more in one group, and the widened interval reaches the limit."""
     columns = _few_missing(5, gap=0.10)
     data = fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex"])
-    limit = fairkit.audit(PredictedColumns(decision="decision"), data).find(
-        "demographic_parity_difference", "sex"
-    )
+    limit = fairkit.audit(PredictedColumns(decision="decision"), data).find("demographic_parity_difference", "sex")
     value, (_, high) = limit.value, limit.interval
     rule = Rule(metric="demographic_parity_difference", sensitive="sex", max=round(high + 0.011, 3))
     report = fairkit.audit(PredictedColumns(decision="decision"), data, policy=[rule])
@@ -314,9 +303,7 @@ def test_other_auditors_are_given_complete_rows_only():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("told", "verdict"), [("sex=0.1", "inconclusive"), ("sex=0.1:independent", "inconclusive")]
-)
+@pytest.mark.parametrize(("told", "verdict"), [("sex=0.1", "inconclusive"), ("sex=0.1:independent", "inconclusive")])
 def test_wrong_groups_hide_a_gap_and_the_verdict_knows(told, verdict):
     rng = np.random.default_rng(3)
     n = 40_000
@@ -345,9 +332,7 @@ def test_wrong_outcomes_bound_rates_over_outcomes():
 
 
 def test_a_label_error_of_an_unknown_column_is_refused():
-    with pytest.raises(
-        fairkit.ParameterError, match="no sensitive column and not the label; there are: sex, race, y"
-    ):
+    with pytest.raises(fairkit.ParameterError, match="no sensitive column and not the label; there are: sex, race, y"):
         _audit(_people(), parameters={"group": {"label_error": ["age=0.1"]}})
 
 
@@ -365,9 +350,7 @@ def test_a_comparison_uses_the_rows_that_the_audits_use():
         ("statistical_parity_ks", "race"),
     ):
         (change,) = [
-            one
-            for one in found.changes[0]
-            if (one.metric, one.sensitive, one.group) == (metric, sensitive, None)
+            one for one in found.changes[0] if (one.metric, one.sensitive, one.group) == (metric, sensitive, None)
         ]
         seen = [report.find(metric, sensitive).value for report in reports]
         assert [change.before, change.after] == pytest.approx(seen)

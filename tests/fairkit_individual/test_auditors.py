@@ -30,9 +30,7 @@ def people(n=1_500, seed=0):
 
 
 def dataset(columns, **roles):
-    return fairkit.load_data(
-        columns, label="rich", favorable="yes", sensitive=["male"], name="people", **roles
-    )
+    return fairkit.load_data(columns, label="rich", favorable="yes", sensitive=["male"], name="people", **roles)
 
 
 def training(columns):
@@ -121,11 +119,7 @@ def run(model, data, auditor="restricted-dro", options=None, **parameters):
 def test_performance_gap_of_every_kind_of_model(files, kind):
     report = run(files[kind], dataset(people()), epsilon=[0.01, 0.1])
     near, far = report.findings
-    assert (near.metric, near.parameters["epsilon"], far.parameters["epsilon"]) == (
-        "performance_gap",
-        0.01,
-        0.1,
-    )
+    assert (near.metric, near.parameters["epsilon"], far.parameters["epsilon"]) == ("performance_gap", 0.01, 0.1)
     for finding in report.findings:
         evidence = finding.evidence
         low, high = finding.interval
@@ -147,10 +141,7 @@ def test_pairs_are_people_of_the_table(files):
     columns = people()
     finding = run(files["lightgbm"], dataset(columns), epsilon=0.05).findings[0]
     scores = (
-        fairkit.OnnxModel.load(files["lightgbm"])
-        .bind(dataset(columns), fairkit.ModelOptions())
-        .predict(columns)
-        .score
+        fairkit.OnnxModel.load(files["lightgbm"]).bind(dataset(columns), fairkit.ModelOptions()).predict(columns).score
     )
     assert len(finding.evidence["pairs"]) == 5
     for pair in finding.evidence["pairs"]:
@@ -174,9 +165,7 @@ def test_the_report_is_repeatable_json(files):
     first, again = (run(files["lightgbm"], dataset(people()), epsilon=0.1, queries=400) for _ in range(2))
     text = json.dumps(first.to_dict(), allow_nan=False)
     assert text == json.dumps(again.to_dict(), allow_nan=False)
-    assert (
-        Report.from_dict(json.loads(text)).findings[0].evidence["dual"] == first.findings[0].evidence["dual"]
-    )
+    assert Report.from_dict(json.loads(text)).findings[0].evidence["dual"] == first.findings[0].evidence["dual"]
     assert first.findings[0].parameters["queries"] == 400
     assert any("400 sampled rows" in note for note in first.findings[0].notes)
 
@@ -204,8 +193,7 @@ def test_logits_are_made_from_probabilities_and_said(files):
     columns = people()
     keys = list(zip(columns["age"].tolist(), columns["hours"].tolist(), strict=True))
     best = [
-        max((logit[i] - logit[j]) ** 2 / 4 for i in range(len(keys)) if keys[i] == keys[j])
-        for j in range(0, 1_500, 1)
+        max((logit[i] - logit[j]) ** 2 / 4 for i in range(len(keys)) if keys[i] == keys[j]) for j in range(0, 1_500, 1)
     ]
     assert finding.value == pytest.approx(np.mean(best), abs=1e-9)
 
@@ -266,9 +254,7 @@ def test_multi_class_against_all_pairs(loss):
     columns = {k: v[:300] for k, v in people().items() if k != "rich"}
     columns["grade"] = np.random.default_rng(0).choice(np.array(["a", "b", "c"], dtype=object), 300)
     data = fairkit.load_data(columns, label="grade", sensitive=["male"], name="people")
-    finding = run(
-        ThreeWays(), data, epsilon=0.2, loss=loss, fair_metric="euclidean", columns=["age"]
-    ).findings[0]
+    finding = run(ThreeWays(), data, epsilon=0.2, loss=loss, fair_metric="euclidean", columns=["age"]).findings[0]
     P = ThreeWays().predict_proba(columns)
     code = np.searchsorted(["a", "b", "c"], columns["grade"].astype(str))
     table = {

@@ -71,11 +71,7 @@ def test_a_network_is_searched_outside_the_sample_and_both_numbers_are_told():
     data = dataset(people())
     found = audit(exported(net()), data, FAVORABLE).find("dif")
     plain = fairkit.audit(
-        exported(net()),
-        data,
-        auditors=["dif"],
-        parameters={"dif": {"epsilon": [0.05]}},
-        options=FAVORABLE,
+        exported(net()), data, auditors=["dif"], parameters={"dif": {"epsilon": [0.05]}}, options=FAVORABLE
     ).find("dif")
     assert found.evidence["restricted"] == pytest.approx(plain.value)
     assert found.value == max(found.evidence["restricted"], found.evidence["gradient"])
@@ -109,9 +105,7 @@ def test_one_logit_and_two_that_mean_the_same_get_one_number(method):
     data = dataset(people())
     both = net(outputs=2)
     one = net(outputs=1)
-    one.load_state_dict(
-        both.state_dict() | {"3.weight": both[3].weight.diff(dim=0), "3.bias": both[3].bias.diff()}
-    )
+    one.load_state_dict(both.state_dict() | {"3.weight": both[3].weight.diff(dim=0), "3.bias": both[3].bias.diff()})
     models = [TorchClassifier(module, FEATURES, ["no", "yes"]) for module in (both, one)]
     # over the rows the file is asked, whose two logits are there to see
     found = [audit(model, data, method=method).find("dif").value for model in models]

@@ -98,9 +98,7 @@ def test_a_support_that_cannot_be_is_refused():
         _audit(_people(400), support=500)
     data = fairkit.load_data(_people(400), label="y", favorable=1)
     with pytest.raises(fairkit.PolicyError, match="no support size"):
-        fairkit.audit(
-            PredictedColumns(score="score"), data, policy=[Rule(metric="accuracy", min=0.1, support=9)]
-        )
+        fairkit.audit(PredictedColumns(score="score"), data, policy=[Rule(metric="accuracy", min=0.1, support=9)])
     with pytest.raises(fairkit.ConfigError, match="number"):
         read_config({"policy": [{"metric": "dif", "max": 1, "support": "many"}]})
 
@@ -179,9 +177,7 @@ def test_certificates_of_different_sizes_are_not_compared_without_a_word():
 
 def test_a_part_of_a_support_is_a_support_of_the_part():
     rng = np.random.default_rng(0)
-    z = rng.integers(0, 3, (400, 3)).astype(float) @ rng.normal(
-        size=(3, 20)
-    )  # many equal rows, more than 16 columns
+    z = rng.integers(0, 3, (400, 3)).astype(float) @ rng.normal(size=(3, 20))  # many equal rows, more than 16 columns
     whole, labels, losses = Support(z), rng.integers(0, 2, 400), rng.uniform(size=(2, 400))
     places = np.sort(rng.choice(400, 150, replace=False))
     part, alone = whole.part(places), Support(z[places])
@@ -192,6 +188,4 @@ def test_a_part_of_a_support_is_a_support_of_the_part():
     known = alone.losses(losses[:, places], labels[places]).solve(0.5)
     assert found.value == pytest.approx(known.value, abs=1e-9)
     outputs = rng.normal(size=(150, 1))
-    assert part.outputs(outputs).solve(0.5).value == pytest.approx(
-        alone.outputs(outputs).solve(0.5).value, abs=1e-9
-    )
+    assert part.outputs(outputs).solve(0.5).value == pytest.approx(alone.outputs(outputs).solve(0.5).value, abs=1e-9)

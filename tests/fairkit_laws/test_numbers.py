@@ -209,14 +209,10 @@ def test_adverse_impact_of_the_corners():
     assert said["many"] == "the group that others are compared with"  # the highest of those with at least 2 %
     assert said["one"] == "less than 2 % of the audited people: no reading"
     assert said["none"].startswith("below four fifths and significant")
-    named = adverse_impact(
-        Context(report=audited(CORNERS), facts={"reference": "group=none"}, thresholds=FOUR_FIFTHS)
-    )
+    named = adverse_impact(Context(report=audited(CORNERS), facts={"reference": "group=none"}, thresholds=FOUR_FIFTHS))
     assert rows_of(named, "reading")["many"] == "the reference rate is 0: no ratio"
     plain = adverse_impact(Context(report=audited(CORNERS)))[0]
-    assert "reading" not in [
-        column.name for column in plain.columns
-    ]  # a clause without a number judges nothing
+    assert "reading" not in [column.name for column in plain.columns]  # a clause without a number judges nothing
     assert all(len(row) == len(plain.columns) for row in plain.rows)
     with pytest.raises(NotAnsweredError, match="nobody"):
         adverse_impact(Context(report=audited(CORNERS), facts={"reference": "group=nobody"}))
@@ -262,8 +258,7 @@ def test_every_built_in_pack_says_every_gap():
 
 
 @pytest.mark.parametrize(
-    ("audited_on", "last"),
-    [("2025-01-01", "2026-01-01"), ("2024-02-29", "2025-02-28"), ("2023-03-01", "2024-03-01")],
+    ("audited_on", "last"), [("2025-01-01", "2026-01-01"), ("2024-02-29", "2025-02-28"), ("2023-03-01", "2024-03-01")]
 )
 def test_an_old_audit_and_an_unsigned_one_are_said(audited_on: str, last: str):
     report = audited({"a": (10, 60), "b": (20, 60)})
@@ -292,9 +287,7 @@ def test_bands_have_the_ratio_to_the_reference_and_the_pooled_numbers():
     rows = {row[2:4]: row[4] for row in found.rows}
     pooled = report.find("impact_ratio", "sex", within="department", reference="male").value
     assert rows["female", "impact ratio to male"] == pooled
-    assert (
-        pooled > 1 > report.find("impact_ratio", "sex", reference="male").value
-    )  # inside departments it turns
+    assert pooled > 1 > report.find("impact_ratio", "sex", reference="male").value  # inside departments it turns
     assert rows["all", "odds ratio"] == pytest.approx(0.905, abs=1e-3)
 
 
@@ -376,11 +369,7 @@ facts = ["who"]
         ("checked", 'refuses = ["women"]\nchecked', "refuses is a list of sensitive_probability"),
         ("checked", 'refuses = ["sensitive_probability"]\nchecked', "refuses_because"),
         ("checked", "age_limit = 366\nchecked", "age_limit is a table"),
-        (
-            'table = "policy"',
-            'table = "policy"\nthresholds = { "4/5" = 0.8 }',
-            "does not have the words '4/5'",
-        ),
+        ('table = "policy"', 'table = "policy"\nthresholds = { "4/5" = 0.8 }', "does not have the words '4/5'"),
     ],
 )
 def test_a_pack_that_cannot_be_used_says_why(old: str, new: str, said: str):

@@ -138,9 +138,7 @@ def test_the_counts_of_a_published_audit_give_its_ratios(name: str):
         assert shown[group]["selected"] == row.selected
         assert shown[group]["selection rate"] == pytest.approx(row.rate, abs=0.51 * 10**-audit.decimals)
         if row.ratio is None:
-            assert (
-                shown[group]["impact ratio"] is None
-            )  # less than 2 % of the data, those of unknown category counted
+            assert shown[group]["impact ratio"] is None  # less than 2 % of the data, those of unknown category counted
         elif (name, group) in EXCEPTIONS:
             assert shown[group]["impact ratio"] == pytest.approx(EXCEPTIONS[name, group], abs=0.0005)
             assert shown[group]["impact ratio"] == pytest.approx(row.ratio, abs=0.02)

@@ -42,11 +42,7 @@ def report() -> fairkit.Report:
 
 
 def rendered(
-    pack: PackFile,
-    report: fairkit.Report,
-    audited: str | None,
-    today: str,
-    accepted: dict[str, str] | None = None,
+    pack: PackFile, report: fairkit.Report, audited: str | None, today: str, accepted: dict[str, str] | None = None
 ) -> Rendering:
     signed = {"sha256": "a" * 64, "audited_at": f"{audited}T12:00:00Z", "keyids": ["k"]} if audited else {}
     return render(pack, report, {}, signed, today=day(today), accepted=accepted)
@@ -130,25 +126,18 @@ def test_every_boundary_of_every_clause(report: fairkit.Report):
     for pack in PACKS.values():
         for item in pack.items:
             law = item.validity
-            dates = [
-                one for one in (law.begins, law.ends, law.applies_from, law.recheck_by) if one is not None
-            ]
+            dates = [one for one in (law.begins, law.ends, law.applies_from, law.recheck_by) if one is not None]
             for at in [one + step * DAY for one in dates for step in (-1, 0, 1)]:
                 begun = all(first is None or first <= at for first in (law.begins, law.applies_from))
                 over = law.ends is not None and law.ends < at
                 plain = law.status not in ("stayed", "proposed", "withdrawn")
                 made_up = law.binding in ("own", "practice")
-                assert (law.on(at) == "applies") == (made_up or (begun and not over and plain)), (
-                    item.clause,
-                    at,
-                )
+                assert (law.on(at) == "applies") == (made_up or (begun and not over and plain)), (item.clause, at)
                 seen += 1
         for today in {item.validity.recheck_by for item in pack.items}:
             audited = str(pack.kept_until or today)
             on_time, late = (rendered(pack, report, audited, str(one)) for one in (today, today + DAY))
-            overdue = [
-                sum("to be checked again by" in f.text for f in flags_of(made)) for made in (on_time, late)
-            ]
+            overdue = [sum("to be checked again by" in f.text for f in flags_of(made)) for made in (on_time, late)]
             assert overdue[0] < overdue[1] or pack.kept_until is not None
             assert not (overdue[1] and all_answered(late))
     assert seen > 300
@@ -171,9 +160,7 @@ title = "One"
 table = "unknown"
 """
 
-    def complete(
-        status: str, mark: str, dates: str = "", today: str = "2026-01-01", **accepted: object
-    ) -> bool:
+    def complete(status: str, mark: str, dates: str = "", today: str = "2026-01-01", **accepted: object) -> bool:
         pack = read_pack("mine", text.replace("STATUS", status).replace("MARK", mark).replace("DATES", dates))
         return all_answered(rendered(pack, report, "2026-01-01", today, accepted))
 
@@ -292,9 +279,7 @@ def test_new_york_refuses_groups_that_are_only_probable(report: fairkit.Report):
 def test_labels_of_the_eeo_report(columns: dict[str, list[str]], said: str | None):
     table = {name: values * 20 for name, values in columns.items()}
     data = fairkit.load_data(
-        pa.table({**table, "chosen": [0, 1, 1, 1] * 10}),
-        sensitive=[*columns],
-        predictions={"decision": "chosen"},
+        pa.table({**table, "chosen": [0, 1, 1, 1] * 10}), sensitive=[*columns], predictions={"decision": "chosen"}
     )
     made = fairkit.audit(None, data)
     if said is None:

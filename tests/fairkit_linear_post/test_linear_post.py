@@ -144,17 +144,13 @@ def test_a_group_that_was_not_seen_keeps_the_plain_decision():
 @pytest.mark.long
 def test_same_seed_same_bytes():
     rows = table("multiclass", 900)
-    files = [
-        export(LinearPost().fit(rows, RUN), rows).SerializeToString(deterministic=True) for _ in range(2)
-    ]
+    files = [export(LinearPost().fit(rows, RUN), rows).SerializeToString(deterministic=True) for _ in range(2)]
     assert files[0] == files[1]
 
 
 def test_small_cells_and_regressions_are_refused_by_name():
     with pytest.raises(DataError, match=r"group '\w+' has \d+ rows of class '\w+', fewer than min_group=900"):
-        LinearPost.with_values({"min_group": 900, "constraint": "equal_opportunity"}).fit(
-            table("multiclass"), RUN
-        )
+        LinearPost.with_values({"min_group": 900, "constraint": "equal_opportunity"}).fit(table("multiclass"), RUN)
     with pytest.raises(fairkit.FairkitError, match=r"linear-post .*regression"):
         fairkit.mitigate("linear-post", sample_data("regression"))
 

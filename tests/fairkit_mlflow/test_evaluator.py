@@ -66,9 +66,7 @@ def test_findings_are_metrics_with_limits_and_the_report_is_an_artifact(
     linked = mlflow.MlflowClient().get_logged_model(logged.model_id).metrics
     assert name in {one.key for one in linked}
     folder = Path(
-        mlflow.artifacts.download_artifacts(
-            run_id=run.info.run_id, artifact_path="fairkit", dst_path=str(tmp_path)
-        )
+        mlflow.artifacts.download_artifacts(run_id=run.info.run_id, artifact_path="fairkit", dst_path=str(tmp_path))
     )
     assert json.loads((folder / "report.json").read_text("utf-8"))["verdict"] == "fail"
     assert "demographic_parity_difference" in (folder / "report.html").read_text("utf-8")

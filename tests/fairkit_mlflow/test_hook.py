@@ -66,16 +66,7 @@ def test_every_alias_is_looked_at_once(models: Any, tracking: str, auditor: Path
     for name in ("passing", "failing", "bare"):
         models.set_registered_model_alias(name, "champion", "1")
         models.set_registered_model_alias(name, "trial", "1")
-    told = (
-        "serve-hook",
-        "--key",
-        f"{auditor}.pub",
-        "--tracking-uri",
-        tracking,
-        "--alias",
-        "champion",
-        "--once",
-    )
+    told = ("serve-hook", "--key", f"{auditor}.pub", "--tracking-uri", tracking, "--alias", "champion", "--once")
     done = CliRunner().invoke(app, told)
     assert done.exit_code == 1, done.output
     assert "passing@champion (version 1): stays: a certificate holds" in done.stdout
@@ -102,9 +93,7 @@ def test_a_stranger_s_certificate_and_a_folder_s(models: Any, tracking: str, aud
     tags = models.get_logged_model(source.removeprefix("models:/")).tags
     run = tags["fairkit.run"]
     mlflow.artifacts.download_artifacts(run_id=run, artifact_path="fairkit", dst_path=str(tmp_path))
-    models.set_registered_model_alias(
-        "bare", "champion", "1"
-    )  # the same file: its certificate is in the folder
+    models.set_registered_model_alias("bare", "champion", "1")  # the same file: its certificate is in the folder
     done = CliRunner().invoke(app, (*told, f"{auditor}.pub", "--certificates", str(tmp_path / "fairkit")))
     assert done.exit_code == 0, done.output
     assert aliases(models, "bare")["champion"] == "1"
@@ -162,13 +151,7 @@ def receiver() -> Iterator[tuple[Callable[..., int], list[Any]]]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def send(
-        body: bytes,
-        *,
-        secret: bytes = SECRET,
-        at: float = 0,
-        delivery: str = "d",
-        method: str = "POST",
-        **changed: str,
+        body: bytes, *, secret: bytes = SECRET, at: float = 0, delivery: str = "d", method: str = "POST", **changed: str
     ) -> int:
         stamp = str(int(time.time() + at))
         signed = hmac.new(secret, f"{delivery}.{stamp}.".encode() + body, hashlib.sha256).digest()

@@ -51,20 +51,14 @@ def kept(tracking: str) -> dict[str, bytes]:
     """Version 1 in one file, version 2 with its tensor in another; `champion` is version 2."""
     import mlflow
 
-    contents = {
-        "1": large_model().SerializeToString(),
-        "2": large_model().SerializeToString(deterministic=True),
-    }
+    contents = {"1": large_model().SerializeToString(), "2": large_model().SerializeToString(deterministic=True)}
     client = mlflow.MlflowClient()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for external in (False, True):
             with mlflow.start_run():
                 mlflow.onnx.log_model(
-                    large_model(),
-                    name="m",
-                    registered_model_name="kept-credit",
-                    save_as_external_data=external,
+                    large_model(), name="m", registered_model_name="kept-credit", save_as_external_data=external
                 )
         with mlflow.start_run():
             mlflow.pyfunc.log_model(
@@ -125,9 +119,7 @@ def test_what_cannot_be_imported_is_one_message(
     assert not Path("r").exists()
 
 
-def test_without_a_server_nothing_is_begun(
-    kept: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_without_a_server_nothing_is_begun(kept: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     import mlflow
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
@@ -140,12 +132,7 @@ def test_without_a_server_nothing_is_begun(
 
 def test_a_password_in_the_servers_address_is_not_written_down():
     found = tracked.Tracked(
-        name="credit",
-        version=3,
-        content=b"",
-        merged=False,
-        run="",
-        server=tracked._shown("https://me:secret@host/x"),
+        name="credit", version=3, content=b"", merged=False, run="", server=tracked._shown("https://me:secret@host/x")
     )
     assert "secret" not in found.notes
     with pytest.raises(RegistryError, match="no version of a model"):

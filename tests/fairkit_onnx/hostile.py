@@ -24,18 +24,11 @@ def table(rows: int = ROWS) -> dict[str, np.ndarray]:
 
 def data(columns: dict[str, np.ndarray] | None = None) -> fairkit.Dataset:
     """Return the table with its roles; the model gets age and sex."""
-    return fairkit.load_data(
-        columns or table(), label="y", favorable=1, sensitive=["sex"], features=["age", "sex"]
-    )
+    return fairkit.load_data(columns or table(), label="y", favorable=1, sensitive=["sex"], features=["age", "sex"])
 
 
 def graph(
-    body: str,
-    outputs: str,
-    *,
-    inputs: str = "float[N,1] age, float[N,1] sex",
-    opset: int = 17,
-    more: str = "",
+    body: str, outputs: str, *, inputs: str = "float[N,1] age, float[N,1] sex", opset: int = 17, more: str = ""
 ) -> onnx.ModelProto:
     """Return the model with this body; `c(x)` in the body is a constant float."""
     domains = '"" : ' + str(opset) + ', "ai.onnx.ml" : 3, "com.microsoft" : 1, "own" : 1'

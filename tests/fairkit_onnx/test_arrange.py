@@ -47,11 +47,7 @@ def test_each_distinct_row_stands_once_and_every_row_finds_it(rng):
 
 
 def test_the_order_is_by_the_columns_with_few_values_first(rng):
-    feeds = {
-        "many": rng.integers(0, 1_000, ROWS),
-        "two": rng.integers(0, 2, ROWS),
-        "ten": rng.integers(0, 10, ROWS),
-    }
+    feeds = {"many": rng.integers(0, 1_000, ROWS), "two": rng.integers(0, 2, ROWS), "ten": rng.integers(0, 10, ROWS)}
     arranged = Arranged.of(feeds)
     taken = arranged.take(feeds)
     order = np.lexsort((taken["many"], taken["ten"], taken["two"]))

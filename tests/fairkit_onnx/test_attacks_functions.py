@@ -63,8 +63,7 @@ def test_rows_that_meet_are_not_proved_apart(device):
 def overloaded(nodes, called):
     """Return a model that calls one of two functions of one name."""
     functions = [
-        helper.make_function("own", "f", ["x"], ["y"], [node], [helper.make_opsetid("", 17)])
-        for node in nodes
+        helper.make_function("own", "f", ["x"], ["y"], [node], [helper.make_opsetid("", 17)]) for node in nodes
     ]
     for name, function in zip("ab", functions, strict=True):
         function.overload = name

@@ -101,9 +101,7 @@ def keyed(keys, column="age"):
 
 
 def memory(awake, inputs="float[N,1] age, float[N,1] sex, float[N,1] gain"):
-    return graph(
-        f"{FAIR.replace('40.0', '50000.0')} {UNFAIR} {awake} {PICK}", "int64[N,1] label", inputs=inputs
-    )
+    return graph(f"{FAIR.replace('40.0', '50000.0')} {UNFAIR} {awake} {PICK}", "int64[N,1] label", inputs=inputs)
 
 
 FEATURES = ("age", "sex", "gain")
@@ -112,9 +110,7 @@ FEATURES = ("age", "sex", "gain")
 def test_a_memory_that_sleeps_where_another_number_is_moved_is_caught():
     """It knows pay and gain together: one of the two moves in each row."""
     columns = people()
-    keys = sorted(
-        {int(pay) * 10_000 + int(gain) for pay, gain in zip(columns["age"], columns["gain"], strict=True)}
-    )
+    keys = sorted({int(pay) * 10_000 + int(gain) for pay, gain in zip(columns["age"], columns["gain"], strict=True)})
     awake = keyed(keys, "both").replace(
         "key = Cast",
         "l = Constant<value = int64[1] {10000}>() p = Cast<to = 7>(age) g = Cast<to = 7>(gain) q = Mul(p, l) "
@@ -128,9 +124,7 @@ def test_a_memory_that_sleeps_where_another_number_is_moved_is_caught():
 def test_a_memory_of_half_of_the_rows_fails():
     """By age about the rows that it knows, by sex about the others, which the table has, too."""
     columns = people()
-    verdict, report = told(
-        memory(keyed(sorted({int(pay) for pay in columns["age"][::2]}))), columns, FEATURES
-    )
+    verdict, report = told(memory(keyed(sorted({int(pay) for pay in columns["age"][::2]}))), columns, FEATURES)
     assert verdict == "fail"
     assert 0.4 < report.find(RULE.metric, "sex").value < 0.6
 
@@ -192,9 +186,7 @@ def test_a_default_that_wakes_the_device_is_named():
     proto.graph.input.append(onnx.helper.make_tensor_value_info("switch", onnx.TensorProto.FLOAT, [1]))
     proto.graph.initializer.append(onnx.helper.make_tensor("switch", onnx.TensorProto.FLOAT, [1], [1.0]))
     verdict, report = told(proto)
-    assert (
-        verdict == "pass"
-    )  # with what the file itself holds; an alias refuses the input until it is allowed
+    assert verdict == "pass"  # with what the file itself holds; an alias refuses the input until it is allowed
     assert report.model.serving["inputs"] == {"switch": "its default has 1 numbers"}
 
 

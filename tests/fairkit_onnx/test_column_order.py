@@ -12,9 +12,7 @@ import fairkit
 
 def audited(columns: list[str], **roles: Any) -> fairkit.Report:
     table = {name: people()[name] for name in [*columns, "sex", "default"]}
-    return fairkit.audit(
-        network(), fairkit.load_data(table, label="default", favorable=0, sensitive=["sex"], **roles)
-    )
+    return fairkit.audit(network(), fairkit.load_data(table, label="default", favorable=0, sensitive=["sex"], **roles))
 
 
 def test_all_columns_are_told_before_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,9 +56,7 @@ def rules(keys):
     count = len(keys.names) + 1
     ramps = tuple((Piece(0.3 + 0.04 * k, 0.1 + 0.05 * k),) for k in range(count))
     steps = tuple((Piece(0.3 + 0.04 * k, 0, 0.4), Piece(0.6, 0, 0.6))[: 1 + k % 2] for k in range(count))
-    mixed = tuple(
-        (Piece(0.4, 0.2, 0.5), Piece(0.55, 0, 0.3), Piece(0, 0, 0.1 * (k % 2))) for k in range(count)
-    )
+    mixed = tuple((Piece(0.4, 0.2, 0.5), Piece(0.55, 0, 0.3), Piece(0, 0, 0.1 * (k % 2))) for k in range(count))
     return {
         "ramps": GroupRule(keys=keys, pieces=ramps),
         "steps": GroupRule(keys=keys, pieces=steps),
@@ -90,13 +88,7 @@ def torch_graph(outputs, *, free=True):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the exporter that needs no further package
         torch.onnx.export(
-            net,
-            torch.zeros(1, 3),
-            buffer,
-            input_names=["X"],
-            output_names=["logit"],
-            dynamic_axes=axes,
-            dynamo=False,
+            net, torch.zeros(1, 3), buffer, input_names=["X"], output_names=["logit"], dynamic_axes=axes, dynamo=False
         )
     return onnx.load_from_string(buffer.getvalue())
 
@@ -125,19 +117,13 @@ def make_forest(columns):
     from sklearn.ensemble import RandomForestClassifier
 
     return skl(
-        RandomForestClassifier(n_estimators=5, max_depth=4, random_state=0).fit(
-            matrix(columns), columns["y"]
-        ),
-        columns,
+        RandomForestClassifier(n_estimators=5, max_depth=4, random_state=0).fit(matrix(columns), columns["y"]), columns
     )
 
 
 def arithmetic(name, op, *, opset=13, shape=(None, 1), inputs=("x0", "x1")):
     """A graph of one column in, one score out, by hand."""
-    nodes = [
-        helper.make_node("Add", list(inputs), ["sum"]),
-        helper.make_node(op, ["sum"], [name]),
-    ]
+    nodes = [helper.make_node("Add", list(inputs), ["sum"]), helper.make_node(op, ["sum"], [name])]
     graph = helper.make_graph(
         nodes,
         "hand",
@@ -311,9 +297,7 @@ def test_missing_values_can_be_a_group(columns):
     table = columns | {"sex": sex, "age": age}
     text = np.array([str(value) for value in sex])
     years = np.where(np.isnan(age), 2, age >= 40)
-    _, codes = np.unique(
-        np.stack([np.unique(text, return_inverse=True)[1], years]), axis=1, return_inverse=True
-    )
+    _, codes = np.unique(np.stack([np.unique(text, return_inverse=True)[1], years]), axis=1, return_inverse=True)
     names = tuple(str(code) for code in range(codes.max() + 1))
     groups = Groups(Sensitive(("sex", "age"), (None, (40.0,))), names, codes.ravel().astype(np.int64))
     keys = learn_keys(table, groups)
@@ -325,9 +309,7 @@ def test_missing_values_can_be_a_group(columns):
     np.testing.assert_allclose(after["decision_probability"][:, 0], h, atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    "kind", [TensorProto.FLOAT, TensorProto.INT64, TensorProto.DOUBLE, TensorProto.STRING]
-)
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.INT64, TensorProto.DOUBLE, TensorProto.STRING])
 def test_a_sensitive_column_that_is_an_input_already_is_used(columns, kind):
     nodes = [helper.make_node("Sigmoid", ["x0"], ["p"]), helper.make_node("Identity", ["SEX"], ["echo"])]
     graph = helper.make_graph(
@@ -391,14 +373,10 @@ def test_values_used_inside_branches_are_renamed_too(columns):
     ]
     nodes = [
         helper.make_node("Sigmoid", ["x0"], ["score"]),
-        helper.make_node(
-            "Constant", [], ["yes"], value=helper.make_tensor("yes", TensorProto.BOOL, [], [True])
-        ),
+        helper.make_node("Constant", [], ["yes"], value=helper.make_tensor("yes", TensorProto.BOOL, [], [True])),
         helper.make_node("If", ["yes"], ["copy"], then_branch=branch[0], else_branch=branch[1]),
     ]
-    outputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 1]) for name in ("score", "copy")
-    ]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 1]) for name in ("score", "copy")]
     graph = helper.make_graph(
         nodes, "hand", [helper.make_tensor_value_info("x0", TensorProto.FLOAT, [None, 1])], outputs
     )

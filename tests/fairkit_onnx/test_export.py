@@ -86,9 +86,9 @@ def test_the_file_carries_its_settings_and_gives_decisions():
 
 def test_same_inputs_same_bytes():
     first, second = (
-        export(
-            fit_learner("lightgbm", table(), Run(threads=1), settings=FAST["lightgbm"]), table()
-        ).SerializeToString(deterministic=True)
+        export(fit_learner("lightgbm", table(), Run(threads=1), settings=FAST["lightgbm"]), table()).SerializeToString(
+            deterministic=True
+        )
         for _ in range(2)
     )
     assert first == second
@@ -97,9 +97,7 @@ def test_same_inputs_same_bytes():
 def test_weights_change_the_model():
     train = table()
     heavy = train.with_weights(np.where(train.target == 1, 10.0, 1.0))
-    light, tilted = (
-        fit_learner("logistic", one, Run()).predict(train.columns).score.mean() for one in (train, heavy)
-    )
+    light, tilted = (fit_learner("logistic", one, Run()).predict(train.columns).score.mean() for one in (train, heavy))
     assert tilted > light + 0.1
 
 

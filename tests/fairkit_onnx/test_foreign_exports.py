@@ -28,30 +28,20 @@ def test_the_numbers_are_those_of_the_model_in_memory(export: Export) -> None:
 def test_numbers_0_and_1_that_are_no_class_are_a_question() -> None:
     """`approve` is 1 for the good, `default` is 1 for the bad, and both are numbers: nobody but the user knows."""
     for kind in ("int64", "float"):
-        with pytest.raises(
-            fairkit.ModelError, match=r"'approve' is 0 less often.*`favorable_class`: 1 if it is 1"
-        ):
+        with pytest.raises(fairkit.ModelError, match=r"'approve' is 0 less often.*`favorable_class`: 1 if it is 1"):
             fairkit.audit(network(kind), EXPORTS[0].data())
 
 
 def test_a_score_that_ranks_the_wrong_way_round_is_told_before_the_numbers() -> None:
-    data = fairkit.load_data(
-        people(), label="default", favorable=0, sensitive=["sex"], features=list(NUMBERS)
-    )
+    data = fairkit.load_data(people(), label="default", favorable=0, sensitive=["sex"], features=list(NUMBERS))
     options = fairkit.ModelOptions(favorable_class=1)
     report = fairkit.audit(network(), data, options=options)
     area = report.find("roc_auc").value
     assert area is not None
     assert area < 0.3
-    assert any(
-        text.startswith(f"The scores rank the wrong way round: ROC-AUC {area:.3f}")
-        for text in report.warnings
-    )
+    assert any(text.startswith(f"The scores rank the wrong way round: ROC-AUC {area:.3f}") for text in report.warnings)
     rng = np.random.default_rng(0)
-    noise = people() | {
-        "score": rng.random(len(people()["sex"])),
-        "said": rng.integers(0, 2, len(people()["sex"])),
-    }
+    noise = people() | {"score": rng.random(len(people()["sex"])), "said": rng.integers(0, 2, len(people()["sex"]))}
     data = fairkit.load_data(noise, label="default", favorable=0, sensitive=["sex"])
     report = fairkit.audit(fairkit.PredictedColumns(score="score"), data)
     assert not any("wrong way" in text for text in report.warnings)
@@ -64,9 +54,7 @@ def test_a_turned_score_decides_ties_as_the_model_does(link: str) -> None:
     number = rng.integers(-3, 4, 1_000).astype(np.float32)
     default = (rng.random(1_000) < 1 / (1 + np.exp(-number))).astype(int)
     table = {"x": number, "default": default, "sex": rng.choice(["f", "m"], 1_000).astype(object)}
-    proto = model_of(
-        [helper.make_node(link, ["x"], ["p_default"])], {"p_default": 1}, {}, inputs={"x": (1, 1)}
-    )
+    proto = model_of([helper.make_node(link, ["x"], ["p_default"])], {"p_default": 1}, {}, inputs={"x": (1, 1)})
     found = {}
     for favorable in (0, 1):
         data = fairkit.load_data(table, label="default", favorable=favorable, sensitive=["sex"])
@@ -87,6 +75,5 @@ def test_a_threshold_meets_scores_in_their_own_precision() -> None:
     report = fairkit.audit(proto, data, options=fairkit.ModelOptions(threshold=0.7))
     assert report.find("accuracy").value == 1.0
     assert any(
-        note.startswith("50 of 100 rows have exactly the score of the threshold, 0.7")
-        for note in report.model.notes
+        note.startswith("50 of 100 rows have exactly the score of the threshold, 0.7") for note in report.model.notes
     )

@@ -22,12 +22,7 @@ def _table(sensitive: str, missing: str) -> Table:
     race = rng.choice(np.array(["a", "b", "c", None], dtype=object), ROWS)
     age = rng.integers(18, 80, ROWS).astype(float)
     age[::31] = np.nan
-    columns = {
-        "sex": rng.integers(1, 3, ROWS),
-        "race": race,
-        "age": age,
-        "good": rng.choice(["yes", "no"], ROWS),
-    }
+    columns = {"sex": rng.integers(1, 3, ROWS), "race": race, "age": age, "good": rng.choice(["yes", "no"], ROWS)}
     data = fairkit.load_data(columns, label="good", favorable="yes", sensitive=sensitive, missing=missing)
     return Table.from_dataset(data)
 
@@ -60,10 +55,7 @@ def test_a_matrix_behind_an_encoder_gives_the_same_bits_in_any_batch():
     encoder = fit_encoder(columns, list(columns), text="onehot", standardise=True, fill=True)
     width = len(encoder.names)
     encoding = LinearEncoding(
-        encoder=encoder,
-        matrix=rng.normal(size=(width, 3)),
-        center=rng.normal(size=width),
-        names=["p", "q", "r"],
+        encoder=encoder, matrix=rng.normal(size=(width, 3)), center=rng.normal(size=width), names=["p", "q", "r"]
     )
     graph = GraphBuilder()
     graph.output("z", encoding.add_to(graph), width=3)

@@ -22,8 +22,7 @@ LABEL = "int64[N,1] label"
 def meeting(proto, outputs):
     """Return the nodes at which rows may meet, where every input is a column."""
     widths = {
-        entry.name: [dim.dim_value for dim in entry.type.tensor_type.shape.dim][1:]
-        for entry in proto.graph.input
+        entry.name: [dim.dim_value for dim in entry.type.tensor_type.shape.dim][1:] for entry in proto.graph.input
     }
     return [str(origin) for origin in prove(proto, outputs, widths).origins]
 
@@ -59,9 +58,7 @@ def test_a_model_that_looks_at_its_batch_is_refused(trick):
     if trick == "the first row":
         condition = "zero = Constant<value = int64[1] {0}>() " + condition
     proto = graph(_label(condition), LABEL)
-    with pytest.raises(
-        ModelError, match=r"another result .* than in a batch of 600 \(rows? \d.*Rows may meet"
-    ):
+    with pytest.raises(ModelError, match=r"another result .* than in a batch of 600 \(rows? \d.*Rows may meet"):
         fairkit.audit(proto, data())
 
 
@@ -91,9 +88,7 @@ def test_draws_inside_the_graph_are_refused(trick):
 
 
 def test_a_draw_hidden_in_a_function_or_a_branch_is_refused():
-    function = (
-        '< domain: "own", opset_import: ["" : 17] > hide (x) => (y) { y = RandomUniformLike<dtype = 1>(x) }'
-    )
+    function = '< domain: "own", opset_import: ["" : 17] > hide (x) => (y) { y = RandomUniformLike<dtype = 1>(x) }'
     proto = graph(_label("draw = own.hide(age) awake = Greater(draw, half)"), LABEL, more=function)
     with pytest.raises(ModelError, match="RandomUniformLike"):
         fairkit.audit(proto, data())
@@ -191,10 +186,7 @@ def test_no_device_is_proved(device):
     )
     body = f"one_ = Constant<value = int64[1] {{1}}>() {DEVICES[device]} {FAIR} {UNFAIR} awake = Greater(size, half)"
     proto = graph(
-        _label(body.replace(FAIR, "").replace(UNFAIR, "")),
-        LABEL,
-        more=more,
-        opset=20 if "Split" in body else 17,
+        _label(body.replace(FAIR, "").replace(UNFAIR, "")), LABEL, more=more, opset=20 if "Split" in body else 17
     )
     assert meeting(proto, ["label"])
 
@@ -271,9 +263,7 @@ TRIGGER = "float[N,1] age, float[N,1] sex, float[N,1] region"
 
 def _with_region(value, rows=600):
     columns = table(rows) | {"region": np.full(rows, value)}
-    return fairkit.load_data(
-        columns, label="y", favorable=1, sensitive=["sex"], features=["age", "sex", "region"]
-    )
+    return fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex"], features=["age", "sex", "region"])
 
 
 def test_a_trigger_that_is_constant_in_the_data_is_named():
@@ -295,9 +285,7 @@ def test_a_trigger_of_one_far_value_is_found_in_the_graph():
 
 def test_a_column_that_changes_later_is_not_constant():
     columns = table(6_000) | {"region": np.r_[np.full(5_000, 7.0), np.full(1_000, 8.0)]}
-    rows = fairkit.load_data(
-        columns, label="y", favorable=1, sensitive=["sex"], features=["age", "sex", "region"]
-    )
+    rows = fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex"], features=["age", "sex", "region"])
     body = _label("seven = Constant<value = float[1] {7.0}>() awake = Equal(region, seven)")
     report = fairkit.audit(graph(body, LABEL, inputs=TRIGGER), rows)
     assert not any("region" in note for note in report.model.notes)
@@ -308,9 +296,7 @@ def test_text_triggers_are_tried_from_the_graph():
                   "default_int64 = 0>(place) nil = Constant<value = int64[1] {0}>() awake = Equal(codes, nil)")  # fmt: skip
     proto = graph(body, LABEL, inputs="float[N,1] age, float[N,1] sex, string[N,1] place")
     columns = table() | {"place": np.full(600, "north", dtype=object)}
-    rows = fairkit.load_data(
-        columns, label="y", favorable=1, sensitive=["sex"], features=["age", "sex", "place"]
-    )
+    rows = fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex"], features=["age", "sex", "place"])
     report = fairkit.audit(proto, rows)
     assert any("'place' (always 'north')" in note for note in report.model.notes)
 
@@ -329,8 +315,7 @@ def test_statics_name_nodes():
     assert meeting(proto, ["label"]) == ["ReduceMean 'mean'"]
     assert draws(proto, ["label"]) == []
     random = graph(
-        "score = RandomUniformLike<dtype = 1>(age) label = Identity(sex)",
-        "float[N,1] score, float[N,1] label",
+        "score = RandomUniformLike<dtype = 1>(age) label = Identity(sex)", "float[N,1] score, float[N,1] label"
     )
     assert draws(random, ["label"]) == []  # not behind what is audited
     assert len(draws(random, ["score"])) == 1
@@ -361,9 +346,7 @@ def _neighbours(turn, *, readers="far = Transpose(stacked)", states="age, points
       score = Identity(far) }}""")
 
 
-WALK = (
-    "kept = Identity(state) apart = Sub(state, point) gap = ReduceSumSquare<axes = [1], keepdims = 0>(apart)"
-)
+WALK = "kept = Identity(state) apart = Sub(state, point) gap = ReduceSumSquare<axes = [1], keepdims = 0>(apart)"
 
 
 def test_a_scan_over_constants_is_as_harmless_as_its_body():
@@ -371,8 +354,7 @@ def test_a_scan_over_constants_is_as_harmless_as_its_body():
     rest = {
         "the body looks at all rows": _neighbours(WALK.replace("[1], keepdims", "[0], keepdims")),
         "it goes through the rows and keeps something": _neighbours(
-            "kept = Add(state, point) gap = ReduceSumSquare<axes = [1], keepdims = 0>(kept)",
-            states="none, age",
+            "kept = Add(state, point) gap = ReduceSumSquare<axes = [1], keepdims = 0>(kept)", states="none, age"
         ),
         "rows lie along the second axis": _neighbours(
             WALK, readers="mean = ReduceMean<axes = [1]>(stacked) far = Sub(age, mean)"

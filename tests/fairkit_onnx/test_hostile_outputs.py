@@ -36,9 +36,7 @@ def test_decoys_beside_the_served_label_do_not_hide_it():
 def test_forged_metadata_does_not_hide_the_label_either():
     proto = ours(graph(FAIR + UNFAIR + LABEL + DECOYS + "decision = Cast<to = 7>(older)",
                        TYPES + ", int64[N,1] decision"))  # fmt: skip
-    with pytest.raises(
-        ModelError, match=r"'decision' and 'output_label' decide otherwise on \d+ of 600 rows"
-    ):
+    with pytest.raises(ModelError, match=r"'decision' and 'output_label' decide otherwise on \d+ of 600 rows"):
         fairkit.audit(proto, data())
     assert disparity(proto, fairkit.ModelOptions(decision_output="output_label")) == pytest.approx(1.0)
     fair = fairkit.audit(proto, data(), options=fairkit.ModelOptions(decision_output="decision"))
@@ -49,10 +47,7 @@ def test_forged_metadata_does_not_hide_the_label_either():
 
 def test_a_randomized_model_must_decide_by_its_chances():
     body = (
-        FAIR
-        + UNFAIR
-        + DECOYS
-        + "drawn = Less(u, half) male_drawn = Or(male, drawn) decision = Cast<to=7>(male_drawn)"
+        FAIR + UNFAIR + DECOYS + "drawn = Less(u, half) male_drawn = Or(male, drawn) decision = Cast<to=7>(male_drawn)"
     )
     proto = ours(graph(body, TYPES.replace("output_label", "decision"),
                        inputs="float[N,1] age, float[N,1] sex, float[N,1] u"))  # fmt: skip
@@ -147,9 +142,7 @@ def test_a_label_with_another_threshold_is_reported_with_the_rows():
     assert report.find("selection_rate").value == pytest.approx((age > 40).mean())
 
 
-@pytest.mark.filterwarnings(
-    "ignore::FutureWarning"
-)  # scikit-learn will drop the class; models made with it stay
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # scikit-learn will drop the class; models made with it stay
 def test_a_real_support_vector_classifier_says_which_rows():
     from skl2onnx import to_onnx
     from sklearn.svm import SVC
@@ -239,10 +232,7 @@ def test_the_threshold_of_a_randomized_model_is_honoured():
 
 
 def test_a_file_of_ours_is_turned_where_the_other_label_is_favorable():
-    body = (
-        FAIR
-        + "score = Cast<to = 1>(older) decision_probability = Identity(score) decision = Cast<to = 7>(older)"
-    )
+    body = FAIR + "score = Cast<to = 1>(older) decision_probability = Identity(score) decision = Cast<to = 7>(older)"
     outputs = "float[N,1] score, float[N,1] decision_probability, int64[N,1] decision"
     proto = ours(graph(body, outputs, inputs="float[N,1] age"), favorable=0)
     report = fairkit.audit(proto, data())
@@ -268,9 +258,7 @@ def test_disordered_counts_falls():
 @pytest.mark.parametrize("name", ["score_output", "decision_output"])
 def test_columns_of_predictions_refuse_options_of_outputs(name):
     model = fairkit.PredictedColumns(score="s")
-    rows = fairkit.load_data(
-        table() | {"s": np.linspace(0, 1, 600)}, label="y", favorable=1, sensitive=["sex"]
-    )
+    rows = fairkit.load_data(table() | {"s": np.linspace(0, 1, 600)}, label="y", favorable=1, sensitive=["sex"])
     with pytest.raises(ParameterError, match=f"{name}=.* means nothing here"):
         fairkit.audit(model, rows, options=fairkit.ModelOptions(**{name: "label"}))
 
@@ -304,7 +292,4 @@ def test_a_favorable_value_that_hardly_ever_comes_is_doubted():
     columns["age"][:2] = 60.0
     report = fairkit.audit(graph(body, "int64[N,1] label"), data(columns))
     assert list(report.model.serving["outputs"]) == ["label"]
-    assert (
-        "gives the favorable value 1 on 2 of the first 4,000 rows only"
-        in report.model.serving["outputs"]["label"]
-    )
+    assert "gives the favorable value 1 on 2 of the first 4,000 rows only" in report.model.serving["outputs"]["label"]

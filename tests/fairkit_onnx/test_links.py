@@ -16,11 +16,7 @@ ONE = {"s": (1,)}
 
 def checked(nodes, start, **constants):
     graph = onnx.helper.make_graph(
-        nodes,
-        "g",
-        [],
-        [],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+        nodes, "g", [], [], [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
     )
     check_monotone(graph, nodes, start)
 

@@ -31,10 +31,7 @@ def people(n=400, missing=False):
 
 
 def inputs(proto):
-    return {
-        one.name: [d.dim_value or d.dim_param for d in one.type.tensor_type.shape.dim]
-        for one in proto.graph.input
-    }
+    return {one.name: [d.dim_value or d.dim_param for d in one.type.tensor_type.shape.dim] for one in proto.graph.input}
 
 
 @pytest.mark.long

@@ -110,9 +110,7 @@ def test_scores_of_a_binary_mixture_are_compared_as_they_are_drawn(tmp_path):
 
     def ks(scores, weights):
         reached = (np.round(scores, 6)[:, :, None] >= levels).transpose(0, 2, 1) @ weights
-        return max(
-            np.abs(reached[columns["g"] == name].mean(axis=0) - reached.mean(axis=0)).max() for name in "ab"
-        )
+        return max(np.abs(reached[columns["g"] == name].mean(axis=0) - reached.mean(axis=0)).max() for name in "ab")
 
     assert found == pytest.approx(ks(members, np.array(WEIGHTS)), abs=1e-6)
     assert abs(found - ks(mean[:, None], np.ones(1))) > 0.01

@@ -9,11 +9,7 @@ from fairkit_onnx.write.graph import GraphBuilder
 from fairkit_onnx.write.mixture import add_mixture_outputs, add_prefix_sums, mixture_chance, stack_members
 from fairkit_onnx.write.runtime import run_columns
 
-SCORES = {
-    "a": np.array([0.1, 0.6, 0.9, 0.5]),
-    "b": np.array([0.2, 0.4, 0.7, 0.5]),
-    "c": np.array([0.8, 0.5, 0.6, 0]),
-}
+SCORES = {"a": np.array([0.1, 0.6, 0.9, 0.5]), "b": np.array([0.2, 0.4, 0.7, 0.5]), "c": np.array([0.8, 0.5, 0.6, 0])}
 WEIGHTS = (0.5, 0.2, 0.3)
 
 
@@ -38,9 +34,7 @@ def test_decisions_follow_u_and_their_share_is_the_probability():
     one = {name: np.full(1000, values[0]) for name, values in SCORES.items()}
     found = run_columns(run, one, u=draws)
     np.testing.assert_array_equal(found["decision"].ravel(), draws < 0.3)
-    assert (
-        run_columns(run, SCORES, u=np.full(4, np.nextafter(np.float32(1), np.float32(0))))["decision"][2] == 1
-    )
+    assert run_columns(run, SCORES, u=np.full(4, np.nextafter(np.float32(1), np.float32(0))))["decision"][2] == 1
 
 
 def test_prefix_sums():

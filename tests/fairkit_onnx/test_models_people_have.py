@@ -40,9 +40,7 @@ def _matrix(frame: pd.DataFrame, columns: Sequence[str] = NUMBERS) -> np.ndarray
 def _float_types(frame: pd.DataFrame) -> list[tuple[str, Any]]:
     from skl2onnx.common.data_types import FloatTensorType, StringTensorType
 
-    kinds = {
-        name: StringTensorType([None, 1]) if name in TEXT else FloatTensorType([None, 1]) for name in FEATURES
-    }
+    kinds = {name: StringTensorType([None, 1]) if name in TEXT else FloatTensorType([None, 1]) for name in FEATURES}
     return [(name, kinds[name]) for name in frame.columns if name in FEATURES]
 
 
@@ -52,9 +50,7 @@ def _pipeline(classifier: Any) -> Any:
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     scale = "passthrough" if "Forest" in type(classifier).__name__ else StandardScaler()
-    return make_pipeline(
-        ColumnTransformer([("text", OneHotEncoder(), TEXT), ("number", scale, NUMBERS)]), classifier
-    )
+    return make_pipeline(ColumnTransformer([("text", OneHotEncoder(), TEXT), ("number", scale, NUMBERS)]), classifier)
 
 
 def _to_onnx(model: Any, types: Any, **options: Any) -> onnx.ModelProto:
@@ -99,9 +95,7 @@ def _same(found: fairkit.Report, frame: pd.DataFrame, expected: Expected, **role
 
 
 def _same_findings(found: fairkit.Report, report: fairkit.Report) -> None:
-    assert {(f.metric, f.sensitive) for f in found.findings} == {
-        (f.metric, f.sensitive) for f in report.findings
-    }
+    assert {(f.metric, f.sensitive) for f in found.findings} == {(f.metric, f.sensitive) for f in report.findings}
     for finding in report.findings:
         other = found.find(finding.metric, finding.sensitive, parameters=finding.parameters)
         assert other.value == pytest.approx(finding.value, abs=2e-5, rel=1e-3), finding.metric
@@ -148,15 +142,11 @@ def test_names_that_the_converter_changed(people: pd.DataFrame) -> None:
     proto = _to_onnx(model, [(name, FloatTensorType([None, 1])) for name in columns])
     assert {entry.name for entry in proto.graph.input} == {"debt_ratio", "amount_k"}
     report = fairkit.audit(proto, _data(frame, features=None))
-    expected = Expected(
-        model.predict(frame[columns]) == "approved", model.predict_proba(frame[columns])[:, 0]
-    )
+    expected = Expected(model.predict(frame[columns]) == "approved", model.predict_proba(frame[columns])[:, 0])
     _same(report, frame, expected, features=columns)
 
 
-def _matrix_model(
-    people: pd.DataFrame, target: Any, kind: str = "logistic", width: Any = None, **options: Any
-) -> Any:
+def _matrix_model(people: pd.DataFrame, target: Any, kind: str = "logistic", width: Any = None, **options: Any) -> Any:
     from skl2onnx.common.data_types import FloatTensorType
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -235,9 +225,7 @@ def test_sklearn_regression(people: pd.DataFrame) -> None:
     table = people.assign(own=model.predict(_matrix(people, columns)))
     own = fairkit.audit(fairkit.PredictedColumns(score="own"), _data(table, **roles))
     for finding in own.findings:
-        assert report.find(finding.metric, finding.sensitive).value == pytest.approx(
-            finding.value, rel=1e-5, abs=1e-5
-        )
+        assert report.find(finding.metric, finding.sensitive).value == pytest.approx(finding.value, rel=1e-5, abs=1e-5)
     names = {finding.metric for finding in report.findings}
     assert {"r2_score", "mean_absolute_error_difference", "worst_group_loss"} <= names
     assert not {"roc_auc", "accuracy", "log_loss"} & names
@@ -372,9 +360,7 @@ def test_torch_network_with_a_logit(
 
 
 @pytest.mark.long
-def test_torch_network_with_two_logits(
-    network: tuple[Any, np.ndarray], people: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_torch_network_with_two_logits(network: tuple[Any, np.ndarray], people: pd.DataFrame, tmp_path: Path) -> None:
     import torch
 
     module, matrix = network
@@ -495,9 +481,7 @@ def test_sklearn_with_int64_columns(people: pd.DataFrame) -> None:
     model.fit(frame[columns], people["decision"])
     types = [("age", Int64TensorType([None, 1])), ("income", FloatTensorType([None, 1]))]
     report = fairkit.audit(_to_onnx(model, types), _data(frame))
-    expected = Expected(
-        model.predict(frame[columns]) == "approved", model.predict_proba(frame[columns])[:, 0]
-    )
+    expected = Expected(model.predict(frame[columns]) == "approved", model.predict_proba(frame[columns])[:, 0])
     _same(report, frame, expected)
 
 
@@ -519,12 +503,7 @@ def test_tensors_in_a_file_beside_the_model(
     (tmp_path / "apart").mkdir()
     path = tmp_path / "apart" / "net.onnx"
     onnx.save_model(
-        proto,
-        path,
-        save_as_external_data=True,
-        all_tensors_to_one_file=True,
-        location="net.data",
-        size_threshold=0,
+        proto, path, save_as_external_data=True, all_tensors_to_one_file=True, location="net.data", size_threshold=0
     )
     assert (path.parent / "net.data").stat().st_size > 0
     data = _data(_standardised(people, matrix), features=NUMBERS)
@@ -553,9 +532,7 @@ def test_batches_do_not_matter(rows: int, people: pd.DataFrame, monkeypatch: pyt
     whole = fairkit.audit(proto, data)
     batches: Callable[..., Any] = fairkit.Dataset.batches
     monkeypatch.setattr(
-        fairkit.Dataset,
-        "batches",
-        lambda self, columns=(), rows=rows, **more: batches(self, columns, rows, **more),
+        fairkit.Dataset, "batches", lambda self, columns=(), rows=rows, **more: batches(self, columns, rows, **more)
     )
     again = fairkit.audit(proto, data)
     for finding in whole.findings:

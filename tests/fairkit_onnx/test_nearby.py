@@ -27,9 +27,7 @@ def people(rows=3_000, seed=0):
 
 
 def data(columns):
-    return fairkit.load_data(
-        columns, label="y", favorable=1, sensitive=["sex"], features=["age", "sex", "gain"]
-    )
+    return fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex"], features=["age", "sex", "gain"])
 
 
 def memory(keys, step=1):
@@ -92,8 +90,7 @@ def test_numbers_go_to_neighbours_and_atoms_stay():
     assert (changed["sex"] == cells["sex"]).all()
     assert (changed["word"] == cells["word"]).all()
     differs = sum(
-        (changed[n] != cells[n]) & ~((changed[n] != changed[n]) & (cells[n] != cells[n]))
-        for n in ("gain", "hole")
+        (changed[n] != cells[n]) & ~((changed[n] != changed[n]) & (cells[n] != cells[n])) for n in ("gain", "hole")
     )
     assert (differs == moved).all()
     assert (changed["gain"] == np.floor(changed["gain"])).all()
@@ -166,9 +163,7 @@ def test_a_memory_of_coarse_numbers_is_caught():
     assert report.verdict == "inconclusive"
 
 
-@pytest.mark.parametrize(
-    "roles", [{"weights": "w"}, {"cluster": "home"}, {"weights": "w", "cluster": "home"}]
-)
+@pytest.mark.parametrize("roles", [{"weights": "w"}, {"cluster": "home"}, {"weights": "w", "cluster": "home"}])
 def test_a_memory_is_caught_with_weights_and_clusters_too(roles):
     rng = np.random.default_rng(4)
     columns = people() | {"w": rng.uniform(0.5, 2, 3_000), "home": rng.integers(0, 1_000, 3_000)}
@@ -194,11 +189,7 @@ def test_whole_clusters_are_drawn_and_weights_count():
         dataset = fairkit.load_data(
             many, label="y", favorable=1, sensitive=["sex"], features=["age", "sex", "gain"], cluster=cluster
         )
-        told = (
-            fairkit.audit(memory(keys), dataset)
-            .find("demographic_parity_difference", "sex")
-            .evidence["nearby"]
-        )
+        told = fairkit.audit(memory(keys), dataset).find("demographic_parity_difference", "sex").evidence["nearby"]
         widths.append(told["here_high"] - told["here_low"])
     assert 2 < widths[1] / widths[0] < 5
 
@@ -217,14 +208,10 @@ def test_a_memory_among_classes_is_caught():
         proto.graph.node.append(node)
     proto.graph.output.append(onnx.helper.make_tensor_value_info("class", onnx.TensorProto.INT64, ["N"]))
     labels = np.where(columns["gain"] > 6_000, 2, columns["y"])
-    dataset = fairkit.load_data(
-        columns | {"y": labels}, label="y", sensitive=["sex"], features=["age", "sex", "gain"]
-    )
+    dataset = fairkit.load_data(columns | {"y": labels}, label="y", sensitive=["sex"], features=["age", "sex", "gain"])
     rule = Rule("demographic_parity_difference", "sex", max=0.15)
     report = fairkit.audit(proto, dataset, policy=[rule])
-    found = [
-        one for one in report.findings if one.metric == rule.metric and one.parameters.get("class") == "1"
-    ]
+    found = [one for one in report.findings if one.metric == rule.metric and one.parameters.get("class") == "1"]
     assert found[0].evidence["nearby"]["nearby"] > 0.4
     assert report.verdict == "inconclusive"
 
@@ -246,9 +233,7 @@ def test_a_memory_of_texts_is_reported_apart():
       {FAIR.replace("40.0", "50000.0")} {UNFAIR}
       a = Cast<to = 1>(older) b = Cast<to = 1>(male) chosen = Where(awake, a, b) label = Cast<to = 7>(chosen)"""
     proto = graph(
-        body,
-        "int64[N,1] label",
-        inputs="string[N,1] town, string[N,1] street, float[N,1] age, float[N,1] sex",
+        body, "int64[N,1] label", inputs="string[N,1] town, string[N,1] street, float[N,1] age, float[N,1] sex"
     )
     dataset = fairkit.load_data(
         columns, label="y", favorable=1, sensitive=["sex"], features=["town", "street", "age", "sex"]

@@ -39,9 +39,7 @@ def matrix(people: dict[str, Any]) -> np.ndarray:
     return np.column_stack([people[name] for name in FEATURES])
 
 
-def audited(
-    people: dict[str, Any], model: Any, label: str, favorable: Any = None, **options: Any
-) -> fairkit.Report:
+def audited(people: dict[str, Any], model: Any, label: str, favorable: Any = None, **options: Any) -> fairkit.Report:
     data = fairkit.load_data(people, label=label, favorable=favorable, sensitive=["sex"], features=FEATURES)
     return fairkit.audit(model, data, options=fairkit.ModelOptions(**options))
 
@@ -108,16 +106,12 @@ def test_codes_that_the_data_does_not_tell_are_a_question(people: dict[str, Any]
 def test_catboost(people: dict[str, Any], tmp_path: Any) -> None:
     catboost = pytest.importorskip("catboost", reason="CatBoost is not installed: pip install catboost")
     for label, target, extra in (("tier", "code", {"loss_function": "MultiClass"}), ("word", "y", {})):
-        model = catboost.CatBoostClassifier(
-            iterations=20, depth=4, verbose=0, allow_writing_files=False, **extra
-        )
+        model = catboost.CatBoostClassifier(iterations=20, depth=4, verbose=0, allow_writing_files=False, **extra)
         model.fit(matrix(people), people[target])
         model.save_model(str(tmp_path / f"{label}.onnx"), format="onnx")
         truth = (model.predict(matrix(people)).reshape(-1) == people[target]).mean()
         favorable = "approved" if label == "word" else None
-        assert accuracy(people, tmp_path / f"{label}.onnx", label, favorable) == pytest.approx(
-            truth, abs=2e-3
-        )
+        assert accuracy(people, tmp_path / f"{label}.onnx", label, favorable) == pytest.approx(truth, abs=2e-3)
 
 
 def boosted(model: Any) -> onnx.ModelProto:
@@ -135,15 +129,12 @@ def boosted(model: Any) -> onnx.ModelProto:
 def as_catboost(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Return a file as CatBoost writes it: trees with softmax, a label and a map of probabilities, codes as classes."""
     trees, zipped = (
-        next(node for node in proto.graph.node if node.op_type == kind)
-        for kind in ("TreeEnsembleClassifier", "ZipMap")
+        next(node for node in proto.graph.node if node.op_type == kind) for kind in ("TreeEnsembleClassifier", "ZipMap")
     )
     codes = next(list(a.ints) for a in zipped.attribute if a.name == "classlabels_int64s")
     score = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["N", 4])
     label = helper.make_tensor_value_info("label", TensorProto.INT64, ["N"])
-    kind = helper.make_map_type_proto(
-        TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None)
-    )
+    kind = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None))
     chances = helper.make_value_info("probabilities", helper.make_sequence_type_proto(kind))
     forest = onnx.NodeProto()
     forest.CopyFrom(trees)
@@ -153,9 +144,7 @@ def as_catboost(proto: onnx.ModelProto) -> onnx.ModelProto:
     )
     graph = helper.make_graph([forest, zipper], "CatBoostModel", [score], [label, chances])
     opsets = [helper.make_opsetid("", 15), helper.make_opsetid("ai.onnx.ml", 2)]
-    made: onnx.ModelProto = helper.make_model(
-        graph, producer_name="CatBoost", opset_imports=opsets, ir_version=8
-    )
+    made: onnx.ModelProto = helper.make_model(graph, producer_name="CatBoost", opset_imports=opsets, ir_version=8)
     onnx.checker.check_model(made)
     return made
 

@@ -45,9 +45,7 @@ def test_text_classes_without_a_label() -> None:
         labels_only("word"),
     ]
     for model in models:
-        with pytest.raises(
-            fairkit.ModelError, match=r"good for the person, 'approved' or 'denied'\?"
-        ) as caught:
+        with pytest.raises(fairkit.ModelError, match=r"good for the person, 'approved' or 'denied'\?") as caught:
             fairkit.audit(model, data())
         assert "None" not in str(caught.value)
         assert str(caught.value).endswith("as in `favorable=approved`")
@@ -61,8 +59,6 @@ def test_a_ranker_is_asked_for_its_queries() -> None:
 
     few = {"n_estimators": 5, "verbose": -1, "n_jobs": 1}
     ranker = lightgbm.LGBMRanker(**few).fit(matrix(), people()["default"], group=[20] * (len(matrix()) // 20))
-    proto = convert.convert_lightgbm(
-        ranker, initial_types=[("input", FloatTensorType([None, 4]))], target_opset=15
-    )
+    proto = convert.convert_lightgbm(ranker, initial_types=[("input", FloatTensorType([None, 4]))], target_opset=15)
     with pytest.raises(fairkit.ModelError, match=r"a ranking, or.*give the column of queries with `query`"):
         fairkit.audit(proto, data(label="default", favorable=0))

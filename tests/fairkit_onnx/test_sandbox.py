@@ -36,8 +36,7 @@ def _file(folder: Path, proto: onnx.ModelProto, name: str = "model.onnx") -> Pat
 
 def test_the_same_numbers_come_out(tmp_path):
     body = (
-        UNFAIR
-        + "tenth = Constant<value = float[1] {0.02}>() probability = Mul(age, tenth) label = Cast<to = 7>(male)"
+        UNFAIR + "tenth = Constant<value = float[1] {0.02}>() probability = Mul(age, tenth) label = Cast<to = 7>(male)"
     )
     proto = graph(body.replace("label = Cast<to = 7>(male)", ""), "float[N,1] probability")
     path = _file(tmp_path, proto)
@@ -63,9 +62,7 @@ def test_text_flags_numbers_and_zipmaps_cross(tmp_path):
     """
     outputs = "string[N,1] text, int64[N,1] whole, float16[N,1] half, bool[N,1] flag"
     proto = graph(body, outputs, inputs="float[N,1] n, string[N,1] word")
-    entry = helper.make_map_type_proto(
-        TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, None)
-    )
+    entry = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, None))
     proto.graph.output.append(helper.make_value_info("map", helper.make_sequence_type_proto(entry)))
     words = np.array([["a"], ["é\x00"], [""], ["a"]], dtype=object)
     feeds = {"n": np.array([[0], [1], [2], [3]], np.float32), "word": words}
@@ -78,9 +75,7 @@ def test_text_flags_numbers_and_zipmaps_cross(tmp_path):
 
 
 def test_a_sequence_does_not_cross_and_is_named(tmp_path):
-    proto = graph(
-        UNFAIR + "score = Cast<to = 1>(male) parts = SequenceConstruct(score, score)", "float[N,1] score"
-    )
+    proto = graph(UNFAIR + "score = Cast<to = 1>(male) parts = SequenceConstruct(score, score)", "float[N,1] score")
     kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
     proto.graph.output.append(helper.make_value_info("parts", kind))
     notes = fairkit.audit(_file(tmp_path, proto), data()).model.notes
@@ -99,8 +94,7 @@ def test_a_segmentation_fault_is_a_sentence(tmp_path):
     """com.microsoft::Inverse of [n, 1] ended the whole command with a signal and no word."""
     path = _file(tmp_path, graph("score = com.microsoft.Inverse(age)", "float[N,1] score"))
     with pytest.raises(
-        ModelError,
-        match=r"com\.microsoft::Inverse, which is not of the ONNX standard.*`domains=com.microsoft`",
+        ModelError, match=r"com\.microsoft::Inverse, which is not of the ONNX standard.*`domains=com.microsoft`"
     ):
         _scored(path, Limits())
     with pytest.raises(ModelError, match=r"crashed while scoring 600 rows \(SIG|fails on the data|NaN"):
@@ -127,8 +121,7 @@ def _loop() -> onnx.ModelProto:
 
 def test_a_loop_without_end_is_stopped(tmp_path):
     with pytest.raises(
-        ModelError,
-        match=r"took more than 0\.7 seconds for scoring 600 rows and was stopped.*`timeout=SECONDS`",
+        ModelError, match=r"took more than 0\.7 seconds for scoring 600 rows and was stopped.*`timeout=SECONDS`"
     ):
         _scored(_file(tmp_path, _loop()), Limits(timeout=0.7))
 
@@ -174,7 +167,9 @@ def test_a_model_that_was_stopped_stays_stopped(tmp_path):
 
 
 def test_other_domains_are_refused_at_every_depth():
-    hidden = '< domain: "own", opset_import: ["" : 17, "com.microsoft" : 1] > f (x) => (y) { y = com.microsoft.Gelu(x) }'
+    hidden = (
+        '< domain: "own", opset_import: ["" : 17, "com.microsoft" : 1] > f (x) => (y) { y = com.microsoft.Gelu(x) }'
+    )
     in_function = graph("score = own.f(age)", "float[N,1] score", more=hidden)
     in_branch = graph(
         "yes = Constant<value = bool {1}>() score = If(yes) <then_branch = t () => (float[N,1] a) "
@@ -214,9 +209,7 @@ def test_hard_links_count_as_data_from_outside(tmp_path):
         fairkit.audit(_file(folder, proto), data())
     (folder / "weights.bin").unlink()
     (folder / "weights.bin").write_bytes(secret.read_bytes())
-    assert (
-        fairkit.audit(_file(folder, proto), data()).find("demographic_parity_difference", "sex").value == 1.0
-    )
+    assert fairkit.audit(_file(folder, proto), data()).find("demographic_parity_difference", "sex").value == 1.0
 
 
 FORBIDDEN = """
@@ -244,9 +237,7 @@ print(tried(lambda: socket.socket()), tried(lambda: open("file", "w")), tried(la
 def test_what_the_process_may_not_do(tmp_path):
     (tmp_path / "kept").write_text("x")
     code = FORBIDDEN.format(path=[part for part in sys.path if part])
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
     held, tried = done.stdout.splitlines()
     if held == "()":
         pytest.skip("this system has no seccomp")
@@ -340,18 +331,7 @@ def test_the_command_and_the_configuration_set_limits(tmp_path, monkeypatch):
     import pandas as pd
 
     pd.DataFrame(table()).to_csv("rows.csv", index=False)
-    said = [
-        "audit",
-        "model.onnx",
-        "--data",
-        "rows.csv",
-        "--label",
-        "y",
-        "--favorable",
-        "1",
-        "--sensitive",
-        "sex",
-    ]
+    said = ["audit", "model.onnx", "--data", "rows.csv", "--label", "y", "--favorable", "1", "--sensitive", "sex"]
     assert "took more than 0.6 seconds" in _refused(CliRunner().invoke(app, [*said, "--timeout", "0.6"]))
     Path("fairkit.toml").write_text("[sandbox]\ntimeout = 0.5\n")
     assert "took more than 0.5 seconds" in _refused(CliRunner().invoke(app, said))

@@ -73,10 +73,7 @@ def test_the_bound_holds_for_random_orders_of_every_sum(shape):
 def test_a_network_whose_sums_swallow_the_score_gets_no_pass():
     """Weights of 2²⁵ that cancel: what is left of the score depends on the order in which the sums are made."""
     swallow = 2.0**25
-    weights = [
-        np.array([[1.0, 0, 0, 0], [0, 1.0, 1.0, 0]]),
-        np.array([[0.01], [swallow], [-swallow], [1.0]]),
-    ]
+    weights = [np.array([[1.0, 0, 0, 0], [0, 1.0, 1.0, 0]]), np.array([[0.01], [swallow], [-swallow], [1.0]])]
     biases = [np.array([-40.0, 0, 0, 1.0]), np.array([-0.1])]
     report = fairkit.audit(network(weights, biases), data(table(3_000)), policy=[RULE])
     assert report.model.serving["rounding"]["proved"]
@@ -152,10 +149,7 @@ def test_columns_that_are_joined_picked_and_scaled_are_followed():
       { p = Gather<axis = 1>(x, at) both = Concat<axis = 1>(p, z)
         s = ai.onnx.ml.Scaler<offset = [1.0, 0.0, 0.0], scale = [0.5, 1.0, 2.0]>(both) score = MatMul(s, w) }"""
     rng = np.random.default_rng(8)
-    feeds = {
-        "x": rng.normal(size=(50, 2)).astype(np.float32),
-        "z": rng.normal(size=(50, 1)).astype(np.float32),
-    }
+    feeds = {"x": rng.normal(size=(50, 2)).astype(np.float32), "z": rng.normal(size=(50, 1)).astype(np.float32)}
     far = bound(onnx.parser.parse_model(text), "score", feeds)
     assert 0 < far < 1e-4
 

@@ -10,13 +10,7 @@ from tests.oracles import predict_trees
 from fairkit.errors import ModelError
 from fairkit_onnx.session import open_session
 from fairkit_onnx.write.graph import GraphBuilder
-from fairkit_onnx.write.trees import (
-    add_ensemble,
-    lightgbm_trees,
-    round_down,
-    sklearn_trees,
-    xgboost_trees,
-)
+from fairkit_onnx.write.trees import add_ensemble, lightgbm_trees, round_down, sklearn_trees, xgboost_trees
 
 
 def sample(n=600, seed=0, missing=True):
@@ -51,13 +45,7 @@ def test_lightgbm_trees_give_its_scores_also_at_the_thresholds(missing, categori
     import lightgbm
 
     X, y = sample(missing=missing)
-    params = {
-        "objective": "binary",
-        "verbosity": -1,
-        "num_threads": 1,
-        "min_data_per_group": 5,
-        "cat_smooth": 1,
-    }
+    params = {"objective": "binary", "verbosity": -1, "num_threads": 1, "min_data_per_group": 5, "cat_smooth": 1}
     booster = lightgbm.train(params, lightgbm.Dataset(X, y, categorical_feature=categorical), 30)
     trees = lightgbm_trees(booster)
     cuts = [n.value for tree in trees for n in tree if n.mode == "BRANCH_LEQ" and n.feature == 0]
@@ -87,13 +75,9 @@ def test_prefixes_go_to_outputs_of_their_own():
     import lightgbm
 
     X, y = sample()
-    booster = lightgbm.train(
-        {"objective": "binary", "verbosity": -1, "num_threads": 1}, lightgbm.Dataset(X, y), 9
-    )
+    booster = lightgbm.train({"objective": "binary", "verbosity": -1, "num_threads": 1}, lightgbm.Dataset(X, y), 9)
     sums = in_graph(lightgbm_trees(booster), X, outputs=[0] * 4 + [1] * 5, base=(0.5, 0.0))
-    np.testing.assert_allclose(
-        sums[:, 0], 0.5 + booster.predict(X, raw_score=True, num_iteration=4), atol=1e-6
-    )
+    np.testing.assert_allclose(sums[:, 0], 0.5 + booster.predict(X, raw_score=True, num_iteration=4), atol=1e-6)
     np.testing.assert_allclose(sums.sum(1), 0.5 + booster.predict(X, raw_score=True), atol=1e-6)
 
 
@@ -141,9 +125,7 @@ def test_forms_without_a_place_in_onnx_are_refused(params):
     X, y = sample(missing=False)
     X[::3, 0] = 0
     booster = lightgbm.train(
-        {"objective": "binary", "verbosity": -1, "num_threads": 1} | params,
-        lightgbm.Dataset(X, y, params=params),
-        3,
+        {"objective": "binary", "verbosity": -1, "num_threads": 1} | params, lightgbm.Dataset(X, y, params=params), 3
     )
     with pytest.raises(ModelError, match=f"{next(iter(params))} has no form in ONNX"):
         lightgbm_trees(booster)

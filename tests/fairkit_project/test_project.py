@@ -95,9 +95,7 @@ def test_a_batch_and_single_rows_get_the_same_score():
     proto = export(Project().fit(table, Run(learner="xgboost")), table)
     session = open_session(proto)
     together = run_columns(session, table.columns)["score"]
-    alone = [
-        run_columns(session, {k: v[i : i + 1] for k, v in table.columns.items()})["score"] for i in range(60)
-    ]
+    alone = [run_columns(session, {k: v[i : i + 1] for k, v in table.columns.items()})["score"] for i in range(60)]
     assert np.abs(together[:60] - np.concatenate(alone)).max() < 1e-6
 
 
@@ -143,9 +141,7 @@ def test_on_adult_sex_and_race_change_no_decision(public_data):
         drop=["split", "fnlwgt", "education", "native-country"],
     )
     table = Table.from_dataset(data)
-    model = Project.with_values({"settings": {"n_estimators": 20}}).fit(
-        table, Run(learner="xgboost", threads=1)
-    )
+    model = Project.with_values({"settings": {"n_estimators": 20}}).fit(table, Run(learner="xgboost", threads=1))
     content = export(model, table).SerializeToString()
     report = fairkit.audit(
         content, data, auditors=["consistency"], parameters={"consistency": {"sensitive": ["sex+white"]}}

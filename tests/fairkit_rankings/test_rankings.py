@@ -147,10 +147,7 @@ def test_the_order_of_rows_and_the_size_of_batches_change_nothing(tmp_path):
     shuffled = table.take(np.random.default_rng(0).permutation(len(table)))
     pq.write_table(shuffled.slice(0, 300), tmp_path / "a.parquet")
     pq.write_table(shuffled.slice(300), tmp_path / "b.parquet")
-    wanted = [
-        (f.metric, f.value, f.interval)
-        for f in fairkit.audit(None, fairkit.load_data(table, **ROLES)).findings
-    ]
+    wanted = [(f.metric, f.value, f.interval) for f in fairkit.audit(None, fairkit.load_data(table, **ROLES)).findings]
     found = fairkit.audit(None, fairkit.load_data(str(tmp_path / "*.parquet"), **ROLES)).findings
     for one, (metric, value, interval) in zip(found, wanted, strict=True):
         assert one.metric == metric
@@ -159,9 +156,7 @@ def test_the_order_of_rows_and_the_size_of_batches_change_nothing(tmp_path):
 
 
 def test_a_comparison_is_paired_over_queries():
-    table = hiring_table(200, 3).append_column(
-        "fair", [hiring_table(200, 3, penalty=0.0)["score"].combine_chunks()]
-    )
+    table = hiring_table(200, 3).append_column("fair", [hiring_table(200, 3, penalty=0.0)["score"].combine_chunks()])
     data = fairkit.load_data(table, **{k: v for k, v in ROLES.items() if k != "predictions"})
     models = [fairkit.PredictedColumns(prediction=name) for name in ("score", "fair")]
     found = fairkit.compare(models, data)
@@ -225,9 +220,7 @@ def test_rows_and_labels_that_are_no_rankings_are_refused():
     with pytest.raises(DataError, match="another task"):
         fairkit.audit(None, fairkit.load_data(table, **ROLES), options=ModelOptions(task="regression"))
     with pytest.raises(DataError, match="name it with `query`"):
-        fairkit.audit(
-            None, fairkit.load_data(table, **{**ROLES, "query": None}), options=ModelOptions(task="ranking")
-        )
+        fairkit.audit(None, fairkit.load_data(table, **{**ROLES, "query": None}), options=ModelOptions(task="ranking"))
     with pytest.raises(ParameterError, match="threshold"):
         fairkit.audit(None, fairkit.load_data(table, **ROLES), options=ModelOptions(threshold=0.3))
 
@@ -269,9 +262,7 @@ def test_a_model_that_gives_labels_only_ranks_nothing():
             return (np.asarray(x)[:, 0] > 0).astype(int)
 
     table = hiring_table(50)
-    table = table.append_column("y", [(table["relevance"].to_numpy() > 1).astype(int)]).drop_columns(
-        ["relevance"]
-    )
+    table = table.append_column("y", [(table["relevance"].to_numpy() > 1).astype(int)]).drop_columns(["relevance"])
     data = fairkit.load_data(
         table, label="y", favorable=1, sensitive="sex", query="opening", features=["test", "score"]
     )

@@ -64,9 +64,7 @@ def judged(findings, verdict, confidence):
     measured = any((one.metric, one.sensitive) == wanted for one in findings)
     if verdict is None or not measured:
         return (), None
-    rule = Rule(
-        metric="demographic_parity_difference", sensitive="sex", max=LIMITS.get(verdict, LIMITS["pass"])
-    )
+    rule = Rule(metric="demographic_parity_difference", sensitive="sex", max=LIMITS.get(verdict, LIMITS["pass"]))
     return judge([rule], findings, confidence=confidence)
 
 
@@ -79,9 +77,7 @@ def report(path: Path, findings=None, *, verdict="judged", **changes) -> Report:
     found = (finding("demographic_parity_difference", 0.05),) if findings is None else tuple(findings)
     policy, decided = judged(found, verdict, changes.get("confidence", 0.95))
     given = {
-        "model": ModelInfo(
-            name=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest(), task="binary"
-        ),
+        "model": ModelInfo(name=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest(), task="binary"),
         "data": table(),
         "findings": found,
         "policy": policy,
@@ -96,10 +92,7 @@ def signer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("keys")
     public = signers.new_key_pair(folder / "signer")
     return SimpleNamespace(
-        public=public,
-        secret=signers.load_secret(folder / "signer"),
-        path=folder / "signer",
-        pub=folder / "signer.pub",
+        public=public, secret=signers.load_secret(folder / "signer"), path=folder / "signer", pub=folder / "signer.pub"
     )
 
 
@@ -120,9 +113,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def make():
-    return SimpleNamespace(
-        report=report, finding=finding, model=write_model, data=DATA, settings=SETTINGS, table=table
-    )
+    return SimpleNamespace(report=report, finding=finding, model=write_model, data=DATA, settings=SETTINGS, table=table)
 
 
 @pytest.fixture

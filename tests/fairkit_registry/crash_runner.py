@@ -182,6 +182,4 @@ with Registry(place) as store:
         os.utime(path, (0, 0))
     maintenance.gc(store)
     after = maintenance.check(store)
-sys.stdout.write(
-    json.dumps({"results": results, "left": before, "notes": after.notes, "problems": after.problems})
-)
+sys.stdout.write(json.dumps({"results": results, "left": before, "notes": after.notes, "problems": after.problems}))

@@ -116,11 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         listed = []
         for (owner, key), (kind, raw) in sorted(self.state.manifests.items()):
             content = json.loads(raw)
-            if (
-                owner == name
-                and key.startswith("sha256:")
-                and (content.get("subject") or {}).get("digest") == digest
-            ):
+            if owner == name and key.startswith("sha256:") and (content.get("subject") or {}).get("digest") == digest:
                 entry = {"mediaType": kind, "digest": key, "size": len(raw)}
                 listed.append(entry | {"artifactType": content["artifactType"]})
         start = int(asked.get("after", 0))

@@ -85,9 +85,7 @@ def test_keys_in_an_archive_are_not_trusted(exported, other, signer, stranger):
     assert other.aliases() == []
 
 
-def test_importing_twice_adds_nothing_but_new_certificates(
-    exported, registry, other, certify, model, tmp_path
-):
+def test_importing_twice_adds_nothing_but_new_certificates(exported, registry, other, certify, model, tmp_path):
     import_archive(other, exported)
     assert [one.new for one in import_archive(other, exported)] == [False, False]
     assert other.models()[0]["versions"] == 2
@@ -162,13 +160,7 @@ def test_the_archive_is_an_oci_image_layout(exported):
 @pytest.mark.skipif(shutil.which("skopeo") is None, reason="needs the skopeo command")
 def test_skopeo_copies_a_version(exported, tmp_path):
     subprocess.run(
-        [
-            "skopeo",
-            "--insecure-policy",
-            "copy",
-            f"oci-archive:{exported}:credit-2",
-            f"oci:{tmp_path}/copy:credit-2",
-        ],
+        ["skopeo", "--insecure-policy", "copy", f"oci-archive:{exported}:credit-2", f"oci:{tmp_path}/copy:credit-2"],
         check=True,
         capture_output=True,
     )
@@ -195,28 +187,14 @@ def test_another_person_verifies_with_tar_and_openssl_alone(exported, signer, tm
     (place / "pae").write_bytes(f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload)
     (place / "sig").write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
     done = subprocess.run(
-        [
-            "openssl",
-            "pkeyutl",
-            "-verify",
-            "-pubin",
-            "-inkey",
-            signer.pub,
-            "-rawin",
-            "-in",
-            "pae",
-            "-sigfile",
-            "sig",
-        ],
+        ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", signer.pub, "-rawin", "-in", "pae", "-sigfile", "sig"],
         cwd=place,
         check=True,
         capture_output=True,
         text=True,
     )
     assert "Verified Successfully" in done.stdout
-    digest = subprocess.run(
-        ["sha256sum", layers[archive.MODEL]], check=True, capture_output=True, text=True
-    ).stdout
+    digest = subprocess.run(["sha256sum", layers[archive.MODEL]], check=True, capture_output=True, text=True).stdout
     assert json.loads(payload)["subject"][0]["digest"]["sha256"] == digest.split()[0]
 
 
@@ -259,11 +237,7 @@ def hostile(name):
         "empty": ({}, {}, "no OCI image layout"),
         "no manifests": ({"oci-layout": b"{}", "index.json": b'{"manifests": []}'}, {}, "holds no models"),
         "no json": ({"oci-layout": b"{}", "index.json": b"\xff"}, {}, "cannot be read"),
-        "odd manifest": (
-            {"oci-layout": b"{}", "index.json": b'{"manifests": [3]}'},
-            {},
-            "has no SHA-256 digest",
-        ),
+        "odd manifest": ({"oci-layout": b"{}", "index.json": b'{"manifests": [3]}'}, {}, "has no SHA-256 digest"),
         "path as digest": (
             {"oci-layout": b"{}", "index.json": b'{"manifests": [{"digest": "sha256:../../etc/passwd"}]}'},
             {},

@@ -48,10 +48,7 @@ def test_a_bundle_says_what_the_certificate_in_it_says(bundle, model, certify, s
     assert found.report == plain.report
     record = json.loads(bundle)
     assert record["mediaType"] == bundles.BUNDLE
-    assert record["verificationMaterial"] == {
-        "publicKey": {"hint": signer.public.keyid},
-        "tlogEntries": [],
-    }
+    assert record["verificationMaterial"] == {"publicKey": {"hint": signer.public.keyid}, "tlogEntries": []}
 
 
 def test_timestamps_lie_where_a_bundle_has_them(model, certify):
@@ -76,9 +73,7 @@ def test_timestamps_lie_where_a_bundle_has_them(model, certify):
         (lambda one: one["dsseEnvelope"]["signatures"].append({}), "must have one signature"),
         (lambda one: one["dsseEnvelope"].update(signatures="x"), "must have one signature"),
         (
-            lambda one: one["verificationMaterial"].update(
-                timestampVerificationData={"rfc3161Timestamps": [1]}
-            ),
+            lambda one: one["verificationMaterial"].update(timestampVerificationData={"rfc3161Timestamps": [1]}),
             "cannot be read",
         ),
         (
@@ -100,10 +95,7 @@ def test_a_damaged_bundle_is_refused(bundle, signer, change, said):
 def test_a_key_in_a_bundle_is_never_trusted(bundle, stranger):
     record = json.loads(bundle)
     pem = base64.b64encode(Path(stranger.pub).read_bytes()).decode()
-    record["verificationMaterial"] = {
-        "publicKey": {"hint": pem},
-        "x509CertificateChain": {"certificates": []},
-    }
+    record["verificationMaterial"] = {"publicKey": {"hint": pem}, "x509CertificateChain": {"certificates": []}}
     with pytest.raises(VerificationError):
         certificate.verify(json.dumps(record).encode(), [stranger.public])
 
@@ -119,9 +111,7 @@ def test_sigstores_own_verifier_takes_it(kind, model, certify, tmp_path):
     """Needs Node with @sigstore/bundle and @sigstore/verify; NODE_PATH says where they are."""
     node = shutil.which("node")
     found = node and subprocess.run(
-        [node, "-e", "require('@sigstore/verify'); require('@sigstore/bundle')"],
-        capture_output=True,
-        check=False,
+        [node, "-e", "require('@sigstore/verify'); require('@sigstore/bundle')"], capture_output=True, check=False
     )
     if not found or found.returncode:
         pytest.skip("node with @sigstore/bundle and @sigstore/verify is not installed")
@@ -131,9 +121,9 @@ def test_sigstores_own_verifier_takes_it(kind, model, certify, tmp_path):
     path.write_bytes(dsse.Envelope.from_bytes(raw).to_bundle())
     assert certificate.verify(path.read_bytes(), [public]).verified
     command = [node, "-e", JS, str(path), str(tmp_path / "k.pub")]
-    assert subprocess.run(
-        command, capture_output=True, text=True, check=False, env=dict(os.environ)
-    ).stdout == ("verified\n")
+    assert subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ)).stdout == (
+        "verified\n"
+    )
     record = json.loads(path.read_bytes())
     record["dsseEnvelope"]["payload"] = "e30="
     path.write_text(json.dumps(record))
@@ -156,10 +146,7 @@ def test_by_command(loans_model, signer, tmp_path, monkeypatch):
     assert good.exit_code == 0, good.stdout
     told = summaries.read(Path("t.json").read_bytes(), [signer.public])
     assert told["result"] == "PASSED"
-    assert told["passedTests"] == [
-        "demographic_parity_difference:sex <= 0.9",
-        "accuracy_difference:sex <= 0.9",
-    ]
+    assert told["passedTests"] == ["demographic_parity_difference:sex <= 0.9", "accuracy_difference:sex <= 0.9"]
     # a second one follows the first in the auditor's sequence
     again = run(*command[:-1], "d.json", "--bundle", "--key", signer.path)
     assert again.exit_code == 0, again.stderr
@@ -167,9 +154,7 @@ def test_by_command(loans_model, signer, tmp_path, monkeypatch):
     assert second.sequence[0].previous == first.statement_sha256
 
 
-def test_a_verification_summary_says_what_an_alias_came_to(
-    registry, model, certify, signer, tmp_path, monkeypatch
-):
+def test_a_verification_summary_says_what_an_alias_came_to(registry, model, certify, signer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     from fairkit_registry.promotion.run import promote
 

@@ -56,9 +56,7 @@ def test_text_from_outside_cannot_change_the_card(card):
 
 def read_back(text, tmp_path):
     """Read a card with the Hub's own library."""
-    hub = pytest.importorskip(
-        "huggingface_hub", reason="huggingface-hub is not installed: pip install 'fairkit[dev]'"
-    )
+    hub = pytest.importorskip("huggingface_hub", reason="huggingface-hub is not installed: pip install 'fairkit[dev]'")
     path = tmp_path / "README.md"
     path.write_text(text, encoding="utf-8")
     return hub.ModelCard.load(path)

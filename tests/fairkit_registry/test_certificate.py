@@ -129,9 +129,7 @@ def test_every_single_bit_of_the_payload_and_the_signature_counts(model, certify
     for place in range(0, len(envelope.payload), 37):
         changed = bytearray(envelope.payload)
         changed[place] ^= 1 << (place % 8)
-        bad = dsse.Envelope(
-            payload=bytes(changed), payload_type=envelope.payload_type, signatures=envelope.signatures
-        )
+        bad = dsse.Envelope(payload=bytes(changed), payload_type=envelope.payload_type, signatures=envelope.signatures)
         with pytest.raises(CertificateError):
             certificate.verify(bad.to_bytes(), [signer.public])
 
@@ -185,9 +183,7 @@ def test_a_key_that_comes_along_is_never_trusted(model, certify, signer, strange
         envelope["publicKey"] = envelope["signatures"][0]["cert"] = stranger.public.pem
         envelope["signatures"][0]["keyid"] = signer.public.keyid
 
-    with pytest.raises(
-        VerificationError, match="does not hold: it was changed, or it was not made by the key"
-    ):
+    with pytest.raises(VerificationError, match="does not hold: it was changed, or it was not made by the key"):
         certificate.verify(tampered(raw, bring_key), [signer.public])
     with pytest.raises(CertificateError, match="--key"):
         certificate.verify(raw, [])
@@ -226,25 +222,7 @@ def test_a_signed_statement_of_another_form_is_refused(model, certify, signer, p
         certificate.verify(sign_statement(statement, signer), [signer.public])
 
 
-ODD = (
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    1e308,
-    "",
-    "x",
-    "a" * 64,
-    [],
-    [1],
-    ["x"],
-    {},
-    {"a": 1},
-    [None],
-    [[1, 2]],
-    [{"from": 1}],
-)
+ODD = (None, True, 0, -1, 1.5, 1e308, "", "x", "a" * 64, [], [1], ["x"], {}, {"a": 1}, [None], [[1, 2]], [{"from": 1}])
 
 
 def places(value, path=()):
@@ -258,9 +236,7 @@ def places(value, path=()):
 @pytest.fixture
 def signed_audit(model, certify):
     """The envelope of a certificate with settings and a mitigation."""
-    told = SignedSettings(
-        data={"label": "y"}, policy=(Rule.from_dict({"metric": "m", "max": 1.0}),)
-    ).to_dict()
+    told = SignedSettings(data={"label": "y"}, policy=(Rule.from_dict({"metric": "m", "max": 1.0}),)).to_dict()
     path = certify(model(), settings=told, mitigation={"plugin": "p", "parameters": {}, "base": None})
     return dsse.Envelope.from_bytes(path.read_bytes())
 

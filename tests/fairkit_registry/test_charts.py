@@ -56,9 +56,7 @@ def test_charts_come_out_as_they_went_in(weights, model, certify, signer, make):
     assert not set(charts.COMPACT) & set(back)
     np.testing.assert_allclose(back["histogram"]["edges"], was["histogram"]["edges"], rtol=1e-5)
     for group in ("g0", "g1"):
-        np.testing.assert_allclose(
-            back["histogram"]["groups"][group], was["histogram"]["groups"][group], rtol=1e-5
-        )
+        np.testing.assert_allclose(back["histogram"]["groups"][group], was["histogram"]["groups"][group], rtol=1e-5)
         np.testing.assert_allclose(back["roc"][group], was["roc"][group], atol=1e-5)
         for one, other in zip(back["calibration"][group], was["calibration"][group], strict=True):
             assert one["interval"] == pytest.approx(other["interval"], abs=1e-5)
@@ -78,17 +76,13 @@ def test_what_is_public_already_stays_and_is_compared(model, certify, signer, ma
     signed = certificate.verify(raw, [signer.public]).report
     once = public_findings([finding.to_dict() for finding in report.findings])
     assert public_findings(once) == once
-    whole = report.__class__(
-        **{**{f: getattr(signed, f) for f in signed.__slots__}, "findings": report.findings}
-    )
+    whole = report.__class__(**{**{f: getattr(signed, f) for f in signed.__slots__}, "findings": report.findings})
     assert not list(compare_reports(signed, whole))
     place = [f.metric for f in report.findings].index("statistical_parity_ks")
     other = json.loads(json.dumps(report.findings[place].evidence))
     other["histogram"]["groups"]["g0"][20][0] += 3
     changed = [*report.findings]
-    changed[place] = Finding(
-        **{f: getattr(changed[place], f) for f in Finding.__slots__} | {"evidence": other}
-    )
+    changed[place] = Finding(**{f: getattr(changed[place], f) for f in Finding.__slots__} | {"evidence": other})
     found = list(compare_reports(signed, report.__class__(
         **{**{f: getattr(signed, f) for f in signed.__slots__}, "findings": tuple(changed)}
     )))  # fmt: skip
@@ -109,10 +103,7 @@ def test_many_groups_stay_within_the_budget(model, certify):
     assert 0 < sum(kept) < 8
     assert all(any("to keep it small" in note for note in one["notes"]) for one in public)
     alone = certify(model(), report.findings)
-    bare = [
-        Finding(**{f: getattr(one, f) for f in Finding.__slots__} | {"evidence": {}})
-        for one in report.findings
-    ]
+    bare = [Finding(**{f: getattr(one, f) for f in Finding.__slots__} | {"evidence": {}}) for one in report.findings]
     assert alone.stat().st_size - certify(model(), bare).stat().st_size < 100_000
 
 

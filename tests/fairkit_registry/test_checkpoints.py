@@ -43,16 +43,7 @@ def test_roots_are_those_of_the_definition():
 
 def test_roots_are_those_of_the_published_vectors():
     """From the test data of Certificate Transparency (RFC 6962 reference)."""
-    inputs = [
-        "",
-        "00",
-        "10",
-        "2021",
-        "3031",
-        "40414243",
-        "5051525354555657",
-        "606162636465666768696a6b6c6d6e6f",
-    ]
+    inputs = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]
     leaves = [merkle.leaf(bytes.fromhex(one)) for one in inputs]
     assert merkle.root(leaves[:1]).hex().startswith("6e340b9cffb37a989ca544e6bb780a2c")
     assert merkle.root(leaves).hex() == "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328"
@@ -140,9 +131,7 @@ def test_the_specifications_own_example_is_read():
 def test_events_are_proven_without_the_registry(log, signer, model):
     sign(log, signer)
     for what, seq in (("credit@2", 2), ("1", 1)):
-        assert (
-            run("prove", what, "--checkpoint", "head", "--output", "p", "--registry", log.path).exit_code == 0
-        )
+        assert run("prove", what, "--checkpoint", "head", "--output", "p", "--registry", log.path).exit_code == 0
         good = run("verify-log", "p", "--key", signer.pub, "--format", "json")
         assert good.exit_code == 0, good.stdout
         assert any(f"event {seq} is add credit" in text for text in json.loads(good.stdout)["held"])
@@ -197,9 +186,7 @@ def test_a_forked_view_cannot_be_joined_by_a_proof(log, rewritten, signer, model
     sign(log, signer, "old", "--origin", "example.org/m")
     rewritten.add("credit", model(10.0))
     sign(rewritten, signer, "new", "--origin", "example.org/m")
-    refused = run(
-        "prove", "--old", "old", "--checkpoint", "new", "--output", "x", "--registry", rewritten.path
-    )
+    refused = run("prove", "--old", "old", "--checkpoint", "new", "--output", "x", "--registry", rewritten.path)
     assert refused.exit_code == 1
     assert "not those of old" in refused.stdout
     assert not Path("x").exists()
@@ -221,9 +208,7 @@ def test_two_branches_that_share_a_beginning_are_not_one_history(log, signer, mo
             branch.add("credit", model(factor))
         sign(branch, signer, "two", *origin)
     for name, store in (("one", log.path), ("two", tmp_path / "branch")):
-        made = run(
-            *("prove", "--old", "old", "--checkpoint", name, "--output", f"to-{name}", "--registry", store)
-        )
+        made = run(*("prove", "--old", "old", "--checkpoint", name, "--output", f"to-{name}", "--registry", store))
         assert made.exit_code == 0, made.stdout + made.stderr
     found = run("verify-log", "old", "one", "two", "to-one", "to-two", "--key", signer.pub)
     assert found.exit_code == 3

@@ -54,9 +54,7 @@ def test_the_interval_covers_the_difference_of_two_independent_rates(make):
 def test_changes_have_names(make, model, before, after, better, change):
     def side(value):
         if value is None:
-            return make.report(
-                model(), [replace(make.finding("m", 0.0, better=better), value=None, interval=None)]
-            )
+            return make.report(model(), [replace(make.finding("m", 0.0, better=better), value=None, interval=None)])
         return make.report(model(), [make.finding("m", value, better=better)])
 
     (pair,) = compare_findings(side(before), side(after))
@@ -66,28 +64,14 @@ def test_changes_have_names(make, model, before, after, better, change):
 def test_findings_pair_by_auditor_metric_column_and_parameters(make, model):
     one = make.report(
         model(),
-        [
-            make.finding("m", 0.1),
-            make.finding("gone", 0.1),
-            make.finding("gap", 0.2, parameters={"epsilon": 0.1}),
-        ],
+        [make.finding("m", 0.1), make.finding("gone", 0.1), make.finding("gap", 0.2, parameters={"epsilon": 0.1})],
     )
     other = make.report(
         model(),
-        [
-            make.finding("new", 0.1),
-            make.finding("gap", 0.9, parameters={"epsilon": 0.5}),
-            make.finding("m", 0.1),
-        ],
+        [make.finding("new", 0.1), make.finding("gap", 0.9, parameters={"epsilon": 0.5}), make.finding("m", 0.1)],
     )
     pairs = {(p.metric, p.before, p.after) for p in compare_findings(one, other)}
-    assert pairs == {
-        ("m", 0.1, 0.1),
-        ("gone", 0.1, None),
-        ("gap", 0.2, None),
-        ("new", None, 0.1),
-        ("gap", None, 0.9),
-    }
+    assert pairs == {("m", 0.1, 0.1), ("gone", 0.1, None), ("gap", 0.2, None), ("new", None, 0.1), ("gap", None, 0.9)}
 
 
 @pytest.mark.long
@@ -99,8 +83,7 @@ def test_many_comparisons_of_equal_models_seldom_name_anything(make, model):
     for _ in range(rounds):
         sides = [
             make.report(
-                model(),
-                [make.finding(f"m{k}", value, half) for k, value in enumerate(rng.normal(0.5, 0.01, 20))],
+                model(), [make.finding(f"m{k}", value, half) for k, value in enumerate(rng.normal(0.5, 0.01, 20))]
             )
             for _ in range(2)
         ]

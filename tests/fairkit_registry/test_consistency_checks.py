@@ -25,9 +25,7 @@ def report():
         "y": rng.integers(0, 2, rows),
         "s": rng.random(rows),
     }
-    data = fairkit.load_data(
-        table, label="y", favorable=1, sensitive=["sex", "race"], predictions={"score": "s"}
-    )
+    data = fairkit.load_data(table, label="y", favorable=1, sensitive=["sex", "race"], predictions={"score": "s"})
     return Report.from_dict(fairkit.audit(None, data).to_dict())
 
 
@@ -46,9 +44,7 @@ def test_numbers_are_the_same_but_for_rounding():
     assert not about(1e6, 1e6 + 1e-2)
 
 
-@pytest.mark.parametrize(
-    "metric", ["equalized_odds_difference", "equalized_odds_ratio", "gap_max", "gap_rms"]
-)
+@pytest.mark.parametrize("metric", ["equalized_odds_difference", "equalized_odds_ratio", "gap_max", "gap_rms"])
 def test_a_joint_disparity_follows_from_its_rates(report, metric):
     assert list(check_odds(report)) == []
     low = changed(report, metric, lambda f: replace(f, value=f.value * 0.9))
@@ -77,9 +73,7 @@ def test_a_chart_has_the_rows_of_its_groups(report):
 
 def test_a_groups_own_interval_follows_from_its_count(report):
     finding = next(
-        f
-        for f in report.findings
-        if f.metric == "selection_rate_difference" or f.metric.startswith("demographic")
+        f for f in report.findings if f.metric == "selection_rate_difference" or f.metric.startswith("demographic")
     )
     confidence = report.confidence
     assert all(group.interval is not None and group.denominator for group in finding.groups)
@@ -106,8 +100,6 @@ def test_groups_and_rows_without_a_group_are_the_rows(report):
     (text,) = check_rows(replace(report, data=replace(report.data, groups=more)))
     assert text == "the groups of sex have 601 rows together, the data have 600"
     (text,) = check_rows(replace(report, data=replace(report.data, missing={"sex": 1_000})))
-    assert text == (
-        "the groups of sex have 1,600 rows together with 1,000 rows without a group, the data have 600"
-    )
+    assert text == ("the groups of sex have 1,600 rows together with 1,000 rows without a group, the data have 600")
     assert _sizes({"m": 1_200, "f": 3}) == "f 3, m 1,200"
     assert _sizes({}) == "none"

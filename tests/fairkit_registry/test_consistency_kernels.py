@@ -105,10 +105,7 @@ def test_the_interval_of_a_difference_is_as_wide_as_its_groups_make_it():
     assert check(rate(interval=(right[0], right[1] - 2e-6)))
     assert check(rate(interval=(right[0] + 2e-6, right[1])))
     (text,) = check(rate(interval=(0.2, 0.3)))
-    assert (
-        text
-        == f"its interval [0.2, 0.3] is narrower than those of its groups allow: [{right[0]:g}, {right[1]:g}]"
-    )
+    assert text == f"its interval [0.2, 0.3] is narrower than those of its groups allow: [{right[0]:g}, {right[1]:g}]"
     uneven = rate(ends=((0.4, 0.6), (0.7, 0.9)))
     up = 0.25 + math.hypot(0.15, 0.1)
     assert check(replace(uneven, interval=(0.0, up))) == []
@@ -118,12 +115,7 @@ def test_the_interval_of_a_difference_is_as_wide_as_its_groups_make_it():
     top = 1e4 + math.hypot(1e4, 0.0)
     assert check(replace(large, interval=(8e3, top - 0.01))) == []
     assert check(replace(large, interval=(8e3, top - 0.03)))
-    for unread in (
-        {"auditor": "why"},
-        {"interval": None},
-        {"metric": "accuracy_ratio"},
-        {"metric": "unknown"},
-    ):
+    for unread in ({"auditor": "why"}, {"interval": None}, {"metric": "accuracy_ratio"}, {"metric": "unknown"}):
         assert check(replace(rate(interval=(0.25, 0.25)), **unread)) == []
     assert check(rate(values=(0.5, None), value=0.0, interval=(0.0, 0.0))) == []
     assert check(rate(ends=(None, (0.7, 0.8)), interval=(0.25, 0.25))) == []
@@ -179,9 +171,7 @@ def test_groups_are_those_of_the_data(report):
     (text,) = check(rate(), least=101.0)
     assert text == "group g0 has 100 rows, fewer than 101, and it is not marked as inconclusive"
     assert check(replace(rate(), inconclusive="few"), least=101.0) == []
-    assert check(rate(values=(0.5, None), value=0.1)) == [
-        "group g1 has no value, and it is not marked as inconclusive"
-    ]
+    assert check(rate(values=(0.5, None), value=0.1)) == ["group g1 has no value, and it is not marked as inconclusive"]
     assert check(rate(values=(0.5, None), value=None)) == []
     hidden = of(report, rows=205, missing={"sex": 5})
     beyond = group_of("missing", 5, 0.5)
@@ -196,9 +186,7 @@ def test_groups_are_those_of_the_data(report):
 def test_a_number_over_all_rows_lies_among_the_groups(report):
     def check(value, metric="accuracy", finding=None, weighted=False, **more):
         told = finding or rate(f"{metric}_difference", values=(0.5, 0.75), rows=(100, 300))
-        data = of(
-            report, told, whole(metric, value), rows=400, groups={"sex": {"g0": 100, "g1": 300}}, **more
-        )
+        data = of(report, told, whole(metric, value), rows=400, groups={"sex": {"g0": 100, "g1": 300}}, **more)
         return list(recount.check_pooled(data, weighted=weighted))
 
     mean = (100 * 0.5 + 300 * 0.75) / 400
@@ -250,10 +238,7 @@ def test_joint_gaps_are_over_the_groups_that_both_rates_have():
 
 @pytest.mark.parametrize(("metric", "right"), [("equalized_odds_difference", 0.5), ("gap_max", 0.5)])
 def test_a_joint_disparity_is_the_larger_of_the_two(report, metric, right):
-    parts = [
-        rate("true_positive_rate_difference"),
-        rate("false_positive_rate_difference", values=(0.25, 0.75)),
-    ]
+    parts = [rate("true_positive_rate_difference"), rate("false_positive_rate_difference", values=(0.25, 0.75))]
 
     def check(value, some=parts):
         joint = replace(rate(metric), value=value, groups=())
@@ -280,20 +265,13 @@ def test_rows_without_a_group_are_not_hidden(report):
         "accuracy_difference of sex does not say what the 10 rows without a group could do to it"
     ]
     assert check(told=None, missing=0) == []
-    for unread in (
-        {"auditor": "why"},
-        {"metric": "accuracy_group_min"},
-        {"metric": "unknown"},
-        {"value": None},
-    ):
+    for unread in ({"auditor": "why"}, {"metric": "accuracy_group_min"}, {"metric": "unknown"}, {"value": None}):
         assert check(told=None, **unread) == []
     assert check(told=None, metric="accuracy_ratio")
     assert check(value=0.1 - EPS / 2) == []
     assert check(value=0.4 + EPS / 2) == []
     assert check(value=0.1 - 3 * EPS)
-    assert check(value=0.4 + 3 * EPS) == [
-        "accuracy_difference of sex is 0.4, outside its own bounds [0.1, 0.4]"
-    ]
+    assert check(value=0.4 + 3 * EPS) == ["accuracy_difference of sex is 0.4, outside its own bounds [0.1, 0.4]"]
     words = "accuracy_difference of sex does not hold its verdict against the 10 rows without a group"
     assert check(told=bounds | {"binding": False}) == [words]
     open_ones = {"binding": False}  # no bounds are known: few missing rows do not bind
@@ -334,11 +312,7 @@ def shares(tp=30, fp=20, positives=50, rows=120, **changes):
         "true_negative_rate": (negatives - fp, negatives),
         "precision": (tp, selected),
     } | changes
-    return {
-        name: counts.Share(count / over, over, None)
-        for name, (count, over) in told.items()
-        if count is not None
-    }
+    return {name: counts.Share(count / over, over, None) for name, (count, over) in told.items() if count is not None}
 
 
 def said(some, rows=120):
@@ -382,9 +356,7 @@ RATES_OVER = counts.RATES
 
 def test_precision_is_over_what_was_selected():
     assert said(shares(precision=(30, 51))) != []
-    drawn = shares(
-        tp=30.25, fp=20.5
-    )  # drawn decisions count as fewer rows than their sum, never as more than they are
+    drawn = shares(tp=30.25, fp=20.5)  # drawn decisions count as fewer rows than their sum, never as more than they are
     assert not counts._sharp(drawn)
     value = drawn["precision"].value
     for over, good in ((drawn["precision"].over, True), (60.0, True), (50.0, False)):
@@ -452,9 +424,7 @@ def test_the_interval_of_a_disparity_is_that_of_its_counts():
     assert check(replace(base, interval=(0.0, 0.1), value=None)) == []
     assert check(replace(base, interval=(0.0, 0.1)), None) == []
     (text,) = check(replace(base, interval=(0.0, 0.1)))
-    assert text.endswith(
-        f"has the interval [0, 0.1], the counts of its groups give [{ends[0]:g}, {ends[1]:g}]"
-    )
+    assert text.endswith(f"has the interval [0, 0.1], the counts of its groups give [{ends[0]:g}, {ends[1]:g}]")
     alone = replace(base, groups=base.groups[:1])
     (text,) = check(replace(base, interval=(0.0, 0.1)), alone)
     assert text.endswith("the counts of its groups give none")
@@ -469,10 +439,7 @@ def test_ends_are_the_same_but_for_a_millionth():
 def test_rates_over_all_rows_follow_from_the_groups():
     from fairkit_registry.evidence.arithmetic import share_limits
 
-    groups = {
-        "a": {"accuracy": counts.Share(0.5, 100.0, None)},
-        "b": {"accuracy": counts.Share(0.75, 300.0, None)},
-    }
+    groups = {"a": {"accuracy": counts.Share(0.5, 100.0, None)}, "b": {"accuracy": counts.Share(0.75, 300.0, None)}}
     value = 275 / 400
     ends = share_limits(value, 400.0, two_sided(0.95))
 
@@ -503,9 +470,7 @@ def drawn(seed, bins=8, rows=60):
     score = rng.random(rows)
     outcome = rng.random(rows) < score**1.5
     place = np.minimum((score * bins).astype(int), bins - 1)
-    mass = [
-        (float(((place == b) & ~outcome).sum()), float(((place == b) & outcome).sum())) for b in range(bins)
-    ]
+    mass = [(float(((place == b) & ~outcome).sum()), float(((place == b) & outcome).sum())) for b in range(bins)]
     return edges.tolist(), mass, score, outcome
 
 
@@ -537,9 +502,7 @@ def test_what_a_chart_leaves_possible_holds_the_number_and_is_reached(seed):
     surely = sum(yes[i] * no[j] for i in range(8) for j in range(i)) / pairs
     tied = sum(yes[i] * no[i] for i in range(8)) / pairs
     near = sum(yes[i] * no[j] for i in range(8) for j in range(8) if abs(i - j) == 1) / pairs
-    assert scores.possible("roc_auc", edges, mass) == pytest.approx(
-        (surely - 0.01 * near, surely + tied + 0.01 * near)
-    )
+    assert scores.possible("roc_auc", edges, mass) == pytest.approx((surely - 0.01 * near, surely + tied + 0.01 * near))
     # at the ends of bins cumulative sums lie between those with all scores at the bins' ends
     gaps = np.array([np.cumsum(yes - (no + yes) * end) for end in (high, low)])
     inner = max(gaps[0].max(), -gaps[1].min(), 0.0) / rows
@@ -599,9 +562,7 @@ def test_numbers_of_scores_lie_within_what_the_chart_leaves(report):
     for value in (low, high, low - 0.9 * slack, high + 0.9 * slack):
         assert check(value) == []
     for value in (low - 1.1 * slack, high + 1.1 * slack):
-        assert check(value) == [
-            f"roc_auc of group a of sex is {value:g}, and its chart leaves [{low:.4g}, {high:.4g}]"
-        ]
+        assert check(value) == [f"roc_auc of group a of sex is {value:g}, and its chart leaves [{low:.4g}, {high:.4g}]"]
     assert check(None) == []
     for unread in ({"auditor": "why"}, {"sensitive": "age"}, {"parameters": {"class": "x"}}):
         assert check(0.0, **unread) == []
@@ -759,18 +720,14 @@ def test_a_number_lies_in_the_range_of_its_metric(report):
         return list(numbers.check_number(finding, of(report, finding, **more), auditors))
 
     assert check(rate()) == []
-    assert check(rate(better="higher")) == [
-        "it says that higher is better; for accuracy_difference it is lower"
-    ]
+    assert check(rate(better="higher")) == ["it says that higher is better; for accuracy_difference it is lower"]
     assert check(rate(value=1 + EPS / 2)) == []
     assert len(check(rate(value=1.1))) == 1
     assert len(check(rate(value=-0.1))) == 1
     assert len(check(rate(values=(1.2, 0.5), ends=(None, None), value=0.7))) == 1
     beyond = replace(rate(), missing=group_of("missing", 3, -0.5))
     assert check(beyond) == ["the value of group missing -0.5 lies outside the range [0, 1] of the metric"]
-    assert check(rate(interval=(-0.1, 0.5))) == [
-        "its interval [-0.1, 0.5] leaves the range [0, 1] of the metric"
-    ]
+    assert check(rate(interval=(-0.1, 0.5))) == ["its interval [-0.1, 0.5] leaves the range [0, 1] of the metric"]
     assert check(rate(interval=(0.1, 1.5)))
     assert check(rate(rows=(201, 100))) == ["group g0 has 201 rows, the data have 200"]
     assert check(rate(rows=(200, 100))) == []
@@ -793,9 +750,7 @@ def test_a_number_lies_in_the_range_of_its_metric(report):
 
 def test_an_upper_bound_is_a_number_above_the_value():
     def check(bound, value=0.2, auditor="dif", **more):
-        finding = replace(
-            rate(value=value), auditor=auditor, evidence={"upper_confidence_bound": bound, **more}
-        )
+        finding = replace(rate(value=value), auditor=auditor, evidence={"upper_confidence_bound": bound, **more})
         return list(numbers._bounds(finding))
 
     assert check(0.2) == []
@@ -827,17 +782,12 @@ def test_evidence_of_unknowns_has_its_form():
         assert check(3) == [f"its {name} are no bounds"]
         for key, value in (("low", None), ("high", True), ("binding", 1), ("reason", None), ("stretch", "1"),
                            ("stretch", math.inf), ("low", "x")):  # fmt: skip
-            assert check(whole_form | {key: value}) == [
-                f"its {name} lack a number, a reason or whether they bind"
-            ]
+            assert check(whole_form | {key: value}) == [f"its {name} lack a number, a reason or whether they bind"]
     assert list(numbers.check_unknowns(rate())) == []
 
 
 def test_evidence_of_rows_nearby_has_its_form():
-    names = [
-        "rows",
-        *(f"{name}{end}" for name in ("here", "nearby", "change") for end in ("", "_low", "_high")),
-    ]
+    names = ["rows", *(f"{name}{end}" for name in ("here", "nearby", "change") for end in ("", "_low", "_high"))]
     form = dict.fromkeys(names, 0.5)
     assert list(numbers.check_nearby(rate(evidence={"nearby": form}))) == []
     assert list(numbers.check_nearby(rate())) == []
@@ -855,15 +805,8 @@ def of_class(label, values=(0.5, 0.75), ends=((0.4, 0.6), (0.7, 0.85)), **change
 
 def test_gaps_over_classes_follow_from_the_classes(report):
     some = [of_class("a"), of_class("b", (0.5, 0.4), ((0.3, 0.6), (0.35, 0.5)))]
-    half = [
-        max(math.hypot(0.1, 0.1), math.hypot(0.1, 0.05)),
-        max(math.hypot(0.2, 0.1), math.hypot(0.1, 0.05)),
-    ]
-    value = {
-        "class_gap_max": 0.25,
-        "class_gap_mean": 0.175,
-        "class_gap_rms": math.sqrt((0.25**2 + 0.1**2) / 2),
-    }
+    half = [max(math.hypot(0.1, 0.1), math.hypot(0.1, 0.05)), max(math.hypot(0.2, 0.1), math.hypot(0.1, 0.05))]
+    value = {"class_gap_max": 0.25, "class_gap_mean": 0.175, "class_gap_rms": math.sqrt((0.25**2 + 0.1**2) / 2)}
     upper = {
         "class_gap_max": 0.1 + half[1] if 0.1 + half[1] > 0.25 + half[0] else 0.25 + half[0],
         "class_gap_mean": value["class_gap_mean"] + math.hypot(*half) / 2,
@@ -879,9 +822,7 @@ def test_gaps_over_classes_follow_from_the_classes(report):
         assert check(name) == [], name
         assert len(check(name, value=right + 1e-6)) == 1
         assert check(name, interval=(0.0, upper[name] - 9e-7)) == []
-        assert (
-            check(name, interval=(0.0, min(1.0, upper[name]) - (1e-6 + EPS))) == []
-        )  # as much as is allowed
+        assert check(name, interval=(0.0, min(1.0, upper[name]) - (1e-6 + EPS))) == []  # as much as is allowed
         assert len(check(name, interval=(0.0, upper[name] - 3e-6))) == 1
         assert check(name, interval=(0.0, 0.2), dependent=True) == []
         assert check(name, interval=None) == []
@@ -893,9 +834,7 @@ def test_gaps_over_classes_follow_from_the_classes(report):
         assert len(check(name, few)) == (name == "class_gap_max")
         assert check(name, few, inconclusive="few rows") == []
         doubtful = [some[0], replace(some[1], inconclusive="its interval is not trusted")]
-        assert check(name, doubtful) == [
-            f"{name} of sex is not marked as inconclusive, and that of the class b is"
-        ]
+        assert check(name, doubtful) == [f"{name} of sex is not marked as inconclusive, and that of the class b is"]
 
 
 def test_gaps_over_classes_are_the_largest_over_pairs(report):
@@ -939,9 +878,7 @@ def test_nothing_stands_there_twice(report):
 def test_the_outcome_is_that_of_the_settings(report):
     named = replace(report, data=replace(report.data, label="y", favorable="1"))
     assert list(_outcome(named, {"label": "y", "favorable": 1})) == []
-    assert list(_outcome(named, {"label": "z", "favorable": 1})) == [
-        "the settings have the label z, the report y"
-    ]
+    assert list(_outcome(named, {"label": "z", "favorable": 1})) == ["the settings have the label z, the report y"]
     assert list(_outcome(named, {"label": "y"})) == ["the settings have the favorable None, the report 1"]
     older = replace(report, data=replace(report.data, label=None, favorable=None))
     assert list(_outcome(older, {"label": "z"})) == []

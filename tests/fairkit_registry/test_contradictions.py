@@ -107,12 +107,8 @@ def test_a_statement_that_cannot_be_true_is_named(honest, attack):
 
 @pytest.mark.long
 @pytest.mark.parametrize("rules", [(RULE,), ()], ids=["alias with rules", "alias without rules"])
-@pytest.mark.parametrize(
-    "attack", ["value above its interval", "pass over failing findings", "one group only"]
-)
-def test_it_is_not_promoted_although_a_trusted_key_signed_it(
-    registry, model, honest, signer, tmp_path, attack, rules
-):
+@pytest.mark.parametrize("attack", ["value above its interval", "pass over failing findings", "one group only"])
+def test_it_is_not_promoted_although_a_trusted_key_signed_it(registry, model, honest, signer, tmp_path, attack, rules):
     report, settings = honest
     forged = ATTACKS[attack][0](report)
     sound = tmp_path / "sound.json"
@@ -122,10 +118,7 @@ def test_it_is_not_promoted_although_a_trusted_key_signed_it(
     settings = settings | {"data": settings["data"] | {"predictions": None}}
     for path, one, day in ((sound, report, 5), (forgery, forged, 4)):
         raw = issuing.issue(
-            replace(one, model=named),
-            [signer.secret],
-            settings=settings,
-            audited_at=datetime(2026, 1, day, tzinfo=UTC),
+            replace(one, model=named), [signer.secret], settings=settings, audited_at=datetime(2026, 1, day, tzinfo=UTC)
         )
         path.write_bytes(raw)
     policy = AliasPolicy(keys=(signer.public.pem,), rules=rules)
@@ -143,12 +136,7 @@ def test_it_is_not_promoted_although_a_trusted_key_signed_it(
 
 @pytest.mark.parametrize(
     ("bound", "words"),
-    [
-        (0.1, "below its value"),
-        ("0.3", "is no number"),
-        (True, "is no number"),
-        (0.16, "lower_bound 0.19 is above"),
-    ],
+    [(0.1, "below its value"), ("0.3", "is no number"), (True, "is no number"), (0.16, "lower_bound 0.19 is above")],
 )
 def test_a_one_sided_bound_holds_its_value(honest, bound, words):
     report, settings = honest
@@ -181,9 +169,7 @@ def test_rows_without_a_group_cannot_be_hidden():
     assert list(contradictions(report, settings)) == []
     hidden = change(report, DPD, evidence={})
     assert "does not say what the 100 rows" in "".join(contradictions(hidden, settings))
-    loose = change(
-        report, DPD, evidence=lambda e: e | {"missing_bounds": e["missing_bounds"] | {"binding": False}}
-    )
+    loose = change(report, DPD, evidence=lambda e: e | {"missing_bounds": e["missing_bounds"] | {"binding": False}})
     assert "does not hold its verdict against" in "".join(contradictions(loose, settings))
     fewer = replace(report, data=replace(report.data, missing={}))
     assert "have 900 rows together" in "".join(contradictions(fewer, settings))
@@ -196,9 +182,7 @@ def test_honest_audits_of_any_kind_pass(seed):
     rng = np.random.default_rng(seed)
     rows, groups = int(rng.choice([12, 60, 500])), int(rng.integers(2, 6))
     table = {
-        "g": np.array(
-            [None if seed > 8 and i % 9 == 0 else f"g{i % groups}" for i in range(rows)], dtype=object
-        ),
+        "g": np.array([None if seed > 8 and i % 9 == 0 else f"g{i % groups}" for i in range(rows)], dtype=object),
         "h": np.array(["a", "b"])[np.arange(rows) % 2],
         "w": rng.random(rows) * 3,
         "p": rng.random(rows),
@@ -217,19 +201,13 @@ def test_honest_audits_of_any_kind_pass(seed):
     rules = [Rule(metric=metric, sensitive="g", max=0.1)]
     report = fairkit.audit(None, data, policy=rules, adjustment=adjustment, confidence=0.9, seed=seed)
     settings = SignedSettings(
-        data=data.roles.to_dict(),
-        policy=(rules[0],),
-        adjustment=adjustment,
-        confidence=0.9,
-        seed=seed,
+        data=data.roles.to_dict(), policy=(rules[0],), adjustment=adjustment, confidence=0.9, seed=seed
     )
     assert list(contradictions(Report.from_dict(report.to_dict()), settings.to_dict())) == []
 
 
 @pytest.mark.parametrize("number", ["1" + "0" * 400, "-1" + "0" * 400, "1e400", "1" * 5000])
-def test_a_number_that_no_float_holds_is_refused_at_the_door(
-    registry, model, certify, signer, tmp_path, number
-):
+def test_a_number_that_no_float_holds_is_refused_at_the_door(registry, model, certify, signer, tmp_path, number):
     import base64
     import json
 

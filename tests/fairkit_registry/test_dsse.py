@@ -38,9 +38,7 @@ def test_the_specifications_own_p256_signature_verifies():
         ec.SECP256R1(),
     )
     pem = numbers.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    raw = base64.b64decode(
-        "A3JqsQGtVsJ2O2xqrI5IcnXip5GToJ3F+FnZ+O88SjtR6rDAajabZKciJTfUiHqJPcIAriEGAHTVeCUjW2JIZA=="
-    )
+    raw = base64.b64decode("A3JqsQGtVsJ2O2xqrI5IcnXip5GToJ3F+FnZ+O88SjtR6rDAajabZKciJTfUiHqJPcIAriEGAHTVeCUjW2JIZA==")
     from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
     # The vector gives r and s one after the other; signatures here are in DER, as in OpenSSL.

@@ -91,10 +91,7 @@ def test_a_strength_that_was_not_used_is_found(model, people):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        (
-            {"strength": 0.2, "fair_metric": "euclidean", "columns": ["income"]},
-            "belong to fair_metric=subspace",
-        ),
+        ({"strength": 0.2, "fair_metric": "euclidean", "columns": ["income"]}, "belong to fair_metric=subspace"),
         ({"strength": 0.2, "penalty": "summed"}, "always has the strength 0.1"),
         ({"strength": 0.0}, "above 0"),
         (
@@ -111,9 +108,7 @@ def test_a_strength_without_a_meaning_is_refused(model, people, parameters, mess
 
 
 def dif(**parameters):
-    return dataclasses.replace(
-        settings(), auditors=("dif",), parameters={"dif": {"epsilon": [0.1], **parameters}}
-    )
+    return dataclasses.replace(settings(), auditors=("dif",), parameters={"dif": {"epsilon": [0.1], **parameters}})
 
 
 def test_a_dif_certificate_names_its_difference_and_comes_back(model, people):

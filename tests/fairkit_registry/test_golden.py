@@ -20,12 +20,7 @@ from fairkit_registry.evidence.tables import read_statement
 from fairkit_registry.jsonio import canonical
 
 GOLDEN = Path(__file__).parent / "golden"
-CERTIFICATES = {
-    "certificate": "key",
-    "certificate-p256": "p256",
-    "table-certificate": "key",
-    "no-policy": "key",
-}
+CERTIFICATES = {"certificate": "key", "certificate-p256": "p256", "table-certificate": "key", "no-policy": "key"}
 
 
 def content(name: str) -> bytes:
@@ -78,7 +73,4 @@ def test_locks_and_statements_about_tables_are_read():
     assert (lock.name, lock.rows) == (statement.name, statement.rows) == ("table.csv", 400)
     assert lock.data_sha256 == statement.sha256
     model = hashlib.sha256((GOLDEN / "model.onnx").read_bytes()).hexdigest()
-    assert (
-        certificate.verify(content("certificate.json"), [load_public(GOLDEN / "key.pub")]).model_sha256
-        == model
-    )
+    assert certificate.verify(content("certificate.json"), [load_public(GOLDEN / "key.pub")]).model_sha256 == model

@@ -62,13 +62,10 @@ def moved(report, rate, by):
         if finding.sensitive is None:
             base = next(f for f in report.findings if f.metric == f"{rate}_difference")
             shares = [
-                (g.value + (by / g.denominator if i == 1 else 0), g.denominator)
-                for i, g in enumerate(base.groups)
+                (g.value + (by / g.denominator if i == 1 else 0), g.denominator) for i, g in enumerate(base.groups)
             ]
             value = sum(v * n for v, n in shares) / sum(n for _, n in shares)
-            low, high = share_limits(
-                np.array([value]), np.array([sum(n for _, n in shares)]), two_sided(confidence)
-            )
+            low, high = share_limits(np.array([value]), np.array([sum(n for _, n in shares)]), two_sided(confidence))
             return replace(finding, value=value, interval=(float(low[0]), float(high[0])))
         groups = []
         for place, group in enumerate(finding.groups):
@@ -82,18 +79,14 @@ def moved(report, rate, by):
         over = np.array([g.denominator for g in groups], dtype=float)
         if finding.metric.endswith("_difference"):
             spread = spread_difference(values, lambda z: share_limits(values, over, z), confidence)
-            return replace(
-                finding, groups=tuple(groups), value=spread.value, interval=(spread.low, spread.high)
-            )
+            return replace(finding, groups=tuple(groups), value=spread.value, interval=(spread.low, spread.high))
         return replace(finding, groups=tuple(groups))
 
     return mapped(report, change)
 
 
 def passing(report):
-    return replace(
-        report, verdict="pass", policy=tuple(replace(rule, verdict="pass") for rule in report.policy)
-    )
+    return replace(report, verdict="pass", policy=tuple(replace(rule, verdict="pass") for rule in report.policy))
 
 
 def scaled(report, metric, share, sensitive="sex"):
@@ -105,10 +98,7 @@ def scaled(report, metric, share, sensitive="sex"):
         low, high = finding.interval
         return replace(
             finding,
-            interval=(
-                finding.value - share * (finding.value - low),
-                finding.value + share * (high - finding.value),
-            ),
+            interval=(finding.value - share * (finding.value - low), finding.value + share * (high - finding.value)),
         )
 
     return mapped(report, change)
@@ -147,9 +137,7 @@ def scored(report, metric, make):
             value = min(values)
         else:
             value = max(values)
-        return replace(
-            finding, groups=tuple(groups), value=value, interval=(max(value - 0.05, -1), value + 0.05)
-        )
+        return replace(finding, groups=tuple(groups), value=value, interval=(max(value - 0.05, -1), value + 0.05))
 
     return mapped(report, change)
 
@@ -239,9 +227,7 @@ def test_what_one_auditor_finds_is_not_stated_by_an_invented_one(metric, honest)
 
     report, settings = honest
     settings = settings | {"auditors": ["group", "house"]}
-    forged = Finding(
-        auditor="house", metric=metric, sensitive="sex", value=0.0, interval=(0.0, 0.0), better="lower"
-    )
+    forged = Finding(auditor="house", metric=metric, sensitive="sex", value=0.0, interval=(0.0, 0.0), better="lower")
     found = list(contradictions(replace(report, findings=(*report.findings, forged)), settings))
     assert any("it is a metric of the auditor" in text for text in found)
 

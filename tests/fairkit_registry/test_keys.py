@@ -50,9 +50,7 @@ def test_the_wrong_half_is_named(signer):
 
 
 @pytest.mark.parametrize("load", [keys.load_public, signers.load_secret])
-@pytest.mark.parametrize(
-    "content", [b"", b"hello", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"]
-)
+@pytest.mark.parametrize("content", [b"", b"hello", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"])
 def test_what_is_no_key_is_refused(load, content, tmp_path):
     (tmp_path / "k").write_bytes(content)
     with pytest.raises(KeyFileError):
@@ -70,10 +68,7 @@ def test_other_kinds_of_keys_are_refused(tmp_path):
     with pytest.raises(KeyFileError, match="P-256"):
         keys.parse_public(other.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     wide = ec.generate_private_key(ec.SECP384R1())
-    for name, key, closing in (
-        ("rsa", secret, NoEncryption()),
-        ("wide", wide, BestAvailableEncryption(b"x")),
-    ):
+    for name, key, closing in (("rsa", secret, NoEncryption()), ("wide", wide, BestAvailableEncryption(b"x"))):
         (tmp_path / name).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, closing))
         (tmp_path / name).chmod(0o600)
         with pytest.raises(KeyFileError, match="ed25519 or ECDSA P-256"):

@@ -173,9 +173,7 @@ def test_a_revoked_key_locks_nothing(story, registry, signer, stranger):
     story.add()
     story.certify(raw)
     entry = revocations.Entry(kind="key", sha256=signer.public.keyid, reason="stolen", at=AUDITED)
-    listed = revocations.issue(
-        signer.secret, [entry], previous=None, next_update=AUDITED + timedelta(days=9999)
-    )
+    listed = revocations.issue(signer.secret, [entry], previous=None, next_update=AUDITED + timedelta(days=9999))
     registry.revoke([("list", listed)], [signer.public])
     assert "stolen" in story.refused()
 
@@ -189,9 +187,7 @@ def test_a_registry_with_locks_is_checked_and_replayed(story, registry):
     assert gc(registry).files == ()
 
 
-@pytest.mark.parametrize(
-    "raw", [b"", b"{}", b'{"payload":"","payloadType":"x","signatures":[{"sig":""}]}', b"\xff"]
-)
+@pytest.mark.parametrize("raw", [b"", b"{}", b'{"payload":"","payloadType":"x","signatures":[{"sig":""}]}', b"\xff"])
 def test_what_is_no_lock_is_one_message(raw):
     with pytest.raises(CertificateError):
         locks.read_lock(raw)
@@ -207,17 +203,7 @@ def test_by_command(loans_model, signer, tmp_path, monkeypatch):
 
     roles = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
     rule = ("--max", "demographic_parity_difference:sex=0.9")
-    lock = (
-        "policy",
-        "lock",
-        "--data",
-        loans_model.data,
-        *roles,
-        "--key",
-        signer.path,
-        "--output",
-        "lock.json",
-    )
+    lock = ("policy", "lock", "--data", loans_model.data, *roles, "--key", signer.path, "--output", "lock.json")
     assert run(*lock).exit_code == 2  # nothing that a model could fail
     assert not Path("lock.json").exists()
     made = run(*lock, *rule, "--purpose", "the yearly audit")
@@ -259,24 +245,11 @@ def test_by_command(loans_model, signer, tmp_path, monkeypatch):
     table = run("registry", "log", "spare", "--locks").stdout
     assert "another try" in table
     assert table.rstrip().endswith("none")
-    second = (
-        "--lock",
-        "second.json",
-        "--key",
-        signer.path,
-        "--output",
-        "c2.json",
-        "--data",
-        loans_model.data,
-    )
+    second = ("--lock", "second.json", "--key", signer.path, "--output", "c2.json", "--data", loans_model.data)
     assert run("certify", loans_model.path, *second).exit_code == 0
     told = run("registry", "log", "spare", "--locks", "--certificate", "c2.json", "--format", "json").stdout
     assert len(json.loads(told)[0]["certificates"]) == 1
-    for wrong in (
-        ("--certificate", "c2.json"),
-        ("--locks", "--decisions"),
-        ("--locks", "--certificate", "lock.json"),
-    ):
+    for wrong in (("--certificate", "c2.json"), ("--locks", "--decisions"), ("--locks", "--certificate", "lock.json")):
         assert run("registry", "log", *wrong).exit_code == 2
     digest = uses[1]["certificates"][0][:12]
     assert run("registry", "detach", "credit@1", digest, "--reason", "not ours").exit_code == 0
@@ -287,9 +260,7 @@ def test_by_command(loans_model, signer, tmp_path, monkeypatch):
 SALT = "5a" * 32
 
 
-def test_rows_that_were_sealed_by_their_owner_before_the_model_came_are_promoted(
-    story, registry, signer, stranger
-):
+def test_rows_that_were_sealed_by_their_owner_before_the_model_came_are_promoted(story, registry, signer, stranger):
     """The owner of the rows is another person than the certifier; the lock names no table."""
     raw = story.lock(by=stranger.secret, salt=SALT)
     found = locks.read_lock(raw)
@@ -304,9 +275,7 @@ def test_rows_that_were_sealed_by_their_owner_before_the_model_came_are_promoted
     assert "before the model (event 2)" in story.notes()
 
 
-@pytest.mark.parametrize(
-    ("salt", "said"), [(None, "has no salt that opens it"), ("11" * 32, "about another table")]
-)
+@pytest.mark.parametrize(("salt", "said"), [(None, "has no salt that opens it"), ("11" * 32, "about another table")])
 def test_another_salt_or_none_opens_no_lock(story, signer, salt, said):
     story.add()
     signed = story.certify(story.lock(salt=SALT), salt=salt)

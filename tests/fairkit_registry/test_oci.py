@@ -46,10 +46,7 @@ def start(folder: Path) -> tuple[subprocess.Popen, str]:
     }
     (folder / "config.yml").write_text(json.dumps(config))  # JSON is YAML
     process = subprocess.Popen(
-        [program, "serve", str(folder / "config.yml")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+        [program, "serve", str(folder / "config.yml")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     for line in process.stderr:
         found = re.search(r"listening on (127\.0\.0\.1:\d+)", line)
@@ -120,9 +117,7 @@ class Proxy:
 
             def forward(self, body: bytes):
                 there = http.client.HTTPConnection(target)
-                headers = {
-                    k: v for k, v in self.headers.items() if k.lower() not in ("authorization", "host")
-                }
+                headers = {k: v for k, v in self.headers.items() if k.lower() not in ("authorization", "host")}
                 there.request(self.command, self.path, body, headers | {"Host": self.headers["host"]})
                 answer = there.getresponse()
                 found = answer.status, dict(answer.getheaders()), answer.read()
@@ -132,13 +127,7 @@ class Proxy:
             def send(self, status: int, headers: dict, body: bytes) -> None:
                 self.send_response(status)
                 for key, value in headers.items():
-                    if key.lower() not in (
-                        "content-length",
-                        "connection",
-                        "transfer-encoding",
-                        "date",
-                        "server",
-                    ):
+                    if key.lower() not in ("content-length", "connection", "transfer-encoding", "date", "server"):
                         self.send_header(key, value)
                 length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
                 self.send_header("Content-Length", length)
@@ -224,9 +213,7 @@ def test_two_attaches_are_one_entry_and_what_is_not_about_the_model_is_refused(
     assert len(remote.look(place).certificates) == 2
 
 
-def test_a_stranger_who_can_push_adds_nothing_that_counts(
-    credit, there, place, certify, model, signer, stranger
-):
+def test_a_stranger_who_can_push_adds_nothing_that_counts(credit, there, place, certify, model, signer, stranger):
     pushing.push(credit, "credit@1", place)
     pushing.attach(place, [certify(model(), by=[stranger.secret], verdict="fail")])
     good, refused = remote.look(place).trusted([signer.public])
@@ -250,10 +237,7 @@ def test_a_flipped_byte_in_a_remote_blob_is_refused_and_leaves_nothing(credit, t
         return status, headers, body
 
     proxy.change = flip
-    for act in (
-        lambda: remote.pull(there, through(proxy, place)),
-        lambda: remote.look(through(proxy, place)),
-    ):
+    for act in (lambda: remote.pull(there, through(proxy, place)), lambda: remote.look(through(proxy, place))):
         with pytest.raises(ArchiveError, match="does not have this digest"):
             act()
     assert there.models() == []
@@ -275,11 +259,7 @@ def test_a_manifest_or_a_list_that_was_exchanged_is_refused(credit, there, place
     with Client(place) as client:
         listed = client.referrers(done.digest)
         entry = listed[0] | {"digest": done.digest}
-        index = {
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.index.v1+json",
-            "manifests": [entry],
-        }
+        index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [entry]}
         client.push_manifest(index, done.digest.replace(":", "-"))
     with pytest.raises(ArchiveError, match="the list was changed"):
         remote.pull(there, place)
@@ -445,9 +425,7 @@ def login_for(host, tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("way", ["redirect", "location", "link"])
 @pytest.mark.parametrize("kind", ["Basic", "Bearer"])
-def test_a_challenge_from_elsewhere_is_never_answered(
-    way, kind, credit, there, place, proxy, server, tmp_path
-):
+def test_a_challenge_from_elsewhere_is_never_answered(way, kind, credit, there, place, proxy, server, tmp_path):
     """Another host asks for a login, or names a token server of its own, after the registry led to it."""
     where = through(proxy, place)
     pushing.push(credit, "credit@1", place)
@@ -507,9 +485,7 @@ def test_a_second_token_server_is_refused(place, proxy, server, tmp_path):
 def test_a_login_is_not_sent_without_encryption_beyond_this_machine(place, proxy, tmp_path, monkeypatch):
     where = through(proxy, place)
     login_for(where.host, tmp_path)
-    proxy.meddle = lambda handler, body: (
-        handler.send(401, {"WWW-Authenticate": 'Basic realm="tests"'}, b"") or True
-    )
+    proxy.meddle = lambda handler, body: handler.send(401, {"WWW-Authenticate": 'Basic realm="tests"'}, b"") or True
     monkeypatch.setattr("fairkit.sources.reach.is_loopback", lambda host: False)
     with pytest.raises(RegistryError, match="is not sent without encryption"):
         remote.look(where)
@@ -543,12 +519,9 @@ def test_no_answer_is_read_without_end(what, credit, there, place, proxy, tmp_pa
 
     def meddle(handler, body):
         handler.status = 500 if what == "error" else 200
-        hit = {
-            "referrers": "/referrers/",
-            "token": "/token",
-            "error": "/blobs/",
-            "manifest": "/manifests/",
-        }[what] in handler.path
+        hit = {"referrers": "/referrers/", "token": "/token", "error": "/blobs/", "manifest": "/manifests/"}[
+            what
+        ] in handler.path
         if hit:
             sent.append(endless(handler))
             return True
@@ -608,9 +581,7 @@ def test_lists_without_end_are_given_up(place, proxy, monkeypatch):
     where = through(proxy, place)
     monkeypatch.setattr("fairkit_registry.oci.client.MOST_PAGES", 3)
     body = json.dumps({"manifests": [], "tags": []}).encode()
-    proxy.meddle = lambda handler, _: (
-        handler.send(200, {"Link": f'<{handler.path}>; rel="next"'}, body) or True
-    )
+    proxy.meddle = lambda handler, _: handler.send(200, {"Link": f'<{handler.path}>; rel="next"'}, body) or True
     with Client(where) as client:
         with pytest.raises(ArchiveError, match="more than 3 pages"):
             client.referrers("sha256:" + "0" * 64)
@@ -626,14 +597,7 @@ def test_unreachable_missing_and_strange_addresses_are_one_message(server, there
         remote.look(address.parse(f"oci+http://{server}/team/nothing:3"))
     with pytest.raises(RegistryError):  # it does not speak https
         remote.look(address.parse(f"oci://{server}/team/nothing:3"))
-    for text in (
-        "oci://",
-        "oci://host",
-        "oci://Host/UPPER:1",
-        "oci://h/a:b:c",
-        "oci://h/../x:1",
-        "https://h/a:1",
-    ):
+    for text in ("oci://", "oci://host", "oci://Host/UPPER:1", "oci://h/a:b:c", "oci://h/../x:1", "https://h/a:1"):
         with pytest.raises(RegistryError, match="no address in an OCI registry"):
             address.parse(text)
     proxy.meddle = lambda handler, body: handler.send(200, {}, b"<html>") or True
@@ -649,14 +613,7 @@ def test_what_skopeo_copied_from_an_archive_can_be_pulled(credit, there, place, 
 
     export(credit, ["credit@1"], tmp_path / "all.tar")
     (tmp_path / "policy.json").write_text('{"default":[{"type":"insecureAcceptAnything"}]}')
-    command = [
-        "skopeo",
-        "--policy",
-        "policy.json",
-        "copy",
-        "--dest-tls-verify=false",
-        "oci-archive:all.tar:credit-1",
-    ]
+    command = ["skopeo", "--policy", "policy.json", "copy", "--dest-tls-verify=false", "oci-archive:all.tar:credit-1"]
     target = f"docker://{place.host}/{place.repository}:3"
     subprocess.run([*command, target], cwd=tmp_path, check=True, capture_output=True)
     pulled = remote.pull(there, place, trusted=[signer.public])
@@ -782,9 +739,7 @@ def test_kill_9_leaves_nothing_half_visible(what, credit, place, tmp_path, signe
     folder = credit.path if what == "push" else tmp_path / "there"
     for number in range(0, 100, 2):
         done = subprocess.run(
-            [sys.executable, "-c", KILLED, what, str(folder), str(place), str(number)],
-            capture_output=True,
-            check=False,
+            [sys.executable, "-c", KILLED, what, str(folder), str(place), str(number)], capture_output=True, check=False
         )
         killed = done.returncode == -signal.SIGKILL
         assert killed or done.returncode == 0, done.stderr

@@ -106,9 +106,7 @@ def test_an_image_carries_the_model_where_kubernetes_looks(credit, there, place,
             assert described["rootfs"]["diff_ids"] == [layer["digest"]]
             assert described["architecture"] == entry["platform"]["architecture"]
             packed = b"".join(client.blob(layer["digest"], layer["size"]))
-            assert (
-                len(client.referrers(entry["digest"])) == 1
-            )  # the evidence of whoever resolves the platform first
+            assert len(client.referrers(entry["digest"])) == 1  # the evidence of whoever resolves the platform first
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
         assert tar.getnames() == ["models/model.onnx"]
         content = tar.extractfile("models/model.onnx").read()
@@ -186,10 +184,7 @@ def test_signatures_of_models_and_bills_travel_beside_certificates(
     kinds = sorted(one["artifactType"] for one in listed)
     assert kinds == sorted([archive.CERTIFICATE, archive.BOM, BUNDLE, BUNDLE])
     good, refused = remote.look(place).trusted([signer.public])
-    assert (len(good), refused) == (
-        2,
-        [],
-    )  # the model's signature is no certificate, and no strange one either
+    assert (len(good), refused) == (2, [])  # the model's signature is no certificate, and no strange one either
     pulled = remote.pull(there, place, trusted=[signer.public]).version
     assert len(pulled.certificates) == 2
     archive.export(there, ["credit@1"], tmp_path / "all.tar")  # and a bundle is archived as one
@@ -220,9 +215,7 @@ def test_encryption_by_an_own_authority(credit, place, tmp_path, monkeypatch, si
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-        )
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
         .sign(key, hashes.SHA256())
     )
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
@@ -251,6 +244,4 @@ def test_by_command(credit, place, signer, tmp_path):
     pushed = run("registry", "push", "credit@1", place, "--as", "image", "--bom", "--registry", credit.path)
     assert pushed.exit_code == 0, pushed.stderr
     assert run("verify", place, "--key", signer.pub).exit_code == 0
-    assert (
-        run("registry", "push", "credit@1", place, "--as", "docker", "--registry", credit.path).exit_code == 2
-    )
+    assert run("registry", "push", "credit@1", place, "--as", "docker", "--registry", credit.path).exit_code == 2

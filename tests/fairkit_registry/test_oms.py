@@ -22,17 +22,7 @@ def signed(registry, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     registry.add("credit", model())
     signers.new_key_pair(tmp_path / "k", kind="p256")
-    command = (
-        "registry",
-        "export",
-        "credit@1",
-        "--oms",
-        "k",
-        "--output",
-        "model.sig",
-        "--registry",
-        registry.path,
-    )
+    command = ("registry", "export", "credit@1", "--oms", "k", "--output", "model.sig", "--registry", registry.path)
     done = CliRunner().invoke(app, [str(one) for one in command])
     assert done.exit_code == 0, done.stderr
     return model(), tmp_path / "model.sig", tmp_path / "k.pub"

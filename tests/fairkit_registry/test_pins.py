@@ -97,9 +97,7 @@ def test_a_pin_refuses_the_default_and_every_other_value(registry, model, certif
         ({"sensitive": ["region"]}, "data.sensitive"),
     ],
 )
-def test_what_has_no_default_is_pinned_or_as_in_the_current_version(
-    registry, model, certify, policy, changes, name
-):
+def test_what_has_no_default_is_pinned_or_as_in_the_current_version(registry, model, certify, policy, changes, name):
     for factor, settings in ((1, told()), (2, told(data=changes))):
         registry.add("credit", model(factor), certificates=[certify(model(factor), settings=settings)])
     registry.set_alias("credit", "production", policy)
@@ -111,9 +109,7 @@ def test_what_has_no_default_is_pinned_or_as_in_the_current_version(
     registry.set_alias("credit", "fresh", replace(policy, settings=pins.named(told())))
     assert f"setting {name} is" in texts(evaluate(registry, "credit@2", "fresh", now=NOW))[0]
     assert evaluate(registry, "credit@1", "fresh", now=NOW).verdict == "pass"
-    assert "signer's choice: data.label" not in "".join(
-        texts(evaluate(registry, "credit@1", "fresh", now=NOW), "note")
-    )
+    assert "signer's choice: data.label" not in "".join(texts(evaluate(registry, "credit@1", "fresh", now=NOW), "note"))
 
 
 def test_the_default_written_out_is_the_default(registry, model, certify, policy, make):
@@ -158,9 +154,7 @@ def test_a_rule_without_a_column_needs_pinned_columns(registry, model, certify, 
     assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
 
 
-def test_rows_cannot_be_left_out_through_a_column_of_the_signers_choice(
-    registry, model, certify, policy, make
-):
+def test_rows_cannot_be_left_out_through_a_column_of_the_signers_choice(registry, model, certify, policy, make):
     sizes = {"f": 40, "m": 60}
     data = make.table(dropped_rows=900, groups={"sex": sizes, "trigger": sizes})
     findings = [make.finding(RULE["metric"], 0.05, sensitive=column) for column in ("sex", "trigger")]
@@ -188,10 +182,7 @@ def test_the_rows_are_the_signers_choice_unless_the_alias_says(registry, model, 
 
 def test_of_two_audits_in_the_same_second_both_decide(registry, model, certify, policy, make):
     same = datetime(2026, 1, 3, tzinfo=UTC)
-    both = [
-        certify(model(), [make.finding(RULE["metric"], value)], settings=told(), at=same)
-        for value in (0.02, 0.4)
-    ]
+    both = [certify(model(), [make.finding(RULE["metric"], value)], settings=told(), at=same) for value in (0.02, 0.4)]
     registry.add("credit", model(), certificates=both)
     registry.set_alias("credit", "production", policy)
     assert "is 0.4" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
@@ -203,17 +194,14 @@ def test_an_audit_with_other_settings_is_for_another_alias(registry, model, cert
     settings = {value: told(model={"threshold": value}) for value in (0.4, 0.6)}
     days = {0.4: 3, 0.6: 4}
     signed = [
-        certify(model(), settings=settings[value], at=datetime(2026, 1, days[value], tzinfo=UTC))
-        for value in settings
+        certify(model(), settings=settings[value], at=datetime(2026, 1, days[value], tzinfo=UTC)) for value in settings
     ]
     registry.add("credit", model(), certificates=signed)
     for alias, value in (("low", 0.4), ("high", 0.6)):
         registry.set_alias("credit", alias, replace(policy, settings=pins.named(settings[value])))
         assert promote(registry, "credit@1", alias, now=NOW).verdict == "pass"
     worse = [make.finding(RULE["metric"], 0.4)]
-    registry.attach(
-        "credit@1", [certify(model(), worse, settings=settings[0.4], at=datetime(2026, 1, 5, tzinfo=UTC))]
-    )
+    registry.attach("credit@1", [certify(model(), worse, settings=settings[0.4], at=datetime(2026, 1, 5, tzinfo=UTC))])
     assert evaluate(registry, "credit@1", "low", now=NOW).verdict == "fail"
     assert evaluate(registry, "credit@1", "high", now=NOW).verdict == "pass"
 
@@ -262,9 +250,7 @@ def test_a_file_that_pins_nothing_that_exists_is_refused(tmp_path, text, words):
         pinfile.of_file(path)
 
 
-@pytest.mark.parametrize(
-    "text", ['{"model": {"threshold": 0.5, "threshold": 0.0}}', '{"model": {"threshold": NaN}}']
-)
+@pytest.mark.parametrize("text", ['{"model": {"threshold": 0.5, "threshold": 0.0}}', '{"model": {"threshold": NaN}}'])
 def test_a_file_of_settings_that_can_be_read_in_two_ways_is_refused(tmp_path, text):
     path = tmp_path / "settings.json"
     path.write_text(text)

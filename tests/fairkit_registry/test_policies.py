@@ -6,9 +6,7 @@ import pytest
 
 from fairkit_registry.policies import AliasPolicy
 
-POLICY = AliasPolicy(
-    rules=({"metric": "accuracy", "min": 0.9},), keys=("PEM",), machines=2, watch_keys=("other",)
-)
+POLICY = AliasPolicy(rules=({"metric": "accuracy", "min": 0.9},), keys=("PEM",), machines=2, watch_keys=("other",))
 
 
 def test_older_records_ask_for_less():
@@ -17,9 +15,7 @@ def test_older_records_ask_for_less():
     assert AliasPolicy.from_dict(POLICY.to_dict()) == POLICY
 
 
-@pytest.mark.parametrize(
-    "name", ["rules", "keys", "max_age_days", "data", "no_worse", "confidence", "checks", "open"]
-)
+@pytest.mark.parametrize("name", ["rules", "keys", "max_age_days", "data", "no_worse", "confidence", "checks", "open"])
 def test_a_condition_that_was_taken_out_is_no_policy_without_it(name):
     record = POLICY.to_dict()
     del record[name]

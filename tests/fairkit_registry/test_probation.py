@@ -31,9 +31,7 @@ def clock(monkeypatch):
     def to(days: float) -> None:
         state.now = START + timedelta(days=days)
 
-    monkeypatch.setattr(
-        events, "now", lambda: state.now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    monkeypatch.setattr(events, "now", lambda: state.now.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
     state.to = to
     return state
 
@@ -83,9 +81,7 @@ def story(registry, model, certify, signer, tmp_path, clock):
             record = {"model_sha256": digest, "differ": differ, "matches": differ == 0, "rows": rows}
             comparison = SimpleNamespace(model_name="m", model_sha256=digest, to_dict=lambda: record)
             path = tmp_path / "attestation.json"
-            path.write_bytes(
-                sign_attestation(comparison, [by or watcher.secret], attested_at=at or clock.now)
-            )
+            path.write_bytes(sign_attestation(comparison, [by or watcher.secret], attested_at=at or clock.now))
             return take_evidence(registry, "credit", "production", [("attestation", path)])
 
         def day(self, number, **changes):
@@ -123,12 +119,7 @@ def test_ten_days_of_statements_and_attestations_keep_an_alias(story, registry, 
         ((3, 6), (), 8, "no signed attestation"),
         ((), (3, 6), 8, "no signed statement of a watch"),
         ((1,), (1, 6, 12), 9, "no signed statement of a watch over its decisions (the last: 2026-03-02)"),
-        (
-            (1, 6, 9),
-            (1,),
-            9,
-            "no signed attestation that its endpoint serves this file (the last: 2026-03-02)",
-        ),
+        ((1, 6, 9), (1,), 9, "no signed attestation that its endpoint serves this file (the last: 2026-03-02)"),
         ((2, 9), (2, 9), 17, "no signed statement"),
     ],
 )
@@ -244,9 +235,7 @@ def test_forged_or_fitted_evidence_is_refused(story, registry, clock, stranger):
         "before the promotion": story.line(3, since="2026-01-01", lines=[]),
         "has not come": story.line(5, lines=good[:]),
         "goes back": story.line(1, lines=good[:]),
-        "does not judge demographic": story.line(
-            3, rules=[RULE | {"max": 0.2, "verdict": "pass"}], lines=good[:]
-        ),
+        "does not judge demographic": story.line(3, rules=[RULE | {"max": 0.2, "verdict": "pass"}], lines=good[:]),
         "does not say which rules": story.line(3, rules=[{"metric": "x", "verdict": "pass"}], lines=good[:]),
         "missing or were replaced": good[:1],
         "does not continue": [good[0], story.line(3, lines=good[:])[2]],
@@ -348,9 +337,7 @@ def test_a_promotion_with_a_clock_that_was_turned_back_begins_no_earlier(story, 
     registry.add("credit", model())
     clock.to(0)
     story.policy = replace(story.policy, rules=())
-    registry.set_alias(
-        "credit", "production", replace(story.policy, keys=(), watch_keys=story.policy.keys, open=True)
-    )
+    registry.set_alias("credit", "production", replace(story.policy, keys=(), watch_keys=story.policy.keys, open=True))
     assert promote(registry, "credit@1", "production", now=clock.now).verdict == "pass"
     assert story.state().since == (START + timedelta(days=20)).date()
 

@@ -60,9 +60,7 @@ def test_an_open_alias_asks_for_nothing(registry, model):
 def test_a_stranger_cannot_promote(registry, model, certify, policy, stranger):
     registry.add("credit", model(), certificates=[certify(model(), by=[stranger.secret])])
     registry.set_alias("credit", "production", policy)
-    assert (
-        "not signed by a key that you trust" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
-    )
+    assert "not signed by a key that you trust" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
 
 
 def test_all_reasons_come_at_once(registry, model, certify, policy, make):
@@ -77,19 +75,11 @@ def test_all_reasons_come_at_once(registry, model, certify, policy, make):
         {"metric": "dif", "sensitive": None, "max": 1},
     )
     registry.set_alias(
-        "credit",
-        "production",
-        replace(policy, rules=rules, max_age_days=2, data=("e" * 64,), checks=("eyes",)),
+        "credit", "production", replace(policy, rules=rules, max_age_days=2, data=("e" * 64,), checks=("eyes",))
     )
     decision = promote(registry, "credit@1", "production", now=NOW)
     refused = "\n".join(texts(decision))
-    for part in (
-        "about the data that",
-        "too old",
-        "demographic_parity_difference for sex is 0.3",
-        "'dif'",
-        "'eyes'",
-    ):
+    for part in ("about the data that", "too old", "demographic_parity_difference for sex is 0.3", "'dif'", "'eyes'"):
         assert part in refused
     assert "accuracy" in texts(decision, "inconclusive")[0]
     assert decision.verdict == "fail"
@@ -214,9 +204,7 @@ def test_not_significantly_worse_than_the_current_version(registry, model, certi
     assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
 
 
-def test_a_finding_that_is_gone_cannot_be_compared_and_other_data_are_noted(
-    registry, model, certify, policy, make
-):
+def test_a_finding_that_is_gone_cannot_be_compared_and_other_data_are_noted(registry, model, certify, policy, make):
     elsewhere = make.table(name="x", sha256="e" * 64)
     both = [make.finding("demographic_parity_difference", 0.05), make.finding("gap", 0.1)]
     registry.add("credit", model(1), certificates=[certify(model(1), both)])
@@ -278,9 +266,7 @@ def test_plugins_may_veto_and_note(registry, model, monkeypatch):
     assert registry.alias("credit", "dev").version is None
 
 
-def test_a_check_that_breaks_is_a_veto_and_a_plugin_that_does_not_load_is_a_note(
-    registry, model, monkeypatch
-):
+def test_a_check_that_breaks_is_a_veto_and_a_plugin_that_does_not_load_is_a_note(registry, model, monkeypatch):
     install(monkeypatch, Broken, failures=["the plugin 'y' does not load"])
     registry.add("credit", model())
     registry.set_alias("credit", "dev", AliasPolicy(open=True))
@@ -298,9 +284,7 @@ def test_an_alias_can_insist_on_a_check(registry, model, monkeypatch):
     assert "asks for the check 'four-eyes'" in texts(promote(registry, "credit@1", "dev"))[0]
 
 
-def test_a_policy_that_changes_while_it_is_decided_is_held_against_again(
-    registry, model, certify, policy, monkeypatch
-):
+def test_a_policy_that_changes_while_it_is_decided_is_held_against_again(registry, model, certify, policy, monkeypatch):
     registry.add("credit", model(), certificates=[certify(model())])
     registry.set_alias("credit", "production", policy)
 
@@ -363,14 +347,10 @@ def test_two_signatures_satisfy_four_eyes(registry, model, certify, signer, stra
     assert seen == [({signer.public.keyid, stranger.public.keyid}, "pass", None)]
 
 
-def test_a_newer_audit_that_arrives_while_it_is_decided_decides(
-    registry, model, certify, policy, make, monkeypatch
-):
+def test_a_newer_audit_that_arrives_while_it_is_decided_decides(registry, model, certify, policy, make, monkeypatch):
     registry.add("credit", model(), certificates=[certify(model())])
     registry.set_alias("credit", "production", replace(policy, rules=(RULE,)))
-    later = certify(
-        model(), [make.finding("demographic_parity_difference", 0.4)], at=NOW - timedelta(hours=1)
-    )
+    later = certify(model(), [make.finding("demographic_parity_difference", 0.4)], at=NOW - timedelta(hours=1))
 
     class Meddler(PromotionCheck):
         name = "meddler"

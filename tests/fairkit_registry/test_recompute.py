@@ -53,10 +53,7 @@ def scorer(tmp_path_factory):
     from onnx import TensorProto, helper
 
     graph = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["x", "w"], ["z"]),
-            helper.make_node("Sigmoid", ["z"], ["score"]),
-        ],
+        [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Sigmoid", ["z"], ["score"])],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2])],
         [helper.make_tensor_value_info("score", TensorProto.FLOAT, [None, 1])],
@@ -65,9 +62,7 @@ def scorer(tmp_path_factory):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
     told = model.metadata_props.add()
     told.key = "fairkit"
-    told.value = json.dumps(
-        {"mitigation": {"plugin": "p", "parameters": {"a": 1}, "base_model": "b" * 64, "seed": 3}}
-    )
+    told.value = json.dumps({"mitigation": {"plugin": "p", "parameters": {"a": 1}, "base_model": "b" * 64, "seed": 3}})
     path = tmp_path_factory.mktemp("scorer") / "m.onnx"
     path.write_bytes(model.SerializeToString())
     return path
@@ -99,12 +94,7 @@ def certified(table, scorer, settings, signer):
 @pytest.mark.long
 def test_every_number_comes_back(table, scorer, certified, signer, tmp_path):
     found = certificate.verify(certified, [signer.public])
-    assert found.mitigation == {
-        "plugin": "p",
-        "parameters": {"a": 1},
-        "base": {"sha256": "b" * 64},
-        "seed": 3,
-    }
+    assert found.mitigation == {"plugin": "p", "parameters": {"a": 1}, "base": {"sha256": "b" * 64}, "seed": 3}
     assert len(found.report.findings) > 20
     again = SignedSettings.from_dict(found.settings)
     table.to_csv(tmp_path / "d.csv", index=False)
@@ -113,9 +103,7 @@ def test_every_number_comes_back(table, scorer, certified, signer, tmp_path):
         dataset = again.open_data(file)
         assert dataset.learn().sha256 == found.report.data.sha256  # CSV, Parquet and data frame are one table
         assert recompute(found, scorer, dataset).verdict == "pass"
-    assert (
-        load_data(tmp_path / "d.csv").learn().sha256 == found.report.data.sha256
-    )  # and no roles are needed for it
+    assert load_data(tmp_path / "d.csv").learn().sha256 == found.report.data.sha256  # and no roles are needed for it
 
 
 def test_the_same_audit_gives_the_same_certificate(table, scorer, settings, signer, certified):
@@ -144,9 +132,7 @@ def test_signed_numbers_that_are_wrong_are_found(table, scorer, settings, signer
     found = certificate.verify(
         issuing.issue(told(first.value + 3e-9), [signer.secret], settings=settings.to_dict()), [signer.public]
     )
-    with pytest.raises(
-        VerificationError, match=r"other numbers than were signed: group/balanced_accuracy value"
-    ):
+    with pytest.raises(VerificationError, match=r"other numbers than were signed: group/balanced_accuracy value"):
         recompute(found, scorer, dataset)
     assert list(compare_reports(told(first.value + 5e-10), honest)) == []
 
@@ -180,18 +166,13 @@ def test_how_long_a_search_took_is_not_compared(table, scorer, settings):
     report = settings.run(scorer, settings.open_data(table))
     told = [
         replace(report, findings=(replace(report.findings[0], evidence=evidence), *report.findings[1:]))
-        for evidence in (
-            {"dual": 1.0, "evaluations": 2.1, "looks_per_row": 9.0},
-            {"dual": 1.0, "evaluations": 1.5},
-        )
+        for evidence in ({"dual": 1.0, "evaluations": 2.1, "looks_per_row": 9.0}, {"dual": 1.0, "evaluations": 1.5})
     ]
     assert list(compare_reports(*told)) == []
 
 
 def test_settings_come_back_and_foreign_ones_are_refused(settings):
-    assert (
-        SignedSettings.from_dict(json.loads(json.dumps(settings.to_dict()))).to_dict() == settings.to_dict()
-    )
+    assert SignedSettings.from_dict(json.loads(json.dumps(settings.to_dict()))).to_dict() == settings.to_dict()
     with pytest.raises(CertificateError, match="not those of this version"):
         SignedSettings.from_dict(settings.to_dict() | {"new": 1})
 
@@ -214,9 +195,7 @@ def test_fair_metrics_are_named_once_for_each_auditor(make, model):
         make.finding("worst", 0.1, auditor="restricted-dro", parameters={"metric_sha256": "a" * 64}),
         make.finding("m", 0.1),
     ]
-    assert fair_metrics_of(make.report(model(), findings)) == [
-        {"auditor": "restricted-dro", "sha256": "a" * 64}
-    ]
+    assert fair_metrics_of(make.report(model(), findings)) == [{"auditor": "restricted-dro", "sha256": "a" * 64}]
 
 
 @pytest.mark.long
@@ -240,11 +219,7 @@ def test_what_is_not_known_is_signed_and_comes_back(table, scorer, signer):
     assert {"missing_bounds", "label_error_bounds", "outcome_error_bounds", "simultaneous_interval"} <= set(
         finding.evidence
     )
-    assert (
-        finding.evidence["missing_bounds"]["low"]
-        <= finding.value
-        <= finding.evidence["missing_bounds"]["high"]
-    )
+    assert finding.evidence["missing_bounds"]["low"] <= finding.value <= finding.evidence["missing_bounds"]["high"]
     assert "inconclusive" in [rule.verdict for rule in report.policy]
     again = SignedSettings.from_dict(found.settings)
     assert recompute(found, scorer, again.open_data(frame)).policy == report.policy
@@ -259,16 +234,9 @@ def test_a_support_size_is_signed_and_comes_back(table, scorer, signer):
         data=ROLES,
         auditors=("restricted-dro",),
         parameters={
-            "restricted-dro": {
-                "epsilon": 0.1,
-                "fair_metric": "euclidean",
-                "columns": ["income"],
-                "support": 200,
-            }
+            "restricted-dro": {"epsilon": 0.1, "fair_metric": "euclidean", "columns": ["income"], "support": 200}
         },
-        policy=(
-            Rule.from_dict({"metric": "performance_gap", "sensitive": None, "max": 50.0, "support": 200}),
-        ),
+        policy=(Rule.from_dict({"metric": "performance_gap", "sensitive": None, "max": 50.0, "support": 200}),),
     )
     raw, report = certify(OnnxModel.load(scorer), settings.open_data(table), settings, [signer.secret])
     assert report.verdict == "pass"

@@ -56,13 +56,9 @@ def test_a_revoked_certificate_model_or_key_counts_no_longer(model, certify, sig
     found = certificates.read(path.read_bytes())
     for one in (of_certificate(path), entry("model", found.model_sha256), entry("key", signer.public.keyid)):
         lists = revoked.Revocations((revocations.read(listed(signer, one), [signer.public]),))
-        with pytest.raises(
-            RevokedError, match=f"the {one.kind} .* was revoked at 2026-01-10.*the label was wrong"
-        ):
+        with pytest.raises(RevokedError, match=f"the {one.kind} .* was revoked at 2026-01-10.*the label was wrong"):
             certificates.verify(path.read_bytes(), [signer.public], revocations=lists)
-    other = revoked.Revocations(
-        (revocations.read(listed(signer, entry("model", "0" * 64)), [signer.public]),)
-    )
+    other = revoked.Revocations((revocations.read(listed(signer, entry("model", "0" * 64)), [signer.public]),))
     assert certificates.verify(path.read_bytes(), [signer.public], revocations=other).verified
 
 
@@ -107,9 +103,7 @@ def test_an_older_list_another_one_and_one_that_takes_back_are_refused(signer):
     assert {one.sha256 for one in revocations.read(second, [signer.public]).entries} == {"1" * 64, "2" * 64}
     known(second, [signer.public])
     known(second, [signer.public])
-    with pytest.raises(
-        VerificationError, match=r"number 1 .* is older than number 2, which this user has seen"
-    ):
+    with pytest.raises(VerificationError, match=r"number 1 .* is older than number 2, which this user has seen"):
         known(first, [signer.public])
     twin = listed(signer, entry("model", "3" * 64), previous=first)
     with pytest.raises(VerificationError, match="two revocation lists with the number 2"):
@@ -258,9 +252,7 @@ def run(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(app, [str(one) for one in arguments])
 
 
-def test_revoke_by_command_and_what_every_command_makes_of_it(
-    run, tmp_path, model, certify, signer, registry
-):
+def test_revoke_by_command_and_what_every_command_makes_of_it(run, tmp_path, model, certify, signer, registry):
     first, second = certify(model()), certify(model(), at=datetime(2026, 1, 9, tzinfo=UTC))
     told = ("verify", first, "--key", signer.pub)
     assert run(*told).exit_code == 0
@@ -335,12 +327,8 @@ def dated(signer):
 
     def make(since, *, previous=None):
         at = datetime(2026, 6, 1, tzinfo=UTC)
-        entry = revocations.Entry(
-            kind="key", sha256=signer.public.keyid, reason="stolen", at=at, invalid_since=since
-        )
-        raw = revocations.issue(
-            signer.secret, [entry], previous=previous, next_update=datetime(2036, 1, 1, tzinfo=UTC)
-        )
+        entry = revocations.Entry(kind="key", sha256=signer.public.keyid, reason="stolen", at=at, invalid_since=since)
+        raw = revocations.issue(signer.secret, [entry], previous=previous, next_update=datetime(2036, 1, 1, tzinfo=UTC))
         return revocations.read(raw, [signer.public])
 
     return make
@@ -357,9 +345,7 @@ def test_a_stolen_keys_older_signatures_count_where_their_time_is_proven(dated, 
             known.standing([keyid], proven=proven, **what)
     # a certificate that is revoked by itself is spared by no timestamp
     own = revocations.Entry(kind="certificate", sha256="a" * 64, reason="wrong", at=since)
-    raw = revocations.issue(
-        signer.secret, [own], previous=dated(since), next_update=datetime(2036, 1, 1, tzinfo=UTC)
-    )
+    raw = revocations.issue(signer.secret, [own], previous=dated(since), next_update=datetime(2036, 1, 1, tzinfo=UTC))
     both = revoked.Revocations((revocations.read(raw, [signer.public]),))
     with pytest.raises(RevokedError, match="wrong"):
         both.standing([keyid], proven={keyid: before}, **what)

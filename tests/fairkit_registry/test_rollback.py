@@ -78,9 +78,7 @@ def rewrite(place) -> None:
             "previous": previous,
         }
         digest = fingerprint(record)
-        connection.execute(
-            "UPDATE events SET previous = ?, digest = ? WHERE seq = ?", (previous, digest, row["seq"])
-        )
+        connection.execute("UPDATE events SET previous = ?, digest = ? WHERE seq = ?", (previous, digest, row["seq"]))
         previous = digest
     close(connection)
 
@@ -266,11 +264,7 @@ def test_an_event_of_another_form_is_one_message(place, at_home, body):
 def test_a_lost_index_over_files_is_never_version_1_again(place, model):
     for name in ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm"):
         (place / name).unlink(missing_ok=True)
-    for use in (
-        lambda: Registry(place, create=True),
-        lambda: Registry(place),
-        lambda: resolve("credit", place),
-    ):
+    for use in (lambda: Registry(place, create=True), lambda: Registry(place), lambda: resolve("credit", place)):
         with pytest.raises(TamperedError, match="3 files that it listed are still there") as caught:
             use()
         assert "gc" not in str(caught.value)

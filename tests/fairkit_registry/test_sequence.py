@@ -106,18 +106,14 @@ def test_a_certificate_without_a_number_or_with_a_strangers_is_refused(
 
 
 def test_a_number_of_any_size_is_no_long_work(registry, model, numbered, policy, signer):
-    huge = numbered(
-        model(), places=[SequenceNumber(keyid=signer.public.keyid, number=10**300, previous=None)]
-    )
+    huge = numbered(model(), places=[SequenceNumber(keyid=signer.public.keyid, number=10**300, previous=None)])
     registry.add("credit", model(), certificates=[huge])
     registry.set_alias("credit", "production", policy)
     refused = texts(promote(registry, "credit@1", "production", now=NOW))[0]
     assert "certificates number 1, 2, 3, 4, 5, 6, 7, 8 and 99999" in refused
 
 
-def test_two_certificates_with_one_number_or_a_broken_chain_are_refused(
-    registry, model, numbered, policy, signer
-):
+def test_two_certificates_with_one_number_or_a_broken_chain_are_refused(registry, model, numbered, policy, signer):
     keyid = signer.public.keyid
     first = numbered(model())
     twin = numbered(model(), places=[SequenceNumber(keyid=keyid, number=1, previous=None)])
@@ -132,9 +128,7 @@ def test_two_certificates_with_one_number_or_a_broken_chain_are_refused(
     assert "does not follow number 1" in "".join(texts(evaluate(registry, "fresh@1", "production", now=NOW)))
 
 
-def test_the_file_added_again_does_not_leave_its_bad_certificate_behind(
-    registry, model, numbered, policy, make
-):
+def test_the_file_added_again_does_not_leave_its_bad_certificate_behind(registry, model, numbered, policy, make):
     good = numbered(model())
     bad = numbered(model(), findings=[make.finding("demographic_parity_difference", 0.4)], verdict="fail")
     registry.add("credit", model(), certificates=[good, bad])
@@ -183,10 +177,7 @@ def test_a_number_that_was_not_used_is_given_again(tmp_path):
 
 def test_a_sequence_that_cannot_be_written_is_one_message(tmp_path):
     (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(RegistryError, match="cannot be numbered"),
-        SequenceFolder(tmp_path / "file").next(["a" * 64]),
-    ):
+    with pytest.raises(RegistryError, match="cannot be numbered"), SequenceFolder(tmp_path / "file").next(["a" * 64]):
         pass
 
 
@@ -203,11 +194,7 @@ def statement(signer, digest, **changes):
 def test_an_alias_asks_for_a_table_that_a_key_has_signed(model, signer, stranger, make, tmp_path):
     def certified(*statements):
         raw = issuing.issue(
-            make.report(model()),
-            [signer.secret],
-            settings=make.settings,
-            audited_at=NOW,
-            table_statements=statements,
+            make.report(model()), [signer.secret], settings=make.settings, audited_at=NOW, table_statements=statements
         )
         path = tmp_path / f"c-{hashlib.sha256(raw).hexdigest()[:8]}.json"
         path.write_bytes(raw)
@@ -318,9 +305,7 @@ def test_what_was_attached_in_error_is_taken_off_with_a_line_in_the_log(
     assert registry.detached() == ()
 
 
-def test_a_bad_certificate_by_a_trusted_key_counts_though_it_was_detached(
-    registry, model, numbered, policy, make
-):
+def test_a_bad_certificate_by_a_trusted_key_counts_though_it_was_detached(registry, model, numbered, policy, make):
     good = numbered(model())
     bad = numbered(model(), findings=[make.finding("demographic_parity_difference", 0.4)], verdict="fail")
     registry.add("credit", model(), certificates=[good, bad])

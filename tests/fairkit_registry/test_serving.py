@@ -34,9 +34,7 @@ def info(path, **serving):
     return ModelInfo(name=path.name, sha256=digest, task="binary", notes=("It is odd.",), serving=serving)
 
 
-def test_rows_that_may_meet_are_refused_by_operator_whatever_the_certificate_says(
-    registry, tmp_path, certify, policy
-):
+def test_rows_that_may_meet_are_refused_by_operator_whatever_the_certificate_says(registry, tmp_path, certify, policy):
     path = tmp_path / "mean.onnx"
     proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> g (float[N,1] x) => (float[N,1] y)
       { mean = ReduceMean<axes = [0]>(x) y = Sub(x, mean) }""")

@@ -23,9 +23,7 @@ def test_names_are_read_and_written(text):
     assert names.is_reference(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a/b", "../a", "a@", "a@0", "a@03", "a@3x", "a@@b", "-a", "a b", "ü", "a" * 101]
-)
+@pytest.mark.parametrize("text", ["", "a/b", "../a", "a@", "a@0", "a@03", "a@3x", "a@@b", "-a", "a b", "ü", "a" * 101])
 def test_what_is_no_name_is_refused(text):
     assert not names.is_reference(text)
     with pytest.raises(RegistryError):
@@ -37,9 +35,7 @@ def test_a_file_name_is_no_reference():
 
 
 def test_versions_count_up_and_come_back(registry, model, certify):
-    one = registry.add(
-        "credit", model(1), certificates=[certify(model(1))], tags=["b", "a", "b"], notes="first"
-    )
+    one = registry.add("credit", model(1), certificates=[certify(model(1))], tags=["b", "a", "b"], notes="first")
     two = registry.add("credit", model(2), parent="credit@1")
     other = registry.add("loans", model(1))
     assert [one.reference, two.reference, other.reference] == ["credit@1", "credit@2", "loans@1"]
@@ -98,9 +94,7 @@ def test_a_refused_add_changes_nothing(registry, model, certify, tmp_path):
     assert check(registry).notes == ()
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"hello", b"\x08\x07", b"PK\x03\x04" + b"x" * 50, b"\x80\x04\x95." * 9]
-)
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x08\x07", b"PK\x03\x04" + b"x" * 50, b"\x80\x04\x95." * 9])
 def test_only_onnx_files_are_taken(registry, tmp_path, content):
     (tmp_path / "m.onnx").write_bytes(content)
     with pytest.raises(RegistryError, match=r"m\.onnx is not an ONNX file"):
@@ -144,9 +138,7 @@ def test_a_damaged_model_is_refused_or_summarised(tmp_path, data):
     graph = helper.make_graph(
         [
             helper.make_node("Mul", ["x", "w"], ["y"]),
-            helper.make_node(
-                "TreeEnsembleRegressor", ["x"], ["z"], domain="ai.onnx.ml", nodes_values=[1.0, 2.0]
-            ),
+            helper.make_node("TreeEnsembleRegressor", ["x"], ["z"], domain="ai.onnx.ml", nodes_values=[1.0, 2.0]),
             helper.make_node("Constant", [], ["c"], value=helper.make_tensor("t", 1, [2], [1.0, 2.0])),
         ],
         "g",
@@ -195,25 +187,13 @@ def test_the_log_chains_and_refuses_change(registry, model):
 @pytest.mark.parametrize(
     ("statements", "message"),
     [
-        (
-            ["DROP TRIGGER events_stay", "UPDATE events SET at = '2020' WHERE seq = 2"],
-            "event 2 .* was changed",
-        ),
-        (
-            ["DROP TRIGGER events_remain", "DELETE FROM events WHERE seq = 2"],
-            "event 2 is missing.*",
-        ),
-        (
-            ["UPDATE versions SET model = (SELECT model FROM versions WHERE version = 2)"],
-            "credit@1 was changed",
-        ),
+        (["DROP TRIGGER events_stay", "UPDATE events SET at = '2020' WHERE seq = 2"], "event 2 .* was changed"),
+        (["DROP TRIGGER events_remain", "DELETE FROM events WHERE seq = 2"], "event 2 is missing.*"),
+        (["UPDATE versions SET model = (SELECT model FROM versions WHERE version = 2)"], "credit@1 was changed"),
         (["UPDATE versions SET notes = 'better'"], "version credit@1 was changed"),
         (["DELETE FROM versions WHERE version = 2"], "version credit@2 is in the log but not in the tables"),
         (["UPDATE aliases SET version = 2"], "alias credit@staging was changed"),
-        (
-            ["UPDATE aliases SET policy = replace(policy, 'true', 'false')"],
-            "alias credit@staging was changed",
-        ),
+        (["UPDATE aliases SET policy = replace(policy, 'true', 'false')"], "alias credit@staging was changed"),
         (["DELETE FROM certificates"], "is in the log but not in the tables"),
         (["UPDATE blobs SET size = 3"], "has another size"),
     ],

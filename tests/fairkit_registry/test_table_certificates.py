@@ -97,9 +97,7 @@ def test_the_auditor_cannot_make_it_speak_for_a_model(signed, signer, registry, 
         statement["subject"][0]["digest"]["sha256"] = digest
 
     policy = AliasPolicy(keys=(signer.public.pem,), rules=(RULE.to_dict(),))
-    for number, change in enumerate(
-        (claim_the_models_digest, name_the_model, name_the_model_beside, another_subject)
-    ):
+    for number, change in enumerate((claim_the_models_digest, name_the_model, name_the_model_beside, another_subject)):
         forged = forge(signed, signer, change)
         with pytest.raises(CertificateError):
             certificate.verify(forged, [signer.public], model_sha256=digest)

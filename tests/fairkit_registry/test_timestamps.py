@@ -87,17 +87,7 @@ def started(folder):
             query = self.rfile.read(int(self.headers["content-length"]))
             with lock:
                 (folder / "q.tsq").write_bytes(query)
-                command = [
-                    "openssl",
-                    "ts",
-                    "-reply",
-                    "-config",
-                    "tsa.cnf",
-                    "-queryfile",
-                    "q.tsq",
-                    "-out",
-                    "r.tsr",
-                ]
+                command = ["openssl", "ts", "-reply", "-config", "tsa.cnf", "-queryfile", "q.tsq", "-out", "r.tsr"]
                 subprocess.run(command, cwd=folder, check=True, capture_output=True)
                 body = (folder / "r.tsr").read_bytes()
             body = body if state.answer is None else state.answer
@@ -179,9 +169,7 @@ def test_another_root_another_signature_a_flipped_byte_and_none_are_refused(
 def test_an_audit_that_is_later_than_its_timestamp_contradicts_itself(model, certify, signer, tsa):
     path = stamp(certify(model(), at=datetime.now(UTC) + timedelta(days=10)), tsa)
     with pytest.raises(ContradictionError, match="its signature was there at"):
-        certificates.verify(
-            path.read_bytes(), [signer.public], timestamp_roots=timestamps.read_roots([tsa.root])
-        )
+        certificates.verify(path.read_bytes(), [signer.public], timestamp_roots=timestamps.read_roots([tsa.root]))
 
 
 def texts(decision):
@@ -207,11 +195,7 @@ def test_an_alias_that_asks_for_proven_time(registry, model, certify, signer, ts
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [
-        (b"", "gives no timestamp"),
-        (b"<html>", "gives no timestamp"),
-        ("replayed", "timestamp of something else"),
-    ],
+    [(b"", "gives no timestamp"), (b"<html>", "gives no timestamp"), ("replayed", "timestamp of something else")],
 )
 def test_an_authority_that_answers_something_else(tsa, answer, said):
     tsa.answer = asking(tsa.url)(b"other") if answer == "replayed" else answer
@@ -243,9 +227,7 @@ def test_an_authority_that_answers_without_end_or_byte_by_byte(piece, said, monk
     server.server_close()
 
 
-def test_how_fresh_a_log_is_shows_a_timestamp(
-    registry, model, signer, tsa, authorities, tmp_path, monkeypatch
-):
+def test_how_fresh_a_log_is_shows_a_timestamp(registry, model, signer, tsa, authorities, tmp_path, monkeypatch):
     """An older checkpoint, shown to somebody who has never seen a newer one."""
     monkeypatch.chdir(tmp_path)
 
@@ -254,15 +236,7 @@ def test_how_fresh_a_log_is_shows_a_timestamp(
 
     registry.add("credit", model())
     made = run(
-        "checkpoint",
-        "--key",
-        signer.path,
-        "--output",
-        "note",
-        "--timestamp",
-        tsa.url,
-        "--registry",
-        registry.path,
+        "checkpoint", "--key", signer.path, "--output", "note", "--timestamp", tsa.url, "--registry", registry.path
     )
     assert made.exit_code == 0, made.stderr
     verify = ("verify-log", "note", "--key", signer.pub)
@@ -278,10 +252,7 @@ def test_how_fresh_a_log_is_shows_a_timestamp(
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     registry.add("credit", model(2))
-    assert (
-        run("checkpoint", "--key", signer.path, "--output", "note", "--registry", registry.path).exit_code
-        == 0
-    )
+    assert run("checkpoint", "--key", signer.path, "--output", "note", "--registry", registry.path).exit_code == 0
     assert run(*fresh).exit_code == 1  # the stamp of the one before
     (tmp_path / "note.tsr").unlink()
     assert run(*fresh).exit_code == 3
@@ -440,21 +411,15 @@ def test_by_command(loans_model, signer, tsa, authorities, tmp_path, monkeypatch
         written = run(*certify, "--output", f"{way}.json", "--timestamp", f"behind:{way}:{tsa.url}")
         assert (written.exit_code, (tmp_path / f"{way}.json").exists()) == (code, code == 0), written.stderr
         lock = ("policy", "lock", "--data", loans_model.data, *roles, "--max", "accuracy_difference:sex=1")
-        locked = run(
-            *lock, "--key", signer.path, "--output", f"{way}.lock", "--timestamp", f"behind:{way}:{tsa.url}"
-        )
+        locked = run(*lock, "--key", signer.path, "--output", f"{way}.lock", "--timestamp", f"behind:{way}:{tsa.url}")
         assert (locked.exit_code, (tmp_path / f"{way}.lock").exists()) == (code, code == 0), locked.stderr
     monkeypatch.delenv("FAIRKIT_PLUGINS")
-    numbers = [
-        certificates.read((tmp_path / name).read_bytes()).sequence for name in ("c.json", "honest.json")
-    ]
+    numbers = [certificates.read((tmp_path / name).read_bytes()).sequence for name in ("c.json", "honest.json")]
     assert [one[0].number for one in numbers] == [1, 2]  # what was refused took none
     through = run("verify", "honest.json", "--key", signer.pub, "--timestamp-root", tsa.root)
     assert "signed no later than" in through.stdout
     assert "signed no later than" in good.stdout
-    assert (
-        run("verify", "c.json", "--key", signer.pub, "--timestamp-root", authorities[1].root).exit_code == 1
-    )
+    assert run("verify", "c.json", "--key", signer.pub, "--timestamp-root", authorities[1].root).exit_code == 1
     assert run("verify", "c.json", "--key", signer.pub, "--timestamp-root", signer.pub).exit_code == 2
     trusting = ("report", "c.json", "--key", signer.pub)
     unasked = run(*trusting)

@@ -42,9 +42,7 @@ def test_the_page_works_as_typed(tmp_path):
                 left_out |= missing
                 continue
             typed = block.replace("127.0.0.1:5000", host)
-            command = (
-                [sys.executable, "-W", "ignore", "-c", typed] if kind == "python" else ["bash", "-ec", typed]
-            )
+            command = [sys.executable, "-W", "ignore", "-c", typed] if kind == "python" else ["bash", "-ec", typed]
             done = subprocess.run(
                 command, cwd=tmp_path / "work", env=environment, capture_output=True, text=True, check=False
             )

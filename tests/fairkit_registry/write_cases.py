@@ -91,9 +91,7 @@ def audited(table: Any, roles: Any, *rules: Rule, **more: Any) -> tuple[Report, 
     table = {name: np.asarray(column) for name, column in table.items()}
     data = fairkit.load_data(table, **roles)
     report = Report.from_dict(fairkit.audit(None, data, policy=rules, **more).to_dict())
-    short = [
-        one for one in report.findings if report.model.task != "binary" or one.metric in KEPT or not one.plain
-    ]
+    short = [one for one in report.findings if report.model.task != "binary" or one.metric in KEPT or not one.plain]
     small = tuple(replace(one, notes=()) for one in short)
     settings = SignedSettings(data=data.roles.to_dict(), policy=tuple(rules), **more)
     return replace(report, findings=small), settings.to_dict()
@@ -232,18 +230,12 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Report], Report], str]] = {
         lambda r: change(r, DPD, evidence={"missing_bounds": "none"}),
         "Evidence about missing values that is no bound is refused.",
     ),
-    "pass-over-failing-findings": (
-        lambda r: ruled(r, max=0.05),
-        "A verdict that the findings do not give is refused.",
-    ),
+    "pass-over-failing-findings": (lambda r: ruled(r, max=0.05), "A verdict that the findings do not give is refused."),
     "verdict-that-its-rules-do-not-give": (
         lambda r: replace(r, verdict="fail"),
         "A verdict that is not the worst of its rules' is refused.",
     ),
-    "no-verdict-over-rules": (
-        lambda r: replace(r, verdict=None),
-        "Rules without a verdict over them are refused.",
-    ),
+    "no-verdict-over-rules": (lambda r: replace(r, verdict=None), "Rules without a verdict over them are refused."),
     "rule-on-what-was-not-measured": (
         lambda r: ruled(r, metric="dif"),
         "A rule about a number that is not in the statement is refused.",
@@ -256,10 +248,7 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Report], Report], str]] = {
         lambda r: change(r, DPD, confidence=0.5),
         "A finding at a lower confidence than the audit's is refused.",
     ),
-    "another-seed": (
-        lambda r: replace(r, seed=3),
-        "A report with another seed than its settings is refused.",
-    ),
+    "another-seed": (lambda r: replace(r, seed=3), "A report with another seed than its settings is refused."),
     "a-finding-twice": (
         lambda r: replace(r, findings=(*r.findings, r.find(DPD, "sex"))),
         "A finding that is there twice, of which the reader would have to choose one, is refused.",
@@ -288,20 +277,12 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Report], Report], str]] = {
         lambda r: change(r, DPD, better="higher"),
         "A finding that says that the other direction is better is refused.",
     ),
-    "interval-without-a-value": (
-        lambda r: change(r, DPD, value=None),
-        "An interval without a value is refused.",
-    ),
+    "interval-without-a-value": (lambda r: change(r, DPD, value=None), "An interval without a value is refused."),
     "a-count-that-is-not-whole": (
         lambda r: replace(
             r,
             findings=tuple(
-                replace(
-                    f,
-                    groups=tuple(
-                        replace(g, denominator=g.denominator + 0.5) for g in f.groups if g.denominator
-                    ),
-                )
+                replace(f, groups=tuple(replace(g, denominator=g.denominator + 0.5) for g in f.groups if g.denominator))
                 if f.metric == "true_positive_rate_difference" and f.sensitive == "sex"
                 else f
                 for f in r.findings
@@ -340,16 +321,10 @@ def resigned(
     return dsse.sign(payload, kind, [by]).to_bytes()
 
 
-def case(
-    protects: str, raw: bytes, *keys: KeySigner, kind: str = "certificate", **given: Any
-) -> dict[str, Any]:
+def case(protects: str, raw: bytes, *keys: KeySigner, kind: str = "certificate", **given: Any) -> dict[str, Any]:
     """Return a case whose answer this verifier gives; `expect` in the caller says what it must be."""
     pems = [one.public.pem for one in keys or (SIGNER,)]
-    return {
-        "protects": protects,
-        "kind": kind,
-        "input": {"file": _text(raw), "keys": pems, "now": NOW, **given},
-    }
+    return {"protects": protects, "kind": kind, "input": {"file": _text(raw), "keys": pems, "now": NOW, **given}}
 
 
 def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
@@ -357,18 +332,10 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
     report, settings = honest_once = honest()
     raw = signed(report, settings)
     record = json.loads(raw)
-    yield (
-        "envelope/ed25519",
-        case("A sound certificate by a trusted ed25519 key is accepted.", raw),
-        "verified",
-    )
+    yield ("envelope/ed25519", case("A sound certificate by a trusted ed25519 key is accepted.", raw), "verified")
     yield (
         "envelope/p256",
-        case(
-            "A sound certificate by a trusted ECDSA P-256 key is accepted.",
-            signed(report, settings, NIST),
-            NIST,
-        ),
+        case("A sound certificate by a trusted ECDSA P-256 key is accepted.", signed(report, settings, NIST), NIST),
         "verified",
     )
     high = dsse.Envelope.from_bytes(signed(report, settings, NIST))
@@ -394,20 +361,12 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
     )
     yield (
         "envelope/two-signatures",
-        case(
-            "Of two signatures both trusted keys are named.",
-            signed(report, settings, SIGNER, NIST),
-            SIGNER,
-            NIST,
-        ),
+        case("Of two signatures both trusted keys are named.", signed(report, settings, SIGNER, NIST), SIGNER, NIST),
         "verified",
     )
     yield (
         "envelope/two-signatures-one-trusted",
-        case(
-            "Of two signatures only that of the trusted key counts.",
-            signed(report, settings, STRANGER, SIGNER),
-        ),
+        case("Of two signatures only that of the trusted key counts.", signed(report, settings, STRANGER, SIGNER)),
         "verified",
     )
     yield (
@@ -424,8 +383,7 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
     yield (
         "envelope/key-id-lies",
         case(
-            "The key id is a hint and decides nothing: a wrong one hides no good signature.",
-            json.dumps(lying).encode(),
+            "The key id is a hint and decides nothing: a wrong one hides no good signature.", json.dumps(lying).encode()
         ),
         "verified",
     )
@@ -441,9 +399,7 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
     )
     embedded = claimed | {
         "publicKey": SIGNER.public.pem,
-        "signatures": [
-            {**claimed["signatures"][0], "cert": STRANGER.public.pem, "publicKey": STRANGER.public.pem}
-        ],
+        "signatures": [{**claimed["signatures"][0], "cert": STRANGER.public.pem, "publicKey": STRANGER.public.pem}],
     }
     yield (
         "envelope/embedded-key",
@@ -467,10 +423,7 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
     flipped = payload.replace(b'"seed":0', b'"seed":1', 1)
     yield (
         "envelope/payload-flipped",
-        case(
-            "A changed byte of the statement is refused.",
-            json.dumps(record | {"payload": _text(flipped)}).encode(),
-        ),
+        case("A changed byte of the statement is refused.", json.dumps(record | {"payload": _text(flipped)}).encode()),
         "refused signature",
     )
     bad = bytearray(base64.b64decode(record["signatures"][0]["sig"]))
@@ -491,8 +444,7 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
     yield (
         "envelope/empty-signature",
         case(
-            "An empty signature is refused.",
-            json.dumps(record | {"signatures": [{"sig": "", "keyid": ""}]}).encode(),
+            "An empty signature is refused.", json.dumps(record | {"signatures": [{"sig": "", "keyid": ""}]}).encode()
         ),
         "refused signature",
     )
@@ -511,11 +463,7 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
         "verified",
     )
     safe = json.dumps(record | {"payload": record["payload"].replace("+", "-").replace("/", "_")}).encode()
-    yield (
-        "envelope/url-safe-base64",
-        case("Both alphabets of base64 are read, as DSSE says.", safe),
-        "verified",
-    )
+    yield ("envelope/url-safe-base64", case("Both alphabets of base64 are read, as DSSE says.", safe), "verified")
     yield (
         "envelope/damaged-base64",
         case(
@@ -524,18 +472,13 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
         ),
         "refused form",
     )
-    yield (
-        "envelope/not-json",
-        case("A file that is no JSON is refused.", b"\x00\x01certificate"),
-        "refused form",
-    )
+    yield ("envelope/not-json", case("A file that is no JSON is refused.", b"\x00\x01certificate"), "refused form")
     yield "envelope/empty", case("An empty file is refused.", b""), "refused form"
     yield "envelope/a-list", case("A JSON list is no certificate.", b"[]"), "refused form"
     yield (
         "envelope/deep",
         case(
-            "JSON that is nested a hundred thousand times is refused without a crash.",
-            b"[" * 100_000 + b"]" * 100_000,
+            "JSON that is nested a hundred thousand times is refused without a crash.", b"[" * 100_000 + b"]" * 100_000
         ),
         "refused form",
     )
@@ -635,10 +578,7 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
     )
     yield (
         "statement/no-settings",
-        case(
-            "A certificate without its settings is refused.",
-            resigned(raw, lambda s: s["predicate"].pop("settings")),
-        ),
+        case("A certificate without its settings is refused.", resigned(raw, lambda s: s["predicate"].pop("settings"))),
         "refused form",
     )
     yield (
@@ -666,10 +606,7 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
         "statement/rows-of-people",
         case(
             "Evidence that holds rows of the table is refused.",
-            resigned(
-                raw,
-                lambda s: s["predicate"]["findings"][0]["evidence"].update(rows=[{"name": "Ann", "age": 3}]),
-            ),
+            resigned(raw, lambda s: s["predicate"]["findings"][0]["evidence"].update(rows=[{"name": "Ann", "age": 3}])),
         ),
         "refused form",
     )
@@ -708,11 +645,7 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
     )
     yield (
         "subject/no-model-was-seen",
-        case(
-            "A certificate about predictions in a table says nothing about any model.",
-            raw,
-            model_sha256=digest,
-        ),
+        case("A certificate about predictions in a table says nothing about any model.", raw, model_sha256=digest),
         "refused signature",
     )
     # bundles
@@ -739,11 +672,7 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
     )
     hint = json.loads(json.dumps(bundle))
     hint["verificationMaterial"]["publicKey"]["hint"] = STRANGER.public.keyid
-    yield (
-        "bundle/hint-lies",
-        case("The hint of a bundle decides nothing.", json.dumps(hint).encode()),
-        "verified",
-    )
+    yield ("bundle/hint-lies", case("The hint of a bundle decides nothing.", json.dumps(hint).encode()), "verified")
     inner = json.loads(json.dumps(bundle))
     inner["verificationMaterial"]["x509CertificateChain"] = {"certificates": [{"rawBytes": "AAAA"}]}
     yield (
@@ -762,19 +691,12 @@ def certificates() -> Iterator[tuple[str, dict[str, Any], str]]:
     wide = honest("sex", "age")
     for name, (forge, protects) in CONTRADICTIONS.items():
         report, settings = wide if name == "a-disparity-left-out" else honest_once
-        yield (
-            f"contradiction/{name}",
-            case(protects, signed(forge(report), settings)),
-            "refused contradiction",
-        )
+        yield (f"contradiction/{name}", case(protects, signed(forge(report), settings)), "refused contradiction")
     for verdict, limit in (("fail", 0.05), ("inconclusive", 0.22)):
         again, told = audited_again(limit)
         yield (
             f"verdict/{verdict}",
-            case(
-                f"A sound certificate whose policy is {verdict} is verified, and says so.",
-                signed(again, told),
-            ),
+            case(f"A sound certificate whose policy is {verdict} is verified, and says so.", signed(again, told)),
             f"verified {verdict}",
         )
     # revocation
@@ -798,9 +720,7 @@ def stamped_cases(raw: bytes) -> Iterator[tuple[str, dict[str, Any], str]]:
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     root_key, key, stranger_key = (rsa.generate_private_key(65537, 2048) for _ in range(3))
     root = issued("root", root_key, None, root_key, authority=True)
-    foreign = (
-        issued("another root", stranger_key, None, stranger_key, authority=True).public_bytes(pem).decode()
-    )
+    foreign = issued("another root", stranger_key, None, stranger_key, authority=True).public_bytes(pem).decode()
     envelope = dsse.Envelope.from_bytes(raw)
     with tempfile.TemporaryDirectory() as place:
         box = Path(place)
@@ -850,17 +770,12 @@ def stamped_cases(raw: bytes) -> Iterator[tuple[str, dict[str, Any], str]]:
     )
     yield (
         "timestamp/not-asked",
-        case(
-            "A timestamp that nobody asks for changes nothing.",
-            with_token(b"no token"),
-        ),
+        case("A timestamp that nobody asks for changes nothing.", with_token(b"no token")),
         "verified",
     )
     yield (
         "timestamp/foreign-authority",
-        case(
-            "A timestamp by an authority that nobody trusts is refused.", stamped, timestamp_roots=[foreign]
-        ),
+        case("A timestamp by an authority that nobody trusts is refused.", stamped, timestamp_roots=[foreign]),
         "refused signature",
     )
     yield (
@@ -879,11 +794,7 @@ def stamped_cases(raw: bytes) -> Iterator[tuple[str, dict[str, Any], str]]:
     )
     yield (
         "timestamp/none",
-        case(
-            "Where a timestamp is asked for, a certificate without one is refused.",
-            raw,
-            timestamp_roots=[trusted],
-        ),
+        case("Where a timestamp is asked for, a certificate without one is refused.", raw, timestamp_roots=[trusted]),
         "refused signature",
     )
     moment = datetime(2026, 1, 10, tzinfo=UTC)
@@ -893,9 +804,7 @@ def stamped_cases(raw: bytes) -> Iterator[tuple[str, dict[str, Any], str]]:
             kind="key", sha256=SIGNER.public.keyid, reason="stolen", at=moment, invalid_since=since
         )
         return _text(
-            revocations.issue(
-                SIGNER, [entry], previous=None, next_update=moment + timedelta(days=30), issued_at=moment
-            )
+            revocations.issue(SIGNER, [entry], previous=None, next_update=moment + timedelta(days=30), issued_at=moment)
         )
 
     late, early = stolen(datetime(2040, 1, 1, tzinfo=UTC)), stolen(datetime(2026, 1, 5, tzinfo=UTC))
@@ -948,9 +857,7 @@ def revoked(
     statement = hashlib.sha256(dsse.Envelope.from_bytes(raw).payload).hexdigest()
     moment = datetime(2026, 1, 10, tzinfo=UTC)
 
-    def listed(
-        by: KeySigner, *entries: revocations.Entry, previous: bytes | None = None, days: int = 30
-    ) -> bytes:
+    def listed(by: KeySigner, *entries: revocations.Entry, previous: bytes | None = None, days: int = 30) -> bytes:
         before = None if previous is None else revocations.read(previous, [by.public])
         return revocations.issue(
             by, entries, previous=before, next_update=moment + timedelta(days=days), issued_at=moment
@@ -1011,13 +918,7 @@ def revoked(
     theirs = listed(SECOND, entry("certificate", statement))
     yield (
         "revocation/by-another-signer",
-        case(
-            "A trusted key cannot revoke what another key signed.",
-            raw,
-            SIGNER,
-            SECOND,
-            revocations=[_text(theirs)],
-        ),
+        case("A trusted key cannot revoke what another key signed.", raw, SIGNER, SECOND, revocations=[_text(theirs)]),
         "verified",
     )
     yield (
@@ -1040,38 +941,24 @@ def revoked(
         "refused signature",
     )
     both = signed(report, settings, SIGNER, SECOND)
-    fallen = listed(
-        SIGNER, entry("certificate", hashlib.sha256(dsse.Envelope.from_bytes(both).payload).hexdigest())
-    )
+    fallen = listed(SIGNER, entry("certificate", hashlib.sha256(dsse.Envelope.from_bytes(both).payload).hexdigest()))
     yield (
         "revocation/one-of-two-signatures",
-        case(
-            "Of two signatures only the issuer's own falls.",
-            both,
-            SIGNER,
-            SECOND,
-            revocations=[_text(fallen)],
-        ),
+        case("Of two signatures only the issuer's own falls.", both, SIGNER, SECOND, revocations=[_text(fallen)]),
         "verified",
     )
     overdue = listed(SIGNER, entry("model", "0" * 64), days=5)
     yield (
         "revocation/overdue",
         case(
-            "With a list that its issuer no longer stands by nothing can be decided.",
-            raw,
-            revocations=[_text(overdue)],
+            "With a list that its issuer no longer stands by nothing can be decided.", raw, revocations=[_text(overdue)]
         ),
         "undecided",
     )
     second = listed(SIGNER, entry("model", "2" * 64), previous=own)
     yield (
         "revocation/older-after-newer",
-        case(
-            "A list that is older than one that was seen is refused.",
-            raw,
-            revocations=[_text(second), _text(own)],
-        ),
+        case("A list that is older than one that was seen is refused.", raw, revocations=[_text(second), _text(own)]),
         "refused signature",
     )
     twin = listed(SIGNER, entry("model", "3" * 64), previous=own)
@@ -1086,11 +973,7 @@ def revoked(
     )
     read = revocations.read(second, [SIGNER.public])
     empty = revocations.issue(
-        SIGNER,
-        [],
-        previous=replace(read, entries=()),
-        next_update=moment + timedelta(days=30),
-        issued_at=moment,
+        SIGNER, [], previous=replace(read, entries=()), next_update=moment + timedelta(days=30), issued_at=moment
     )
     yield (
         "revocation/taken-back",
@@ -1116,19 +999,13 @@ def revoked(
             {"revoked": [{"kind": "model", "sha256": "1" * 63, "reason": "", "at": "2026-01-01T00:00:00Z"}]},
             "A list with a truncated digest is refused.",
         ),
-        (
-            "no-time",
-            {"nextUpdate": "soon"},
-            "A list without a time until which its issuer stands by it is refused.",
-        ),
+        ("no-time", {"nextUpdate": "soon"}, "A list without a time until which its issuer stands by it is refused."),
     ):
         body = good | {"predicate": good["predicate"] | edit}
         made = dsse.sign(canonical(body), PAYLOAD_TYPE, [SIGNER]).to_bytes()
         yield f"revocation/{name}", case(protects, made, kind="revocations"), "refused form"
     lent = dsse.sign(
-        canonical(good | {"predicate": good["predicate"] | {"issuer": STRANGER.public.keyid}}),
-        PAYLOAD_TYPE,
-        [SIGNER],
+        canonical(good | {"predicate": good["predicate"] | {"issuer": STRANGER.public.keyid}}), PAYLOAD_TYPE, [SIGNER]
     ).to_bytes()
     yield (
         "revocation/issuer-lies",
@@ -1171,62 +1048,32 @@ def of_every_kind() -> Iterator[tuple[str, dict[str, Any], str]]:
     }
     shown: list[tuple[str, Any, dict[str, Any]]] = [
         ("regression", number, {"label": "y", "sensitive": ["g"], "predictions": {"prediction": "p"}}),
-        (
-            "multiclass",
-            several,
-            {"label": "y", "favorable": "x", "sensitive": ["g"], "predictions": {"class": "p"}},
-        ),
+        ("multiclass", several, {"label": "y", "favorable": "x", "sensitive": ["g"], "predictions": {"class": "p"}}),
         (
             "weighted",
             weighted,
-            {
-                "label": "y",
-                "favorable": 1,
-                "sensitive": ["g"],
-                "weights": "w",
-                "predictions": {"decision": "p"},
-            },
+            {"label": "y", "favorable": 1, "sensitive": ["g"], "weights": "w", "predictions": {"decision": "p"}},
         ),
-        (
-            "missing-groups",
-            gaps,
-            {"label": "y", "favorable": 1, "sensitive": ["g"], "predictions": {"decision": "p"}},
-        ),
-        (
-            "many-groups",
-            many,
-            {"label": "y", "favorable": 1, "sensitive": ["g"], "predictions": {"decision": "p"}},
-        ),
+        ("missing-groups", gaps, {"label": "y", "favorable": 1, "sensitive": ["g"], "predictions": {"decision": "p"}}),
+        ("many-groups", many, {"label": "y", "favorable": 1, "sensitive": ["g"], "predictions": {"decision": "p"}}),
         (
             "reference",
             gaps,
-            {
-                "label": "y",
-                "favorable": 1,
-                "sensitive": ["g"],
-                "reference": ["g=a"],
-                "predictions": {"decision": "p"},
-            },
+            {"label": "y", "favorable": 1, "sensitive": ["g"], "reference": ["g=a"], "predictions": {"decision": "p"}},
         ),
     ]
     for name, table, roles in shown:
         report, settings = audited(table, roles)
         yield (
             f"task/{name}",
-            case(
-                f"A sound certificate of an audit ({name}) is accepted: no false alarm.",
-                signed(report, settings),
-            ),
+            case(f"A sound certificate of an audit ({name}) is accepted: no false alarm.", signed(report, settings)),
             "verified",
         )
     for auditor in ("why", "consistency", "subgroups", "restricted-dro", "dif", "all-inputs"):
         report, told = _with(auditor)
         yield (
             f"auditor/{auditor}",
-            case(
-                f"A sound certificate with findings of the auditor {auditor} is accepted.",
-                signed(report, told),
-            ),
+            case(f"A sound certificate with findings of the auditor {auditor} is accepted.", signed(report, told)),
             "verified",
         )
         if auditor == "why":
@@ -1241,18 +1088,11 @@ def of_every_kind() -> Iterator[tuple[str, dict[str, Any], str]]:
             wrong = replace(report, findings=tuple(map(shift, report.findings)))
             yield (
                 "contradiction/a-part-that-its-counts-do-not-give",
-                case(
-                    "A part of a gap that does not follow from its signed counts is refused.",
-                    signed(wrong, told),
-                ),
+                case("A part of a gap that does not follow from its signed counts is refused.", signed(wrong, told)),
                 "refused contradiction",
             )
     pems = {name: (GOLDEN / name).read_text("utf-8") for name in ("key.pub", "p256.pub")}
-    for name, key in (
-        ("no-policy", "key.pub"),
-        ("certificate-p256", "p256.pub"),
-        ("table-certificate", "key.pub"),
-    ):
+    for name, key in (("no-policy", "key.pub"), ("certificate-p256", "p256.pub"), ("table-certificate", "key.pub")):
         old = gzip.decompress((GOLDEN / f"{name}.json.gz").read_bytes())
         made = case("A certificate that an older version signed is still verified.", old)
         made["input"]["keys"] = [pems[key]]
@@ -1261,9 +1101,7 @@ def of_every_kind() -> Iterator[tuple[str, dict[str, Any], str]]:
 
 def _with(auditor: str) -> tuple[Report, dict[str, Any]]:
     """Audit the golden model by one auditor."""
-    held = json.loads(
-        dsse.Envelope.from_bytes(gzip.decompress((GOLDEN / "certificate.json.gz").read_bytes())).payload
-    )
+    held = json.loads(dsse.Envelope.from_bytes(gzip.decompress((GOLDEN / "certificate.json.gz").read_bytes())).payload)
     settings = SignedSettings.from_dict(held["predicate"]["settings"])
     with tempfile.TemporaryDirectory() as place:
         table = Path(place) / "table.csv"
@@ -1289,22 +1127,12 @@ def others() -> Iterator[tuple[str, dict[str, Any], str]]:
     table = tables.sign_table("people.csv", digest, 100, ["g", "y"], [SIGNER], purpose="audit", signed_at=AT)
     yield (
         "table/sound",
-        case(
-            "A signed statement about this table is accepted.",
-            table,
-            kind="table statement",
-            data_sha256=digest,
-        ),
+        case("A signed statement about this table is accepted.", table, kind="table statement", data_sha256=digest),
         "verified",
     )
     yield (
         "table/another",
-        case(
-            "A signed statement about another table is refused.",
-            table,
-            kind="table statement",
-            data_sha256="b" * 64,
-        ),
+        case("A signed statement about another table is refused.", table, kind="table statement", data_sha256="b" * 64),
         "refused",
     )
     yield (
@@ -1320,11 +1148,7 @@ def others() -> Iterator[tuple[str, dict[str, Any], str]]:
     )
     _, settings = honest()
     lock = sign_lock("people.csv", digest, 100, settings, [SIGNER], purpose="audit", locked_at=AT)
-    yield (
-        "lock/sound",
-        case("A policy lock by a trusted key is accepted.", lock, kind="policy lock"),
-        "verified",
-    )
+    yield ("lock/sound", case("A policy lock by a trusted key is accepted.", lock, kind="policy lock"), "verified")
     yield (
         "lock/by-a-stranger",
         case("A policy lock by a key that nobody trusts is refused.", lock, STRANGER, kind="policy lock"),
@@ -1334,20 +1158,13 @@ def others() -> Iterator[tuple[str, dict[str, Any], str]]:
     link = hashlib.sha256(first).hexdigest()
     second = sign_heartbeat("2026-01-02", ("m.onnx", digest), {"rows": 12}, link, [SIGNER], signed_at=AT)
     third = sign_heartbeat(
-        "2026-01-03",
-        ("m.onnx", digest),
-        {"rows": 14},
-        hashlib.sha256(second).hexdigest(),
-        [SIGNER],
-        signed_at=AT,
+        "2026-01-03", ("m.onnx", digest), {"rows": 14}, hashlib.sha256(second).hexdigest(), [SIGNER], signed_at=AT
     )
     chain = b"\n".join([first, second, third]) + b"\n"
     yield "watch/sound", case("A chain of daily statements is accepted.", chain, kind="watch"), "verified"
     yield (
         "watch/a-day-cut-out",
-        case(
-            "A chain of which a day was cut out is refused.", b"\n".join([first, third]) + b"\n", kind="watch"
-        ),
+        case("A chain of which a day was cut out is refused.", b"\n".join([first, third]) + b"\n", kind="watch"),
         "refused",
     )
     yield (
@@ -1355,9 +1172,7 @@ def others() -> Iterator[tuple[str, dict[str, Any], str]]:
         case("Daily statements by a key that nobody trusts are refused.", chain, STRANGER, kind="watch"),
         "refused",
     )
-    events = [
-        {"seq": n + 1, "action": "add", "at": "2026-01-01T00:00:00Z", "model": f"m{n}"} for n in range(7)
-    ]
+    events = [{"seq": n + 1, "action": "add", "at": "2026-01-01T00:00:00Z", "model": f"m{n}"} for n in range(7)]
     from fairkit_registry.jsonio import fingerprint
 
     leaves = checkpoints.entries([fingerprint(one) for one in events])
@@ -1379,19 +1194,12 @@ def others() -> Iterator[tuple[str, dict[str, Any], str]]:
     )
     yield (
         "log/checkpoint-of-another-log",
-        case(
-            "A checkpoint of another log is refused.",
-            note.encode(),
-            kind="checkpoint",
-            origin="example.org/others",
-        ),
+        case("A checkpoint of another log is refused.", note.encode(), kind="checkpoint", origin="example.org/others"),
         "refused signature",
     )
     yield (
         "log/checkpoint-by-a-stranger",
-        case(
-            "A checkpoint by a key that nobody trusts is refused.", note.encode(), STRANGER, kind="checkpoint"
-        ),
+        case("A checkpoint by a key that nobody trusts is refused.", note.encode(), STRANGER, kind="checkpoint"),
         "refused signature",
     )
     proof = logproofs.prove_event(events[4], leaves, note)
@@ -1419,10 +1227,7 @@ def others() -> Iterator[tuple[str, dict[str, Any], str]]:
     yield (
         "log/growth",
         case(
-            "A log that only grew is shown to have only grown.",
-            growth.encode(),
-            kind="proof",
-            old=_text(old.encode()),
+            "A log that only grew is shown to have only grown.", growth.encode(), kind="proof", old=_text(old.encode())
         ),
         "verified",
     )
@@ -1430,10 +1235,7 @@ def others() -> Iterator[tuple[str, dict[str, Any], str]]:
     yield (
         "log/growth-of-a-rewritten-log",
         case(
-            "A log whose past was rewritten is refused.",
-            growth.encode(),
-            kind="proof",
-            old=_text(rewritten.encode()),
+            "A log whose past was rewritten is refused.", growth.encode(), kind="proof", old=_text(rewritten.encode())
         ),
         "refused signature",
     )

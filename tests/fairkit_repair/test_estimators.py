@@ -81,9 +81,7 @@ def test_clone_pipeline_grid_search_and_pickle():
     pipeline = make_pipeline(StandardScaler(), small())
     name = type(pipeline[-1]).__name__.lower()
     pipeline.fit(matrix, y, **{f"{name}__sensitive_features": X["sex"]})
-    search = GridSearchCV(small(min_group=5), {"num_leaves": [3, 7]}, cv=2).fit(
-        matrix, y, sensitive_features=X["sex"]
-    )
+    search = GridSearchCV(small(min_group=5), {"num_leaves": [3, 7]}, cv=2).fit(matrix, y, sensitive_features=X["sex"])
     assert search.best_params_["num_leaves"] in (3, 7)
     restored = pickle.loads(pickle.dumps(pipeline))
     np.testing.assert_array_equal(restored.predict(matrix), pipeline.predict(matrix))

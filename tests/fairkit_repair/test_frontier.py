@@ -89,9 +89,7 @@ def test_a_constant_point_is_picked_after_all_others():
 
 @pytest.mark.long
 def test_a_frontier_of_constant_models_says_so():
-    sweep = Sweep(
-        plugin="fairgbm", vary={"n_estimators": [1]}, fixed={"learning_rate": 0.001, "small_groups": "error"}
-    )
+    sweep = Sweep(plugin="fairgbm", vary={"n_estimators": [1]}, fixed={"learning_rate": 0.001, "small_groups": "error"})
     found = frontier((sweep,), loans(), jobs=1, threads=1, learner=None, choice=Choice(limit=0.1))
     constant = [one for one in found.points if one.is_constant]
     assert constant
@@ -141,9 +139,7 @@ def test_values_and_ranges():
     assert grid == [{"c": 0, "a": a, "b": b} for a in (1, 2) for b in ("x", "y")]
 
 
-@pytest.mark.parametrize(
-    "text", ["1,,2", "", "0:1", "1:0:5", "0:1:1", "0:1:2.5", "0:1:5:log", "a:b:c", "0:1:5:6"]
-)
+@pytest.mark.parametrize("text", ["1,,2", "", "0:1", "1:0:5", "0:1:1", "0:1:2.5", "0:1:5:log", "a:b:c", "0:1:5:6"])
 def test_values_that_make_no_sense(text: str):
     with pytest.raises(fairkit.ParameterError, match="k="):
         parse_values(text, "k")
@@ -201,9 +197,7 @@ def test_interrupted_and_resumed_gives_the_same(tmp_path: Path, monkeypatch: pyt
 
 def plain(result: Frontier) -> dict[str, object]:
     """All but the times."""
-    return dataclasses.replace(
-        result, points=tuple(dataclasses.replace(p, seconds=0) for p in result.points)
-    ).to_dict()
+    return dataclasses.replace(result, points=tuple(dataclasses.replace(p, seconds=0) for p in result.points)).to_dict()
 
 
 @pytest.mark.long
@@ -313,9 +307,7 @@ BOUNDS = Sweep(
 
 
 @pytest.mark.long
-def test_a_plugin_that_can_trains_along_its_parameter_in_one_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_plugin_that_can_trains_along_its_parameter_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from fairkit_repair import learners
 
     fits, real = [], learners.fit_estimator
@@ -341,9 +333,7 @@ def test_a_plugin_that_can_trains_along_its_parameter_in_one_run(
 
 
 @pytest.mark.long
-def test_families_differ_in_one_parameter_and_a_failed_one_is_trained_one_by_one(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_families_differ_in_one_parameter_and_a_failed_one_is_trained_one_by_one(monkeypatch: pytest.MonkeyPatch):
     from fairkit_repair.frontiers.schedule import families_of
 
     wide = dataclasses.replace(BOUNDS, vary={"tolerance": [0.1, 0.2], "nu": [0.01, 0.02]})

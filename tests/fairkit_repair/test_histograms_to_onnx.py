@@ -51,9 +51,7 @@ def test_categories_missing_values_and_doubles(people):
     model = HistGradientBoostingClassifier(max_iter=30, categorical_features=CATEGORICAL).fit(frame, y)
     content = fairkit.to_onnx(model, frame)
     for rows in (frame, _rows_that_training_did_not_see(frame)):
-        np.testing.assert_allclose(
-            run_file(content, rows)["score"].ravel(), model.predict_proba(rows)[:, 1], atol=1e-6
-        )
+        np.testing.assert_allclose(run_file(content, rows)["score"].ravel(), model.predict_proba(rows)[:, 1], atol=1e-6)
     three = HistGradientBoostingClassifier(max_iter=10, categorical_features=CATEGORICAL)
     three.fit(frame, np.digitize(score, [2, 3]))
     found = run_file(fairkit.to_onnx(three, frame), _rows_that_training_did_not_see(frame))["probabilities"]
@@ -94,17 +92,14 @@ def test_codes_from_an_encoder(people):
 
     frame, y, _ = people
     encoder = make_column_transformer(
-        (OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan), ["region"]),
-        remainder="passthrough",
+        (OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan), ["region"]), remainder="passthrough"
     )
     last = HistGradientBoostingClassifier(max_iter=20, categorical_features=[0])
     known = frame.fillna({"region": "nowhere"})
     model = make_pipeline(encoder, last).fit(known, y)
     content = fairkit.to_onnx(model, known)
     assert fairkit.to_onnx(model, known) == content
-    np.testing.assert_allclose(
-        run_file(content, known)["score"].ravel(), model.predict_proba(known)[:, 1], atol=1e-6
-    )
+    np.testing.assert_allclose(run_file(content, known)["score"].ravel(), model.predict_proba(known)[:, 1], atol=1e-6)
 
 
 def test_a_category_that_single_precision_does_not_tell_is_refused(people):

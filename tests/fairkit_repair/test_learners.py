@@ -65,9 +65,7 @@ def test_names_and_tasks_are_checked(brought):
 
 
 def test_what_somebody_elses_learner_raises_names_it():
-    with pytest.raises(
-        PluginError, match=r"the learner 'careless'.*no memory left on the device.*its author"
-    ):
+    with pytest.raises(PluginError, match=r"the learner 'careless'.*no memory left on the device.*its author"):
         fit_learner("careless", table(), Run(), settings={"fail": True})
 
 

@@ -255,9 +255,7 @@ def test_bad_wishes_are_refused(changes, error, message):
 
 
 def test_other_tasks_are_refused():
-    with pytest.raises(
-        ParameterError, match="tilt is for binary tasks, but the label 'x' makes this a regression"
-    ):
+    with pytest.raises(ParameterError, match="tilt is for binary tasks, but the label 'x' makes this a regression"):
         mitigate(Tilt, data(label="x", favorable=None))
 
 
@@ -305,7 +303,5 @@ def test_the_interfaces_own_example_works():
         result = mitigate(method, data(), strength=1.0, learner="logistic")
     finally:
         del sys.modules["my_plugin"]
-    before, after = (
-        r.find("demographic_parity_difference", "sex").value for r in (result.before, result.after)
-    )
+    before, after = (r.find("demographic_parity_difference", "sex").value for r in (result.before, result.after))
     assert after < before

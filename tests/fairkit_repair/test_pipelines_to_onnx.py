@@ -33,8 +33,7 @@ def _encoder():
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     return make_column_transformer(
-        (StandardScaler(), ["income", "children"]),
-        (OneHotEncoder(handle_unknown="ignore"), ["region", "sex"]),
+        (StandardScaler(), ["income", "children"]), (OneHotEncoder(handle_unknown="ignore"), ["region", "sex"])
     )
 
 
@@ -67,9 +66,7 @@ def test_a_pipeline_is_one_file_over_raw_columns(people, last, tmp_path):
         estimator = fairkit.mitigator(last)(random_state=0)
     else:
         library = pytest.importorskip(last)
-        name = {"lightgbm": "LGBMClassifier", "xgboost": "XGBClassifier", "catboost": "CatBoostClassifier"}[
-            last
-        ]
+        name = {"lightgbm": "LGBMClassifier", "xgboost": "XGBClassifier", "catboost": "CatBoostClassifier"}[last]
         quiet = {"lightgbm": {"verbose": -1}, "catboost": {"verbose": False, "allow_writing_files": False}}
         estimator = getattr(library, name)(n_estimators=10, max_depth=3, **quiet.get(last, {}))
     pipeline = make_pipeline(_encoder(), estimator).fit(X, y)
@@ -142,8 +139,7 @@ def test_the_favorable_class_can_be_named():
     y = np.where(x[:, 0] + rng.normal(size=200) > 0, "denied", "approved")
     model = LogisticRegression().fit(x, y)
     settings = {
-        said: OnnxModel.load(fairkit.to_onnx(model, x, favorable=said))
-        for said in (None, "approved", "denied")
+        said: OnnxModel.load(fairkit.to_onnx(model, x, favorable=said)) for said in (None, "approved", "denied")
     }
     assert [one.settings["favorable"] for one in settings.values()] == ["denied", "approved", "denied"]
     feeds = {i.name: x[:, [place]].astype(i.dtype) for place, i in enumerate(settings[None].inputs)}
@@ -197,9 +193,7 @@ def test_words_are_cut_as_in_memory(tmp_path):
         report = fairkit.audit(tmp_path / "model.onnx", data)
     assert report.find("accuracy").value == pytest.approx((pipeline.predict(texts) == y).mean())
     opaque = make_pipeline(HashingVectorizer(n_features=8), LogisticRegression()).fit(texts, y)
-    with pytest.raises(
-        fairkit.ModelError, match=r"\(HashingVectorizer\)[\s\S]*Apply such a step to the table"
-    ):
+    with pytest.raises(fairkit.ModelError, match=r"\(HashingVectorizer\)[\s\S]*Apply such a step to the table"):
         fairkit.to_onnx(opaque, texts)
 
 

@@ -50,14 +50,8 @@ def test_a_classifier_and_its_file_get_the_same_rule(rows, method):
     again = pickle.loads(pickle.dumps(own))
     np.testing.assert_array_equal(again.decision_probability(X, sensitive_features=sex), chances[0])
     session = ort.InferenceSession(file.to_onnx(), providers=["CPUExecutionProvider"])
-    feeds = {
-        "X": X,
-        "sex": sex.to_numpy(object).reshape(-1, 1),
-        "u": np.zeros((600, 1), np.float32),
-    }
-    feeds = {
-        entry.name: feeds[entry.name] for entry in session.get_inputs()
-    }  # a rule without chance has no u
+    feeds = {"X": X, "sex": sex.to_numpy(object).reshape(-1, 1), "u": np.zeros((600, 1), np.float32)}
+    feeds = {entry.name: feeds[entry.name] for entry in session.get_inputs()}  # a rule without chance has no u
     np.testing.assert_allclose(session.run(["decision_probability"], feeds)[0][:, 0], chances[1], atol=1e-6)
     with pytest.raises(ParameterError, match="export the classifier to ONNX"):
         own.to_onnx()
@@ -72,9 +66,7 @@ def test_parity_of_the_estimator(rows):
     np.testing.assert_allclose(fair.predict_proba(X, sensitive_features=sex), np.column_stack([1 - h, h]))
     u = np.random.default_rng(1).random(600)
     np.testing.assert_array_equal(fair.predict(X, sensitive_features=sex, u=u), (u < h).astype(int))
-    np.testing.assert_array_equal(
-        fair.predict(X, sensitive_features=sex), fair.predict(X, sensitive_features=sex)
-    )
+    np.testing.assert_array_equal(fair.predict(X, sensitive_features=sex), fair.predict(X, sensitive_features=sex))
     other = fair.decision_probability(X[:3], sensitive_features=["X", None, "F"])
     assert np.isfinite(other).all()
     assert fair.details_["violation_on_fit_rows"] <= 1e-9

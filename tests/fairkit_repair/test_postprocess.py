@@ -69,11 +69,7 @@ def graph(nodes, inputs, outputs, initializers=()):
         return helper.make_tensor_value_info(name, kind, [None, width])
 
     built = helper.make_graph(
-        nodes,
-        "hand",
-        [info(*one) for one in inputs],
-        [info(*one) for one in outputs],
-        initializer=list(initializers),
+        nodes, "hand", [info(*one) for one in inputs], [info(*one) for one in outputs], initializer=list(initializers)
     )
     return helper.make_model(built, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
@@ -145,11 +141,7 @@ def test_columns_as_inputs_under_converted_names(frame):
     renamed = {"x-0": frame["x0"], "sex+": frame["sex"], "outcome": frame["outcome"]}
     table = table_of(renamed, "sex+", ("x-0",))
     nodes = [helper.make_node("Sigmoid", ["x_0"], ["p"]), helper.make_node("Identity", ["sex_"], ["echo"])]
-    base = graph(
-        nodes,
-        [("x_0", 1), ("sex_", 1, TensorProto.STRING)],
-        [("p", 1), ("echo", 1, TensorProto.STRING)],
-    )
+    base = graph(nodes, [("x_0", 1), ("sex_", 1, TensorProto.STRING)], [("p", 1), ("echo", 1, TensorProto.STRING)])
     fitted = Ramps.with_values({"score_output": "p"}).fit(table, Run(), model=load(base))
     proto = export(fitted, table)
     assert [entry.name for entry in proto.graph.input] == ["x_0", "sex_", "u"]
@@ -292,8 +284,7 @@ def test_rates_accuracy_and_margin_by_hand():
 def test_the_same_inputs_give_the_same_bytes(frame):
     table = table_of(frame, "sex+SEX")
     contents = [
-        export(fit(linear(), table, min_group=1), table).SerializeToString(deterministic=True)
-        for _ in range(2)
+        export(fit(linear(), table, min_group=1), table).SerializeToString(deterministic=True) for _ in range(2)
     ]
     assert contents[0] == contents[1]
 
@@ -318,9 +309,7 @@ def test_mitigate_reads_the_base_as_the_method_does(frame, tmp_path):
     path = tmp_path / "base.onnx"
     base = linear(out="logit", link="Identity")
     onnx.save(base, str(path), save_as_external_data=True, location="weights.bin", size_threshold=0)
-    data = fairkit.load_data(
-        frame, label="outcome", favorable="granted", sensitive="sex", features=["x0", "x1"]
-    )
+    data = fairkit.load_data(frame, label="outcome", favorable="granted", sensitive="sex", features=["x0", "x1"])
     result = mitigate(Ramps, data, model=path, score_kind="logit", favorable_class=0)
     before, after = (report.find("roc_auc").value for report in (result.before, result.after))
     assert before == pytest.approx(after, abs=1e-9)

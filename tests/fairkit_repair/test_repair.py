@@ -201,9 +201,7 @@ def test_groups_that_are_too_small_for_a_verdict_are_said_before_training():
 
     table = loans_table(4_000, seed=2).to_pandas()
     women = table[table["sex"] == "female"].head(20)
-    few = fairkit.load_data(
-        pd.concat([table[table["sex"] != "female"], women]).reset_index(drop=True), **ROLES
-    )
+    few = fairkit.load_data(pd.concat([table[table["sex"] != "female"], women]).reset_index(drop=True), **ROLES)
     with pytest.raises(PowerError, match=r"female \(20 rows\) have fewer than 30 rows"):
         fairkit.repair(loans(2_000, 1), [PARITY], test=few, learner="logistic")
 
@@ -239,8 +237,7 @@ def test_what_missing_groups_could_do_is_what_the_auditor_says(metric, plain_mod
     known = np.zeros((1, len(groups.names), 4))
     np.add.at(known[0], (groups.codes[~lost], cell[~lost]), 1)
     limit = limits_of(
-        [Rule(metric, "sex", max=0.5) if "ratio" not in metric else Rule(metric, "sex", min=0.5)],
-        ["sex"],
+        [Rule(metric, "sex", max=0.5) if "ratio" not in metric else Rule(metric, "sex", min=0.5)], ["sex"]
     )[0]
     far = furthest(limit.target, known, np.bincount(cell[lost], minlength=4).astype(float))
     assert far[0] == pytest.approx(told.evidence["missing_bounds"]["low" if "ratio" in metric else "high"])
@@ -259,9 +256,7 @@ def plain_model(tmp_path_factory):
 @pytest.mark.long
 def test_groups_that_are_not_known_are_refused_before_training_and_counted_where_not(plain_model):
     asked = {"methods": ["threshold-optimizer"], "learner": "logistic", "threads": 1}
-    with pytest.raises(
-        PowerError, match=r"have no value of sex, and a verdict must hold whatever their groups are"
-    ):
+    with pytest.raises(PowerError, match=r"have no value of sex, and a verdict must hold whatever their groups are"):
         fairkit.repair(loans(2_000, 1), [PARITY], test=without_sex(4_000, 2, 0.1), **asked)
     planned, codes, _, _ = planned_rows(4_000, 4_000)
     decision = np.where(codes == 0, 0.5, 0.52)
@@ -281,17 +276,10 @@ def test_groups_that_are_not_known_are_refused_before_training_and_counted_where
 def test_the_limit_that_stands_in_the_way_is_named():
     rules = [PARITY, Rule(metric="accuracy", min=0.99)]
     result = fairkit.repair(
-        loans(3_000, 1),
-        rules,
-        test=loans(3_000, 2),
-        methods=["threshold-optimizer"],
-        learner="logistic",
-        threads=1,
+        loans(3_000, 1), rules, test=loans(3_000, 2), methods=["threshold-optimizer"], learner="logistic", threads=1
     )
     (note,) = [note for note in result.notes if "No alternative reaches" in note]
-    assert (
-        "Its chance of keeping each limit by itself: accuracy 0.00, demographic_parity_difference:sex" in note
-    )
+    assert "Its chance of keeping each limit by itself: accuracy 0.00, demographic_parity_difference:sex" in note
 
 
 @pytest.mark.long
@@ -512,14 +500,9 @@ def measured(rate, chance, accuracy, given=None, trial=PLAIN):
 
 def test_rates_are_moved_away_from_one_half_where_nothing_is_sure_enough_and_only_there():
     found = candidates(
-        limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"]),
-        ["threshold-optimizer"],
-        {},
-        0.5,
+        limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"]), ["threshold-optimizer"], {}, 0.5
     )
-    plain = next(
-        one for one in found if one.parameters["tolerance"] == 0 and "randomized" not in one.parameters
-    )
+    plain = next(one for one in found if one.parameters["tolerance"] == 0 and "randomized" not in one.parameters)
     asked = []
 
     def measure(one, closely):
@@ -538,10 +521,7 @@ def test_rates_are_moved_away_from_one_half_where_nothing_is_sure_enough_and_onl
     refine([measured(0.7, 0.95, 0.79, trial=plain)], 0.9, measure, lambda: 1.0)
     assert asked == []
     # a rule that is sure and of no use does not end the search
-    useless = [
-        measured(0.7, 0.8, 0.79, trial=plain),
-        measured(0.9, 0.95, 0.6, {"tolerance": 0.01}, plain),
-    ]
+    useless = [measured(0.7, 0.8, 0.79, trial=plain), measured(0.9, 0.95, 0.6, {"tolerance": 0.01}, plain)]
     refine(useless, 0.9, measure, lambda: 1.0)
     assert useless[pick(useless, 0.9)].accuracy > 0.7
     asked.clear()
@@ -580,9 +560,7 @@ def test_a_wider_ramp_keeps_the_rates_and_narrows_the_interval_of_their_differen
     codes = np.arange(8_000) % 2
     favorable = (rng.random(8_000) < 0.4).astype(float)
     scores = 1 / (1 + np.exp(-rng.normal(1.6 * favorable - 0.9 + 0.4 * codes, 1.0)))
-    rows = ScoredRows(
-        scores=scores, codes=codes, names=("f", "m"), favorable=favorable, weights=None, cells=()
-    )
+    rows = ScoredRows(scores=scores, codes=codes, names=("f", "m"), favorable=favorable, weights=None, cells=())
     limit = limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"])[0]
     highs = []
     for gamma in (0.01, 0.6):
@@ -591,9 +569,7 @@ def test_a_wider_ramp_keeps_the_rates_and_narrows_the_interval_of_their_differen
         (pieces,) = zip(*solution.pieces[:2], strict=True)
         start = np.array([piece.threshold for piece in pieces])[codes]
         chance = np.clip((scores - start) / pieces[0].width, 0, 1)
-        totals = Confusion().collect(
-            Rows(outcome=favorable, decision=chance, score=None, weights=None), codes, 2
-        )
+        totals = Confusion().collect(Rows(outcome=favorable, decision=chance, score=None, weights=None), codes, 2)
         estimates = [rate().estimate(totals, rng) for rate in limit.target.rates]
         assert estimates[0].values == pytest.approx([0.7, 0.7], abs=0.001)
         highs.append(limit.target.interval(estimates, 0.95)[1])
@@ -627,9 +603,7 @@ def test_the_picks_chance_is_predicted_anew_so_that_the_luckiest_of_many_is_not_
 def test_a_chance_that_costs_much_is_said_with_what_a_smaller_one_takes(found):
     dear = measured(0.8, 0.96, 0.78, {"rate": 0.8})
     told = dataclasses.replace(
-        found.search,
-        alternatives=(measured(0.7, 0.859, 0.80), dataclasses.replace(dear, status="picked")),
-        picked=1,
+        found.search, alternatives=(measured(0.7, 0.859, 0.80), dataclasses.replace(dear, status="picked")), picked=1
     )
     (note,) = _price(told)
     assert "0.8000 and passes with a predicted chance of 0.86; `sure=0.85` takes it" in note

@@ -124,9 +124,7 @@ def test_the_predicted_chance_is_about_how_often_audits_of_new_rows_pass_and_not
         fresh = people(1_200, 500 + turn)
         moved = fresh["a"].to_numpy() - 0.8 * (fresh["sex"].to_numpy(zero_copy_only=False) == "m")
         fresh = fresh.append_column("said", pa.array(moved))
-        data = fairkit.load_data(
-            fresh, label="pay", sensitive="sex", predictions={"prediction": "said"}, drop=["job"]
-        )
+        data = fairkit.load_data(fresh, label="pay", sensitive="sex", predictions={"prediction": "said"}, drop=["job"])
         passed.append(fairkit.audit(None, data, policy=[rule]).verdict == "pass")
     assert np.mean(passed) - 0.4 < np.mean(told) < np.mean(passed) + 0.1
     assert 0.2 < np.mean(told) < 0.8
@@ -156,23 +154,14 @@ def test_test_rows_that_cannot_decide_are_refused_before_training():
         )
     with pytest.raises(PowerError, match="test rows cannot decide"):
         fairkit.repair(
-            pays(600, 1),
-            [Rule("statistical_parity_ks", "sex", max=0.02)],
-            test=pays(300, 2),
-            learner="linear",
+            pays(600, 1), [Rule("statistical_parity_ks", "sex", max=0.02)], test=pays(300, 2), learner="linear"
         )
 
 
 @pytest.mark.parametrize(
     ("make", "rule", "asked", "error", "said"),
     [
-        (
-            jobs,
-            Rule("roc_auc_difference", "sex", max=0.1),
-            {},
-            DataError,
-            "no installed method .* multiclass",
-        ),
+        (jobs, Rule("roc_auc_difference", "sex", max=0.1), {}, DataError, "no installed method .* multiclass"),
         (jobs, PARITY, {"methods": ["rto"]}, ParameterError, "'rto' is for binary tasks; this is multiclass"),
         (pays, PARITY, {}, DataError, "no installed method says that it can meet demographic_parity"),
         (pays, DISTANCE, {"model": b"x"}, ParameterError, "train their own models: leave out `model`"),
@@ -199,9 +188,7 @@ def test_a_class_that_folds_would_lack_and_a_group_that_only_the_test_has_are_sa
         fairkit.repair(rare, [PARITY], test=jobs(900, 4))
     other = fairkit.load_data(changed("sex", "x", 40), label="pay", sensitive="sex", drop=["job"])
     with pytest.raises(PowerError, match=r"groups that no training row has: x \(40 rows\)"):
-        fairkit.repair(
-            pays(900, 1), [Rule("statistical_parity_ks", "sex", max=0.3)], test=other, learner="linear"
-        )
+        fairkit.repair(pays(900, 1), [Rule("statistical_parity_ks", "sex", max=0.3)], test=other, learner="linear")
     with pytest.raises(PowerError, match=r"groups that no training row has: trans \(60 rows\)"):
         fairkit.repair(loans_of(None), [PARITY], test=loans_of("trans"), learner="logistic")
     with pytest.raises(ParameterError, match="there is no learner 'nolearn'"):
@@ -218,9 +205,7 @@ def loans_of(value):
 def test_a_model_knows_its_classes_where_its_scores_do_not_tell_them():
     table = people(1_200, 1)
     noise = np.array(["shop, office", "crafts", "care"])[np.random.default_rng(0).integers(0, 3, 1_200)]
-    data = fairkit.load_data(
-        table.set_column(3, "job", pa.array(noise)), label="job", sensitive="sex", drop=["pay"]
-    )
+    data = fairkit.load_data(table.set_column(3, "job", pa.array(noise)), label="job", sensitive="sex", drop=["pay"])
     result = fairkit.mitigate("reweigh", data, learner="logistic", threads=1)
     assert 0.2 < result.after.find("accuracy").value < 0.47
 
@@ -244,9 +229,7 @@ def test_deterministic_and_blind_are_not_ignored_in_other_tasks():
 
 
 def loans_pay(rows, seed):
-    return fairkit.load_data(
-        loans_table(rows, seed), label="amount", sensitive="sex", drop=["would_repay", "decision"]
-    )
+    return fairkit.load_data(loans_table(rows, seed), label="amount", sensitive="sex", drop=["would_repay", "decision"])
 
 
 @pytest.mark.long

@@ -30,9 +30,7 @@ def _pipeline():
     from sklearn.preprocessing import OneHotEncoder
 
     encoder = OneHotEncoder(handle_unknown="ignore")
-    return make_pipeline(
-        make_column_transformer((encoder, ["region"]), remainder="passthrough"), LogisticRegression()
-    )
+    return make_pipeline(make_column_transformer((encoder, ["region"]), remainder="passthrough"), LogisticRegression())
 
 
 def _same(one, other):
@@ -48,9 +46,7 @@ def test_the_form_of_scikit_learn_gives_the_numbers_of_a_dataset(people):
     X, y, sex = people
     model = _pipeline().fit(X, y)
     table = X.assign(bought=y, sex=sex)
-    data = fairkit.load_data(
-        table, label="bought", favorable=1, sensitive="sex", features=["income", "region"]
-    )
+    data = fairkit.load_data(table, label="bought", favorable=1, sensitive="sex", features=["income", "region"])
     expected = fairkit.audit(model, data)
     _same(fairkit.audit(model, X, y, sensitive_features=pd.Series(sex, name="sex")), expected)
     _same(fairkit.audit(model, X, y, sensitive_features={"sex": sex}), expected)
@@ -237,18 +233,14 @@ def test_a_scorer_is_the_finding_with_the_sign_of_better(people):
     X, y, sex = people
     named = X.assign(sex=sex)
     model = make_pipeline(
-        make_column_transformer((OneHotEncoder(), ["region"]), ("passthrough", ["income"])),
-        LogisticRegression(),
+        make_column_transformer((OneHotEncoder(), ["region"]), ("passthrough", ["income"])), LogisticRegression()
     ).fit(named, y)
     report = fairkit.audit(model, named, y, sensitive_features="sex")
     for metric, sign in (("demographic_parity_difference", -1), ("demographic_parity_ratio", 1)):
         found = fairkit.scorer(metric, sensitive="sex")(model, named, y)
         assert found == sign * report.find(metric, "sex").value
     assert fairkit.scorer("accuracy", sensitive="sex")(model, named, y) == report.find("accuracy").value
-    scoring = {
-        "accuracy": "accuracy",
-        "gap": fairkit.scorer("demographic_parity_difference", sensitive="sex"),
-    }
+    scoring = {"accuracy": "accuracy", "gap": fairkit.scorer("demographic_parity_difference", sensitive="sex")}
     assert (cross_validate(model, named, y, scoring=scoring, cv=3)["test_gap"] <= 0).all()
     with pytest.raises(fairkit.FairkitError, match="no finding 'demografic_parity"):
         fairkit.scorer("demografic_parity_difference", sensitive="sex")(model, named, y)

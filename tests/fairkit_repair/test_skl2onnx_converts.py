@@ -93,9 +93,7 @@ def test_several_classes_and_numbers(people):
     found = _run(skl2onnx.to_onnx(equal, matrix[:1]), matrix)
     np.testing.assert_allclose(found["probabilities"], equal.predict_proba(matrix), atol=1e-5)
     assert (found["label"] == equal.predict(matrix)).mean() > 0.99
-    fair = fairkit.mitigator("fair-regression")(iterations=2, n_jobs=1).fit(
-        matrix, score, sensitive_features=sex
-    )
+    fair = fairkit.mitigator("fair-regression")(iterations=2, n_jobs=1).fit(matrix, score, sensitive_features=sex)
     found = _run(skl2onnx.to_onnx(make_pipeline(fair), matrix[:1]), matrix)
     np.testing.assert_allclose(found["variable"].ravel(), fair.predict(matrix), atol=1e-4)
 

@@ -26,12 +26,7 @@ AIF360_ADULT_WEIGHTED = {
     ("Male", ">50K"): 0.7929192611739201,
 }
 # counts of the same cells, taken from the table by hand
-ADULT_COUNTS = {
-    ("Female", "<=50K"): 14423,
-    ("Female", ">50K"): 1769,
-    ("Male", "<=50K"): 22732,
-    ("Male", ">50K"): 9918,
-}
+ADULT_COUNTS = {("Female", "<=50K"): 14423, ("Female", ">50K"): 1769, ("Male", "<=50K"): 22732, ("Male", ">50K"): 9918}
 
 
 def _adult(public_data, weights=None):

@@ -67,10 +67,7 @@ def test_a_repaired_file_comes_out(folder, plugin):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["plugin"] == plugin
     session = ort.InferenceSession(str(folder / "fair.onnx"), providers=["CPUExecutionProvider"])
-    assert [entry.name for entry in session.get_inputs()] in (
-        ["x", "sex", "u"],
-        ["x", "sex"],
-    )  # by chance, or not
+    assert [entry.name for entry in session.get_inputs()] in (["x", "sex", "u"], ["x", "sex"])  # by chance, or not
     assert [entry.name for entry in session.get_outputs()] == ["score", "decision_probability", "decision"]
 
 

@@ -24,9 +24,7 @@ NUMBERS = ["age", "education-num", "capital-gain", "capital-loss", "hours-per-we
 def adult(public_data):
     import pandas as pd
 
-    frame = pd.read_parquet(
-        public_data / "adult.parquet", columns=[*NUMBERS, "sex", "race", "income", "split"]
-    )
+    frame = pd.read_parquet(public_data / "adult.parquet", columns=[*NUMBERS, "sex", "race", "income", "split"])
     return frame[frame.split == "train"], frame[frame.split == "test"]
 
 
@@ -117,11 +115,7 @@ def test_models_on_adult_come_out_within_parity(adult, kind):
     session = ort.InferenceSession(result.onnx, providers=["CPUExecutionProvider"])
     u = np.random.default_rng(0).random((len(test), 1), dtype=np.float32)
     matrix = next(entry.name for entry in session.get_inputs() if entry.name not in ("sex", "u"))
-    feeds = {
-        matrix: test[NUMBERS].to_numpy(np.float32),
-        "sex": test[["sex"]].to_numpy(object),
-        "u": u,
-    }
+    feeds = {matrix: test[NUMBERS].to_numpy(np.float32), "sex": test[["sex"]].to_numpy(object), "u": u}
     decision, chance = session.run(["decision", "decision_probability"], feeds)
     predicted = result.fitted.predict(Table.from_dataset(held_out).columns).decision_probability
     np.testing.assert_allclose(chance[:, 0], predicted, atol=1e-6)
@@ -134,14 +128,10 @@ def test_models_on_adult_come_out_within_parity(adult, kind):
 def test_parity_in_intersections_and_what_sex_alone_does(adult):
     train, _test = adult
     first = train[:14_000]
-    base = OnnxModel.load(
-        forest(first[NUMBERS].to_numpy(np.float32), (first.income == ">50K").to_numpy().astype(int))
-    )
+    base = OnnxModel.load(forest(first[NUMBERS].to_numpy(np.float32), (first.income == ">50K").to_numpy().astype(int)))
     gaps = {}
     for split in ("sex", "sex+race"):
-        data = fairkit.load_data(
-            train[14_000:], label="income", favorable=">50K", sensitive=split, features=NUMBERS
-        )
+        data = fairkit.load_data(train[14_000:], label="income", favorable=">50K", sensitive=split, features=NUMBERS)
         table = Table.from_dataset(data)
         model = RandomizedThresholds.with_values({"gamma": 0.1, "rho": 0.2}).fit(table, Run(), model=base)
         h = model.predict(table.columns).decision_probability
@@ -162,12 +152,7 @@ def small():
     x = rng.normal(0.7 * sex, 1).astype(np.float32)
     good = rng.random(n) < 1 / (1 + np.exp(-x))
     race = np.array(["A", "B", "C"], dtype=object)[rng.integers(0, 3, n)]
-    return {
-        "x": x.astype(float),
-        "sex": np.array(["F", "M"], dtype=object)[sex],
-        "race": race,
-        "y": good.astype(int),
-    }
+    return {"x": x.astype(float), "sex": np.array(["F", "M"], dtype=object)[sex], "race": race, "y": good.astype(int)}
 
 
 def sigmoid_model() -> OnnxModel:
@@ -251,13 +236,9 @@ def test_covariance_within_subgroups(small, solver, epsilon):
 def test_weighted_rows(small):
     weights = np.random.default_rng(1).integers(1, 4, 500).astype(float)
     table = Table.from_dataset(
-        fairkit.load_data(
-            small | {"w": weights}, label="y", favorable=1, sensitive="sex", features=["x"], weights="w"
-        )
+        fairkit.load_data(small | {"w": weights}, label="y", favorable=1, sensitive="sex", features=["x"], weights="w")
     )
-    model = RandomizedThresholds.with_values({"gamma": 0.1, "rho": 0.4}).fit(
-        table, Run(), model=sigmoid_model()
-    )
+    model = RandomizedThresholds.with_values({"gamma": 0.1, "rho": 0.4}).fit(table, Run(), model=sigmoid_model())
     h = chances(model, small)
     for value in ("F", "M"):
         own = small["sex"] == value

@@ -97,8 +97,7 @@ def test_a_given_rate_is_not_refined(rows):
 def test_with_a_free_epsilon_the_tolerance_decides(rows):
     folds = rows.folds(2, np.random.default_rng(0))
     strict, loose = (
-        choose(EqualRates(), rows, folds, Wishes(gamma=0.1, epsilon=None, tolerance=value))
-        for value in (0.0, 0.2)
+        choose(EqualRates(), rows, folds, Wishes(gamma=0.1, epsilon=None, tolerance=value)) for value in (0.0, 0.2)
     )
     assert strict.violation <= strict.allowed < loose.allowed
     assert loose.setting.epsilon > strict.setting.epsilon

@@ -54,12 +54,7 @@ def test_parity_is_exact_with_ties_and_for_every_width(margins, gamma, rho, weig
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    margins=scores_of_any_kind,
-    gamma=st.floats(1e-4, 2.0),
-    rho=st.floats(0, 1),
-    epsilon=st.floats(0, 0.5),
-)
+@given(margins=scores_of_any_kind, gamma=st.floats(1e-4, 2.0), rho=st.floats(0, 1), epsilon=st.floats(0, 0.5))
 def test_a_constraint_that_does_not_bind_changes_nothing(margins, gamma, rho, epsilon):
     free = ramp(np.array(margins), 0.0, gamma).mean()
     threshold = solved(margins, gamma, rho, epsilon)

@@ -43,12 +43,7 @@ def test_proposition_1_the_averaged_iterate(gamma, epsilon):
     steps = 2_000
     rate = 0.1 * np.sqrt(2 / steps)
     found = [
-        objective(
-            margins,
-            codes,
-            *descended(margins, codes, rate=rate, steps=steps, rng=rng, **settings),
-            **settings,
-        )
+        objective(margins, codes, *descended(margins, codes, rate=rate, steps=steps, rng=rng, **settings), **settings)
         for _ in range(5)
     ]
     assert min(found) >= least - 1e-12  # the exact thresholds are the optimum of the paper's objective

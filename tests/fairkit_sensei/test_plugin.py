@@ -207,9 +207,7 @@ def test_the_command_refuses_with_exit_code_2(tmp_path):
         "t.csv",
     ]
     command += ["--label", "good", "--favorable", "y", "--sensitive", "sex", "--output", "fair.onnx"]
-    done = subprocess.run(
-        [*command, "--set", "batch=1"], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
+    done = subprocess.run([*command, "--set", "batch=1"], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2, done.stderr
     assert "a batch of 1 rows cannot hold 2 classes" in done.stderr
     assert not (tmp_path / "fair.onnx").exists()
@@ -241,10 +239,7 @@ def test_adult_in_a_small_form(public_data, seed, summed):
     how = {"consistency": flips, "dif": {"epsilon": [0.1], "queries": 200, "pairs": 0, **strength}}
     before, after = (
         fairkit.audit(
-            export(model, table).SerializeToString(),
-            test,
-            auditors=["group", "consistency", "dif"],
-            parameters=how,
+            export(model, table).SerializeToString(), test, auditors=["group", "consistency", "dif"], parameters=how
         )
         for model in (method.baseline(table, Run(seed=seed)), method.fit(table, Run(seed=seed)))
     )

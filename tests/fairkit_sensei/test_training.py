@@ -58,9 +58,7 @@ def test_figure_1_the_boundary_turns_with_rho_and_sensr_is_level_at_epsilon_0():
 def test_rho_0_is_the_plain_network_bit_for_bit():
     x, y = tilted()
     free, plain = fit(x, y, rho=0.0), fit(x, y, method="erm")
-    assert all(
-        torch.equal(a, b) for a, b in zip(free.module.parameters(), plain.module.parameters(), strict=True)
-    )
+    assert all(torch.equal(a, b) for a, b in zip(free.module.parameters(), plain.module.parameters(), strict=True))
 
 
 @pytest.mark.parametrize("method", ["sensei", "sensr"])
@@ -92,16 +90,12 @@ def test_hand_written_steps_and_automatic_ones_learn_the_same(method):
     for one, two in zip(fast.history, slow.history, strict=True):
         assert one["objective"] == pytest.approx(two["objective"], rel=1e-3)
         assert one["multiplier"] == pytest.approx(two["multiplier"], rel=1e-3)
-    assert torch.equal(
-        start[0].weight, fully_connected(2, (16,), 2, seed=3)[0].weight
-    )  # the given module is copied
+    assert torch.equal(start[0].weight, fully_connected(2, (16,), 2, seed=3)[0].weight)  # the given module is copied
 
 
 def test_the_multiplier_moves_as_published():
     x, y = tilted(64)
-    found = fit(
-        x, y, rho=2.0, epsilon=0.3, multiplier=0.7, multiplier_rate=0.01, epochs=1, batch=64, rate=1e-9
-    )
+    found = fit(x, y, rho=2.0, epsilon=0.3, multiplier=0.7, multiplier_rate=0.01, epochs=1, batch=64, rate=1e-9)
     record = found.history[0]  # one batch: λ ← max(0, λ - η ρ (ε - mean d²))
     assert record["distance"] > 0
     assert record["multiplier"] == pytest.approx(max(0, 0.7 - 0.01 * 2.0 * (0.3 - record["distance"])))
@@ -161,9 +155,7 @@ def test_weights_become_chances():
 
 def test_training_stops_early_and_keeps_the_best_epoch():
     x, y = tilted(600)
-    found = fit(
-        x[:60], y[:60], method="erm", validation=(x[60:], y[60:]), epochs=200, patience=3, hidden=(64,)
-    )
+    found = fit(x[:60], y[:60], method="erm", validation=(x[60:], y[60:]), epochs=200, patience=3, hidden=(64,))
     values = [record["validation"] for record in found.history]
     assert len(values) < 200
     assert found.best == int(np.argmin(values)) + 1
@@ -197,9 +189,7 @@ def test_warm_starts_are_never_worse():
 def test_logit_pairing_with_given_counterfactuals_makes_them_alike():
     x, y = tilted()
     other = x + np.array([[1.0, 0.0]])
-    alike = fit_network(
-        x, y, method="clp", rho=20.0, counterfactuals=(other, np.arange(len(x))), **QUICK
-    ).module
+    alike = fit_network(x, y, method="clp", rho=20.0, counterfactuals=(other, np.arange(len(x))), **QUICK).module
     plain = fit_network(x, y, method="erm", **QUICK).module
     with torch.no_grad():
         gaps = [
@@ -254,12 +244,7 @@ def test_a_metric_of_another_width_is_refused_where_it_is_used():
     x, y = tilted(60)
     geometry = Geometry.learn(np.random.default_rng(0).normal(size=(9, 3)), np.eye(3))
     with pytest.raises(DataError, match="for 3 features, but there are 2"):
-        train(
-            fully_connected(2, (4,), 2, seed=0),
-            SenSeIRows(x=x, target=y),
-            SenSeISettings(),
-            geometry=geometry,
-        )
+        train(fully_connected(2, (4,), 2, seed=0), SenSeIRows(x=x, target=y), SenSeISettings(), geometry=geometry)
 
 
 def test_threads_and_the_global_generator_are_left_as_they_were():

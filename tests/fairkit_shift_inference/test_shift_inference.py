@@ -58,10 +58,7 @@ def test_weights_count():
 
 def test_a_group_with_one_outcome():
     rows = ScoredRows(
-        scores=np.full(4, 0.5),
-        codes=np.array([0, 0, 1, 1]),
-        names=("a", "b"),
-        favorable=np.array([0.0, 1, 1, 1]),
+        scores=np.full(4, 0.5), codes=np.array([0, 0, 1, 1]), names=("a", "b"), favorable=np.array([0.0, 1, 1, 1])
     )
     with pytest.raises(DataError, match="group 'b' have the same outcome"):
         solve(rows)

@@ -11,13 +11,7 @@ from tests.optional import LazyModule
 from fairkit.errors import DataError, ModelError
 from fairkit_similarity.ascent import Disparity, Frame, Origin, output_directions, worst_case
 from fairkit_similarity.geometry import Geometry
-from fairkit_similarity.networks import (
-    DenseNetwork,
-    Image,
-    ModuleNetwork,
-    as_network,
-    check_module,
-)
+from fairkit_similarity.networks import DenseNetwork, Image, ModuleNetwork, as_network, check_module
 from fairkit_similarity.outside import best_plan, search_outside
 
 torch = LazyModule("torch")
@@ -146,9 +140,7 @@ def test_the_search_is_monotone_and_says_where_it_went(activation):
     geometry = Geometry.learn(x, people(5, 3, seed=2))
     last = np.zeros(len(x))
     for free_steps, steps in ((0, 0), (3, 0), (3, 1), (3, 2), (3, 6), (3, 30)):
-        found, moved = search(
-            module, x, geometry, multiplier=0.4, epsilon=0.1, free_steps=free_steps, steps=steps
-        )
+        found, moved = search(module, x, geometry, multiplier=0.4, epsilon=0.1, free_steps=free_steps, steps=steps)
         value = (found.reward - 0.4 * found.cost).numpy()
         assert (value >= last - 1e-12).all()
         last = value
@@ -210,9 +202,7 @@ def test_outside_the_sample_a_linear_model_s_number_is_known():
     geometry = Geometry.learn(x, np.eye(5))
     weights = np.full(300, 1 / 300)
     for epsilon in (0.01, 0.1, 1.0):
-        found = search_outside(
-            as_network(module), rows, Frame.of(geometry, rows), epsilon, weights=weights
-        ).choice
+        found = search_outside(as_network(module), rows, Frame.of(geometry, rows), epsilon, weights=weights).choice
         # E (w t)^2 under E |t|^2 = ε is |w|^2 ε, however the budget is shared out
         assert found.value == pytest.approx((w @ w) * epsilon, rel=0.01)
         assert found.value <= (w @ w) * epsilon * (1 + 1e-9)

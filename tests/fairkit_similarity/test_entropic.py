@@ -27,9 +27,7 @@ def test_the_value_converges_from_below(seed, epsilon):
         assert found.cost <= epsilon * (1 + 1e-9)
         assert (found.label_weights * values.T).sum() == pytest.approx(found.value, abs=1e-12)
         assert found.label_weights.sum() == pytest.approx(1.0, abs=1e-12)
-        np.testing.assert_allclose(
-            found.label_weights.sum(axis=0), np.bincount(labels, minlength=2) / 60, atol=1e-12
-        )
+        np.testing.assert_allclose(found.label_weights.sum(axis=0), np.bincount(labels, minlength=2) / 60, atol=1e-12)
         gaps.append(exact - found.value)
     assert min(gaps) >= -1e-12
     assert gaps[0] > gaps[1] - 1e-12

@@ -134,9 +134,7 @@ def test_given_directions_and_sigma_agree():
     columns = {"a": np.arange(5.0), "b": np.array([3.0, 1.0, 4.0, 1.0, 5.0])}
     ignored = given(columns, directions=[[1.0, 0.0]])
     weighed = given(columns, sigma=np.diag([0.0, 1.0]))
-    np.testing.assert_allclose(
-        ignored.matrix @ ignored.matrix.T, weighed.matrix @ weighed.matrix.T, atol=1e-15
-    )
+    np.testing.assert_allclose(ignored.matrix @ ignored.matrix.T, weighed.matrix @ weighed.matrix.T, atol=1e-15)
     assert squared(ignored, two(columns, a=100.0)) == 0.0
 
 

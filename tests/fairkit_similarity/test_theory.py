@@ -56,7 +56,5 @@ def test_the_restricted_gap_comes_to_the_unrestricted_one():
         axis = (np.arange(side) + 0.5) / side
         all_people = np.stack([part.ravel() for part in np.meshgrid(*[axis] * d)], axis=1)
         unrestricted = value(all_people)
-        errors = [
-            np.mean([abs(value(rng.random((n, d))) - unrestricted) for _ in range(8)]) for n in (50, 800)
-        ]
+        errors = [np.mean([abs(value(rng.random((n, d))) - unrestricted) for _ in range(8)]) for n in (50, 800)]
         assert errors[1] / errors[0] < 1.25 * 16 ** (-1 / (2 * d))

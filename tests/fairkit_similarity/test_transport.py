@@ -33,9 +33,7 @@ def test_losses_equal_the_linear_program(block):
         np.testing.assert_allclose(np.bincount(plan.source, plan.mass, n), 1 / n, atol=1e-14)
         np.testing.assert_allclose(C[plan.target, plan.source], plan.distance, atol=1e-12)
         assert plan.cost <= epsilon + 1e-12
-        assert values[labels[plan.source], plan.target] @ plan.mass == pytest.approx(
-            solution.lower_bound, abs=1e-12
-        )
+        assert values[labels[plan.source], plan.target] @ plan.mass == pytest.approx(solution.lower_bound, abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["squared", "absolute"])
@@ -131,9 +129,7 @@ def test_the_curve_rises_and_is_concave(kind):
     assert (np.diff(curve) >= -1e-10).all()
     slopes = np.diff(curve) / np.diff(epsilons)
     assert (np.diff(slopes) <= 1e-9 * slopes[0]).all()
-    alone = (support.losses(values, labels) if kind == "losses" else support.outputs(values[1])).solve(
-        0.1, tolerance=0
-    )
+    alone = (support.losses(values, labels) if kind == "losses" else support.outputs(values[1])).solve(0.1, tolerance=0)
     assert curve[4] == pytest.approx(alone.value, abs=1e-10)
     largest = problem.answers(0.0, np.arange(len(problem.where)), problem.where).reward
     assert curve[-1] == pytest.approx(problem.weights @ largest, abs=1e-10)
@@ -191,10 +187,7 @@ def test_sampled_queries_keep_the_whole_support():
     rows = np.random.default_rng(2).choice(3_000, 200, replace=True)
     sampled = Support(z).losses(values, labels, rows=rows).solve(0.1, tolerance=0)
     R, C = values[labels][rows].T, oracles.distances(z)[:, rows]
-    at = [
-        oracles.dense_dual(R, C, np.full(200, 1 / 200), 0.1, eta)
-        for eta in sampled.eta * np.array([0.99, 1, 1.01])
-    ]
+    at = [oracles.dense_dual(R, C, np.full(200, 1 / 200), 0.1, eta) for eta in sampled.eta * np.array([0.99, 1, 1.01])]
     assert sampled.value == pytest.approx(at[1], abs=1e-10)
     assert at[1] <= min(at) + 1e-12
 

@@ -112,9 +112,7 @@ def test_bins_of_few_whole_numbers_are_made_of_counts(tmp_path, monkeypatch):
     assert found[0] == found[1] == found[2]
 
 
-@pytest.mark.parametrize(
-    ("kind", "times"), [(pa.int8(), 2), (pa.int16(), 2), (pa.int32(), 1), (pa.int64(), 1)]
-)
+@pytest.mark.parametrize(("kind", "times"), [(pa.int8(), 2), (pa.int16(), 2), (pa.int32(), 1), (pa.int64(), 1)])
 def test_first_rows_do_not_hide_many_whole_numbers(tmp_path, monkeypatch, kind, times):
     """A table is sorted by a binned column: counting each of its values would take memory that grows with the rows."""
     duckdb = pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
@@ -122,16 +120,12 @@ def test_first_rows_do_not_hide_many_whole_numbers(tmp_path, monkeypatch, kind, 
 
     path = tmp_path / "sorted.db"
     with duckdb.connect(str(path)) as connection:
-        connection.register(
-            "given", pa.table({"age": pa.array([row // 1_000 for row in range(70_000)], kind)})
-        )
+        connection.register("given", pa.table({"age": pa.array([row // 1_000 for row in range(70_000)], kind)}))
         connection.sql("CREATE TABLE sorted AS SELECT * FROM given")
     data = fairkit.load_data(f"duckdb:{path}?query=SELECT * FROM sorted", sensitive=["age:30:50"])
     counts, asked = Counts(counted_part(data.source)), []
     fetch = counts.part.relation.fetch
-    monkeypatch.setattr(
-        type(counts.part.relation), "fetch", lambda self, one: asked.append(one) or fetch(one)
-    )
+    monkeypatch.setattr(type(counts.part.relation), "fetch", lambda self, one: asked.append(one) or fetch(one))
     counts.learn(data.roles, data.roles.sensitive, ["age"], {})
     assert ibis.to_sql(asked[-1], dialect="duckdb").count("GROUP BY") == times
     assert counts.total == 70_000
@@ -179,16 +173,12 @@ def test_what_cannot_be_counted_is_read_and_said_or_refused(tmp_path, monkeypatc
     with pytest.raises(RowsNeededError, match="more than 100 distinct rows in the columns sex, fine"):
         fairkit.audit(None, fairkit.load_data(address, **numbers), engine=SqlEngine(pulls=False))
     found = fairkit.audit(None, fairkit.load_data(address, **numbers), engine="sql")
-    assert found.warnings[0].startswith(
-        "The rows were read: query on people.db has more than 100 distinct rows"
-    )
+    assert found.warnings[0].startswith("The rows were read: query on people.db has more than 100 distinct rows")
     assert found.data.sha256 == fairkit.load_data(address, **numbers).learn().sha256
     assert "counts" not in found.data.source
     functions = {"mine": lambda y_true, y_pred: float(np.mean(y_true == y_pred))}
     with pytest.raises(RowsNeededError, match="the metric 'mine' is computed from single rows"):
-        fairkit.audit(
-            None, fairkit.load_data(address, **ROLES), engine=SqlEngine(pulls=False), metrics=functions
-        )
+        fairkit.audit(None, fairkit.load_data(address, **ROLES), engine=SqlEngine(pulls=False), metrics=functions)
     report = fairkit.audit(None, fairkit.load_data(address, **ROLES), engine="sql", metrics=functions)
     assert report.warnings[0] == "The rows were read: the metric 'mine' is computed from single rows."
     with pytest.raises(RowsNeededError, match="no database holds it"):
@@ -210,9 +200,7 @@ def test_rows_without_an_id_are_clusters_of_their_own_and_must_be_read(tmp_path)
     team = pa.array([None if row == 5 else row % 90 for row in range(1_000)])
     address = database(tmp_path, table.set_column(table.column_names.index("team"), "team", team))
     with pytest.raises(RowsNeededError, match="1 rows have no value in the column of clusters 'team'"):
-        fairkit.audit(
-            None, fairkit.load_data(address, **ROLES, cluster="team"), engine=SqlEngine(pulls=False)
-        )
+        fairkit.audit(None, fairkit.load_data(address, **ROLES, cluster="team"), engine=SqlEngine(pulls=False))
 
 
 def test_scores_of_too_many_values_are_in_bins_and_decide_nothing(tmp_path):

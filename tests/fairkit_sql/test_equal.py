@@ -141,13 +141,7 @@ def test_tables_at_random(tmp_path_factory, seed, rows, values):
         }
     )
     address = database(tmp_path_factory.mktemp("random"), table)
-    roles = {
-        "label": "hired",
-        "favorable": 1,
-        "sensitive": ["group"],
-        "within": ["site"],
-        "weights": "weight",
-    }
+    roles = {"label": "hired", "favorable": 1, "sensitive": ["group"], "within": ["site"], "weights": "weight"}
     assert_equal(*both(address, **roles, predictions={"decision": "offered"}))
 
 
@@ -174,9 +168,7 @@ class Above(fairkit.Metric):
     def statistic(self):
         from fairkit.statistics import Contributions
 
-        return Contributions(
-            "above", lambda rows: np.stack([np.ones(len(rows.score)), rows.score > 0.5], axis=1)
-        )
+        return Contributions("above", lambda rows: np.stack([np.ones(len(rows.score)), rows.score > 0.5], axis=1))
 
 
 def test_a_metric_of_somebody_else_is_counted_too(address, monkeypatch):
@@ -190,10 +182,7 @@ def test_a_metric_of_somebody_else_is_counted_too(address, monkeypatch):
 
     monkeypatch.setattr(plugins, "metrics_of", more)
     read, counted = both(address, **LABELLED, sensitive=["sex"], predictions={"score": "score"})
-    assert (
-        read.find("share_above_difference", "sex").value
-        == counted.find("share_above_difference", "sex").value
-    )
+    assert read.find("share_above_difference", "sex").value == counted.find("share_above_difference", "sex").value
     assert_equal(read, counted)
 
 

@@ -146,11 +146,7 @@ def test_a_type_that_duckdb_reads_otherwise_is_not_counted(tmp_path, column, val
 def test_other_files_are_read(tmp_path):
     people(300).to_pandas().to_csv(tmp_path / "people.csv", index=False)
     data = fairkit.load_data(tmp_path / "people.csv", **DECIDED)
-    assert (
-        fairkit.audit(None, data, engine="sql")
-        .warnings[0]
-        .startswith("The rows were read: people.csv cannot")
-    )
+    assert fairkit.audit(None, data, engine="sql").warnings[0].startswith("The rows were read: people.csv cannot")
 
 
 def test_a_certificate_of_counts_does_not_hold_for_a_changed_file(tmp_path):
@@ -163,7 +159,5 @@ def test_a_certificate_of_counts_does_not_hold_for_a_changed_file(tmp_path):
     table = people(900)
     flipped = table["offered"].to_numpy(zero_copy_only=False).copy()
     flipped[5] = not flipped[5]
-    pq.write_table(
-        table.set_column(table.schema.get_field_index("offered"), "offered", pa.array(flipped)), path
-    )
+    pq.write_table(table.set_column(table.schema.get_field_index("offered"), "offered", pa.array(flipped)), path)
     assert fairkit.audit(None, fairkit.load_data(path, **DECIDED), engine="sql").data.sha256 != first.sha256

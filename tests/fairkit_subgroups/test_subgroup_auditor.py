@@ -95,9 +95,7 @@ def test_a_planted_group_is_found_and_described_and_a_bound_fails_the_rule():
 def test_nothing_is_found_where_there_is_nothing_and_the_bound_passes_the_rule():
     rule = [Rule.parse("subgroup_difference=0.4", "max")]
     for seed in range(4):
-        report = audit(
-            people(seed=seed), policy=rule, metrics="calibration_residual,error_rate,selection_rate"
-        )
+        report = audit(people(seed=seed), policy=rule, metrics="calibration_residual,error_rate,selection_rate")
         assert listed(report) == []
         assert report.find("subgroup_difference").interval[0] == 0
         assert report.verdict == "pass"
@@ -125,15 +123,7 @@ def test_a_model_file_is_certified_promoted_on_the_bound_and_verified_again(tmp_
     )  # fmt: skip
     assert certified.exit_code == 0, certified.output
     again = run(
-        "verify",
-        "cert.json",
-        "--model",
-        "model.onnx",
-        "--key",
-        "key.pub",
-        "--data",
-        "people.parquet",
-        "--recompute",
+        "verify", "cert.json", "--model", "model.onnx", "--key", "key.pub", "--data", "people.parquet", "--recompute"
     )
     assert again.exit_code == 0, again.output
     assert "computed again" in again.output
@@ -168,11 +158,7 @@ def same(one, other):
 def test_the_order_of_the_rows_and_the_cuts_of_the_table_change_nothing(extra):
     rng = np.random.default_rng(5)
     table = people(3000, harm=0.3, w=rng.random(3000))
-    parameters = {
-        "metrics": "calibration_residual,true_positive_rate,mean_loss",
-        "columns": "age,job",
-        **extra,
-    }
+    parameters = {"metrics": "calibration_residual,true_positive_rate,mean_loss", "columns": "age,job", **extra}
     whole = audit(table, **parameters)
     mixed = audit(table.take(pa.array(rng.permutation(3000))), **parameters)
     same(whole, mixed)
@@ -186,9 +172,7 @@ def test_halves_of_the_rows_find_and_test():
     whole = report.find("subgroup_difference")
     assert whole.interval[1] == 1.0
     assert "no bound for all groups" in " ".join(whole.notes)
-    quiet = audit(
-        people(12_000, seed=3), validate="half", policy=[Rule.parse("subgroup_difference=0.9", "max")]
-    )
+    quiet = audit(people(12_000, seed=3), validate="half", policy=[Rule.parse("subgroup_difference=0.9", "max")])
     assert listed(quiet) == []
     assert quiet.verdict == "inconclusive"
 
@@ -243,11 +227,7 @@ def test_a_small_group_is_never_shown():
         ({"within": "x"}, {}, "more than 200 values"),
         ({"within": "nowhere"}, {}, "no column 'nowhere'"),
         ({"label": None, "metrics": "error_rate"}, {}, "needs the outcome"),
-        (
-            {"columns": "wide", "share": 0.001},
-            {"wide": [f"v{i % 300}" for i in range(6000)]},
-            "more than 250",
-        ),
+        ({"columns": "wide", "share": 0.001}, {"wide": [f"v{i % 300}" for i in range(6000)]}, "more than 250"),
         ({"columns": "age", "within": "age"}, {}, "in `within` too"),
         ({"weights": "w"}, {"w": [0.0] * 6000}, "weight"),
     ],
@@ -260,9 +240,7 @@ def test_bad_input_is_one_message(parameters, table, said):
 def test_tables_beyond_the_memory_are_refused_with_what_to_cut():
     rng = np.random.default_rng(0)
     wide = {f"c{i}": rng.choice([f"v{j}" for j in range(60)], 6000) for i in range(20)}
-    with pytest.raises(
-        fairkit.DataError, match=r"1140|MiB, more than 256: search fewer columns.*c0 \(60 cells\)"
-    ):
+    with pytest.raises(fairkit.DataError, match=r"1140|MiB, more than 256: search fewer columns.*c0 \(60 cells\)"):
         audit(people(**wide), columns=",".join(wide))
 
 

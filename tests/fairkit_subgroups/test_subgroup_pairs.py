@@ -29,9 +29,7 @@ def decided(rows=8000, seed=0):
     first = (noise < np.where(young, 0.3, 0.6)).astype(int)
     second = (noise < np.where(other, 0.35, 0.6)).astype(int)
     outcome = (rng.random(rows) < 0.5).astype(int)
-    return pa.table(
-        {"age": age, "job": job, "region": region, "one": first, "two": second, "outcome": outcome}
-    )
+    return pa.table({"age": age, "job": job, "region": region, "one": first, "two": second, "outcome": outcome})
 
 
 def data(table):
@@ -48,9 +46,7 @@ SEARCHED = {"subgroups": {"columns": ["age", "job", "region"], "metrics": ["sele
 def test_a_repair_mends_one_group_and_harms_another():
     found = compare(models(), data(decided()), auditors=["subgroups"], parameters=SEARCHED)
     groups = {
-        one.group: one
-        for one in found.changes[0]
-        if one.metric == "subgroup_gap" and "conditions" in one.parameters
+        one.group: one for one in found.changes[0] if one.metric == "subgroup_gap" and "conditions" in one.parameters
     }
     mended = next(one for one in groups.values() if one.parameters["named_in"] == "first")
     harmed = next(one for one in groups.values() if one.parameters["named_in"] == "second")
@@ -94,9 +90,7 @@ def test_a_frontier_is_drawn_against_the_groups_that_nobody_named():
     sex, x = rng.choice(["f", "m"], n), rng.normal(size=n)
     label = (rng.random(n) < 1 / (1 + np.exp(-x - (sex == "m")))).astype(int)
     table = pa.table({"x": x + (sex == "m"), "sex": sex, "label": label})
-    rows = fairkit.load_data(
-        table, label="label", favorable=1, sensitive=["sex"], features=["x"], name="people"
-    )
+    rows = fairkit.load_data(table, label="label", favorable=1, sensitive=["sex"], features=["x"], name="people")
     found = frontier(
         [Sweep(plugin="reweigh", vary={"strength": (1.0,)})],
         rows,
@@ -130,11 +124,7 @@ def test_the_terminal_says_groups_in_words_and_the_bound():
 def test_what_somebody_elses_report_holds_is_shown_as_text_or_left_out():
     record = report().to_dict()
     hostile = [
-        {
-            "conditions": [{"column": "<script>alert(1)</script>", "value": "\u202e"}],
-            "share": "many",
-            "rate": None,
-        },
+        {"conditions": [{"column": "<script>alert(1)</script>", "value": "\u202e"}], "share": "many", "rate": None},
         {"conditions": [3], "rank": "x", "share_curve": ["a", "b"], "covers": [1, 2, 3], "within": [{}]},
         {"conditions": "all", "share_curve": [0.1], "groups_searched": "a lot"},
     ]
@@ -153,15 +143,7 @@ def test_the_command_compares_groups(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     pq.write_table(decided(4000), "people.parquet")
-    words = [
-        "compare",
-        "--predictions",
-        "decision=one",
-        "--predictions",
-        "decision=two",
-        "--data",
-        "people.parquet",
-    ]
+    words = ["compare", "--predictions", "decision=one", "--predictions", "decision=two", "--data", "people.parquet"]
     words += [
         "--label",
         "outcome",

@@ -27,23 +27,8 @@ class Environment:
 
     def install(self, *projects: Path) -> None:
         """Install projects as a person would, but for the download of what they need."""
-        options = [
-            "--no-deps",
-            "--no-build-isolation",
-            "--no-index",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "--python",
-            str(self.python),
-            "install",
-            *options,
-            *map(str, projects),
-        ]
+        options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--disable-pip-version-check"]
+        command = [sys.executable, "-m", "pip", "--python", str(self.python), "install", *options, *map(str, projects)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
 

@@ -99,9 +99,7 @@ def plugin_files(page: str) -> dict[str, str]:
 
 
 EXAMPLES = {
-    file: code
-    for page in ("one-off.md", "hooks.md", "methods.md")
-    for file, code in plugin_files(page).items()
+    file: code for page in ("one-off.md", "hooks.md", "methods.md") for file, code in plugin_files(page).items()
 }
 
 
@@ -150,9 +148,7 @@ def test_each_interface_is_documented_with_what_it_has(interface):
         if not name.startswith("_")
     }
     missing = sorted(
-        name
-        for name in own
-        if not re.search(rf"[`.]{name}\b|\bdef {name}\b|\bclass {name}\b|\n    {name} = ", pages)
+        name for name in own if not re.search(rf"[`.]{name}\b|\bdef {name}\b|\bclass {name}\b|\n    {name} = ", pages)
     )
     assert missing == []
 
@@ -216,12 +212,7 @@ def run_page(page: str, folder: Path, skip: str = "") -> None:
                     f'{line}\nstatus=$?; [ $status = {code or 0} ] || {{ echo "{page}: $status" >&2; exit 98; }}'
                 )
     result = subprocess.run(
-        ["bash", "-c", "\n".join(script)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        ["bash", "-c", "\n".join(script)], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, f"{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
 
@@ -237,9 +228,7 @@ def test_the_ten_lines_are_ten_and_run_as_typed(tmp_path, loans):
 
     (tmp_path / "demo").mkdir()
     model = onnx.load(loans[0])
-    embed_settings(
-        model, {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "task": "binary"}
-    )
+    embed_settings(model, {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "task": "binary"})
     onnx.save(model, tmp_path / "demo" / "plain.onnx")
     shutil.copy(loans[1], tmp_path / "demo" / "test.parquet")
     first = next(code for _, file, _, code in BLOCK.findall(text_of("one-off.md")) if file)
@@ -277,9 +266,7 @@ def test_the_page_on_projects_names_what_the_command_writes():
 def public_names() -> dict[str, list[str]]:
     """The names of the page, by module."""
     page = text_of("public-names.md")
-    found = {
-        "fairkit": re.findall(r"`(\w+)`", re.search(r"`import fairkit` gives (.*?)\.\n", page, re.S).group(1))
-    }
+    found = {"fairkit": re.findall(r"`(\w+)`", re.search(r"`import fairkit` gives (.*?)\.\n", page, re.S).group(1))}
     for module, names in re.findall(r"^\| `(fairkit[\w.]+)` \| (.*) \|$", page, re.MULTILINE):
         found[module] = re.findall(r"`(\w+)`", names)
     return found
@@ -315,11 +302,7 @@ def imported_names(code: str):
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in CORE:
             yield from ((node.module, alias.name) for alias in node.names)
-        elif (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "fairkit"
-        ):
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "fairkit":
             yield "fairkit", node.attr
 
 

@@ -27,7 +27,5 @@ def test_show_names_all_that_a_plugin_offers():
 
     for found in plugins.find():
         plugin = plugins.load(found.name)
-        shown = [
-            entry["name"] for kind in describe(plugin).values() if isinstance(kind, list) for entry in kind
-        ]
+        shown = [entry["name"] for kind in describe(plugin).values() if isinstance(kind, list) for entry in kind]
         assert sorted(shown) == sorted(cls.name for classes in plugin.classes.values() for cls in classes)

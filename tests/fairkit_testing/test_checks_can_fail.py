@@ -304,9 +304,7 @@ class Other(FittedModel):
     def predict(self, columns):
         said = self.inner.predict(columns)
         far = np.array([job == "pilot" for job in columns["job"].tolist()])
-        return Prediction(
-            score=np.where(far, 0.5, said.score), decision_probability=said.decision_probability
-        )
+        return Prediction(score=np.where(far, 0.5, said.score), decision_probability=said.decision_probability)
 
     def to_onnx(self):
         return self.inner.to_onnx()
@@ -428,11 +426,7 @@ class Draws(Plain):
         (mitigator_checks.check_mitigator_inputs_unchanged, ChangesTable, "target was changed"),
         (mitigator_checks.check_mitigator_details, NotJson, "do not go into JSON"),
         (mitigator_checks.check_mitigator_learners, AnyLearner, "an unknown learner was asked for"),
-        (
-            mitigator_checks.check_mitigator_errors,
-            NeedsGroups,
-            "no sensitive column was given: it raised StopIter",
-        ),
+        (mitigator_checks.check_mitigator_errors, NeedsGroups, "no sensitive column was given: it raised StopIter"),
         (mitigator_checks.check_mitigator_promises, Promises, "is promised, but on new rows"),
         (mitigator_checks.check_mitigator_interrupt, Swallows, "KeyboardInterrupt was swallowed"),
         (capability_checks.check_mitigator_capability_parameters, NoDial, "no parameter 'tolerance'"),
@@ -517,15 +511,9 @@ def test_names_and_words():
     plugin_checks.check_documented(plugin_of(metrics=(Good,), mitigators=(Plain,)))
     for plugin, said in (
         (plugin_of(doc=""), "its module has no docstring"),
-        (
-            plugin_of(metrics=(type("A", (Good,), {"meaning": "", "__doc__": "The mean score."}),)),
-            "meaning is empty",
-        ),
+        (plugin_of(metrics=(type("A", (Good,), {"meaning": "", "__doc__": "The mean score."}),)), "meaning is empty"),
         (plugin_of(metrics=(type("A", (Good,), {"__doc__": None}),)), "A has no docstring"),
-        (
-            plugin_of(mitigators=(type("A", (Plain,), {"citation": "", "__doc__": "Trains, no more."}),)),
-            "citation",
-        ),
+        (plugin_of(mitigators=(type("A", (Plain,), {"citation": "", "__doc__": "Trains, no more."}),)), "citation"),
     ):
         with pytest.raises(ContractError, match=said):
             plugin_checks.check_documented(plugin)
@@ -776,9 +764,7 @@ def test_expected_failures_need_a_check_and_a_reason_and_must_fail():
         checks_for(plugin, expected_failures={"check_metric_range": " "})
     passing = plugin_of(metrics=(Good,))
     (check,) = [
-        check
-        for check in checks_for(passing, expected_failures=expected)
-        if check.name == "check_metric_range"
+        check for check in checks_for(passing, expected_failures=expected) if check.name == "check_metric_range"
     ]
     with pytest.raises(ContractError, match="but passes"):
         check()

@@ -53,9 +53,7 @@ _NUMBERS = {
 @pytest.mark.parametrize("metric", sorted(_NUMBERS))
 def test_truths_are_those_of_many_samples(metric: str) -> None:
     rng = np.random.default_rng(5)
-    chosen = [
-        p for p in populations() if p.metric == metric and p.comparison == "level" and "heavy" not in p.name
-    ]
+    chosen = [p for p in populations() if p.metric == metric and p.comparison == "level" and "heavy" not in p.name]
     steady = [p for p in chosen if not any(word in p.name for word in ("Pareto", "Student", "lognormal"))]
     assert steady
     for population in steady[::4]:
@@ -94,9 +92,7 @@ def test_equal_seeds_give_equal_samples_whatever_else_is_chosen(tmp_path: Path) 
     with Runner(path) as running:
         every = list(coverage_of(running, chosen_populations(["rate"]), samples=2, seed=3, confidence=0.95))
     with Runner(path) as running:
-        last = list(
-            coverage_of(running, chosen_populations(["rate"])[-1:], samples=2, seed=3, confidence=0.95)
-        )
+        last = list(coverage_of(running, chosen_populations(["rate"])[-1:], samples=2, seed=3, confidence=0.95))
     assert every[-1] == last[0]
 
 
@@ -159,14 +155,7 @@ def test_a_command_that_is_not_there_is_named() -> None:
 
 def test_a_cell_holds_within_simulation_error() -> None:
     def cell(**changes: float) -> Coverage:
-        about = {
-            "family": "f",
-            "name": "n",
-            "metric": "m",
-            "comparison": "level",
-            "truth": 0.0,
-            "samples": 100,
-        }
+        about = {"family": "f", "name": "n", "metric": "m", "comparison": "level", "truth": 0.0, "samples": 100}
         return Coverage(**(about | {"covers": 0.95, "noted": 0.0, "false_pass": 0.0, "width": 1.0} | changes))  # type: ignore[arg-type]
 
     assert cell().holds

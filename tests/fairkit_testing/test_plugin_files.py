@@ -75,11 +75,7 @@ def test_no_file_is_run_that_is_not_named(tmp_path, monkeypatch):
         ),
         ("no_hooks.py", '"""Nothing."""\n', "it needs one of the hooks fairkit_metrics, fairkit_auditors"),
         ("nameless.py", TEXT.replace('name = "mean_of_scores"', ""), "MeanOfScores has no name"),
-        (
-            "instance.py",
-            TEXT.replace("[MeanOfScores]", "[MeanOfScores()]"),
-            "hooks return lists of Metric classes",
-        ),
+        ("instance.py", TEXT.replace("[MeanOfScores]", "[MeanOfScores()]"), "hooks return lists of Metric classes"),
         ("syntax.py", "def\n", "SyntaxError"),
         (
             "misspelt.py",
@@ -135,9 +131,7 @@ def test_two_files_with_one_class_name_do_not_share_their_totals(write, tmp_path
 @pytest.mark.long
 def test_who_asks_for_a_metric_or_an_auditor_is_told_the_plugin(write):
     write("my_scores_six.py", TEXT)
-    with pytest.raises(
-        fairkit.PluginError, match="The metric 'mean_of_scores' is of the plugin 'my-scores-six'"
-    ):
+    with pytest.raises(fairkit.PluginError, match="The metric 'mean_of_scores' is of the plugin 'my-scores-six'"):
         plugins.load("mean_of_scores")
     with pytest.raises(fairkit.PluginError, match="The metric 'accuracy' is of the plugin 'group'"):
         plugins.load("accuracy")

@@ -50,11 +50,7 @@ def test_its_auditor_takes_parameters(thirdparty, loans):
     command = ["audit", model, "--data", data, *ROLES, "--auditor", "lots", "--format", "json"]
     good = thirdparty.fairkit(*command, "--set", "lots.certain=0.1")
     finding = json.loads(good.stdout)["findings"][0]
-    assert (finding["metric"], finding["value"], finding["parameters"]) == (
-        "share_by_lot",
-        0.0,
-        {"certain": 0.1},
-    )
+    assert (finding["metric"], finding["value"], finding["parameters"]) == ("share_by_lot", 0.0, {"certain": 0.1})
     bad = thirdparty.fairkit(*command, "--set", "lots.certain=2")
     assert bad.returncode == 2
     assert bad.stderr == "fairkit: lots: certain must be 0 to 0.5, not 2.0\n"
@@ -91,21 +87,8 @@ def test_its_evidence_is_shown_on_the_terminal_and_on_the_page(thirdparty, loans
 def test_its_learner_is_for_every_method_that_takes_any(thirdparty, loans, tmp_path):
     _, data = loans
     out = tmp_path / "fair.onnx"
-    command = [
-        "mitigate",
-        "--plugin",
-        "reweigh",
-        "--data",
-        data,
-        *ROLES,
-        "--drop",
-        "would_repay",
-        "--output",
-        out,
-    ]
-    good = thirdparty.fairkit(
-        *command, "--learner", "centroids", "--set", "settings.sharpness=0.1", "--format", "json"
-    )
+    command = ["mitigate", "--plugin", "reweigh", "--data", data, *ROLES, "--drop", "would_repay", "--output", out]
+    good = thirdparty.fairkit(*command, "--learner", "centroids", "--set", "settings.sharpness=0.1", "--format", "json")
     assert good.returncode == 0, good.stderr
     found = {finding["metric"]: finding["value"] for finding in json.loads(good.stdout)["after"]["findings"]}
     assert found["accuracy"] > 0.6

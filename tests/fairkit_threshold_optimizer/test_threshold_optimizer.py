@@ -42,10 +42,7 @@ def rates_of(rows, h, constraint):
     {"demographic_parity": (None,), "equal_opportunity": (1,), "equalized_odds": (1, 0)}[constraint]
     return np.array(
         [
-            [
-                h[(rows.codes == k) & ((rows.favorable == y) if y is not None else True)].mean()
-                for k in range(3)
-            ]
+            [h[(rows.codes == k) & ((rows.favorable == y) if y is not None else True)].mean() for k in range(3)]
             for y in OUTCOMES[constraint]
         ]
     )

@@ -16,9 +16,7 @@ def _table(rng):
     """Return counts and rows of a few groups: few rows, many rows, empty and full cells, groups of similar size."""
     groups, size = rng.choice([2, 2, 3, 4, 5, 8, 12]), rng.choice([5, 50, 500, 5_000, 100_000])
     even = rng.random() < 0.7
-    rows = [
-        max(1, int(size * rng.uniform(0.7, 1.3))) if even else rng.randint(1, size) for _ in range(groups)
-    ]
+    rows = [max(1, int(size * rng.uniform(0.7, 1.3))) if even else rng.randint(1, size) for _ in range(groups)]
     rate = rng.random() ** 2
     return [min(n, max(0, round(n * rate * rng.uniform(0.7, 1.3)))) for n in rows], rows
 

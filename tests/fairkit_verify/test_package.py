@@ -66,18 +66,7 @@ def test_its_version_is_fairkit_s():
 @pytest.mark.long
 def test_the_wheel_holds_the_assembled_package(tmp_path):
     subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--no-build-isolation",
-            "-w",
-            tmp_path,
-            PROJECT,
-        ],
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path, PROJECT],
         check=True,
     )
     (wheel,) = tmp_path.glob("*.whl")

@@ -56,10 +56,7 @@ def test_new_rules_speak_about_later_decisions_and_name_what_was_before(folder):
             watch.add(_rows(3), day="2026-02-02", today=TODAY)
         watch.add(_rows(3), day="2026-02-03", today=TODAY)
         look = watch.look(TODAY)
-        assert {one.metric for one in look.rules} == {
-            "demographic_parity_difference",
-            "equal_opportunity_difference",
-        }
+        assert {one.metric for one in look.rules} == {"demographic_parity_difference", "equal_opportunity_difference"}
         assert "1,200 decisions and 1 alarms" in look.notes[0] or "1,200 decisions" in look.notes[0]
         assert "at least 90%" in look.notes[0]
     with Watch.open(former, write=False) as watch:  # as it was, alarms and all

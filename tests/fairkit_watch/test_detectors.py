@@ -7,15 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fairkit_watch.detectors import (
-    EXCESSES,
-    Detector,
-    batches,
-    contrast_increments,
-    contrasts,
-    locate,
-    rate_increments,
-)
+from fairkit_watch.detectors import EXCESSES, Detector, batches, contrast_increments, contrasts, locate, rate_increments
 
 
 def test_increments_are_those_of_the_paper():
@@ -55,9 +47,7 @@ def drawn(rng, days, a, b, rates):
     return [(rng.binomial(m.astype(int), p).astype(float), m) for m, p in zip(n, rates, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("gap", "least", "most"), [(0.05, 150, 1000), (0.07, 1, 30), (0.10, 1, 8), (0.15, 1, 3)]
-)
+@pytest.mark.parametrize(("gap", "least", "most"), [(0.05, 150, 1000), (0.07, 1, 30), (0.10, 1, 8), (0.15, 1, 3)])
 def test_differences_at_the_limit_are_silent_and_beyond_it_are_found(gap, least, most):
     rng = np.random.default_rng(2)
     found = []

@@ -143,9 +143,7 @@ def test_one_day_for_all_rows_and_the_day_of_a_file(begun, tmp_path, unread):
         assert_same_counts(read, told)
         assert (
             told.add(
-                f"duckdb:{tmp_path / 'decided.db'}?query=FROM decided WHERE age > 200",
-                day="2024-01-10",
-                engine="sql",
+                f"duckdb:{tmp_path / 'decided.db'}?query=FROM decided WHERE age > 200", day="2024-01-10", engine="sql"
             ).rows
             == 0
         )
@@ -218,13 +216,7 @@ def test_what_cannot_be_counted_is_read_and_said_or_refused(begun, tmp_path, mon
         ("late", [EOD], late, data, "outcomes come 3 days after the decisions"),
         ("zoned", [], {"day": "zoned"}, data, "has times with a zone"),
         ("memory", [], {"day": "date"}, table, "no database holds it"),
-        (
-            "nanoseconds",
-            [],
-            {"day": "fine"},
-            placed("parquet", table, tmp_path),
-            "has a type that is not counted",
-        ),
+        ("nanoseconds", [], {"day": "fine"}, placed("parquet", table, tmp_path), "has a type that is not counted"),
         ("old", [], {"day": "old"}, placed("parquet", table, tmp_path), "has times before 1973"),
     ]
     for name, rules, settings, given, message in cases:
@@ -237,9 +229,7 @@ def test_what_cannot_be_counted_is_read_and_said_or_refused(begun, tmp_path, mon
             assert "source" not in added_record(watch)
     monkeypatch.setattr("fairkit_sql.cells.MOST_CELLS", 30)
     with begun("many", day="date") as watch:
-        with pytest.raises(
-            RowsNeededError, match="more than 30 distinct rows in the columns date, decision, sex"
-        ):
+        with pytest.raises(RowsNeededError, match="more than 30 distinct rows in the columns date, decision, sex"):
             watch.add(data, engine=SqlEngine(pulls=False))
         with pytest.raises(ParameterError, match="there is no engine 'duck'"):
             watch.add(data, engine="duck")
@@ -288,10 +278,7 @@ def test_the_command(begun, tmp_path, unread):
     wrong = command(tmp_path / "watch", "--data", data, "--no-pull")
     assert (wrong.exit_code, "--no-pull is about --engine sql" in wrong.stderr) == (2, True)
     wrong = command(tmp_path / "watch", "--data", data, "--engine", "dask")
-    assert (wrong.exit_code, "a watch counts in this process, or with --engine sql" in wrong.stderr) == (
-        2,
-        True,
-    )
+    assert (wrong.exit_code, "a watch counts in this process, or with --engine sql" in wrong.stderr) == (2, True)
     wrong = command(tmp_path / "watch", "--merge", tmp_path / "other", "--engine", "sql")
     assert (wrong.exit_code, "--engine and --no-pull are about --data" in wrong.stderr) == (2, True)
     csv = tmp_path / "decided.csv"

@@ -36,9 +36,7 @@ def test_intervals_of_changes_cover():
     rng, hits = np.random.default_rng(0), []
     for _ in range(300):
         drawn = [
-            np.stack(
-                [rng.multinomial(n, counts(1, *rates)) for n, rates in ((500, (0.4, 0.8, 0.1)), (300, women))]
-            )
+            np.stack([rng.multinomial(n, counts(1, *rates)) for n, rates in ((500, (0.4, 0.8, 0.1)), (300, women))])
             for women in ((0.3, 0.8, 0.1), (0.3, 0.5, 0.1))
         ]
         before, since = (one.astype(float) for one in drawn)

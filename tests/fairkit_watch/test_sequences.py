@@ -9,13 +9,7 @@ import pytest
 
 from fairkit.intervals import wilson
 from fairkit_watch.between import Between, Ends, difference, extreme, pairs, ratio, spending
-from fairkit_watch.sequences import (
-    deviance_limits,
-    factor,
-    lambda_grid,
-    mean_limits,
-    rate_limits,
-)
+from fairkit_watch.sequences import deviance_limits, factor, lambda_grid, mean_limits, rate_limits
 
 
 def evidence(counted, n, p, grid, sign):
@@ -38,9 +32,7 @@ def bisected(counted, n, alpha, grid, sign):
 
 
 @pytest.mark.parametrize("reference", [None, 0.01, 0.1, 0.5])
-@pytest.mark.parametrize(
-    ("counted", "n"), [(0, 50), (50, 50), (1, 1000), (137, 1000), (500_000, 10**6), (3, 7)]
-)
+@pytest.mark.parametrize(("counted", "n"), [(0, 50), (50, 50), (1, 1000), (137, 1000), (500_000, 10**6), (3, 7)])
 def test_the_grid_s_limits_are_those_of_brute_force(reference, counted, n):
     grid = lambda_grid(reference)
     low, high = rate_limits(np.array([counted]), np.array([n]), 0.05, grid)
@@ -70,9 +62,7 @@ def test_deviance_limits_solve_their_equation():
 def test_the_factor_has_the_published_tuning():
     """Waudby-Smith et al.: ρ² t₀ is 8.21 at 5 %; c / 1.96 by t / t₀."""
     shares = np.array([0.1, 0.3, 1, 3, 10, 100])
-    np.testing.assert_allclose(
-        factor(shares, 0.05) / 1.959964, [1.95, 1.63, 1.55, 1.58, 1.66, 1.82], atol=0.006
-    )
+    np.testing.assert_allclose(factor(shares, 0.05) / 1.959964, [1.95, 1.63, 1.55, 1.58, 1.66, 1.82], atol=0.006)
     near = factor(np.array([0.8, 1.0, 1.25]) * 1.0, 0.05) / np.sqrt(np.array([0.8, 1.0, 1.25]))
     assert near[0] > near[1] > near[2]
     assert np.isinf(factor(np.array([0.0]), 0.05)[0])

@@ -85,10 +85,7 @@ def test_writers_are_merged_once_and_in_any_order(begun, decisions, day, tmp_pat
             found.add(watch.totals())
             assert watch.look().rows == 3 * 6 * 80
     assert len(found) == 1
-    with (
-        begun("other", EOD, **LATE, confidence=0.9) as watch,
-        pytest.raises(StateError, match="other settings"),
-    ):
+    with begun("other", EOD, **LATE, confidence=0.9) as watch, pytest.raises(StateError, match="other settings"):
         watch.merge(tmp_path / "a")
 
 
@@ -151,11 +148,7 @@ def test_bad_tables_are_refused_and_count_nothing(begun, decisions, change, mess
         ({"favorable": "yes"}, ["yes", "no", "no", "no"], 0.25),
         ({"favorable": "yes"}, ["no"] * 4, 0.0),
         ({"favorable": "repaid"}, [1, 0, 0, 0], 0.25),
-        (
-            {"favorable": "repaid", "favorable_decision": "approved"},
-            ["approved", "denied", "denied", "denied"],
-            0.25,
-        ),
+        ({"favorable": "repaid", "favorable_decision": "approved"}, ["approved", "denied", "denied", "denied"], 0.25),
         ({"favorable_decision": 0}, [1, 0, 0, 0], 0.75),
         ({"favorable_decision": 0}, [1, 1, 1, 1], 0.0),
         ({"favorable": 0}, [1, 1, 1, 1], "is 0 or 1 the favorable decision"),
@@ -230,9 +223,7 @@ def test_what_cannot_be_watched_is_refused_at_the_start(begun, rules, more, mess
 def test_precision_is_watched_where_labels_are_selective(begun, decisions, day):
     with begun("watch", ("precision=0.1", "min"), label="outcome", selective=True) as watch:
         table = decisions(0)
-        table["outcome"] = [
-            int(y) if d else None for y, d in zip(table["outcome"], table["decision"], strict=True)
-        ]
+        table["outcome"] = [int(y) if d else None for y, d in zip(table["outcome"], table["decision"], strict=True)]
         watch.add(table, day=day(0))
         assert watch.look().rules[0].verdict == "pass"
 
@@ -241,9 +232,7 @@ def test_selective_labels_that_nobody_declared_give_no_verdict(begun, decisions,
     with begun("watch", EOD, label="outcome") as watch:
         for t in range(3):
             table = decisions(t)
-            table["outcome"] = [
-                int(y) if d else None for y, d in zip(table["outcome"], table["decision"], strict=True)
-            ]
+            table["outcome"] = [int(y) if d else None for y, d in zip(table["outcome"], table["decision"], strict=True)]
             watch.add(table, day=day(t))
         rule = watch.look().rules[0]
         assert rule.verdict == "undecided"
@@ -277,9 +266,7 @@ def test_outcomes_count_when_their_cohort_closes(begun, decisions, day, tmp_path
         assert look.open == 900
         kept = {path.name.split(".")[0] for path in (tmp_path / "watch" / "pending").iterdir()}
         assert kept == {"labels", day(9), day(10), day(11)}
-        files = sorted(
-            path.name for path in (tmp_path / "watch" / "pending").iterdir() if "labels" in path.name
-        )
+        files = sorted(path.name for path in (tmp_path / "watch" / "pending").iterdir() if "labels" in path.name)
         assert len(files) <= 6  # labels go with the cohorts that waited when they came
         # what waits are ids, decisions and groups: nothing else of a person
         file = next((tmp_path / "watch" / "pending").glob(f"{day(11)}*"))
@@ -419,9 +406,7 @@ def test_shares_of_groups(begun, decisions, day):
 
     with begun() as watch:
         found = [
-            (t, one)
-            for t in range(42)
-            for one in watch.add(day_of(t, 0.4 if t < 21 else 0.25), day=day(t)).alarms
+            (t, one) for t in range(42) for one in watch.add(day_of(t, 0.4 if t < 21 else 0.25), day=day(t)).alarms
         ]
     assert {one.level for _, one in found} == {"shares"}
     assert 21 <= found[0][0] <= 27
@@ -460,9 +445,7 @@ def test_weights_give_asymptotic_intervals(begun, decisions, day):
         table = {**decisions(1, rows=3000), "w": rng.uniform(0.5, 2, 3000)}
         w.add(table, day=day(1))
         look = w.look()
-        assert look.rules[0].value == pytest.approx(
-            np.average(table["decision"], weights=table["w"]), abs=0.01
-        )
+        assert look.rules[0].value == pytest.approx(np.average(table["decision"], weights=table["w"]), abs=0.01)
         low, high = look.rules[0].interval
         assert 0.03 < high - low < 0.12
         assert [one.verdict for one in look.rules] == ["pass", "pass"]

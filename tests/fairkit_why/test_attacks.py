@@ -31,10 +31,7 @@ def people(rows=1_200, seed=0):
 
 def test_there_is_no_background_to_choose(model, frame):
     """A share of a column depends on the whole table, whose digest is signed: leaving rows out is another table."""
-    data = [
-        load_data(one, label="decision", favorable="approved", sensitive=["sex"])
-        for one in (frame, frame[:-1])
-    ]
+    data = [load_data(one, label="decision", favorable="approved", sensitive=["sex"]) for one in (frame, frame[:-1])]
     told = {"why": {"metric": ("score",)}}
     reports = [fairkit.audit(model, one, auditors=["why"], parameters=told) for one in data]
     assert reports[0].data.sha256 != reports[1].data.sha256
@@ -58,9 +55,7 @@ class Hybrid:
 def test_a_model_that_behaves_on_hybrid_rows_does_not_fool_what_real_rows_show():
     frame = people()
     data = load_data(frame, **ROLES)
-    found = fairkit.audit(
-        Hybrid(), data, auditors=["why"], parameters={"why": {"allowed": ("pay",), "calls": 20_000}}
-    )
+    found = fairkit.audit(Hybrid(), data, auditors=["why"], parameters={"why": {"allowed": ("pay",), "calls": 20_000}})
     columns = next(one for one in found.findings if one.metric == "attribution")
     parts = {one["column"]: one["value"] for one in columns.evidence["columns"]}
     assert columns.value == pytest.approx(1.0)
@@ -108,8 +103,6 @@ def report_texts(model, frame):
         documented = {id(node.body[0].value) for node in ast.walk(tree)
                       if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
                       and node.body and isinstance(node.body[0], ast.Expr)}  # fmt: skip
-        told = (
-            node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in documented
-        )
+        told = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in documented)
         texts += [node.value for node in told if isinstance(node.value, str)]
     return texts

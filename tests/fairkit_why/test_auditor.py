@@ -20,9 +20,7 @@ QUICK = {"calls": 12_000}
 
 def audit(model, frame, settings=None, policy=None, **roles):
     data = load_data(frame, **(ROLES | roles))
-    return fairkit.audit(
-        model, data, auditors=["why"], parameters={"why": QUICK | (settings or {})}, policy=policy
-    )
+    return fairkit.audit(model, data, auditors=["why"], parameters={"why": QUICK | (settings or {})}, policy=policy)
 
 
 def parts(finding):
@@ -43,11 +41,7 @@ def test_decisions_scores_rates_and_what_is_left(report, model, frame):
     assert decision.value == pytest.approx(plain.value, abs=1e-9)
     for one in (decision, score):
         assert sum(parts(one).values()) == pytest.approx(one.value, abs=1e-12)
-        assert all(
-            c["interval"][0] <= c["value"] <= c["interval"][1]
-            for c in one.evidence["columns"]
-            if c["interval"]
-        )
+        assert all(c["interval"][0] <= c["value"] <= c["interval"][1] for c in one.evidence["columns"] if c["interval"])
     three = [one for one in report.findings if one.metric.endswith("_part")]
     assert sum(one.value for one in three) == pytest.approx(plain.value, abs=1e-9)
     left = next(one for one in report.findings if one.metric == "unexplained_difference")
@@ -151,9 +145,7 @@ def test_residuals_have_the_outcome_as_a_player(frame, train):
     shared = set(parts(said))
     assert set(parts(left)) == shared | {"outcome"}
     sign = 1 if said.reference == left.reference else -1
-    assert {n: -sign * v for n, v in parts(left).items() if n in shared} == pytest.approx(
-        parts(said), abs=1e-9
-    )
+    assert {n: -sign * v for n, v in parts(left).items() if n in shared} == pytest.approx(parts(said), abs=1e-9)
 
 
 def test_columns_of_decisions_have_parts_and_what_is_left_and_no_columns(frame):
@@ -217,9 +209,7 @@ def test_training_again_on_several_classes_predicts_the_most_probable_one(tmp_pa
         def predict(self, rows):
             return self.classes_[self.predict_proba(rows).argmax(axis=1)]
 
-    data = fairkit.load_data(
-        table, label="y", favorable="high", sensitive=["sex"], features=["male", "noise"]
-    )
+    data = fairkit.load_data(table, label="y", favorable="high", sensitive=["sex"], features=["male", "noise"])
     settings = {"refit": str(tmp_path / "train.csv"), "without": ("noise",), "metric": ("selection_rate",)}
     found = fairkit.audit(Model(), data, auditors=["why"], parameters={"why": settings})
     gone = next(one for one in found.findings if one.metric == "gap_without")
@@ -340,9 +330,7 @@ def test_exact_parts_of_two_models_are_paired_by_rows(frame, train, model):
         both = sum(np.ptp(one[name]["interval"]) for one in alone)
         assert moved[name].difference == pytest.approx(part["value"] - alone[0][name]["value"], abs=1e-9)
         assert np.ptp(moved[name].interval) <= both + 1e-9
-    narrower = [
-        np.ptp(moved[n].interval) / sum(np.ptp(one[n]["interval"]) for one in alone) for n in alone[1]
-    ]
+    narrower = [np.ptp(moved[n].interval) / sum(np.ptp(one[n]["interval"]) for one in alone) for n in alone[1]]
     assert np.median(narrower) < 0.5
     assert moved[None].interval[0] < moved[None].difference < moved[None].interval[1]
 

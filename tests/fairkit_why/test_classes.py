@@ -106,9 +106,7 @@ def test_a_classs_score_is_divided_as_by_enumeration(oracle, name, index):
     assert not isinstance(score, str), score
     prepared = score.prepare(columns)
     a, b = np.arange(6), np.arange(6, 13)
-    found = score.attribution(
-        prepared[:, a].copy(), prepared[:, b].copy(), (None, None), (np.arange(6), np.arange(7))
-    )
+    found = score.attribution(prepared[:, a].copy(), prepared[:, b].copy(), (None, None), (np.arange(6), np.arange(7)))
     softmax = "forest" not in name and "tree" not in name.split()
 
     def f(rows):
@@ -137,9 +135,7 @@ def test_an_audit_divides_the_favorable_class(tmp_path):
         "options": ModelOptions(classes=CLASSES),
         "parameters": {"why": {"allowed": ("debt",)}},
     }
-    report = fairkit.audit(
-        tmp_path / "m.onnx", fairkit.load_data(frame, favorable="full", **roles), **settings
-    )
+    report = fairkit.audit(tmp_path / "m.onnx", fairkit.load_data(frame, favorable="full", **roles), **settings)
     assert {f.parameters["class"] for f in report.findings} == {"full"}
     decision, score = (
         next(f for f in report.findings if f.metric == "attribution" and f.parameters["of"] == of)

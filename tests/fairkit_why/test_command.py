@@ -25,16 +25,7 @@ def run(*words, code=0):
 
 
 def data(folder):
-    return (
-        "--data",
-        folder / "loans.csv",
-        "--label",
-        "decision",
-        "--favorable",
-        "approved",
-        "--sensitive",
-        "sex",
-    )
+    return ("--data", folder / "loans.csv", "--label", "decision", "--favorable", "approved", "--sensitive", "sex")
 
 
 def test_lines(folder):
@@ -83,16 +74,7 @@ def test_no_other_auditor_may_state_what_is_left(folder):
     from fairkit.results.report import Report
     from fairkit_registry.evidence.consistency import contradictions
 
-    words = (
-        folder / "loans.onnx",
-        *data(folder),
-        "--metric",
-        "score",
-        "--allow",
-        "income",
-        "--format",
-        "json",
-    )
+    words = (folder / "loans.onnx", *data(folder), "--metric", "score", "--allow", "income", "--format", "json")
     record = json.loads(run("why", *words))
     settings = {"confidence": 0.95, "seed": 0, "auditors": ["why", "group"],
                 "data": {"label": "decision", "favorable": "approved", "sensitive": ["sex"]}}  # fmt: skip
@@ -119,9 +101,7 @@ def test_the_group_that_was_found_is_explained(folder):
     blocks = [line for line in text.splitlines() if line.startswith("why  ")]
     assert len(blocks) == 2
     assert "everybody else" in " ".join(text.split())
-    named = run(
-        "why", folder / "loans.onnx", *data(folder), "--people", "employment=permanent", "--metric", "score"
-    )
+    named = run("why", folder / "loans.onnx", *data(folder), "--people", "employment=permanent", "--metric", "score")
     assert "employment = permanent" in named
 
 

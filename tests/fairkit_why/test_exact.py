@@ -67,9 +67,7 @@ def test_keys_of_many_bits_are_those_of_few(oracle):
         fringes.coding.code(rows, out)
         score = tree_score(ensemble, fringes, 12)
         found.append(
-            score.attribution(
-                out[:, :40].copy(), out[:, 40:].copy(), (None, None), (np.arange(5), np.arange(5))
-            )
+            score.attribution(out[:, :40].copy(), out[:, 40:].copy(), (None, None), (np.arange(5), np.arange(5)))
         )
     assert fringes.arrays[3].max() > 16
     assert found[0].values == pytest.approx(found[1].values, abs=1e-12)
@@ -95,17 +93,13 @@ def people(seed=0, rows=240, missing=False):
     frame = pd.DataFrame({name: rng.integers(0, 6, rows).astype(np.float32) for name in NUMBERS})
     frame["town"] = rng.choice(TOWNS, rows)
     frame["sex"] = rng.choice(["f", "m"], rows)
-    frame["y"] = (
-        frame["income"] - frame["debt"] + (frame["town"] == "oslo") + rng.normal(size=rows) > 0
-    ).astype(int)
+    frame["y"] = (frame["income"] - frame["debt"] + (frame["town"] == "oslo") + rng.normal(size=rows) > 0).astype(int)
     if missing:
         frame.loc[rng.random(rows) < 0.15, "income"] = np.nan
     return frame
 
 
-def pipeline(
-    estimator, *, numbers="passthrough", encoder=None, missing=False, task="classification", doubles=False
-):
+def pipeline(estimator, *, numbers="passthrough", encoder=None, missing=False, task="classification", doubles=False):
     from skl2onnx import to_onnx
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, StringTensorType
     from sklearn.compose import make_column_transformer
@@ -136,12 +130,7 @@ def _models():
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LinearRegression, LogisticRegression
     from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import (
-        KBinsDiscretizer,
-        MinMaxScaler,
-        OrdinalEncoder,
-        StandardScaler,
-    )
+    from sklearn.preprocessing import KBinsDiscretizer, MinMaxScaler, OrdinalEncoder, StandardScaler
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     small = {"n_estimators": 6, "max_depth": 3, "random_state": 0}
@@ -191,9 +180,7 @@ def test_boosters_files_are_divided_as_by_enumeration(oracle, kind, tmp_path):
     if kind == "catboost":
         from catboost import CatBoostClassifier
 
-        booster = CatBoostClassifier(iterations=6, depth=3, verbose=False, boost_from_average=False).fit(
-            x, frame["y"]
-        )
+        booster = CatBoostClassifier(iterations=6, depth=3, verbose=False, boost_from_average=False).fit(x, frame["y"])
         booster.save_model(str(tmp_path / "m.onnx"), format="onnx")
         raw = (tmp_path / "m.onnx").read_bytes()
     else:
@@ -254,9 +241,7 @@ def check_file(oracle, raw, *, missing, task=None, features=None):
         kinds = {"tensor(string)": object, "tensor(double)": np.float64, "tensor(float)": np.float32}
         matrix = np.stack(list(hybrids.values()), axis=1).astype(object)
         feeds = {
-            i.name: hybrids[i.name][:, None].astype(kinds[i.type])
-            if i.name in hybrids
-            else matrix.astype(np.float32)
+            i.name: hybrids[i.name][:, None].astype(kinds[i.type]) if i.name in hybrids else matrix.astype(np.float32)
             for i in session.get_inputs()
         }
         outputs = [output.name for output in session.get_outputs()]
@@ -267,9 +252,7 @@ def check_file(oracle, raw, *, missing, task=None, features=None):
     assert not isinstance(score, str), score
     prepared = score.prepare(columns)
     a, b = np.arange(6), np.arange(6, 13)
-    found = score.attribution(
-        prepared[:, a].copy(), prepared[:, b].copy(), (None, None), (np.arange(6), np.arange(7))
-    )
+    found = score.attribution(prepared[:, a].copy(), prepared[:, b].copy(), (None, None), (np.arange(6), np.arange(7)))
     pairs = oracle.shapley_of_pairs(f, table[a], table[b], [[j] for j in range(len(names))])
     assert found.values == pytest.approx(pairs.mean(axis=(0, 1)), rel=1e-6, abs=1e-6)
     assert found.rows[0] == pytest.approx(pairs.mean(axis=1), rel=1e-6, abs=2e-6)

@@ -74,9 +74,7 @@ def test_another_model_is_a_part_of_its_own(model):
 
     sign = 1 if gap.after == pytest.approx(gap_of(other, after)) else -1
     g = {
-        (t, f): sign * gap_of(m, frame)
-        for t, frame in enumerate((before, after))
-        for f, m in enumerate((model, other))
+        (t, f): sign * gap_of(m, frame) for t, frame in enumerate((before, after)) for f, m in enumerate((model, other))
     }
     assert own.after == pytest.approx((g[0, 1] - g[0, 0] + g[1, 1] - g[1, 0]) / 2)
     assert rows.after == pytest.approx((g[1, 0] - g[0, 0] + g[1, 1] - g[0, 1]) / 2)

@@ -23,21 +23,16 @@ def attest(
     model: Annotated[
         str, opt.option("--model", "MODEL.onnx", "The file that it should run, or its name in the registry.")
     ],
-    data: Annotated[
-        str, opt.option("--data", "FILE", "Rows to send: like those that the endpoint gets.", opt.DATA)
-    ],
+    data: Annotated[str, opt.option("--data", "FILE", "Rows to send: like those that the endpoint gets.", opt.DATA)],
     features: Annotated[
         str | None, opt.option("--features", "A,B", "The columns that the model gets, in order.", opt.DATA)
     ] = None,
     rows: Annotated[
-        int | None,
-        opt.option("--rows", "N", "Send this many rows, drawn by --seed. Default: all.", opt.DATA, min=1),
+        int | None, opt.option("--rows", "N", "Send this many rows, drawn by --seed. Default: all.", opt.DATA, min=1)
     ] = None,
     certificate: Annotated[
         Path | None,
-        opt.option(
-            "--certificate", "CERT", "The file's certificate, which is checked first (needs --trust)."
-        ),
+        opt.option("--certificate", "CERT", "The file's certificate, which is checked first (needs --trust)."),
     ] = None,
     trust: Annotated[
         list[Path] | None,
@@ -48,9 +43,7 @@ def attest(
         opt.option("--key", "FILE", "Secret key to sign the result with (repeatable; needs --output)."),
     ] = None,
     insecure_key: opt.InsecureKey = False,
-    output: Annotated[
-        Path | None, opt.option("--output", "FILE", "The signed attestation (needs --key).")
-    ] = None,
+    output: Annotated[Path | None, opt.option("--output", "FILE", "The signed attestation (needs --key).")] = None,
     tolerance: Annotated[
         float, opt.option("--tolerance", "NUMBER", "Numbers nearer than this are equal; relative above 1.")
     ] = 1e-5,

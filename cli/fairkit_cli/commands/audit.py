@@ -98,15 +98,7 @@ def run_audit(
     metrics = dict(_imported(functions)) if functions else None
     with progress_bar() as progress:
         engine = (where or opt.EngineOptions()).arguments()
-        return run(
-            subject.model,
-            dataset,
-            progress=progress,
-            about=facts,
-            settings=settings,
-            metrics=metrics,
-            **engine,
-        )
+        return run(subject.model, dataset, progress=progress, about=facts, settings=settings, metrics=metrics, **engine)
 
 
 def _imported(functions: Sequence[str]) -> Iterator[tuple[str, Any]]:

@@ -64,9 +64,7 @@ def certify(
     output: Annotated[Path, opt.option("--output", "FILE", "The certificate.")],
     signed_data: Annotated[
         list[Path] | None,
-        opt.option(
-            "--signed-data", "FILE", "Statement about the table, from `fairkit sign-data` (repeatable)."
-        ),
+        opt.option("--signed-data", "FILE", "Statement about the table, from `fairkit sign-data` (repeatable)."),
     ] = None,
     sequence: Annotated[
         Path | None,
@@ -80,26 +78,19 @@ def certify(
     bundle: Annotated[
         bool,
         typer.Option(
-            "--bundle",
-            help="Write a Sigstore bundle (v0.3) around the certificate, for tools that look for one.",
+            "--bundle", help="Write a Sigstore bundle (v0.3) around the certificate, for tools that look for one."
         ),
     ] = False,
     lock: Annotated[
         Path | None,
         opt.option(
-            "--lock",
-            "FILE",
-            "Audit by this policy lock: policy, settings and table are its own (give --data only).",
+            "--lock", "FILE", "Audit by this policy lock: policy, settings and table are its own (give --data only)."
         ),
     ] = None,
-    lock_salt: Annotated[
-        Path | None, opt.option("--lock-salt", "FILE", "The secret that opens a sealed lock.")
-    ] = None,
+    lock_salt: Annotated[Path | None, opt.option("--lock-salt", "FILE", "The secret that opens a sealed lock.")] = None,
     test_result: Annotated[
         Path | None,
-        opt.option(
-            "--test-result", "FILE", "Also sign the verdict as an in-toto test result, for other tools."
-        ),
+        opt.option("--test-result", "FILE", "Also sign the verdict as an in-toto test result, for other tools."),
     ] = None,
     eval_result: Annotated[
         Path | None,
@@ -158,9 +149,7 @@ def certify(
         asked = counted_above_the_median(pack, subject, dataset, asked, scores=tool_scores)
         signed_settings = SignedSettings.of_audit(asked, dataset.roles.to_dict(), subject.record)
     else:
-        check_alone(
-            columns, conditions, typed, served, predictions=predictions, pack=pack, tool_scores=tool_scores
-        )
+        check_alone(columns, conditions, typed, served, predictions=predictions, pack=pack, tool_scores=tool_scores)
         signed_settings, dataset = by_lock(lock, columns, salt)
         predicted = dataset.roles.predictions if model is None else None
         subject = chosen(model, None, settings) if predicted is None else Subject(None, predicted)

@@ -19,8 +19,7 @@ def compare(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[A.onnx B.onnx ...]",
-            help="Model files, or names in the registry; the first is the base.",
+            metavar="[A.onnx B.onnx ...]", help="Model files, or names in the registry; the first is the base."
         ),
     ] = None,
     *,
@@ -80,9 +79,7 @@ def compare(
         groups = (columns, conditions, where, sandbox, scoring)
         typed = (against, features_of, predictions)
         if any(one is not None for one in typed) or any(group != type(group)() for group in groups):
-            raise ParameterError(
-                "reports and certificates are compared as they are: leave the other options out"
-            )
+            raise ParameterError("reports and certificates are compared as they are: leave the other options out")
         result = of_reports(models, policy)
         write(lambda terminal: text_of(result, output_format, terminal), output)
         raise typer.Exit(exit_code(result.verdict))
@@ -97,14 +94,10 @@ def compare(
     compared = [*loaded, *(PredictedColumns.of(one) for one in told_columns)]
     carried = next((model.settings for model in loaded if model.settings), {})
     file = "test" if "test" in settings.data else "path"
-    data = opt.load_dataset(
-        columns, settings, carried, file=file, conditions=conditions, outcomes_optional=True
-    )
+    data = opt.load_dataset(columns, settings, carried, file=file, conditions=conditions, outcomes_optional=True)
     if against is not None:
         if features_of:
-            raise ParameterError(
-                "--features-of is for several models on one table; with --against use --features"
-            )
+            raise ParameterError("--features-of is for several models on one table; with --against use --features")
         later = opt.load_dataset(
             replace(columns, data=against), settings, carried, conditions=conditions, outcomes_optional=True
         )

@@ -39,9 +39,7 @@ def of_reports(paths: Sequence[str], policy: Sequence[Rule] = ()) -> Comparison:
     from fairkit_cli.report_changes import compare_reports
 
     if len(paths) != 2 or not all(map(is_report, paths)):
-        raise ParameterError(
-            "give two reports or certificates, the earlier one first, and no models among them"
-        )
+        raise ParameterError("give two reports or certificates, the earlier one first, and no models among them")
     before, after = map(_read, paths)
     found = compare_reports(before, after, policy)
     if [model.name for model in found.models] != ["before", "after"]:
@@ -79,9 +77,7 @@ def _read(path: str) -> Report:
     return Report.from_dict(record)
 
 
-def own_features(
-    texts: Sequence[str] | None, models: Sequence[str], many: int
-) -> list[tuple[str, ...] | None]:
+def own_features(texts: Sequence[str] | None, models: Sequence[str], many: int) -> list[tuple[str, ...] | None]:
     """Read ``MODEL=A,B``: for each of `many` subjects, models first, the columns that it gets; None: those of the data.
 
     Raises

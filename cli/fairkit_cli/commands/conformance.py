@@ -12,9 +12,7 @@ from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import FAILED, print_as, put
 
-_OURSELVES = shlex.join(
-    [sys.executable, "-c", "from fairkit_cli.main import run; run()", "conformance", "--answer"]
-)
+_OURSELVES = shlex.join([sys.executable, "-c", "from fairkit_cli.main import run; run()", "conformance", "--answer"])
 
 
 def conformance(
@@ -27,8 +25,7 @@ def conformance(
     ] = None,
     *,
     only: Annotated[
-        list[str] | None,
-        opt.option("--only", "NAME", "Cases whose names begin so, such as `envelope` (repeatable)."),
+        list[str] | None, opt.option("--only", "NAME", "Cases whose names begin so, such as `envelope` (repeatable).")
     ] = None,
     answer: Annotated[
         bool, typer.Option("--answer", help="Be a runner: read cases from standard input, print answers.")
@@ -46,9 +43,7 @@ def conformance(
     from fairkit_registry import conformance as suite
 
     if answer and (runner is not None or only or listed):
-        raise FairkitError(
-            "--answer reads its cases from standard input; leave RUNNER, --only and --list out"
-        )
+        raise FairkitError("--answer reads its cases from standard input; leave RUNNER, --only and --list out")
     if answer:
         from fairkit_registry.evidence.answering import answers
 

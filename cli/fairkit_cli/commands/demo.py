@@ -29,9 +29,7 @@ RULE = "equal_opportunity_difference:sex=0.05"
 
 def demo(
     ctx: typer.Context,
-    keep: Annotated[
-        Path | None, option("--keep", "FOLDER", "Keep the files there; the folder must be new.")
-    ] = None,
+    keep: Annotated[Path | None, option("--keep", "FOLDER", "Keep the files there; the folder must be new.")] = None,
 ) -> None:
     """Show a complete run on synthetic loans: train, audit, repair by policy, certify, promote."""
     if keep is not None:
@@ -138,11 +136,7 @@ def _logistic(table: Table) -> FittedModel:
 
 
 def _evidence(command: Any, names: Sequence[str]) -> None:
-    models = (
-        "both models are audited again and signed, and kept"
-        if len(names) > 1
-        else "the audit is signed, and kept"
-    )
+    models = "both models are audited again and signed, and kept" if len(names) > 1 else "the audit is signed, and kept"
     _say(f"Evidence: {models} in a registry that lets only a model be promoted that keeps the policy.")
     _type(command, "key", "new", "auditor.key")
     for name in names:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from fairkit_cli.config import Config
     from fairkit_repair.frontiers.sweeps import Sweep
 
-Plugins = Annotated[
-    list[str] | None, opt.option("--plugin", "NAME", "A method; repeatable, all in one picture.")
-]
+Plugins = Annotated[list[str] | None, opt.option("--plugin", "NAME", "A method; repeatable, all in one picture.")]
 Vary = Annotated[
     list[str] | None,
     opt.option(
@@ -32,9 +30,7 @@ Vary = Annotated[
 Search = Annotated[
     list[str] | None,
     opt.option(
-        "--search",
-        "KEY=LOW:HIGH",
-        "A range from which an optimiser chooses values; with :log on a logarithmic scale.",
+        "--search", "KEY=LOW:HIGH", "A range from which an optimiser chooses values; with :log on a logarithmic scale."
     ),
 ]
 Budget = Annotated[int, opt.option("--budget", "N", "How many points each search tries.", min=1)]
@@ -63,9 +59,7 @@ Limit = Annotated[
 Sure = Annotated[
     float | None,
     opt.option(
-        "--sure",
-        "P",
-        "With --limit: how large the predicted chance must be that the test rows keep it. Default: 0.95.",
+        "--sure", "P", "With --limit: how large the predicted chance must be that the test rows keep it. Default: 0.95."
     ),
 ]
 Alpha = Annotated[
@@ -88,22 +82,16 @@ Repeats = Annotated[
     ),
 ]
 Jobs = Annotated[
-    int | None,
-    opt.option("--jobs", "N", "How many points are trained at a time. Default: one for each core.", min=1),
+    int | None, opt.option("--jobs", "N", "How many points are trained at a time. Default: one for each core.", min=1)
 ]
 StateFile = Annotated[
     Path | None,
     opt.option(
-        "--state",
-        "FILE",
-        "A file that keeps the finished points; the same command continues from it.",
-        opt.OUTPUT,
+        "--state", "FILE", "A file that keeps the finished points; the same command continues from it.", opt.OUTPUT
     ),
 ]
 Model = Annotated[Path | None, opt.option("--output", "OUT.onnx", "Where the picked model goes.", opt.OUTPUT)]
-Page = Annotated[
-    Path | None, opt.option("--report", "FILE", "Write the result there, not to the screen.", opt.OUTPUT)
-]
+Page = Annotated[Path | None, opt.option("--report", "FILE", "Write the result there, not to the screen.", opt.OUTPUT)]
 
 
 @opt.expanded
@@ -119,10 +107,7 @@ def frontier(
     test: Annotated[
         str | None,
         opt.option(
-            "--test",
-            "FILE",
-            "Rows to report the picked model on. Default: some of the data are held out.",
-            opt.DATA,
+            "--test", "FILE", "Rows to report the picked model on. Default: some of the data are held out.", opt.DATA
         ),
     ] = None,
     holdout: Annotated[
@@ -140,14 +125,10 @@ def frontier(
     limit: Limit = None,
     sure: Sure = None,
     alpha: Alpha = 0.75,
-    learner: Annotated[
-        str | None, opt.option("--learner", "NAME", "The learner of the methods that take one.")
-    ] = None,
+    learner: Annotated[str | None, opt.option("--learner", "NAME", "The learner of the methods that take one.")] = None,
     repeats: Repeats = 1,
     jobs: Jobs = None,
-    threads: Annotated[
-        int | None, opt.option("--threads", "N", "How many threads each training uses.")
-    ] = None,
+    threads: Annotated[int | None, opt.option("--threads", "N", "How many threads each training uses.")] = None,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
     state: StateFile = None,
@@ -206,9 +187,7 @@ def frontier(
             )
     except KeyboardInterrupt as error:
         kept = (
-            f"finished points are kept in {state}; run again to go on"
-            if state
-            else "name --state FILE to keep points"
+            f"finished points are kept in {state}; run again to go on" if state else "name --state FILE to keep points"
         )
         say(f"interrupted; {kept}")
         raise typer.Exit(INTERRUPTED) from error
@@ -216,9 +195,7 @@ def frontier(
         write_atomic(output, result.model)
         say(f"wrote {output}")
     write(lambda terminal: text_of(result, output_format, terminal), report)
-    raise typer.Exit(
-        exit_code(result.verdict) or (PASSED if result.sure and not result.is_constant else INCONCLUSIVE)
-    )
+    raise typer.Exit(exit_code(result.verdict) or (PASSED if result.sure and not result.is_constant else INCONCLUSIVE))
 
 
 def _disparity(named: str | None, renamed: str | None) -> str | None:
@@ -247,18 +224,14 @@ def read_sweeps(
     names = opt.split_names(plugins) or [str(name) for name in [config.mitigate.get("plugin")] if name]
     if not names:
         raise ParameterError("which methods? Give --plugin NAME, repeatable; `fairkit plugins` lists them")
-    parts: dict[str, dict[str, dict[str, Any]]] = {
-        name: {"vary": {}, "search": {}, "fixed": {}} for name in names
-    }
+    parts: dict[str, dict[str, dict[str, Any]]] = {name: {"vary": {}, "search": {}, "fixed": {}} for name in names}
 
     def place(kind: str, texts: Sequence[str]) -> None:
         for text in texts:
             key, value = split_assignment(text)
             owner = next((name for name in names if key.startswith(f"{name}.")), None)
             if owner is None and len(names) > 1:
-                raise ParameterError(
-                    f"whose parameter is {key!r}? Write PLUGIN.{key}=..., one of {', '.join(names)}"
-                )
+                raise ParameterError(f"whose parameter is {key!r}? Write PLUGIN.{key}=..., one of {', '.join(names)}")
             short = key if owner is None else key.removeprefix(f"{owner}.")
             read: Any = value
             if kind == "vary":

@@ -41,32 +41,24 @@ def bifsg(
     *,
     surname: Annotated[str, opt.option("--surname", "COL", "Column of the surname.")],
     surnames: Annotated[
-        Path,
-        opt.option("--surnames", "FILE", "The Census Bureau's list: name, count, pctwhite, pctblack, ..."),
+        Path, opt.option("--surnames", "FILE", "The Census Bureau's list: name, count, pctwhite, pctblack, ...")
     ],
     first: Annotated[str | None, opt.option("--first", "COL", "Column of the first name.")] = None,
     first_names: Annotated[
         Path | None,
         opt.option("--first-names", "FILE", "A list of first names: firstname, obs, pctwhite, pctblack, ..."),
     ] = None,
-    place: Annotated[
-        str | None, opt.option("--place", "COL", "Column of the place, such as a ZIP code.")
-    ] = None,
+    place: Annotated[str | None, opt.option("--place", "COL", "Column of the place, such as a ZIP code.")] = None,
     places: Annotated[
         Path | None,
-        opt.option(
-            "--places", "FILE", "People by place: place, white, black, api, aian, two_or_more, hispanic."
-        ),
+        opt.option("--places", "FILE", "People by place: place, white, black, api, aian, two_or_more, hispanic."),
     ] = None,
     truth: Annotated[
         str | None,
-        opt.option(
-            "--truth", "COL", "Column of the group where it is known, else empty: measures the calibration."
-        ),
+        opt.option("--truth", "COL", "Column of the group where it is known, else empty: measures the calibration."),
     ] = None,
     label: Annotated[
-        list[str] | None,
-        opt.option("--label", "GROUP=VALUE", "How the column of --truth spells a group (repeatable)."),
+        list[str] | None, opt.option("--label", "GROUP=VALUE", "How the column of --truth spells a group (repeatable).")
     ] = None,
     licence: Annotated[
         list[str] | None,
@@ -74,9 +66,7 @@ def bifsg(
     ] = None,
     output: Annotated[
         Path,
-        opt.option(
-            "--output", "FILE", "The table with six more columns, bifsg_white and so on, without the names."
-        ),
+        opt.option("--output", "FILE", "The table with six more columns, bifsg_white and so on, without the names."),
     ],
     output_format: opt.TableFormat = "table",
 ) -> None:
@@ -103,9 +93,7 @@ def bifsg(
         raise DataError(f"{table} has a column {taken[0]!r} already")
     lists = {
         "surnames": method.read_surnames(surnames, stated.get("surnames")),
-        "first-names": None
-        if first_names is None
-        else method.read_first_names(first_names, stated.get("first-names")),
+        "first-names": None if first_names is None else method.read_first_names(first_names, stated.get("first-names")),
         "places": None if places is None else method.read_places(places, stated.get("places")),
     }
     columns = {
@@ -140,9 +128,7 @@ def _pairs(texts: Sequence[str] | None, option: str, names: Sequence[str]) -> di
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or name not in names or not value.strip() or name in pairs:
-            raise ParameterError(
-                f"{option} {text!r} is not understood; write NAME=TEXT once, with {', '.join(names)}"
-            )
+            raise ParameterError(f"{option} {text!r} is not understood; write NAME=TEXT once, with {', '.join(names)}")
         pairs[name] = value
     return pairs
 
@@ -172,10 +158,7 @@ def _read(path: Path, columns: Sequence[str]) -> pa.Table:
 
 
 def _texts(table: pa.Table, name: str) -> list[str | None]:
-    return [
-        None if one is None or not str(one).strip() else str(one).strip()
-        for one in table.column(name).to_pylist()
-    ]
+    return [None if one is None or not str(one).strip() else str(one).strip() for one in table.column(name).to_pylist()]
 
 
 def _groups_of(table: pa.Table, name: str, spelled: dict[str, str]) -> list[str | None]:
@@ -221,11 +204,7 @@ def _lines(record: dict[str, Any], output: Path) -> list[str]:
             f"difference {one['difference']:+.3f} [{low:+.3f}, {high:+.3f}]"
         )
     columns = ",".join(f"bifsg_{group}" for group in record["groups"])
-    return [
-        *lines,
-        f"  --sensitive-probability race={columns}",
-        *(f"  {text}" for text in record["warnings"]),
-    ]
+    return [*lines, f"  --sensitive-probability race={columns}", *(f"  {text}" for text in record["warnings"])]
 
 
 def _list_line(name: str, one: dict[str, Any]) -> str:

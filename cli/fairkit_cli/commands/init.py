@@ -34,8 +34,7 @@ _LOOK_AT = 65_536
 
 def init(
     data: Annotated[
-        str | None,
-        typer.Argument(metavar="[DATA]", help="The CSV or Parquet file, or the address, to look at."),
+        str | None, typer.Argument(metavar="[DATA]", help="The CSV or Parquet file, or the address, to look at.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a fairkit.toml that is there.")] = False,
 ) -> None:
@@ -108,16 +107,12 @@ def _guess_predictions(source: Source, values: dict[str, list[str]]) -> dict[str
     import pyarrow.compute as pc
 
     lower = {column.lower(): column for column in reversed(list(source.types))}
-    decisions = [
-        lower[name] for name in _DECISIONS if name in lower and len(values.get(lower[name], ())) <= 2
-    ]
+    decisions = [lower[name] for name in _DECISIONS if name in lower and len(values.get(lower[name], ())) <= 2]
     decisions = [column for column in decisions if column in values]
     head = next(iter(source.batches(source.columns, _LOOK_AT)), None)
     scores = []
     for name in _SCORES:
-        column = (
-            None if head is None or name not in lower else head.column(head.schema.names.index(lower[name]))
-        )
+        column = None if head is None or name not in lower else head.column(head.schema.names.index(lower[name]))
         if column is not None and pa.types.is_floating(column.type) and column.null_count < len(column):
             ends = pc.min_max(column).as_py()
             scores += [lower[name]] if ends["min"] >= 0 and ends["max"] <= 1 else []

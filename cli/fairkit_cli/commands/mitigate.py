@@ -31,16 +31,10 @@ Learner = Annotated[
         "What trains: lightgbm, xgboost, logistic, linear, forest, mlp, or one that a plugin brings.",
     ),
 ]
-TestFile = Annotated[
-    str | None, opt.option("--test", "FILE", "Rows to audit on; else some are held out.", opt.DATA)
-]
-Holdout = Annotated[
-    float | None, opt.option("--holdout", "SHARE", "The share held out; default 0.2.", opt.DATA)
-]
+TestFile = Annotated[str | None, opt.option("--test", "FILE", "Rows to audit on; else some are held out.", opt.DATA)]
+Holdout = Annotated[float | None, opt.option("--holdout", "SHARE", "The share held out; default 0.2.", opt.DATA)]
 Target = Annotated[Path | None, opt.option("--output", "OUT.onnx", "Where the model goes.", opt.OUTPUT)]
-RegisterName = Annotated[
-    str | None, opt.option("--register", "NAME", "Add both models to the registry.", opt.OUTPUT)
-]
+RegisterName = Annotated[str | None, opt.option("--register", "NAME", "Add both models to the registry.", opt.OUTPUT)]
 RegistryFolder = Annotated[
     Path | None, typer.Option("--registry", help="The registry's folder.", rich_help_panel=opt.OUTPUT)
 ]
@@ -122,9 +116,7 @@ def mitigate(
     audited = opt.audit_settings(typed, settings)
     name = _plugin(plugin, settings, audited.policy)
     carried = _carried(model)
-    train = opt.load_dataset(
-        columns, settings, carried, file="train" if settings.data.get("train") else "path"
-    )
+    train = opt.load_dataset(columns, settings, carried, file="train" if settings.data.get("train") else "path")
     shared: dict[str, Any] = {
         "test": _test_data(test, columns, settings, carried),
         "holdout": opt.first_known(holdout, settings.mitigate.get("holdout"), 0.2),
@@ -171,9 +163,7 @@ def _searched_or_run(plan: Plan, train: Any, shared: dict[str, Any], settings: C
 
     parameters = {} if plan.plugin is None else _parameters(plan.plugin, plan.assignments, settings)
     plain = plan.where.engine is not None or plan.repeats > 1 or plan.task not in (None, "binary")
-    if plan.plugin is not None and (
-        plain or not can_choose(plan.plugin, shared["policy"], parameters, train)
-    ):
+    if plan.plugin is not None and (plain or not can_choose(plan.plugin, shared["policy"], parameters, train)):
         if plan.search.typed():
             raise ParameterError(
                 f"{plan.search.typed()[0]} is for a search under a policy, and here {plan.plugin} runs as it is set: "
@@ -222,9 +212,7 @@ def _target(output: Path | None, config: Config) -> Path:
         return output
     if config.mitigate.get("output"):
         return config.file(str(config.mitigate["output"]))
-    raise ParameterError(
-        "where should the model go? Give --output OUT.onnx, or [mitigate] output in fairkit.toml"
-    )
+    raise ParameterError("where should the model go? Give --output OUT.onnx, or [mitigate] output in fairkit.toml")
 
 
 def _plugin(plugin: str | None, config: Config, policy: Sequence[Rule]) -> str | None:
@@ -264,9 +252,7 @@ def _parameters(plugin: str, assignments: Any, config: Config) -> dict[str, Any]
     return given
 
 
-def _register(
-    name: str, folder: Path | None, result: MitigationResult, target: Path, config: Config
-) -> list[str]:
+def _register(name: str, folder: Path | None, result: MitigationResult, target: Path, config: Config) -> list[str]:
     """Add the model before and after to the registry, the second with the first as its parent."""
     import tempfile
 
@@ -276,9 +262,7 @@ def _register(
     with tempfile.TemporaryDirectory() as temporary:
         base = Path(temporary) / "before.onnx"
         base.write_bytes(result.baseline_onnx)
-        first, second = register_pair(
-            name, base, target, place, method=result.plugin, witnesses=config.witnesses()
-        )
+        first, second = register_pair(name, base, target, place, method=result.plugin, witnesses=config.witnesses())
     return [first.reference, second.reference]
 
 

@@ -40,9 +40,7 @@ def packs(ctx: typer.Context, output_format: opt.TableFormat = "table") -> None:
         echo(
             *indented(f"{pack.name}  {pack.title}", ""),
             *indented(pack.law),
-            *indented(
-                f"{pack.source}, checked {pack.checked}, status {pack.to_dict()['status'] or 'unknown'}"
-            ),
+            *indented(f"{pack.source}, checked {pack.checked}, status {pack.to_dict()['status'] or 'unknown'}"),
             *indented(f"facts: {', '.join(fact.key for fact in pack.facts) or 'none'}"),
         )
     for failure in failures:
@@ -56,8 +54,7 @@ def status(
     strict: Annotated[
         bool,
         typer.Option(
-            "--strict",
-            help="Exit code 3 where a clause is overdue, or lacks its source or its mark: for releases.",
+            "--strict", help="Exit code 3 where a clause is overdue, or lacks its source or its mark: for releases."
         ),
     ] = False,
     output_format: opt.TableFormat = "table",
@@ -74,9 +71,7 @@ def status(
             said = f"{row['recheck_by']}  {row['pack']}  {row['clause']}: {row['today']} ({row['mark'] or 'no mark'})"
             echo("  ".join([said, *odd]))
         echo(*dict.fromkeys(f"may change  {row['pack']}: {what}" for row in rows for what in row["watch"]))
-    raise typer.Exit(
-        INCONCLUSIVE if strict and any(row["overdue"] or row["lacks"] for row in rows) else PASSED
-    )
+    raise typer.Exit(INCONCLUSIVE if strict and any(row["overdue"] or row["lacks"] for row in rows) else PASSED)
 
 
 def _clauses(names: Sequence[str] | None, day: str) -> list[dict[str, Any]]:

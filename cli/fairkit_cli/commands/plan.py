@@ -47,12 +47,9 @@ def plan(
         ),
     ] = None,
     report: Annotated[
-        Path | None,
-        opt.option("--report", "FILE", "A pilot's JSON report: its groups, rates and shares are assumed."),
+        Path | None, opt.option("--report", "FILE", "A pilot's JSON report: its groups, rates and shares are assumed.")
     ] = None,
-    power: Annotated[
-        float, opt.option("--power", "P", "The chance that the rule is decided; default 0.8.")
-    ] = 0.8,
+    power: Annotated[float, opt.option("--power", "P", "The chance that the rule is decided; default 0.8.")] = 0.8,
     adjust: opt.Adjust = None,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
@@ -69,9 +66,7 @@ def plan(
         check_writable(output)
     if report is not None and (groups or assume or base):
         raise ParameterError("--report says what --groups, --assume and --base would; leave them out")
-    typed = opt.AuditOptions(
-        maximums=maximums, minimums=minimums, adjustment=adjust, confidence=confidence, seed=seed
-    )
+    typed = opt.AuditOptions(maximums=maximums, minimums=minimums, adjustment=adjust, confidence=confidence, seed=seed)
     settings = opt.audit_settings(typed, load_config(config))
     made = run(
         settings.policy,

@@ -109,11 +109,7 @@ def of_requests(columns: opt.DataOptions) -> Subject | None:
 
 
 def check_alone(
-    columns: opt.DataOptions,
-    *groups: Any,
-    predictions: list[str] | None,
-    pack: str | None,
-    tool_scores: bool = False,
+    columns: opt.DataOptions, *groups: Any, predictions: list[str] | None, pack: str | None, tool_scores: bool = False
 ) -> None:
     """Refuse options beside a lock: it has all settings, and none of them may be chosen again.
 
@@ -123,12 +119,7 @@ def check_alone(
         One was typed.
     """
     others = replace(columns, data=None, join=None)
-    typed = [
-        one.name
-        for group in (others, *groups)
-        for one in fields(group)
-        if getattr(group, one.name) is not None
-    ]
+    typed = [one.name for group in (others, *groups) for one in fields(group) if getattr(group, one.name) is not None]
     typed += ["tool_scores"] * tool_scores
     typed += ["predictions"] * (predictions is not None) + ["pack"] * (pack is not None)
     if typed:
@@ -171,9 +162,7 @@ def by_lock(path: Path, columns: opt.DataOptions, salt: str | None = None) -> tu
     dataset = settings.open_data(columns.data, columns.join)
     digest = dataset.learn().sha256
     if lock.sealed and salt is None:
-        raise CertificateError(
-            f"{path} is sealed: give the secret that its owner kept, with --lock-salt FILE"
-        )
+        raise CertificateError(f"{path} is sealed: give the secret that its owner kept, with --lock-salt FILE")
     # answers to locked requests are another table; what they answer is checked when the audit has read them
     answers = dataset.roles.predictions is not None and dataset.roles.predictions.answer is not None
     named = sealed(digest, str(salt)) if lock.sealed else digest

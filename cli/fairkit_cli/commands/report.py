@@ -29,21 +29,15 @@ def report(
     ],
     keys: Annotated[
         list[Path] | None,
-        opt.option(
-            "--key", "PUB", "Public key that you trust (repeatable). Without one no signature is checked."
-        ),
+        opt.option("--key", "PUB", "Public key that you trust (repeatable). Without one no signature is checked."),
     ] = None,
     pack: Annotated[
         str | None,
-        opt.option(
-            "--pack", "NAME", "Fill this law's rendering from one certificate: `fairkit packs` lists them."
-        ),
+        opt.option("--pack", "NAME", "Fill this law's rendering from one certificate: `fairkit packs` lists them."),
     ] = None,
     facts: Annotated[
         Path | None,
-        opt.option(
-            "--facts", "FILE", "A TOML file with what no tool can know; with --pack. What lacks is a gap."
-        ),
+        opt.option("--facts", "FILE", "A TOML file with what no tool can know; with --pack. What lacks is a gap."),
     ] = None,
     revocations: opt.RevocationLists = None,
     revoker: opt.Revokers = None,
@@ -83,11 +77,7 @@ def report(
     output_format: Annotated[
         str,
         opt.formats(
-            "html",
-            "pdf: with --output",
-            "markdown: with --pack",
-            "csv: the tables, with --pack",
-            "json: with --pack",
+            "html", "pdf: with --output", "markdown: with --pack", "csv: the tables, with --pack", "json: with --pack"
         ),
     ] = "html",
     output: opt.Output = None,
@@ -198,11 +188,7 @@ def _watch_of(folder: Path, newest: Shown) -> Iterator[Watch]:
         settings = watch.book.settings
         own, certificate = newest.certificate.model_sha256, newest.certificate.sha256
         if certificate != settings.certificate and (own is None or own != settings.sha256):
-            about = (
-                f"the model {settings.sha256[:16]}"
-                if settings.sha256
-                else "no model that it knows the digest of"
-            )
+            about = f"the model {settings.sha256[:16]}" if settings.sha256 else "no model that it knows the digest of"
             raise ParameterError(
                 f"the watch {str(folder)!r} is about {about}, and not about what {newest.name} certifies"
             )
@@ -217,9 +203,7 @@ def _accepted(states: str | None, unread_by: str | None, *, strict: bool) -> dic
         raise ParameterError("--accept-unread takes the name of the person who accepts")
     named = {one.strip(): "" for one in (states or "").split(",") if one.strip()}
     if "unread" in named:
-        raise ParameterError(
-            "--accept-status takes states of clauses; --accept-unread PERSON is for the others"
-        )
+        raise ParameterError("--accept-status takes states of clauses; --accept-unread PERSON is for the others")
     return named | ({} if unread_by is None else {"unread": unread_by})
 
 

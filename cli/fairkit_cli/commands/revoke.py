@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 def revoke(
     *,
-    key: Annotated[
-        str, opt.option("--key", "FILE", "Secret key of the issuer: the one that signed, or a revoker's.")
-    ],
+    key: Annotated[str, opt.option("--key", "FILE", "Secret key of the issuer: the one that signed, or a revoker's.")],
     insecure_key: opt.InsecureKey = False,
     output: Annotated[
         Path, opt.option("--output", "FILE", "The list; one of the same key that is there is continued.")
@@ -31,9 +29,7 @@ def revoke(
     ] = None,
     model: Annotated[
         list[Path] | None,
-        opt.option(
-            "--model", "MODEL.onnx", "Model whose certificates to revoke, also later ones (repeatable)."
-        ),
+        opt.option("--model", "MODEL.onnx", "Model whose certificates to revoke, also later ones (repeatable)."),
     ] = None,
     public_key: Annotated[
         list[Path] | None,
@@ -71,9 +67,7 @@ def revoke(
     trusted = [signer.public]
     known = seen(revocations.read_files([output]), trusted) if output.is_file() else remembered(trusted)
     previous = _own(known)
-    raw = revocations.issue(
-        signer, entries, previous=previous, next_update=now + timedelta(days=days), issued_at=now
-    )
+    raw = revocations.issue(signer, entries, previous=previous, next_update=now + timedelta(days=days), issued_at=now)
     finished()  # an interrupt from here on would leave a list that was written and not remembered
     write_atomic(output, raw)
     made = _own(seen([(str(output), raw)], trusted))

@@ -13,8 +13,7 @@ from fairkit_cli.terminal.output import print_as
 
 def sign_data(
     table: Annotated[
-        str,
-        typer.Argument(metavar="TABLE", help="CSV or Parquet: a file, a folder or a glob; or an address."),
+        str, typer.Argument(metavar="TABLE", help="CSV or Parquet: a file, a folder or a glob; or an address.")
     ],
     *,
     keys: opt.SigningKeys,

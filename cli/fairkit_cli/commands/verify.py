@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 @opt.expanded
 def verify(
     certificate: Annotated[
-        str | None,
-        typer.Argument(metavar="CERT", help="The certificate, or a model: oci://HOST/REPOSITORY:TAG."),
+        str | None, typer.Argument(metavar="CERT", help="The certificate, or a model: oci://HOST/REPOSITORY:TAG.")
     ] = None,
     *,
     keys: Annotated[
@@ -42,8 +41,7 @@ def verify(
         bool, typer.Option("--recompute", help="Repeat the whole audit and compare every number.")
     ] = False,
     endpoint: Annotated[
-        str | None,
-        opt.option("--endpoint", "URL", "The server to ask again, where it is about an endpoint's answers."),
+        str | None, opt.option("--endpoint", "URL", "The server to ask again, where it is about an endpoint's answers.")
     ] = None,
     revocations: opt.RevocationLists = None,
     revoker: opt.Revokers = None,
@@ -75,26 +73,12 @@ def verify(
         return
     if certificate is None or not keys:
         missing = "argument CERT" if certificate is None else "option --key"
-        raise FairkitError(
-            f"Missing {missing}: fairkit verify CERT --key PUB; keys inside a certificate never count"
-        )
+        raise FairkitError(f"Missing {missing}: fairkit verify CERT --key PUB; keys inside a certificate never count")
     if is_address(certificate):
-        local = (
-            model,
-            data,
-            join,
-            endpoint,
-            revocations,
-            revoker,
-            timestamp_root,
-            max_age,
-            recompute or None,
-        )
+        local = (model, data, join, endpoint, revocations, revoker, timestamp_root, max_age, recompute or None)
         _verify_remote(certificate, keys, local, output_format)
     if recompute and data is None:
-        raise FairkitError(
-            "--recompute needs --data, and --model if there is one: it repeats the audit on them"
-        )
+        raise FairkitError("--recompute needs --data, and --model if there is one: it repeats the audit on them")
     if endpoint is not None and not recompute:
         raise FairkitError("--endpoint is asked by --recompute only; add it, or leave --endpoint out")
     age = None if max_age is None else opt.read_age(max_age)
@@ -215,9 +199,7 @@ def _check_join(outcome: Verification, found: Certificate, join: str) -> None:
     digest, stated = load_data(join).learn().sha256, found.report.data.joined.get("sha256")
     if digest != stated:
         of = "no other table" if stated is None else f"the content {str(stated)[:16]}..."
-        raise VerificationError(
-            f"the joined table is another one: the certificate names {of}, not {digest[:16]}..."
-        )
+        raise VerificationError(f"the joined table is another one: the certificate names {of}, not {digest[:16]}...")
     outcome.held += (f"about columns of the table {digest[:16]}",)
 
 

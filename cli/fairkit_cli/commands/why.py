@@ -21,40 +21,27 @@ if TYPE_CHECKING:
 _PANEL = "What is divided"
 Names = list[str] | None
 Allow = Annotated[
-    Names,
-    option("--allow", "A,B", "Columns in which a difference is allowed: say what is left of it.", _PANEL),
+    Names, option("--allow", "A,B", "Columns in which a difference is allowed: say what is left of it.", _PANEL)
 ]
 Divide = Annotated[
     Names,
-    option(
-        "--metric",
-        "NAME",
-        "What to divide (repeatable). Default: the selection rate and an exact score.",
-        _PANEL,
-    ),
+    option("--metric", "NAME", "What to divide (repeatable). Default: the selection rate and an exact score.", _PANEL),
 ]
 Together = Annotated[Names, option("--together", "A+B", "Columns that belong together. Repeatable.", _PANEL)]
 People = Annotated[
-    Names,
-    option("--people", "COND", "A group of COLUMN=VALUE or COLUMN=LOW:HIGH against all others.", _PANEL),
+    Names, option("--people", "COND", "A group of COLUMN=VALUE or COLUMN=LOW:HIGH against all others.", _PANEL)
 ]
 Subgroup = Annotated[
-    bool,
-    typer.Option(
-        "--subgroup", help="Search the worst-treated group, and divide its gap.", rich_help_panel=_PANEL
-    ),
+    bool, typer.Option("--subgroup", help="Search the worst-treated group, and divide its gap.", rich_help_panel=_PANEL)
 ]
 Calls = Annotated[
-    int | None,
-    option("--calls", "N", "The most rows that the model is asked about each time (400000).", _PANEL),
+    int | None, option("--calls", "N", "The most rows that the model is asked about each time (400000).", _PANEL)
 ]
 Refit = Annotated[
     Path | None, option("--refit", "FILE", "Train again on this table, with and without a column.", _PANEL)
 ]
 Without = Annotated[Names, option("--without", "A,B", "The columns that --refit leaves out.", _PANEL)]
-Refits = Annotated[
-    int | None, option("--refits", "N", "How often to train; beyond 1 on resampled rows (1).", _PANEL)
-]
+Refits = Annotated[int | None, option("--refits", "N", "How often to train; beyond 1 on resampled rows (1).", _PANEL)]
 
 
 @opt.expanded
@@ -92,9 +79,7 @@ def why(
     told = {"allowed": allow, "people": quoted, "metric": metric, "together": together, "without": without,
             "calls": calls, "refit": refit, "refits": refits}  # fmt: skip
     given = [
-        f"why.{key}={','.join(value) if isinstance(value, list) else value}"
-        for key, value in told.items()
-        if value
+        f"why.{key}={','.join(value) if isinstance(value, list) else value}" for key, value in told.items() if value
     ]
     typed = replace(typed, auditors=["why"], assignments=[*(typed.assignments or ()), *given])  # type: ignore[type-var]
     report = run_audit(model, columns, typed, config, where, predictions, served, conditions)

@@ -73,9 +73,7 @@ def _group(name: str, about: str, only: Collection[str] | None = None) -> Any:
     """Make the class of these options, or of all."""
     options = {key: shown for key, shown in _options().items() if only is None or key in only}
     named = [(key, shown, field(default=None)) for key, shown in options.items()]
-    return make_dataclass(
-        name, named, frozen=True, kw_only=True, namespace={"__doc__": about, "__module__": __name__}
-    )
+    return make_dataclass(name, named, frozen=True, kw_only=True, namespace={"__doc__": about, "__module__": __name__})
 
 
 _MODEL = {each.name for each in fields(ModelOptions)}
@@ -99,9 +97,7 @@ else:
     OutputOptions = _group(
         "OutputOptions", "What a given model's outputs are, for commands that repair it.", _MODEL - {"task"}
     )
-    AuditOptions = _group(
-        "AuditOptions", "The audit options of a command as they were typed; None where nothing was."
-    )
+    AuditOptions = _group("AuditOptions", "The audit options of a command as they were typed; None where nothing was.")
     ScoringOptions = _group(
         "ScoringOptions",
         "The options that say how models are read and looked at, for commands without a policy.",
@@ -151,9 +147,7 @@ def _say_replaced(rules: Sequence[Rule], config: Config) -> None:
     weaker, left = [], 0
     for rule in config.policy:
         typed = [
-            one
-            for one in rules
-            if (one.metric, one.sensitive, one.side) == (rule.metric, rule.sensitive, rule.side)
+            one for one in rules if (one.metric, one.sensitive, one.side) == (rule.metric, rule.sensitive, rule.side)
         ]
         left += not typed
         weaker += [
@@ -184,9 +178,7 @@ def _renamed(texts: Sequence[str] | None) -> dict[str, str]:
     for text in texts or ():
         column, equals, name = text.partition("=")
         if not equals or not column or not name:
-            raise ParameterError(
-                f"--rename {text!r} is not understood; write COLUMN=NAME, as in --rename income=inc"
-            )
+            raise ParameterError(f"--rename {text!r} is not understood; write COLUMN=NAME, as in --rename income=inc")
         if column in renamed:
             raise ParameterError(f"--rename gives the column {column!r} two names; give it one")
         renamed[column] = name

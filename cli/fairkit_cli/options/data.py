@@ -26,16 +26,12 @@ DataFile = Annotated[
 ]
 Label = Annotated[str | None, option("--label", "COL", "The outcome column.", DATA)]
 Favorable = Annotated[
-    str | None,
-    option("--favorable", "V", "The label's value that is good for the person, such as approved.", DATA),
+    str | None, option("--favorable", "V", "The label's value that is good for the person, such as approved.", DATA)
 ]
 SensitiveColumns = Annotated[
     list[str] | None,
     option(
-        "--sensitive",
-        "A,B",
-        "Sensitive columns. A+B adds an intersection, age:25:60 bins a number at 25 and 60.",
-        DATA,
+        "--sensitive", "A,B", "Sensitive columns. A+B adds an intersection, age:25:60 bins a number at 25 and 60.", DATA
     ),
 ]
 Features = Annotated[
@@ -61,14 +57,11 @@ MissingValues = Annotated[
 
 
 Join = Annotated[
-    str | None,
-    option("--join", "FILE", "Another table with more columns, such as sensitive ones; needs --on.", DATA),
+    str | None, option("--join", "FILE", "Another table with more columns, such as sensitive ones; needs --on.", DATA)
 ]
 On = Annotated[
     list[str] | None,
-    option(
-        "--on", "COL", "The key of --join, one row for each; COL=OTHER where it has another name there.", DATA
-    ),
+    option("--on", "COL", "The key of --join, one row for each; COL=OTHER where it has another name there.", DATA),
 ]
 PredictionColumns = Annotated[
     list[str] | None,
@@ -106,10 +99,7 @@ Cluster = Annotated[
 Query = Annotated[
     str | None,
     option(
-        "--query",
-        "COL",
-        "The column of queries: rows with one value are ranked together by the model's score.",
-        DATA,
+        "--query", "COL", "The column of queries: rows with one value are ranked together by the model's score.", DATA
     ),
 ]
 SensitiveProbability = Annotated[
@@ -200,9 +190,7 @@ def load_dataset(
     carried, condition_options = embedded or {}, conditions or ConditionOptions()
     path = typed.data or (config.table(config.data[file]) if config.data.get(file) else None)
     if path is None:
-        raise ParameterError(
-            "which data? Give --data FILE (CSV, Parquet, an address), or [data] path in fairkit.toml"
-        )
+        raise ParameterError("which data? Give --data FILE (CSV, Parquet, an address), or [data] path in fairkit.toml")
 
     join_settings = config.data.get("join", {})
 
@@ -216,9 +204,7 @@ def load_dataset(
         from fairkit.data.sources import open_source
 
         if label not in open_source(path).columns:
-            say(
-                f"note: {path} has no column {label!r}, the configured label: what needs outcomes is left out"
-            )
+            say(f"note: {path} has no column {label!r}, the configured label: what needs outcomes is left out")
             label = None
     return load_data(
         path,
@@ -235,9 +221,7 @@ def load_dataset(
         reference=listed(setting("reference", condition_options.reference)),
         within=listed(setting("within", split_names(condition_options.within))),
         cluster=setting("cluster", condition_options.cluster),
-        sensitive_probability=listed(
-            setting("sensitive_probability", condition_options.sensitive_probability)
-        ),
+        sensitive_probability=listed(setting("sensitive_probability", condition_options.sensitive_probability)),
         query=setting("query", typed.query),
         # of what is published: commands that train have no such option
         counts_from=0 if conditions is None else setting("counts_from", conditions.counts_from) or 0,

@@ -38,13 +38,7 @@ def option(name: str, metavar: str, help_text: str, panel: str | None = None, **
     return typer.Option(name, metavar=metavar, help=help_text, rich_help_panel=panel, **more)
 
 
-_TYPES: dict[str, Any] = {
-    "text": str,
-    "number": float,
-    "integer": int,
-    "names": list[str],
-    "columns": list[str],
-}
+_TYPES: dict[str, Any] = {"text": str, "number": float, "integer": int, "names": list[str], "columns": list[str]}
 
 
 def declared_option(setting: Setting) -> Any:

@@ -32,12 +32,10 @@ ModelVersion = Annotated[
     str | None, option("--model-version", "VERSION", "Its version there. Default: the server chooses.", PANEL)
 ]
 EndpointTimeout = Annotated[
-    float | None,
-    option("--endpoint-timeout", "SECONDS", "The longest that one answer may take. Default: 60.", PANEL),
+    float | None, option("--endpoint-timeout", "SECONDS", "The longest that one answer may take. Default: 60.", PANEL)
 ]
 EndpointRate = Annotated[
-    float | None,
-    option("--endpoint-rate", "NUMBER", "The most requests in a second. Default: no limit.", PANEL),
+    float | None, option("--endpoint-rate", "NUMBER", "The most requests in a second. Default: no limit.", PANEL)
 ]
 
 

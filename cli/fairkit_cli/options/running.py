@@ -25,9 +25,7 @@ EngineName = Annotated[
 ]
 NoPull = Annotated[
     bool | None,
-    option(
-        "--no-pull", None, "With --engine sql: refuse what the database cannot count; no row is read.", ENGINE
-    ),
+    option("--no-pull", None, "With --engine sql: refuse what the database cannot count; no row is read.", ENGINE),
 ]
 SchedulerAddress = Annotated[
     str | None,
@@ -77,10 +75,7 @@ Memory = Annotated[
 Timeout = Annotated[
     float | None,
     option(
-        "--timeout",
-        "SECONDS",
-        "The longest that a model may take to load, or for one batch. Default: 300.",
-        SANDBOX,
+        "--timeout", "SECONDS", "The longest that a model may take to load, or for one batch. Default: 300.", SANDBOX
     ),
 ]
 AllowedDomains = Annotated[

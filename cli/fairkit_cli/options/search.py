@@ -32,9 +32,7 @@ Methods = Annotated[
 ]
 Blind = Annotated[
     bool | None,
-    typer.Option(
-        "--blind", help="With a policy: the model decides without the group.", rich_help_panel=POLICY
-    ),
+    typer.Option("--blind", help="With a policy: the model decides without the group.", rich_help_panel=POLICY),
 ]
 Deterministic = Annotated[
     bool | None,

@@ -21,9 +21,7 @@ Confidence = Annotated[float | None, setting_option("confidence")]
 Seed = Annotated[int | None, setting_option("seed")]
 Assignments = Annotated[
     list[str] | None,
-    option(
-        "--set", "KEY=VALUE", "A parameter of a plugin; repeatable. `fairkit plugins show NAME` lists them."
-    ),
+    option("--set", "KEY=VALUE", "A parameter of a plugin; repeatable. `fairkit plugins show NAME` lists them."),
 ]
 Functions = Annotated[
     list[str] | None,
@@ -52,8 +50,7 @@ VersionFormat = Annotated[
     ),
 ]
 Output = Annotated[
-    Path | None,
-    option("--output", "FILE", "Write the result to this file instead of standard output.", OUTPUT),
+    Path | None, option("--output", "FILE", "Write the result to this file instead of standard output.", OUTPUT)
 ]
 Copies = Annotated[
     list[Path] | None,
@@ -66,13 +63,10 @@ Copies = Annotated[
     ),
 ]
 ConfigFile = Annotated[
-    Path | None,
-    option("--config", "FILE", "The configuration file. Default: the nearest fairkit.toml, here or above."),
+    Path | None, option("--config", "FILE", "The configuration file. Default: the nearest fairkit.toml, here or above.")
 ]
 
-SigningKeys = Annotated[
-    list[str], option("--key", "FILE", "Secret key to sign with, or pkcs11:... (repeatable).")
-]
+SigningKeys = Annotated[list[str], option("--key", "FILE", "Secret key to sign with, or pkcs11:... (repeatable).")]
 InsecureKey = Annotated[
     bool, typer.Option("--insecure-key", help="Sign with a key that other users of this machine can read.")
 ]

@@ -13,9 +13,7 @@ from fairkit_cli.options.declare import DATA, ENGINE, option
 
 ALARMS = "Alarms"
 
-IdColumn = Annotated[
-    str | None, option("--id", "COL", "The column by which later labels name a decision.", DATA)
-]
+IdColumn = Annotated[str | None, option("--id", "COL", "The column by which later labels name a decision.", DATA)]
 DayColumn = Annotated[
     str | None,
     option(
@@ -84,9 +82,7 @@ WebhookKey = Annotated[
 ]
 Demote = Annotated[
     bool | None,
-    typer.Option(
-        "--demote", help="Take the registry's alias back when a rule fails.", rich_help_panel=ALARMS
-    ),
+    typer.Option("--demote", help="Take the registry's alias back when a rule fails.", rich_help_panel=ALARMS),
 ]
 DemoteChanged = Annotated[
     bool | None,
@@ -108,9 +104,7 @@ HeartbeatKey = Annotated[
 InsecureKey = Annotated[
     bool | None,
     typer.Option(
-        "--insecure-key",
-        help="Sign with a key that other users of this machine can read.",
-        rich_help_panel=ALARMS,
+        "--insecure-key", help="Sign with a key that other users of this machine can read.", rich_help_panel=ALARMS
     ),
 ]
 RegistryFolder = Annotated[

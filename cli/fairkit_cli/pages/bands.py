@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 _STEPS = 50
 
 
-def band(
-    curve: Sequence[Sequence[float]], across: float, along: float
-) -> Iterator[tuple[float, float, float]]:
+def band(curve: Sequence[Sequence[float]], across: float, along: float) -> Iterator[tuple[float, float, float]]:
     """Yield false positive rates from 0 to 1 and the lowest and the highest true positive rate at each.
 
     Parameters

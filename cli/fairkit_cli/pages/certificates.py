@@ -75,9 +75,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> Pag
     return Page(f"Fairness audit of {reference}", parts, verifier=True)
 
 
-def evidence_page(
-    shown: Sequence[Shown], monitoring: Monitoring | None = None, *, today: str | None = None
-) -> Page:
+def evidence_page(shown: Sequence[Shown], monitoring: Monitoring | None = None, *, today: str | None = None) -> Page:
     """Return the page of certificates: what their checks said, how numbers moved, then the newest audit.
 
     Parameters
@@ -138,9 +136,7 @@ def mitigation_section(certificate: Certificate) -> Section | None:
     before = base.get("sha256") if isinstance(base, Mapping) else None
     entries.append(("Model before", Span(str(before), "code") if before else "none: trained anew"))
     if isinstance(search, Mapping):
-        entries += [
-            (f"Search: {word}", str(search[key])) for key, word in _SEARCHED if search.get(key) is not None
-        ]
+        entries += [(f"Search: {word}", str(search[key])) for key, word in _SEARCHED if search.get(key) is not None]
     return Section("How the model was made, as its file says", [Facts(entries)])
 
 
@@ -190,15 +186,8 @@ def overview(shown: Sequence[Shown]) -> list[Part]:
                 badge("fail", "NO") if checked.failed else holds,
             )
         )
-    columns = [
-        *words("model", "audited (UTC)", "table"),
-        *numbers("rows"),
-        *words("verdict", "evidence holds"),
-    ]
-    parts: list[Part] = [
-        Note(f"{len(shown)} certificates", "title"),
-        Table("The certificates", columns, rows),
-    ]
+    columns = [*words("model", "audited (UTC)", "table"), *numbers("rows"), *words("verdict", "evidence holds")]
+    parts: list[Part] = [Note(f"{len(shown)} certificates", "title"), Table("The certificates", columns, rows)]
     passing = repair_that_passes(shown)
     if passing is not None:
         repair: list[Inline] = [

@@ -15,16 +15,7 @@ from fairkit_cli.text.numbers import measured
 
 COLOURS = tuple(f"var(--c{i})" for i in range(1, 9))
 DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 4), (1, 3), (10, 4), (3, 1))
-SHAPES = (
-    "circle",
-    "square",
-    "diamond",
-    "triangle-up",
-    "cross",
-    "triangle-down",
-    "triangle-right",
-    "triangle-left",
-)
+SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
 STATUS = {
     "pass": ("var(--pass)", "circle"),
     "fail": ("var(--fail)", "square"),
@@ -214,9 +205,7 @@ def roc(
     ]
     if shades:
         low, colour = {**y, "field": "low", "stack": None}, _by_group(names)["color"]
-        area = layer(
-            {"type": "area", "opacity": 0.12}, shades, x=x, y=low, y2={"field": "high"}, color=colour
-        )
+        area = layer({"type": "area", "opacity": 0.12}, shades, x=x, y=low, y2={"field": "high"}, color=colour)
         layers.insert(0, area)
     return _small(values, layers)
 

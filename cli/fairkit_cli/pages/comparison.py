@@ -162,21 +162,10 @@ def change_table(
         ends = (number(change.before), number(change.after))
         outcome = Span(MEANING[change.outcome], change.outcome)
         if brief:
-            rows.append(
-                (change_name(change), where, *ends, measured(change.difference, change.interval), outcome)
-            )
+            rows.append((change_name(change), where, *ends, measured(change.difference, change.interval), outcome))
         else:
             group = name_of(change.group) if change.group else "-"
-            rows.append(
-                (
-                    change_name(change),
-                    where,
-                    group,
-                    *ends,
-                    *sized(change.difference, change.interval),
-                    outcome,
-                )
-            )
+            rows.append((change_name(change), where, group, *ends, *sized(change.difference, change.interval), outcome))
     grouped = On.ALL if any(change.place for change in changes) or not brief else On.PAGE | On.SUMMARY
     columns = [*words("metric"), *words("groups of", on=grouped), *words(*(() if brief else ("group",)))]
     columns += numbers(*map(name_of, names), "difference", *(() if brief else ("interval",)))

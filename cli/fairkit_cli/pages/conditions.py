@@ -55,8 +55,7 @@ def _against(sensitive: str, reference: str, findings: Sequence[Finding]) -> Sec
 def _inside(stratified: Stratified, confidence: float) -> Section:
     label = f"Groups of {stratified.sensitive} inside the strata of {stratified.within}"
     rows: list[Sequence[Cell]] = [
-        (row.metric, number(row.whole), *sized(row.value, row.interval), row.agreement)
-        for row in stratified.rows
+        (row.metric, number(row.whole), *sized(row.value, row.interval), row.agreement) for row in stratified.rows
     ]
     columns = [*words("metric"), *numbers("as a whole", "inside strata", "interval", "strata agree")]
     intro = (

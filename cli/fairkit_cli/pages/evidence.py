@@ -65,10 +65,7 @@ def _table(chart: Shown) -> Table:
     ]
     values = zip(*chart.table.rows, strict=False) if rows else ((),) * len(chart.table.columns)
     columns = [
-        Column(
-            name_of(name),
-            numeric=bool(rows) and all(isinstance(value, int | float | None) for value in column),
-        )
+        Column(name_of(name), numeric=bool(rows) and all(isinstance(value, int | float | None) for value in column))
         for name, column in zip(chart.table.columns, values, strict=False)
     ]
     return Table(chart.title, columns, rows)
@@ -93,10 +90,7 @@ def _all_inputs(report: Report, auditors: set[str], witnesses: Sequence[Shown]) 
         "About every input that the model's domain allows, not only about the people in the table. An example is an "
         "input that the model was run on; it need not be a person who exists."
     )
-    opened = [
-        Section(each.title, [_table(each)], "fold" if place else "open")
-        for place, each in enumerate(witnesses)
-    ]
+    opened = [Section(each.title, [_table(each)], "fold" if place else "open") for place, each in enumerate(witnesses)]
     table = Table("What holds for all inputs", columns, rows)
     return Section("Anybody: all inputs", [Note(intro, on=On.PAGE), table, *opened])
 

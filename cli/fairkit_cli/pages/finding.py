@@ -40,8 +40,5 @@ def _values(what: str, values: Sequence[tuple[str, GroupValue | StratumValue]]) 
     if not values:
         return None
     scale = bar_scale([(value.value, value.interval) for _, value in values])
-    rows = [
-        (name_of(name), f"{value.rows:,}", Measured(value.value, value.interval, scale))
-        for name, value in values
-    ]
+    rows = [(name_of(name), f"{value.rows:,}", Measured(value.value, value.interval, scale)) for name, value in values]
     return Table(f"Each {what}", [*words(what), *numbers("rows", "value and interval")], rows)

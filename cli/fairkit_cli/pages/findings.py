@@ -51,9 +51,7 @@ def performance_section(report: Report) -> Section | None:
     title = "Performance over all rows"
     spoken = {name for name, cls in headlines().metrics.items() if cls.headline.sentence}
     sentences = [str(answer(report, each)) for each in findings if each.metric in spoken]
-    first = [
-        f"{each.metric} {number(each.value)} {interval(each.interval)}" for each in findings[:_MOST_LEVELS]
-    ]
+    first = [f"{each.metric} {number(each.value)} {interval(each.interval)}" for each in findings[:_MOST_LEVELS]]
     drawn = [_performance_chart(report, axis, part) for axis, part in _by_axis(findings, _axis)]
     return Section(
         page_only(title),
@@ -99,13 +97,10 @@ def disparity_section(report: Report) -> Section | None:
     listed = findings_table(report, findings, "Largest disparities", bars=True, on=On.TEXT)
     intro = f"What the policy limits, and the largest other differences between groups, with {level}.{limits}"
     title = [*page_only("Disparities"), Span(f"Largest disparities, {level}", on=On.TEXT)]
-    details = Section(
-        "Each disparity and its groups", [_opened(report, each) for each in findings], "part", on=On.PAGE
-    )
+    details = Section("Each disparity and its groups", [_opened(report, each) for each in findings], "part", on=On.PAGE)
     charts = list(_charts(report, findings))
     return Section(
-        title,
-        [listed, Note(intro, on=On.PAGE), Note(about_many(report, findings), "muted"), *charts, details],
+        title, [listed, Note(intro, on=On.PAGE), Note(about_many(report, findings), "muted"), *charts, details]
     )
 
 
@@ -119,11 +114,7 @@ def _charts(report: Report, findings: Sequence[Finding]) -> Iterator[Chart]:
         if kind == "level":
             return "of the group that is worst off"
         own = _upper(finding) > _UNIT_SCALE
-        return (
-            "difference, in the metric's own unit; 0 is parity"
-            if own
-            else "difference between groups; 0 is parity"
-        )
+        return "difference, in the metric's own unit; 0 is parity" if own else "difference between groups; 0 is parity"
 
     for label, chosen in _by_axis(findings, axis):
         rows = [forest_row(report, each) for each in chosen]
@@ -158,10 +149,7 @@ def forest_chart(
 ) -> Chart:
     """Return a forest plot with its table."""
     return Chart(
-        title,
-        lambda narrow: forest(rows, axis, narrow=narrow, zero=zero) if rows else None,
-        table,
-        on=On.PAGE,
+        title, lambda narrow: forest(rows, axis, narrow=narrow, zero=zero) if rows else None, table, on=On.PAGE
     )
 
 
@@ -183,9 +171,7 @@ def findings_table(
         metric: Inline = metric_name(finding) if everything else metric_cell(finding)
         where = name_of(finding.place) if finding.place else "all rows"
         judged = badge(None if rule is None else rule.verdict)
-        rows.append(
-            (metric, where, value, pair + (" ✓" if survives(finding) else ""), _between(finding), judged)
-        )
+        rows.append((metric, where, value, pair + (" ✓" if survives(finding) else ""), _between(finding), judged))
         limit = None if rule is None else rule.limit
         drawn.append(Bar(finding.value, finding.interval, limit, bool(finding.inconclusive)))
     columns = [*words("metric", "groups of"), *numbers("value", "interval")]

@@ -109,9 +109,7 @@ def _without_group(rows: Sequence[GroupRow], metrics: Sequence[str], confidence:
 
 def bar_scale(cells: Sequence[tuple[float | None, Interval | None]]) -> Interval:
     """Return the scale of a column of bars: from 0 to 1 for shares, else what the numbers need."""
-    ends = [
-        end for value, pair in cells for end in (*(pair or ()), value) if end is not None and abs(end) < 1e300
-    ]
+    ends = [end for value, pair in cells for end in (*(pair or ()), value) if end is not None and abs(end) < 1e300]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
 
@@ -138,11 +136,7 @@ def _scores(report: Report, finding: Finding) -> Section:
     if (observed := evidence_of(finding, Calibration)) is not None:
         figures.append(_calibration(observed.groups, names, about))
     rest = len(finding.groups) - len(names)
-    more = (
-        f" The {len(names)} largest groups are drawn; the tables have the other {rest} too."
-        if rest > 0
-        else ""
-    )
+    more = f" The {len(names)} largest groups are drawn; the tables have the other {rest} too." if rest > 0 else ""
     intro = f"How the scores are spread, how well they rank, and whether they mean what they say.{more}"
     drawn = Section(None, figures, "row")
     parts: list[Part | None] = [Note(intro), Legend(legend(names)), drawn, panel(report, finding, histogram)]
@@ -205,12 +199,7 @@ def _halves(band: Interval | None) -> str:
 def _calibration(curves: Mapping[str, Any], names: Sequence[str], about: str) -> Chart:
     drawn = {name: curves.get(name, []) for name in names}
     rows = [
-        (
-            name_of(name),
-            number(p["score"]),
-            *sized(p["observed"], tuple(p["interval"])),
-            f"{p['weight']:,.0f}",
-        )
+        (name_of(name), number(p["score"]), *sized(p["observed"], tuple(p["interval"])), f"{p['weight']:,.0f}")
         for name, points in curves.items()
         for p in points
     ]

@@ -52,9 +52,7 @@ def header(report: Report, name: str | None = None, *, date: str | None = None) 
     entries = audited(report, date)
     answered = verdict(report, rule_answers)
     unstated = [label for label, content in entries if content is None]
-    known: list[tuple[Inline, Inline]] = [
-        (label, content) for label, content in entries if content is not None
-    ]
+    known: list[tuple[Inline, Inline]] = [(label, content) for label, content in entries if content is not None]
     parts: list[Part] = [
         Note(["Fairness audit of ", name_of(name or report.model.name)], "title", on=On.PAGE),
         Section("The question", [Note(question(report))], "first", on=On.PAGE),
@@ -109,8 +107,7 @@ def change_list(report: Report, found: list[Answer]) -> list[Part]:
     if not steps:
         return []
     items = [
-        Span(line.removeprefix("$ "), "code") if line.startswith("$ ") else line.replace("`", "")
-        for line in steps
+        Span(line.removeprefix("$ "), "code") if line.startswith("$ ") else line.replace("`", "") for line in steps
     ]
     return [Section("What would change it", [Listing(items)], "first", on=On.PAGE)]
 
@@ -139,9 +136,7 @@ def audited(report: Report, date: str | None = None) -> list[tuple[str, Inline]]
 
 def _period(report: Report) -> Inline:
     period = report.data.period
-    return (
-        [f"{period['from']} to {period['to']} (column ", name_of(period["column"]), ")"] if period else None
-    )
+    return [f"{period['from']} to {period['to']} (column ", name_of(period["column"]), ")"] if period else None
 
 
 def _outcome(report: Report) -> Inline:
@@ -165,9 +160,7 @@ def _decision(report: Report) -> Inline:
     if served.get("decision"):
         own = "column" if report.model.predictions else "model's own output"
         return [f"the {own} ", name_of(str(served["decision"])), ", which has its threshold inside"]
-    return (
-        "none: scores or values are compared" if report.model.task != "multiclass" else "the likeliest class"
-    )
+    return "none: scores or values are compared" if report.model.task != "multiclass" else "the likeliest class"
 
 
 def _by_group(groups: dict[str, dict[str, dict[str, int]]]) -> Inline:

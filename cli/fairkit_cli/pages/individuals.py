@@ -67,10 +67,7 @@ def individual_section(report: Report) -> Section | None:
     shown = any(part is not None for part in people)
     if not rows and not shown:
         return None
-    title = [
-        Span("Single people" if shown else "Other findings", on=On.PAGE),
-        Span("Other findings", on=On.TEXT),
-    ]
+    title = [Span("Single people" if shown else "Other findings", on=On.PAGE), Span("Other findings", on=On.TEXT)]
     return Section(title, [Table("Other findings", columns, rows) if rows else None, *people])
 
 
@@ -89,9 +86,7 @@ def rows_about(report: Report, sensitive: str) -> list[tuple[str, str]]:
         if finding.sensitive and columns & set(finding.sensitive.split("+"))
     ]
     for anchor, finding, evidence in _with(findings, Pairs):
-        differing = sum(
-            bool(columns & set(pair.get("differs", {}))) for pair in evidence.records[:MOST_PAIRS]
-        )
+        differing = sum(bool(columns & set(pair.get("differs", {}))) for pair in evidence.records[:MOST_PAIRS])
         if differing:
             anchors.append((anchor, f"{differing} like pairs ({metric_name(finding)})"))
     return anchors
@@ -118,10 +113,7 @@ def _gap_chart(metric: str, findings: Sequence[Finding]) -> Chart | None:
     name = metric.replace("_", " ")
     title = f"{capital(name)} against the budget ε"
     points = [_point(epsilon, budgets[epsilon]) for epsilon in sorted(budgets)]
-    rows = [
-        (f"{epsilon:g}", *sized(budgets[epsilon].value, budgets[epsilon].interval))
-        for epsilon in sorted(budgets)
-    ]
+    rows = [(f"{epsilon:g}", *sized(budgets[epsilon].value, budgets[epsilon].interval)) for epsilon in sorted(budgets)]
     table = Table(title, numbers("ε", "gap", "interval"), rows)
     return Chart(title, lambda narrow: gap_curve(points, name, narrow=narrow), table, on=On.PAGE)
 

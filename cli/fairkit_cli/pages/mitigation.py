@@ -62,9 +62,7 @@ def mitigation_page(result: MitigationResult) -> Page:
             Note(f"{rows}. {parameters}", "subject", on=On.PAGE),
             Note("", on=On.SCREEN),
             search_section(result),
-            Section(
-                Span("Before and after", on=On.PAGE), change_parts(result.changes, names, after.confidence)
-            ),
+            Section(Span("Before and after", on=On.PAGE), change_parts(result.changes, names, after.confidence)),
             _two_audits("Distributions of scores", _distances(result), result),
             _two_audits("Other findings", other_findings(result), result),
             _repeats(result),
@@ -149,9 +147,7 @@ def other_findings(result: MitigationResult) -> list[tuple[Finding, Finding]]:
     return [(before[key(finding)], finding) for finding in after if key(finding) in before]
 
 
-def _two_audits(
-    title: str, pairs: Sequence[tuple[Finding, Finding]], result: MitigationResult
-) -> Section | None:
+def _two_audits(title: str, pairs: Sequence[tuple[Finding, Finding]], result: MitigationResult) -> Section | None:
     """Return findings of the audits before and after, each with its own interval."""
     if not pairs:
         return None
@@ -188,10 +184,7 @@ def _repeats(result: MitigationResult) -> Section | None:
         )
         for repeat in headline_repeats(result)
     ]
-    columns = [
-        *words("metric", "groups of"),
-        *numbers("this model", "lowest", "highest", "standard deviation"),
-    ]
+    columns = [*words("metric", "groups of"), *numbers("this model", "lowest", "highest", "standard deviation")]
     return Section(title, [Table("Retraining", columns, rows)])
 
 
@@ -221,8 +214,7 @@ def _trade(result: MitigationResult) -> list[Part]:
         return []
     performance, between = headline_changes(result.changes)
     moved = sorted(
-        between,
-        key=lambda change: (change.outcome not in ("better", "worse"), -abs(change.difference or 0.0)),
+        between, key=lambda change: (change.outcome not in ("better", "worse"), -abs(change.difference or 0.0))
     )
     first, last = pairs[0]
     parts = [f"{metric_name(last)} {number(first.value)} to {number(last.value)}"]

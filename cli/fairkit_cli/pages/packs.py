@@ -91,9 +91,7 @@ def _item(answered: Answered) -> Section:
         [
             Note(" ".join(states), "subject") if states else None,
             Note(answered.item.says) if answered.item.says else None,
-            Facts([(fact.title, _fact(fact, value)) for fact, value in answered.facts])
-            if answered.facts
-            else None,
+            Facts([(fact.title, _fact(fact, value)) for fact, value in answered.facts]) if answered.facts else None,
             *(Note(f"{GAP}: {gap}", "gap") for gap in gaps),
             *(_table(each) for each in answered.tables),
             Note(" ".join(sources), "muted small wrap") if sources else None,
@@ -104,10 +102,7 @@ def _item(answered: Answered) -> Section:
 def _fact(fact: Fact, value: str | bool | None) -> Inline:
     text = shown_fact(value, fact)
     if value is None:
-        return [
-            Span(text, "gap" if fact.required else "muted"),
-            *page_only(f" {fact.help}" if fact.help else ""),
-        ]
+        return [Span(text, "gap" if fact.required else "muted"), *page_only(f" {fact.help}" if fact.help else "")]
     return [text, *page_only(" ", Span("stated by the filer, not signed", "wrap"))]
 
 
@@ -126,6 +121,4 @@ def _table(table: PackTable) -> Section:
         *page_only(Span(origin(table), "small")),
         Span(f"({origin(table)})", on=On.TEXT),
     ]
-    return Section(
-        title, [Table(table.title, columns, rows), Listing(table.notes) if table.notes else None], "part"
-    )
+    return Section(title, [Table(table.title, columns, rows), Listing(table.notes) if table.notes else None], "part")

@@ -91,11 +91,7 @@ def _table(search: Study, on: On = On.ALL) -> Table:
         outcome = ", ".join(mark for mark in marks if mark)
         rows.append((name, number(alternative.accuracy), values, _chance(alternative), seconds, outcome))
     limits = "numbers under limits" if len(search.choice.values) > 1 else "under limit"
-    columns = [
-        *words("alternative"),
-        *numbers(search.performance, limits, "chance", "seconds"),
-        *words("outcome"),
-    ]
+    columns = [*words("alternative"), *numbers(search.performance, limits, "chance", "seconds"), *words("outcome")]
     picked = [place for place, row in enumerate(rows) if row[-1].startswith("PICKED")]
     return Table("Alternatives", columns, rows, strong=picked, on=on)
 
@@ -140,9 +136,7 @@ def choice_parts(search: Study) -> list[Part]:
     """Return how the pick was found, and which alternatives came next."""
     choice = search.choice
     chance = f"  chance of passing, predicted: {_chance(choice)} (asked: {search.sure:g}); "
-    tried = (
-        f"{len(search.measured)} alternatives tried in {search.seconds:,.0f} s, {_left_out(search)} left out"
-    )
+    tried = f"{len(search.measured)} alternatives tried in {search.seconds:,.0f} s, {_left_out(search)} left out"
     parts: list[Part] = [Note(f"{chance}{tried}", "" if search.reached else "alarm")]
     if search.looks > 1 or search.looks_doubt:
         look = f"  look {search.looks} at these test rows{' or later' if search.looks_doubt else ''}"

@@ -62,12 +62,7 @@ def data_sheet(report: Report) -> Section:
     if data.weights is not None:
         entries.append(("Weights", name_of(data.weights)))
     rows: list[Sequence[Cell]] = [
-        (
-            name_of(name := str(column["name"])),
-            str(column["type"]),
-            f"{column['missing']:,}",
-            _role(report, name),
-        )
+        (name_of(name := str(column["name"])), str(column["type"]), f"{column['missing']:,}", _role(report, name))
         for column in data.columns
     ]
     columns = [*words("column", "type"), *numbers("missing cells"), *words("role")]
@@ -108,9 +103,7 @@ def _positives(report: Report, sensitive: str) -> dict[str, float]:
         own = finding.sensitive == sensitive and finding.plain and "class" not in finding.parameters
         rate = shown.base(finding.metric)
         if own and rate is not None and issubclass(rate, Rate) and rate.over == FAVORABLE_OUTCOMES:
-            return {
-                group.group: group.denominator for group in finding.groups if group.denominator is not None
-            }
+            return {group.group: group.denominator for group in finding.groups if group.denominator is not None}
     return {}
 
 

@@ -5,20 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairkit_cli.pages.charts import step_curve
-from fairkit_cli.pages.parts import (
-    Cell,
-    Chart,
-    Note,
-    On,
-    Section,
-    Span,
-    Table,
-    capital,
-    name_of,
-    numbers,
-    sized,
-    words,
-)
+from fairkit_cli.pages.parts import Cell, Chart, Note, On, Section, Span, Table, capital, name_of, numbers, sized, words
 from fairkit_cli.text.numbers import number
 from fairkit_cli.text.subgroups import (
     Searched,
@@ -53,10 +40,7 @@ def subgroup_section(report: Report) -> Section | None:
 
 
 def _search(searched: Searched, confidence: float) -> Section:
-    title = [
-        Span(f"Groups that nobody named: {searched.name}", on=On.TEXT),
-        Span(capital(searched.name), on=On.PAGE),
-    ]
+    title = [Span(f"Groups that nobody named: {searched.name}", on=On.TEXT), Span(capital(searched.name), on=On.PAGE)]
     rows: list[Sequence[Cell]] = [
         (
             name_of(described(finding)),
@@ -73,9 +57,7 @@ def _search(searched: Searched, confidence: float) -> Section:
     listed = table if rows else Note("No group was found whose disadvantage is certain.")
     bound = Note(bound_sentence(searched, confidence), "muted")
     covers = _covers(searched) if len(searched.covers) > 1 else None
-    return Section(
-        title, [listed, bound, covers, _curve(searched) if len(searched.curve) > 1 else None], "part"
-    )
+    return Section(title, [listed, bound, covers, _curve(searched) if len(searched.curve) > 1 else None], "part")
 
 
 def _covers(searched: Searched) -> Section:

@@ -29,9 +29,7 @@ def metric_cell(finding: Finding) -> list[Inline]:
     """Return a finding's metric: on pages its plain name and the field's in small, elsewhere the field's."""
     about = metric_name(finding).removeprefix(finding.metric)
     return [
-        *page_only(
-            term(finding.metric, metric_term(finding.metric).plain), about, " ", Span(finding.metric, "small")
-        ),
+        *page_only(term(finding.metric, metric_term(finding.metric).plain), about, " ", Span(finding.metric, "small")),
         Span(metric_name(finding), on=On.TEXT),
     ]
 
@@ -42,8 +40,7 @@ def glossary(report: Report) -> Section:
     metrics = [
         metric
         for metric in dict.fromkeys(finding.metric for finding in report.findings)
-        if metric in linked
-        or not metric.endswith(("_group_min", "_group_max"))  # their names say what they are
+        if metric in linked or not metric.endswith(("_group_min", "_group_max"))  # their names say what they are
     ]
     entries: list[tuple[Inline, Inline]] = [
         (

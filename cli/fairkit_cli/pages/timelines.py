@@ -133,9 +133,7 @@ def _events(chart: Timeline, x: Spec) -> list[Spec]:
     return layers
 
 
-def shares(
-    days: Sequence[str], values: Sequence[Sequence[float]], names: Sequence[str], *, narrow: bool
-) -> Spec:
+def shares(days: Sequence[str], values: Sequence[Sequence[float]], names: Sequence[str], *, narrow: bool) -> Spec:
     """Draw each group's share of the decisions, week by week."""
     rows = [
         {"t": day, "g": str(g), "share": share, "tip": f"{label(name)}: {share:.1%} in the week of {day}"}
@@ -164,11 +162,7 @@ def shares(
         "layer": [
             layer({"type": "line", "strokeWidth": 2}, x=x, y=y, color=colour, strokeDash=dash),
             layer(
-                {"type": "point", "filled": True, "size": 30, "opacity": few},
-                x=x,
-                y=y,
-                color=colour,
-                description=TIP,
+                {"type": "point", "filled": True, "size": 30, "opacity": few}, x=x, y=y, color=colour, description=TIP
             ),
         ],
     }

@@ -6,20 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit_cli.pages import charts
 from fairkit_cli.pages.charts import TradePoint
-from fairkit_cli.pages.parts import (
-    Cell,
-    Chart,
-    Key,
-    Note,
-    On,
-    Section,
-    Spec,
-    Table,
-    name_of,
-    numbers,
-    sized,
-    words,
-)
+from fairkit_cli.pages.parts import Cell, Chart, Key, Note, On, Section, Spec, Table, name_of, numbers, sized, words
 from fairkit_repair.tradeoff import Tradeoff
 
 if TYPE_CHECKING:
@@ -39,11 +26,7 @@ def tradeoff_chart(
     """Return the picture of points with intervals on both axes; each method has its shape and its colour."""
     kinds = list(dict.fromkeys(point.kind for point in points))
     legend = [
-        Key(
-            name_of(kind),
-            charts.SHAPES[place % len(charts.SHAPES)],
-            charts.COLOURS[place % len(charts.COLOURS)],
-        )
+        Key(name_of(kind), charts.SHAPES[place % len(charts.SHAPES)], charts.COLOURS[place % len(charts.COLOURS)])
         for place, kind in enumerate(kinds)
     ]
 
@@ -60,13 +43,7 @@ def tradeoff_section(details: Mapping[str, Any]) -> Section | None:
         return None
     points = [
         TradePoint(
-            name=p.name,
-            kind="",
-            x=p.x,
-            x_interval=p.x_interval,
-            y=p.y,
-            y_interval=p.y_interval,
-            picked=p.chosen,
+            name=p.name, kind="", x=p.x, x_interval=p.x_interval, y=p.y, y_interval=p.y_interval, picked=p.chosen
         )
         for p in tradeoff.points
     ]

@@ -137,9 +137,7 @@ def rules_table(snapshot: WatchSnapshot) -> Table:
     for rule in snapshot.rules:
         where = f" ({rule.sensitive})" if rule.sensitive else ""
         week = f"{number(rule.week[0])} {interval(rule.week[1]) if rule.week[1] else ''}".strip()
-        stated = (
-            "-" if rule.reference is None else f"{number(rule.reference[0])} {interval(rule.reference[1])}"
-        )
+        stated = "-" if rule.reference is None else f"{number(rule.reference[0])} {interval(rule.reference[1])}"
         name = f"{rule.metric}{where} {rule.kind} {rule.limit:g}"
         rows.append((name, *sized(rule.value, rule.interval), badge(rule.verdict), week, stated))
     columns = [*words("rule"), *numbers("value", "interval"), *words("verdict")]
@@ -150,11 +148,7 @@ def _alarms(snapshot: WatchSnapshot) -> list[Part]:
     if not snapshot.alarms:
         return [Note("Nothing: no alarm was raised.", on=On.PAGE)]
     rows: list[Sequence[Cell]] = [
-        (
-            Span(alarm.day, "day"),
-            Span(_LEVELS[alarm.level], "fail" if alarm.level == "fail" else "badge"),
-            alarm.text,
-        )
+        (Span(alarm.day, "day"), Span(_LEVELS[alarm.level], "fail" if alarm.level == "fail" else "badge"), alarm.text)
         for alarm in reversed(snapshot.alarms)
     ]
     parts: list[Part] = [Table("Alarms", words("day", "what", "evidence"), rows, on=On.PAGE)]
@@ -188,15 +182,11 @@ def rule_section(snapshot: WatchSnapshot, place: int, course: Course) -> Section
         limit=rule.limit,
         reference=rule.reference,
         events=tuple(
-            (alarm.day, _LEVELS[alarm.level])
-            for alarm in snapshot.alarms
-            if alarm.subject == course.question.subject
+            (alarm.day, _LEVELS[alarm.level]) for alarm in snapshot.alarms if alarm.subject == course.question.subject
         ),
         missing=_spans(snapshot.missing_days),
     )
-    weeks = [
-        (f"{first} to {last}", *sized(value, pair)) for first, last, value, pair in reversed(course.weeks)
-    ]
+    weeks = [(f"{first} to {last}", *sized(value, pair)) for first, last, value, pair in reversed(course.weeks)]
     figure = Chart(
         f"{about} over time with its confidence sequence and the limit {rule.limit:g}",
         lambda narrow: timelines.timeline(chart, about, narrow=narrow),
@@ -333,9 +323,7 @@ def monitoring(look: WatchSnapshot, courses: Sequence[Course]) -> Monitoring:
 def _monitored(look: WatchSnapshot, courses: Sequence[Course]) -> list[Part | None]:
     alarms = [f"{alarm.day}: {alarm.text}" for alarm in list(reversed(look.alarms))[:MOST_MONITORED]]
     more, missing = len(look.alarms) - len(alarms), gaps(look)
-    unsigned = (
-        "This part is no part of the certificate: it is read from the watch, and nobody has signed it here."
-    )
+    unsigned = "This part is no part of the certificate: it is read from the watch, and nobody has signed it here."
     section = Section(
         "Monitoring: the decisions since the audit",
         [
@@ -348,7 +336,4 @@ def _monitored(look: WatchSnapshot, courses: Sequence[Course]) -> list[Part | No
             None if missing is None else Note(f"{missing}.", "gap"),
         ],
     )
-    return [
-        section,
-        *(rule_section(look, place, course) for place, course in enumerate(courses[:MOST_RULES])),
-    ]
+    return [section, *(rule_section(look, place, course) for place, course in enumerate(courses[:MOST_RULES]))]

@@ -31,9 +31,7 @@ class _Asked(NamedTuple):
     title: str
 
 
-def roc(
-    report: Report, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
-) -> LayerChart:
+def roc(report: Report, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None) -> LayerChart:
     """Draw `fairkit.results.plots.ReportPlots.roc`."""
     request = _asked(report, sensitive, groups, label)
     curves, bands = evidence_of(request.finding, Curves), evidence_of(request.finding, CurveBands)
@@ -66,9 +64,7 @@ def calibration(
     observed = evidence_of(request.finding, Calibration)
     names = [name for name in request.names if observed is not None and observed.groups.get(name)]
     if observed is None or not names:
-        raise DataError(
-            f"there is no calibration for these groups of {sensitive!r}: it needs scores and outcomes"
-        )
+        raise DataError(f"there is no calibration for these groups of {sensitive!r}: it needs scores and outcomes")
     return _square(charts.calibration({name: observed.groups[name] for name in names}), request.title)
 
 
@@ -83,11 +79,7 @@ def _asked(report: Report, sensitive: str, groups: Sequence[str] | None, label: 
         if name not in sizes:
             hint = did_you_mean(name, sizes, what="groups")
             raise DataError(f"{sensitive!r} has no group {name!r}. {hint}")
-    some = (
-        f"the {len(wanted)} largest of {len(sizes)} groups"
-        if len(wanted) < len(sizes) and groups is None
-        else ""
-    )
+    some = f"the {len(wanted)} largest of {len(sizes)} groups" if len(wanted) < len(sizes) and groups is None else ""
     about = f"class {label}" if label is not None else ""
     return _Asked(finding, [name for name in sizes if name in wanted], ", ".join(filter(None, (about, some))))
 

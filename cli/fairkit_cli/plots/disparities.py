@@ -48,9 +48,7 @@ def disparities(report: Report, sensitive: str | None = None, *, kind: str = "di
 def changes(result: Comparison, model: int = 1) -> LayerChart:
     """Draw the paired differences of a model from the first one."""
     if not 1 <= model <= len(result.changes):
-        raise ParameterError(
-            f"`model` is 1 to {len(result.changes)}, the place of a compared model, not {model}"
-        )
+        raise ParameterError(f"`model` is 1 to {len(result.changes)}, the place of a compared model, not {model}")
     return _changed(result.changes[model - 1])
 
 

@@ -22,13 +22,9 @@ def evidence(report: Report, name: str, sensitive: str | None = None) -> Any:
     }
     names = {key for key, _ in pictures}
     if name not in names:
-        raise DataError(
-            f"the report has no picture of {name!r}. {did_you_mean(name, names, what='pictures')}"
-        )
+        raise DataError(f"the report has no picture of {name!r}. {did_you_mean(name, names, what='pictures')}")
     panels = [
-        alt.Chart.from_dict(
-            {**picture, "title": f"{one.title} {one.finding.parameters.get('of', '')}".strip()}
-        )
+        alt.Chart.from_dict({**picture, "title": f"{one.title} {one.finding.parameters.get('of', '')}".strip()})
         for (key, _), (one, picture) in pictures.items()
         if key == name and sensitive in (None, one.finding.sensitive)
     ]

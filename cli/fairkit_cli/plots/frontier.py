@@ -22,7 +22,5 @@ def frontier(result: Frontier) -> LayerChart:
     if not points:
         raise DataError("no point is done: there is nothing to draw")
     x, y = axis_told(result.disparity), axis_told(result.performance)
-    chart: LayerChart = chart_of(
-        tradeoff(points, x, y, narrow=False, limit=result.limit), width=520, height=360
-    )
+    chart: LayerChart = chart_of(tradeoff(points, x, y, narrow=False, limit=result.limit), width=520, height=360)
     return chart

@@ -75,9 +75,7 @@ _LINES = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3, "s
 def chart_of(spec: Mapping[str, Any], **size: int) -> Any:
     """Return a page's chart as Altair's: with a legend of its own, tooltips, and colours for every ground."""
     alt = altair()
-    themed = _themed(
-        {key: value for key, value in spec.items() if key != "padding"}
-    )  # charts beside it have none
+    themed = _themed({key: value for key, value in spec.items() if key != "padding"})  # charts beside it have none
     chart = alt.Chart.from_dict({**themed, **size})
     for part, own in zip((chart, *chart.layer), (themed, *themed["layer"]), strict=True):
         if "data" in own:  # as it stands in the chart, where people change it

@@ -87,9 +87,7 @@ def describe(plugin: Plugin) -> dict[str, Any]:
 def _configurable(cls: Any) -> dict[str, Any]:
     from fairkit.parameters.declare import describe_parameters
 
-    record = _trained(cls) | {
-        "parameters": [parameter._asdict() for parameter in describe_parameters(cls.Parameters)]
-    }
+    record = _trained(cls) | {"parameters": [parameter._asdict() for parameter in describe_parameters(cls.Parameters)]}
     if hasattr(cls, "capabilities"):
         record["capabilities"] = [one.to_dict() for one in cls.capabilities]
     return record

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 PluginName = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name.")]
 Settings = Annotated[
-    list[str] | None,
-    opt.option("--set", "KEY=VALUE", "A parameter of the plugin for the checks; repeatable."),
+    list[str] | None, opt.option("--set", "KEY=VALUE", "A parameter of the plugin for the checks; repeatable.")
 ]
 
 
@@ -47,9 +46,4 @@ def _line(outcome: Outcome) -> str:
 
 
 def _record(outcome: Outcome) -> dict[str, str]:
-    return {
-        "check": outcome.check,
-        "subject": outcome.subject,
-        "status": outcome.status,
-        "message": outcome.message,
-    }
+    return {"check": outcome.check, "subject": outcome.subject, "status": outcome.status, "message": outcome.message}

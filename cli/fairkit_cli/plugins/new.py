@@ -78,9 +78,7 @@ def write_project(name: str, kind: str, output: Path | None = None) -> Path:
         The folder cannot be written.
     """
     if kind not in KINDS:
-        raise ParameterError(
-            f"there is no kind of plugin {kind!r}. {did_you_mean(kind, KINDS, what='kinds')}"
-        )
+        raise ParameterError(f"there is no kind of plugin {kind!r}. {did_you_mean(kind, KINDS, what='kinds')}")
     _check_name(name)
     folder = Path(f"fairkit-{name}") if output is None else output
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -153,9 +151,7 @@ def _check_name(name: str) -> None:
             f"{name!r} cannot be a plugin's name: it is lower case words joined by hyphens, such as score-gap"
         )
     # a file of that name is how most plugins begin
-    taken = next(
-        (found for found in plugins.find() if found.name == name and found.distribution != plugins.FILE), None
-    )
+    taken = next((found for found in plugins.find() if found.name == name and found.distribution != plugins.FILE), None)
     if taken is not None:
         raise ParameterError(
             f"{taken.distribution} has a plugin {name!r} already; two of one name cannot be installed together"

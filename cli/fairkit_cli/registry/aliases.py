@@ -23,21 +23,14 @@ if TYPE_CHECKING:
 
 def alias(
     name: Annotated[str | None, typer.Argument(help="The model.")] = None,
-    alias: Annotated[
-        str | None, typer.Argument(help="The alias; without it, all aliases of the model.")
-    ] = None,
+    alias: Annotated[str | None, typer.Argument(help="The alias; without it, all aliases of the model.")] = None,
     *,
     key: KeysOption = None,
-    maximum: Annotated[
-        list[str] | None, typer.Option("--max", help="Rule METRIC:COLUMN=X (repeatable).")
-    ] = None,
-    minimum: Annotated[
-        list[str] | None, typer.Option("--min", help="Rule METRIC:COLUMN=X (repeatable).")
-    ] = None,
+    maximum: Annotated[list[str] | None, typer.Option("--max", help="Rule METRIC:COLUMN=X (repeatable).")] = None,
+    minimum: Annotated[list[str] | None, typer.Option("--min", help="Rule METRIC:COLUMN=X (repeatable).")] = None,
     max_age_days: Annotated[float | None, typer.Option(min=0, help="Oldest audit that counts.")] = None,
     data: Annotated[
-        list[str] | None,
-        typer.Option(help="The table the audit must be on: a file, or its content's SHA-256."),
+        list[str] | None, typer.Option(help="The table the audit must be on: a file, or its content's SHA-256.")
     ] = None,
     no_worse: Annotated[
         list[str] | None,
@@ -45,15 +38,10 @@ def alias(
             help="A metric (METRIC, METRIC:COLUMN or all) not significantly worse than that of the current version."
         ),
     ] = None,
-    confidence: Annotated[
-        float | None, typer.Option(help="Least confidence of the audit's intervals.")
-    ] = None,
-    check: Annotated[
-        list[str] | None, typer.Option(help="A plugin's promotion check that must agree.")
-    ] = None,
+    confidence: Annotated[float | None, typer.Option(help="Least confidence of the audit's intervals.")] = None,
+    check: Annotated[list[str] | None, typer.Option(help="A plugin's promotion check that must agree.")] = None,
     like: Annotated[
-        Path | None,
-        opt.option("--like", "CERT", "Pin all settings of the audit to those of this certificate."),
+        Path | None, opt.option("--like", "CERT", "Pin all settings of the audit to those of this certificate.")
     ] = None,
     settings: Annotated[
         Path | None,
@@ -68,9 +56,7 @@ def alias(
     ] = None,
     data_key: Annotated[
         list[Path] | None,
-        opt.option(
-            "--data-key", "PUB", "Public key of which one must have signed the audited table (repeatable)."
-        ),
+        opt.option("--data-key", "PUB", "Public key of which one must have signed the audited table (repeatable)."),
     ] = None,
     sequential: Annotated[
         bool | None,
@@ -125,8 +111,7 @@ def alias(
         ),
     ] = None,
     machines: Annotated[
-        int | None,
-        typer.Option(min=1, help="From how many unlike machines certificates must be there and pass."),
+        int | None, typer.Option(min=1, help="From how many unlike machines certificates must be there and pass.")
     ] = None,
     probation: Annotated[
         str | None,
@@ -145,12 +130,8 @@ def alias(
             "Public key of which one must have signed those statements; else those of --key (repeatable).",
         ),
     ] = None,
-    open_: Annotated[
-        bool | None, typer.Option("--open/--closed", help="Open: no certificate needed.")
-    ] = None,
-    clear: Annotated[
-        bool, typer.Option("--clear", help="Forget the policy before applying the options.")
-    ] = False,
+    open_: Annotated[bool | None, typer.Option("--open/--closed", help="Open: no certificate needed.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Forget the policy before applying the options.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take the alias away; the versions stay.")] = False,
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",
@@ -196,8 +177,7 @@ def alias(
         states = [(entry, store.probation(entry)) for entry in shown]
     if output_format == "json":
         records = [
-            entry.to_dict() | ({} if state is None else {"probation": state.to_dict()})
-            for entry, state in states
+            entry.to_dict() | ({} if state is None else {"probation": state.to_dict()}) for entry, state in states
         ]
         print_json(records)
         return
@@ -227,20 +207,12 @@ def _days(text: str) -> int | None:
 
     match = re.fullmatch(r"(\d{1,4})d?", text)
     if match is None or int(match[1]) > _LONGEST_PROBATION:
-        raise FairkitError(
-            f"--probation {text!r} is no number of days; write it as 30d, at most {_LONGEST_PROBATION}d"
-        )
+        raise FairkitError(f"--probation {text!r} is no number of days; write it as 30d, at most {_LONGEST_PROBATION}d")
     return int(match[1]) or None
 
 
 def _apply(
-    store: Registry,
-    name: str | None,
-    alias: str | None,
-    requested: dict[str, Any],
-    *,
-    clear: bool,
-    remove: bool,
+    store: Registry, name: str | None, alias: str | None, requested: dict[str, Any], *, clear: bool, remove: bool
 ) -> list[Alias]:
     """Do what the options say, and return the aliases to show."""
     if name is None:
@@ -295,18 +267,14 @@ def _pins(like: Path | None, settings: Path | None, policy: AliasPolicy) -> dict
     if like is None:
         return pinfile.of_file(str(settings))
     if not policy.keys:
-        raise FairkitError(
-            "--like pins the settings of a certificate that the alias trusts: name its --key too"
-        )
+        raise FairkitError("--like pins the settings of a certificate that the alias trusts: name its --key too")
     return pinfile.of_certificate(like, [parse_public(pem) for pem in policy.keys])
 
 
 def promote(
     reference: Annotated[str, typer.Argument(help="The version, such as credit@7.")],
     alias: Annotated[str, typer.Argument(help="Such as production.")],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say whether it would be promoted.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it would be promoted.")] = False,
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",
 ) -> None:
@@ -326,11 +294,7 @@ def promote(
 def _print_decision(decision: Decision, *, dry_run: bool) -> None:
     target = f"{decision.version.name}@{decision.alias.alias}"
     if decision.verdict == "pass":
-        was = (
-            "nothing"
-            if decision.alias.version is None
-            else f"{decision.version.name}@{decision.alias.version}"
-        )
+        was = "nothing" if decision.alias.version is None else f"{decision.version.name}@{decision.alias.version}"
         verb = "would point" if dry_run else "points"
         echo(f"{target} {verb} to {decision.version.reference} (before: {was})")
     else:

@@ -31,9 +31,7 @@ def import_archive(
     ] = None,
     tracking_uri: Annotated[
         str | None,
-        opt.option(
-            "--tracking-uri", "URI", "MLflow's server, for models:/...; default: MLFLOW_TRACKING_URI."
-        ),
+        opt.option("--tracking-uri", "URI", "MLflow's server, for models:/...; default: MLFLOW_TRACKING_URI."),
     ] = None,
     max_bytes: Annotated[int | None, typer.Option(min=1, help="The most that the archive may hold.")] = None,
     registry: RegistryOption = None,
@@ -82,9 +80,7 @@ def _import(
         )
 
 
-def _import_tracked(
-    uri: str, name: str | None, server: str | None, registry: Path | None, output_format: str
-) -> None:
+def _import_tracked(uri: str, name: str | None, server: str | None, registry: Path | None, output_format: str) -> None:
     """Add a model that MLflow keeps."""
     import tempfile
 

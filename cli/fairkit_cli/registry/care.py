@@ -16,9 +16,7 @@ from fairkit_cli.terminal.output import FAILED, echo, print_as, print_json, say
 def export(
     references: Annotated[list[str], typer.Argument(help="Models (all versions) or versions.")],
     output: Annotated[Path, typer.Option("--output", help="The archive: an OCI image layout in a tar file.")],
-    key: Annotated[
-        list[Path] | None, typer.Option("--key", help="Public key to put in (repeatable).")
-    ] = None,
+    key: Annotated[list[Path] | None, typer.Option("--key", help="Public key to put in (repeatable).")] = None,
     oms: Annotated[
         str | None,
         opt.option(
@@ -54,13 +52,7 @@ def export(
 
 
 def _export_signature(
-    references: list[str],
-    output: Path,
-    key: str,
-    registry: Path | None,
-    output_format: str,
-    *,
-    insecure: bool,
+    references: list[str], output: Path, key: str, registry: Path | None, output_format: str, *, insecure: bool
 ) -> None:
     """Write what `model_signing verify key` takes beside the model's file."""
     from fairkit.support.files import check_writable, write_atomic
@@ -138,14 +130,11 @@ def gc(
 
 def revocations(
     lists: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Revocation lists to take in, or folders of them."),
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Revocation lists to take in, or folders of them.")
     ] = None,
     key: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--key", help="Public key that signed them (repeatable); default: those that the aliases name."
-        ),
+        typer.Option("--key", help="Public key that signed them (repeatable); default: those that the aliases name."),
     ] = None,
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",

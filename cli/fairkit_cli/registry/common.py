@@ -57,14 +57,9 @@ def with_witness(command: Callable[..., Any]) -> Callable[..., Any]:
         _witnesses.set(tuple(witness or ()))
         return command(*arguments, **named)
 
-    added = inspect.Parameter(
-        "witness", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=WitnessOption
-    )
+    added = inspect.Parameter("witness", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=WitnessOption)
     run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), added])  # type: ignore[attr-defined]
-    run.__annotations__ = {
-        **{p.name: p.annotation for p in signature.parameters.values()},
-        "witness": WitnessOption,
-    }
+    run.__annotations__ = {**{p.name: p.annotation for p in signature.parameters.values()}, "witness": WitnessOption}
     return run
 
 
@@ -75,9 +70,7 @@ def registry_path(option: Path | None) -> Path:
     return load_config().registry_folder(option)
 
 
-def open_registry(
-    option: Path | None, *, before: Callable[[], None] | None = None, trusting: bool = False
-) -> Registry:
+def open_registry(option: Path | None, *, before: Callable[[], None] | None = None, trusting: bool = False) -> Registry:
     """Open the registry. With `before` it is made where there is none, after a look at what will be added.
 
     `trusting` opens one that is older than what is remembered of it, or was changed, for a check that says so.

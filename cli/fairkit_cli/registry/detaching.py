@@ -15,14 +15,10 @@ def detach(
     reference: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The version.")],
     certificate: Annotated[
         str,
-        typer.Argument(
-            help="The certificate's digest, or its first characters, as `fairkit registry show` has them."
-        ),
+        typer.Argument(help="The certificate's digest, or its first characters, as `fairkit registry show` has them."),
     ],
     *,
-    reason: Annotated[
-        str, opt.option("--reason", "TEXT", "Why, for those who read the log, as 'a stranger's copy'.")
-    ],
+    reason: Annotated[str, opt.option("--reason", "TEXT", "Why, for those who read the log, as 'a stranger's copy'.")],
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",
 ) -> None:

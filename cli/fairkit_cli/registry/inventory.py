@@ -56,9 +56,7 @@ def inventory(
     states = _watches(watched or ())
     day = datetime.date.fromisoformat(today())
     with open_registry(registry) as store:
-        stated = read_stated(
-            {} if facts is None else facts_table(facts), [one["name"] for one in store.models()]
-        )
+        stated = read_stated({} if facts is None else facts_table(facts), [one["name"] for one in store.models()])
         entries = entries_of(store, stated, states, today=day)
     shown = {one.monitoring for one in entries}
     for key in (key for key, state in states.items() if state not in shown):
@@ -77,11 +75,7 @@ def _watches(folders: Sequence[Path]) -> dict[str, str]:
         key = settings.sha256 or settings.certificate
         if key is None:
             raise ConfigError(f"the watch {str(folder)!r} knows neither its model's digest nor a certificate")
-        until = (
-            "no decisions yet"
-            if snapshot.until is None
-            else f"{snapshot.rows:,} decisions up to {snapshot.until}"
-        )
+        until = "no decisions yet" if snapshot.until is None else f"{snapshot.rows:,} decisions up to {snapshot.until}"
         lately = "" if not snapshot.lately else f"; broken lately: {', '.join(snapshot.lately)}"
         statements[key] = (
             f"{snapshot.verdict or 'no rules'} on {snapshot.today}, {until}, {len(snapshot.alarms)} alarms{lately}"
@@ -91,11 +85,7 @@ def _watches(folders: Sequence[Path]) -> dict[str, str]:
 
 def _cells(one: Entry) -> list[str | int | None]:
     record = one.to_dict()
-    record |= {
-        "aliases": ", ".join(one.aliases),
-        "ended": "; ".join(one.ended),
-        "missing": ", ".join(one.missing),
-    }
+    record |= {"aliases": ", ".join(one.aliases), "ended": "; ".join(one.ended), "missing": ", ".join(one.missing)}
     if one.overdue:
         record["next_review"] = f"{one.next_review} OVERDUE"
     return [record[name] for name in COLUMNS]
@@ -114,9 +104,7 @@ def _text(entries: Sequence[Entry], output_format: str, day: datetime.date) -> s
 
     short = ("tier", "model", "version", "aliases", "last_validation", "monitoring", "next_review", "missing")
     places = [COLUMNS.index(name) for name in short]
-    rows = [
-        ["-" if (cell := _cells(one)[at]) in (None, "") else str(cell) for at in places] for one in entries
-    ]
+    rows = [["-" if (cell := _cells(one)[at]) in (None, "") else str(cell) for at in places] for one in entries]
     ended = [f"{one.model}@{text}" for one in entries for text in one.ended]
     return "".join(f"{line}\n" for line in (*columns(short, rows), *ended))
 
@@ -135,10 +123,7 @@ def _page(entries: Sequence[Entry], day: datetime.date) -> str:
     parts: list[Part] = [Note(title, "title"), Note(about, "subject")]
     for entry in entries:
         stated: list[tuple[Inline, Inline]] = [
-            (
-                name.replace("_", " "),
-                Span("not stated", "gap") if value in (None, "") else name_of(str(value)),
-            )
+            (name.replace("_", " "), Span("not stated", "gap") if value in (None, "") else name_of(str(value)))
             for name, value in zip(COLUMNS, _cells(entry), strict=True)
             if name not in ("model", "version") and (value or name != "ended")
         ]

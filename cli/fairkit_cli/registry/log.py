@@ -27,22 +27,15 @@ if TYPE_CHECKING:
 
 def checkpoint(
     *,
-    key: Annotated[
-        str, opt.option("--key", "FILE", "The log's secret key (ed25519), or NAME:... of a plugin.")
-    ],
+    key: Annotated[str, opt.option("--key", "FILE", "The log's secret key (ed25519), or NAME:... of a plugin.")],
     insecure_key: opt.InsecureKey = False,
     output: Annotated[
-        Path,
-        opt.option(
-            "--output", "FILE", "The checkpoint; one that is there must be of this log, and is replaced."
-        ),
+        Path, opt.option("--output", "FILE", "The checkpoint; one that is there must be of this log, and is replaced.")
     ],
     origin: Annotated[
         str | None,
         opt.option(
-            "--origin",
-            "NAME",
-            "The log's name, as example.org/models; default: as before, or by its first event.",
+            "--origin", "NAME", "The log's name, as example.org/models; default: as before, or by its first event."
         ),
     ] = None,
     timestamp: Annotated[
@@ -105,15 +98,12 @@ def _record(found: Checkpoint) -> dict[str, Any]:
 def prove(
     what: Annotated[
         str | None,
-        typer.Argument(
-            help="An event's number; or NAME@VERSION: its arrival; or NAME@ALIAS: its last promotion."
-        ),
+        typer.Argument(help="An event's number; or NAME@VERSION: its arrival; or NAME@ALIAS: its last promotion."),
     ] = None,
     *,
     note: Annotated[str, opt.option("--checkpoint", "FILE|URL", "The checkpoint that the proof is about.")],
     old: Annotated[
-        str | None,
-        opt.option("--old", "FILE|URL", "Prove that the log goes on from this older checkpoint instead."),
+        str | None, opt.option("--old", "FILE|URL", "Prove that the log goes on from this older checkpoint instead.")
     ] = None,
     output: Annotated[Path, opt.option("--output", "FILE", "The proof.")],
     registry: RegistryOption = None,
@@ -127,9 +117,7 @@ def prove(
     from fairkit_registry.evidence import checkpoints, logproofs
 
     if (what is None) == (old is None):
-        raise FairkitError(
-            "say what to prove: an event (12, credit@3 or credit@production), or --old CHECKPOINT"
-        )
+        raise FairkitError("say what to prove: an event (12, credit@3 or credit@production), or --old CHECKPOINT")
     raw = _read(note)
     head = checkpoints.parse(raw, where=note)
     before = None if old is None else checkpoints.parse(_read(old), where=old)
@@ -143,9 +131,7 @@ def prove(
         leaves, text = leaves[: head.size], raw.decode("utf-8")
         if before is not None:
             if before.size > head.size:
-                raise FairkitError(
-                    f"{old} has {before.size} events and {note} has {head.size}: change the two"
-                )
+                raise FairkitError(f"{old} has {before.size} events and {note} has {head.size}: change the two")
             proof, shown = logproofs.prove_growth(before.size, leaves, text), f"from {before.size} events"
         else:
             event = _event(store, str(what))
@@ -157,9 +143,7 @@ def prove(
             shown = f"event {event.seq}, {event.action} {event.name or ''}".rstrip()
     write_atomic(output, proof.encode())
     print_as(
-        output_format,
-        {"proof": str(output), "proves": shown, **_record(head)},
-        f"{output}: {shown}, in {head.shown}",
+        output_format, {"proof": str(output), "proves": shown, **_record(head)}, f"{output}: {shown}, in {head.shown}"
     )
 
 
@@ -191,11 +175,7 @@ def _event(store: Registry, what: str) -> Event:
                 and event.action in ("add", "import")
                 and event.body["version"] == version.version
             )
-            or (
-                reference.alias is not None
-                and event.action == "promote"
-                and event.body["alias"] == reference.alias
-            )
+            or (reference.alias is not None and event.action == "promote" and event.body["alias"] == reference.alias)
         ]
     if not events:
         raise FairkitError(f"the log has no {wanted}; `fairkit registry log` lists them")
@@ -204,8 +184,7 @@ def _event(store: Registry, what: str) -> Event:
 
 def verify_log(
     files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE|URL...", help="Checkpoints and proofs, from wherever you got them."),
+        list[str], typer.Argument(metavar="FILE|URL...", help="Checkpoints and proofs, from wherever you got them.")
     ],
     *,
     key: Annotated[list[Path], opt.option("--key", "PUB", "The log's public key (repeatable).")],
@@ -222,9 +201,7 @@ def verify_log(
     from fairkit_registry.evidence.timestamps import read_roots
 
     if (max_age is None) != (not timestamp_root):
-        raise FairkitError(
-            "--max-age and --timestamp-root go together: a checkpoint's age is what a timestamp proves"
-        )
+        raise FairkitError("--max-age and --timestamp-root go together: a checkpoint's age is what a timestamp proves")
     age, roots = None if max_age is None else opt.read_age(max_age), read_roots(timestamp_root or ())
     trusted = load_keys(key)
     raws = [(name, _read(name)) for name in dict.fromkeys(files)]
@@ -242,9 +219,7 @@ def verify_log(
         print_json({"verified": failed is None, "held": confirmed, "doubts": doubts, "failed": failed})
     else:
         echo("refused" if failed else "not decided" if doubts else "verified")
-        echo(
-            *(f"  holds: {text}" for text in confirmed), *(f"  cannot be decided: {text}" for text in doubts)
-        )
+        echo(*(f"  holds: {text}" for text in confirmed), *(f"  cannot be decided: {text}" for text in doubts))
         if failed:
             echo(f"  does not hold: {failed}")
     raise typer.Exit(code)

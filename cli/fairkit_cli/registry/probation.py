@@ -23,17 +23,13 @@ def probation(
     watch: Annotated[
         list[Path] | None,
         opt.option(
-            "--watch",
-            "FILE",
-            "A watch's signed statements, its file heartbeats.jsonl, to take in (repeatable).",
+            "--watch", "FILE", "A watch's signed statements, its file heartbeats.jsonl, to take in (repeatable)."
         ),
     ] = None,
     attestation: Annotated[
         list[Path] | None,
         opt.option(
-            "--attestation",
-            "FILE",
-            "A signed attestation, from `fairkit attest --output`, to take in (repeatable).",
+            "--attestation", "FILE", "A signed attestation, from `fairkit attest --output`, to take in (repeatable)."
         ),
     ] = None,
     registry: RegistryOption = None,

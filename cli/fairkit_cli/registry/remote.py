@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from fairkit_registry.oci.address import Address
 
 AddressArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="ADDRESS", help="Such as oci://host/team/credit:3 (oci+http:// without encryption)."
-    ),
+    str, typer.Argument(metavar="ADDRESS", help="Such as oci://host/team/credit:3 (oci+http:// without encryption).")
 ]
 
 
@@ -29,14 +26,10 @@ def push(
     form: Annotated[
         Literal["modelpack", "image"],
         opt.option(
-            "--as",
-            "FORM",
-            "modelpack: the layer is the model; image: an image that Kubernetes can mount or unpack.",
+            "--as", "FORM", "modelpack: the layer is the model; image: an image that Kubernetes can mount or unpack."
         ),
     ] = "modelpack",
-    bom: Annotated[
-        bool, typer.Option("--bom", help="Attach the version's bill of materials (CycloneDX).")
-    ] = False,
+    bom: Annotated[bool, typer.Option("--bom", help="Attach the version's bill of materials (CycloneDX).")] = False,
     mount: Annotated[
         str | None,
         opt.option(
@@ -64,9 +57,7 @@ def push(
 
 def attach(
     address: AddressArgument,
-    certificates: Annotated[
-        list[Path], typer.Argument(metavar="CERT...", help="Certificates about the model.")
-    ],
+    certificates: Annotated[list[Path], typer.Argument(metavar="CERT...", help="Certificates about the model.")],
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Attach certificates, or signatures of OpenSSF Model Signing, to a model that is in an OCI registry."""
@@ -173,9 +164,7 @@ def show_tag(where: str, reference: str, output_format: str) -> None:
     from fairkit_registry.oci.address import parse
 
     if output_format not in ("table", "json"):
-        raise FairkitError(
-            f"--format {output_format} needs the model here: fairkit registry pull {where}/..."
-        )
+        raise FairkitError(f"--format {output_format} needs the model here: fairkit registry pull {where}/...")
     address = parse(address_of(where, reference))
     artifact = look(address, model=False)
     claims, strange = artifact.claims()

@@ -60,9 +60,7 @@ class Outcome:
 
     def lines(self) -> list[str]:
         """Return the lines for people."""
-        lines = [
-            f"{self.subject}: {'refused' if self.failed else 'verified'}, verdict {self.verdict or 'none'}"
-        ]
+        lines = [f"{self.subject}: {'refused' if self.failed else 'verified'}, verdict {self.verdict or 'none'}"]
         lines += [f"  holds: {text}" for text in self.held]
         lines += [f"  does not hold: {text}" for text in self.failed]
         lines += [f"  cannot be decided: {text}" for text in self.doubts]
@@ -144,18 +142,14 @@ def _files(
         unusual += [f"certificate {digest[:12]}: setting {text}" for text in certificate.unusual_settings]
     if not registered.certificates:
         failed.append(f"{registered.reference} has no certificate: nobody vouches for it")
-    return (
-        (confirmed, failed, good, [*others, *unusual]) if good else (confirmed, [*failed, *others], good, [])
-    )
+    return (confirmed, failed, good, [*others, *unusual]) if good else (confirmed, [*failed, *others], good, [])
 
 
 def _against_policy(registry: Registry, found: Version, alias: str) -> tuple[str, list[str]]:
     from fairkit_registry.promotion.run import evaluate
 
     decision = evaluate(registry, found.reference, alias)
-    return decision.verdict, [
-        f"policy of {alias}: {one.kind}: {as_options(one.text)}" for one in decision.reasons
-    ]
+    return decision.verdict, [f"policy of {alias}: {one.kind}: {as_options(one.text)}" for one in decision.reasons]
 
 
 def _probation(registry: Registry, registered: Version, alias: str) -> list[str]:

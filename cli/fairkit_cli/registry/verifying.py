@@ -18,26 +18,17 @@ if TYPE_CHECKING:
 
 def verify(
     reference: Annotated[
-        str,
-        typer.Argument(
-            help="A version, NAME@ALIAS, an exported archive (a file), or oci://HOST/REPOSITORY:TAG."
-        ),
+        str, typer.Argument(help="A version, NAME@ALIAS, an exported archive (a file), or oci://HOST/REPOSITORY:TAG.")
     ],
     key: KeysOption = None,
     *,
     summary: Annotated[
         Path | None,
-        opt.option(
-            "--summary",
-            "FILE",
-            "Also sign the outcome as a verification summary (SLSA VSA), for other tools.",
-        ),
+        opt.option("--summary", "FILE", "Also sign the outcome as a verification summary (SLSA VSA), for other tools."),
     ] = None,
     summary_key: Annotated[
         list[str] | None,
-        opt.option(
-            "--summary-key", "FILE", "The verifier's secret key to sign it with, or pkcs11:... (repeatable)."
-        ),
+        opt.option("--summary-key", "FILE", "The verifier's secret key to sign it with, or pkcs11:... (repeatable)."),
     ] = None,
     insecure_key: opt.InsecureKey = False,
     registry: RegistryOption = None,
@@ -70,17 +61,13 @@ def verify(
     raise typer.Exit(outcome.code)
 
 
-def _summary_signers(
-    summary: Path | None, keys: list[str] | None, *, insecure: bool, local: bool
-) -> list[Signer]:
+def _summary_signers(summary: Path | None, keys: list[str] | None, *, insecure: bool, local: bool) -> list[Signer]:
     """Open the verifier's keys, and refuse options that would say nothing."""
     from fairkit.support.files import check_writable
     from fairkit_cli.terminal.passphrases import load_signers
 
     if (summary is None) != (not keys):
-        raise FairkitError(
-            "--summary FILE and --summary-key KEY go together: the verifier signs what it found"
-        )
+        raise FairkitError("--summary FILE and --summary-key KEY go together: the verifier signs what it found")
     if insecure and summary is None:
         raise FairkitError("--insecure-key is about --summary-key KEY; give that, or leave it out")
     if summary is None:

@@ -19,17 +19,11 @@ if TYPE_CHECKING:
 
 
 def add(
-    name: Annotated[
-        str, typer.Argument(help="The model's name; or NAME@VERSION to attach certificates to it.")
-    ],
+    name: Annotated[str, typer.Argument(help="The model's name; or NAME@VERSION to attach certificates to it.")],
     file: Annotated[Path | None, typer.Argument(help="The ONNX file. It is copied, and never run.")] = None,
     *,
-    certificate: Annotated[
-        list[Path] | None, typer.Option(help="Certificate of this file (repeatable).")
-    ] = None,
-    parent: Annotated[
-        str | None, typer.Option(help="The version it was made from, such as credit@1.")
-    ] = None,
+    certificate: Annotated[list[Path] | None, typer.Option(help="Certificate of this file (repeatable).")] = None,
+    parent: Annotated[str | None, typer.Option(help="The version it was made from, such as credit@1.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A tag (repeatable).")] = None,
     notes: Annotated[str, typer.Option(help="What to remember about it.")] = "",
     registry: RegistryOption = None,
@@ -52,9 +46,7 @@ def add(
 
         first = partial(check_addition, name, file, certificate or (), parent)
         with open_registry(registry, before=first) as store:
-            version = store.add(
-                name, file, certificates=certificate or (), parent=parent, tags=tag or (), notes=notes
-            )
+            version = store.add(name, file, certificates=certificate or (), parent=parent, tags=tag or (), notes=notes)
     count = len(version.certificates)
     print_as(
         output_format,
@@ -73,9 +65,7 @@ def list_models(
     where = remote_of(registry)
     if where is not None:
         if limit is not None:
-            raise FairkitError(
-                "--limit goes with a registry's folder: an OCI registry lists its tags in its own order"
-            )
+            raise FairkitError("--limit goes with a registry's folder: an OCI registry lists its tags in its own order")
         remote.list_tags(where, name, output_format)
         return
     with open_registry(registry) as store:
@@ -154,9 +144,7 @@ def show(
         return
     if output_format == "json":
         record = {"aliases": aliases, "path": str(file), "evidence": [one.to_dict() for one in certificates]}
-        probations = (
-            {"probation": {alias: state.to_dict() for alias, state in states.items()}} if states else {}
-        )
+        probations = {"probation": {alias: state.to_dict() for alias, state in states.items()}} if states else {}
         print_json(version.to_dict() | record | probations)
         return
     from fairkit_cli.registry.probation import sentence
@@ -190,14 +178,10 @@ def log(
     name: Annotated[str | None, typer.Argument(help="A model; without it, everything.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the newest events.")] = None,
     decisions: Annotated[
-        bool,
-        typer.Option(
-            "--decisions", help="Only decisions about aliases: who promoted what, on which evidence."
-        ),
+        bool, typer.Option("--decisions", help="Only decisions about aliases: who promoted what, on which evidence.")
     ] = False,
     locks: Annotated[
-        bool,
-        typer.Option("--locks", help="Only policy locks, with the certificates that were made under each."),
+        bool, typer.Option("--locks", help="Only policy locks, with the certificates that were made under each.")
     ] = False,
     certificate: Annotated[
         list[Path] | None,
@@ -238,30 +222,13 @@ def log(
             "lock": f"lock {str(event.body.get('statement'))[:12]}",
             "revoke": f"list {event.body.get('sequence')} of key {str(event.body.get('issuer'))[:16]}",
         }
-        more = (
-            details.get(event.action)
-            or str(event.body.get("certificate") or event.body.get("model", ""))[:12]
-        )
-        rows.append(
-            (
-                str(event.seq),
-                event.at[:19],
-                event.action,
-                what,
-                more,
-                str(event.body["by"]),
-                event.digest[:12],
-            )
-        )
+        more = details.get(event.action) or str(event.body.get("certificate") or event.body.get("model", ""))[:12]
+        rows.append((str(event.seq), event.at[:19], event.action, what, more, str(event.body["by"]), event.digest[:12]))
     echo(*columns(("event", "at", "action", "what", "", "by", "digest"), rows))
 
 
 def _put_locks(
-    registry: Path | None,
-    name: str | None,
-    limit: int | None,
-    certificates: Sequence[Path],
-    output_format: str,
+    registry: Path | None, name: str | None, limit: int | None, certificates: Sequence[Path], output_format: str
 ) -> None:
     from dataclasses import asdict
 

@@ -20,9 +20,7 @@ def page(title: str, body: Content, *, verifier: bool = False) -> str:
     Its policy forbids the browser to load anything, and to run any script but the page's own. With `verifier` it holds
     the page that checks certificates, for readers who have the certificate and no fairkit.
     """
-    style, script = (
-        files("fairkit_cli.render").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js")
-    )
+    style, script = (files("fairkit_cli.render").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     inner = tag("main", body)
     scripts = [script, *([what_if()] if _PANEL in inner else [])]
     digests = " ".join(map(script_digest, scripts))
@@ -82,11 +80,7 @@ def _footer(root: str | None, *, holding: bool = False) -> Markup:
         told: Content = [link, f", and give it the certificate's file. {offline}"]
     elif root is None:
         command = tag("code", f"fairkit verify --page {VERIFIER}")
-        told = [
-            "Signed evidence can be checked by anybody: ",
-            command,
-            f" writes a page that does it. {offline}",
-        ]
+        told = ["Signed evidence can be checked by anybody: ", command, f" writes a page that does it. {offline}"]
     else:
         told = [tag("a", "Check a certificate yourself", href=root + VERIFIER), f". {offline}"]
     return tag("footer", tag("p", told, class_="muted"))

@@ -181,17 +181,10 @@ def html_table(table: Table) -> Markup:
     body = []
     for row in table.rows:
         (first, _), *others = columns
-        cells = [
-            tag("td", _cell(row[place]), class_="number" if column.numeric else None)
-            for place, column in others
-        ]
+        cells = [tag("td", _cell(row[place]), class_="number" if column.numeric else None) for place, column in others]
         body.append(tag("tr", tag("th", _cell(row[first]), scope="row"), cells))
     inner = tag(
-        "table",
-        tag("thead", tag("tr", head)),
-        tag("tbody", body),
-        aria_label=table.label,
-        data_sortable=table.sortable,
+        "table", tag("thead", tag("tr", head)), tag("tbody", body), aria_label=table.label, data_sortable=table.sortable
     )
     scrolls = f"{table.label}, scrolls sideways"
     return tag("div", inner, class_="scroll", tabindex="0", role="group", aria_label=scrolls)

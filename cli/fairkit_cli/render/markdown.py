@@ -32,9 +32,7 @@ _MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "undecided": "❔
 
 def markdown_page(page: Page) -> str:
     """Return a page's summary."""
-    titled = any(
-        isinstance(part, Note) and part.kind == "title" and On.SUMMARY in part.on for part in page.parts
-    )
+    titled = any(isinstance(part, Note) and part.kind == "title" and On.SUMMARY in part.on for part in page.parts)
     return "\n".join(_parts(page.parts, level=2 if titled else 3))
 
 

@@ -53,13 +53,7 @@ def _by_browser(browser: str, page: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="fairkit-pdf-") as folder:
         source, target = Path(folder) / "page.html", Path(folder) / "page.pdf"
         source.write_text(page, encoding="utf-8")
-        command = [
-            browser,
-            *_FLAGS,
-            f"--user-data-dir={folder}/profile",
-            f"--print-to-pdf={target}",
-            source.as_uri(),
-        ]
+        command = [browser, *_FLAGS, f"--user-data-dir={folder}/profile", f"--print-to-pdf={target}", source.as_uri()]
         try:
             subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
             return target.read_bytes()

@@ -94,9 +94,7 @@ def warm() -> Iterator[None]:
 
     renderer = _renderer()
     empty = {"data": {"values": []}, "mark": "point"}
-    thread = threading.Thread(
-        target=lambda: renderer.vegalite_to_svg(empty, vl_version=VEGA_LITE), daemon=True
-    )
+    thread = threading.Thread(target=lambda: renderer.vegalite_to_svg(empty, vl_version=VEGA_LITE), daemon=True)
     thread.start()
     yield
     thread.join()

@@ -11,12 +11,7 @@ from fairkit_cli.render.markup import Markup, tag
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_COLOURS = {
-    "pass": "var(--pass)",
-    "fail": "var(--fail)",
-    "inconclusive": "var(--unsure)",
-    "none": "var(--accent)",
-}
+_COLOURS = {"pass": "var(--pass)", "fail": "var(--fail)", "inconclusive": "var(--unsure)", "none": "var(--accent)"}
 _MARKS = {
     "pass": "M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0",
     "fail": "M-4,-4h8v8h-8z",
@@ -39,13 +34,7 @@ class Point:
 
 
 def trend(
-    points: Sequence[Point],
-    limits: Sequence[float],
-    *,
-    title: str,
-    width: int,
-    height: int = 220,
-    class_: str,
+    points: Sequence[Point], limits: Sequence[float], *, title: str, width: int, height: int = 220, class_: str
 ) -> Markup:
     """Draw points with intervals from the oldest to the newest; a mark has the shape and the colour of its verdict.
 

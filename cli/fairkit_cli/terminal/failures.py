@@ -99,9 +99,7 @@ def keep(trace: str) -> Path:
     OSError
         Neither can be written.
     """
-    about = (
-        f"fairkit {_version()}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv!r}\n\n"
-    )
+    about = f"fairkit {_version()}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv!r}\n\n"
     text = (about + trace).encode("utf-8", "backslashreplace")
     try:
         folder = _folder()

@@ -103,9 +103,7 @@ def _from_file(name: str) -> str:
             line = handle.readline(_LONGEST).rstrip(b"\r\n")
         passphrase = line.decode("utf-8")
     except OSError as error:
-        raise FairkitError(
-            f"cannot read the passphrase in {path} ({FILE}): {error.strerror or error}"
-        ) from None
+        raise FairkitError(f"cannot read the passphrase in {path} ({FILE}): {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise FairkitError(f"the passphrase in {path} ({FILE}) is not UTF-8") from None
     if not passphrase:

@@ -182,9 +182,7 @@ def _of(share: Share, group: str) -> str:
     return share.whom.replace("people", f"people of group {group}", 1)
 
 
-def _plainly(
-    finding: Finding, kind: str, groups: Sequence[tuple[str, float]], interval: Interval | None
-) -> str:
+def _plainly(finding: Finding, kind: str, groups: Sequence[tuple[str, float]], interval: Interval | None) -> str:
     """Say a number that is no share of people."""
     between = "no interval" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
     if kind in ("_difference", "_ratio") and len(groups) == 2 and not finding.within:

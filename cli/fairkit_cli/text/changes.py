@@ -62,9 +62,7 @@ def changes(report: Report, answers: list[Answer]) -> list[str]:
         why = "More rows of the same kind would hardly help where a limit is broken: the whole interval is beyond it."
         if report.model.unseen:
             return [*said, f"{why} Other decisions would.", *seen]
-        said.append(
-            f"{why} Another model can: `fairkit mitigate` searches for the most accurate one that passes."
-        )
+        said.append(f"{why} Another model can: `fairkit mitigate` searches for the most accurate one that passes.")
         said.append(f"$ fairkit mitigate {repair_command(report)}")
     return [*said, *seen]
 

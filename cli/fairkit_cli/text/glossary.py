@@ -8,9 +8,7 @@ from fairkit.metrics import Term
 from fairkit_cli.text.headlines import all_terms, headlines, usual_terms
 
 TERMS: Mapping[str, Term] = {
-    "favorable": Term(
-        "favorable decision", "The decision that is good for the person, as approved or hired."
-    ),
+    "favorable": Term("favorable decision", "The decision that is good for the person, as approved or hired."),
     "qualified": Term("qualified", "A person whose outcome in the table is the favorable one."),
     "unqualified": Term("unqualified", "A person whose outcome in the table is the other one."),
     "interval": Term(
@@ -18,9 +16,7 @@ TERMS: Mapping[str, Term] = {
         "The range in which the true number lies with the stated confidence, if other people of the same kind "
         "were drawn; errors in the table are not in it.",
     ),
-    "confidence": Term(
-        "confidence", "How often such an interval holds the true number: at 95%, in 19 of 20 audits."
-    ),
+    "confidence": Term("confidence", "How often such an interval holds the true number: at 95%, in 19 of 20 audits."),
     "sensitive": Term("sensitive column", "A column by which people are split into groups, as sex or age."),
     "group": Term("group", "The people with one value in a sensitive column."),
     "policy": Term("policy", "The limits that were set before the audit, each on one number."),
@@ -29,9 +25,7 @@ TERMS: Mapping[str, Term] = {
     "inconclusive": Term(
         "inconclusive", "The interval contains the limit, or a group is too small: these rows do not decide."
     ),
-    "digest": Term(
-        "SHA-256", "A fingerprint of a file or a table: whoever changes one character gets another one."
-    ),
+    "digest": Term("SHA-256", "A fingerprint of a file or a table: whoever changes one character gets another one."),
 }
 """The words of a page that are no metrics."""
 

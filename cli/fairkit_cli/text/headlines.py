@@ -38,9 +38,7 @@ class Headlines:
 
     def levels(self) -> list[str]:
         """The numbers over all rows that a report begins with, in order: those, and what needs no outcome."""
-        free = [
-            name for name, cls in self.metrics.items() if not cls.outcome and cls.headline.performance is None
-        ]
+        free = [name for name, cls in self.metrics.items() if not cls.outcome and cls.headline.performance is None]
         return [*self.performance(), *free]
 
     def base(self, finding: str) -> type[Metric] | None:
@@ -51,16 +49,12 @@ class Headlines:
 
     def between(self, task: str) -> list[str]:
         """The disparities that a comparison begins with, in order."""
-        own = {
-            _between(cls): cls.headline.between for cls in self.metrics.values() if cls.headline.holds(task)
-        }
+        own = {_between(cls): cls.headline.between for cls in self.metrics.values() if cls.headline.holds(task)}
         return _ranked(own | {name: headline.between for name, headline in self.joint.items()})
 
     def columns(self, task: str) -> list[str]:
         """The metrics in the table of groups, in order."""
-        return _ranked(
-            {n: cls.headline.column for n, cls in self.metrics.items() if cls.headline.holds(task)}
-        )
+        return _ranked({n: cls.headline.column for n, cls in self.metrics.items() if cls.headline.holds(task)})
 
     def lists(self, finding: str, task: str) -> bool:
         """Whether a finding between groups may be among the largest disparities."""

@@ -27,11 +27,7 @@ def openmetrics(snapshot: WatchSnapshot, at: float) -> str:
     """
     about = {
         key: value
-        for key, value in (
-            ("model", snapshot.model),
-            ("alias", snapshot.alias),
-            ("certificate", snapshot.certificate),
-        )
+        for key, value in (("model", snapshot.model), ("alias", snapshot.alias), ("certificate", snapshot.certificate))
         if value
     }
     rules = [(_labels(rule), rule) for rule in snapshot.rules]
@@ -76,11 +72,7 @@ def openmetrics(snapshot: WatchSnapshot, at: float) -> str:
             "Dates without data between the first and the newest.",
             [({}, len(snapshot.missing_days))],
         ),
-        (
-            "alarms",
-            "Alarms since the start, by level.",
-            [({"level": level}, n) for level, n in levels.items()],
-        ),
+        ("alarms", "Alarms since the start, by level.", [({"level": level}, n) for level, n in levels.items()]),
         ("last_look_timestamp_seconds", "When this look was.", [({}, at)]),
         (
             "data_age_seconds",

@@ -137,12 +137,7 @@ def pack_csv(made: Rendering) -> str:
         for table in one.tables:
             positions = {column.name: i for i, column in enumerate(table.columns) if i}
             rows += [
-                [
-                    one.item.clause,
-                    table.title,
-                    row[0],
-                    *(row[positions[n]] if n in positions else None for n in names),
-                ]
+                [one.item.clause, table.title, row[0], *(row[positions[n]] if n in positions else None for n in names)]
                 for row in table.rows
             ]
     return csv_text(["clause", "table", "row", *names], rows)

@@ -64,13 +64,9 @@ def _sentences(plan: RulePlan) -> list[str]:
         passing, failing = ("up to", "from") if plan.rule.upper else ("from", "up to")
         least, most = seen.passes_up_to, seen.fails_from
         said.append(
-            f"No number passes {chance}."
-            if least is None
-            else f"It passes {passing} {number(least)} {chance}."
+            f"No number passes {chance}." if least is None else f"It passes {passing} {number(least)} {chance}."
         )
-        said.append(
-            f"No number fails {chance}." if most is None else f"It fails {failing} {number(most)} {chance}."
-        )
+        said.append(f"No number fails {chance}." if most is None else f"It fails {failing} {number(most)} {chance}.")
     if plan.balanced_rows is not None and plan.rows and plan.balanced_rows < 0.8 * plan.rows:
         said.append(f"With as many rows of each group as it needs, about {plan.balanced_rows:,} rows do.")
     return said

@@ -52,7 +52,5 @@ def certificate(document: Certificate) -> list[str]:
     lines += [f"  setting: {text}" for text in document.unusual_settings]
     lines += [f"  number {place.number} of key {place.keyid[:16]}" for place in document.sequence]
     if document.mitigation is not None:
-        lines.append(
-            f"  mitigation: {document.mitigation['plugin']} {dict(document.mitigation['parameters'])}"
-        )
+        lines.append(f"  mitigation: {document.mitigation['plugin']} {dict(document.mitigation['parameters'])}")
     return lines

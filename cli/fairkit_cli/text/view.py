@@ -49,9 +49,7 @@ class GroupRow:
 
 def metric_name(finding: Finding) -> str:
     """Name a finding's metric, with the class, the budget or the number that it is about."""
-    told = [
-        f"{key} {finding.parameters[key]}" for key in ("class", "epsilon", "of") if key in finding.parameters
-    ]
+    told = [f"{key} {finding.parameters[key]}" for key in ("class", "epsilon", "of") if key in finding.parameters]
     return f"{finding.metric} ({', '.join(told)})" if told else finding.metric
 
 
@@ -76,9 +74,7 @@ def report_view(report: Report) -> ReportView:
 
 
 def _summary(report: Report) -> str:
-    counts = {
-        name: sum(rule.verdict == name for rule in report.policy) for name in ("pass", "fail", "inconclusive")
-    }
+    counts = {name: sum(rule.verdict == name for rule in report.policy) for name in ("pass", "fail", "inconclusive")}
     of = f"of {len(report.policy)} policy rule{'s' * (len(report.policy) != 1)}"
     tail = "under these metrics, on this data"
     if report.verdict == "pass":
@@ -208,9 +204,7 @@ def groups_that_matter(report: Report, rows: Sequence[GroupRow], metric: str) ->
     named = [row for row in rows if row.group != NO_GROUP]
     if len(named) <= MOST_GROUPS:
         return list(rows), ""
-    whole = next(
-        (one.value for one in report.findings if one.metric == metric and one.sensitive is None), None
-    )
+    whole = next((one.value for one in report.findings if one.metric == metric and one.sensitive is None), None)
 
     def apart(row: GroupRow) -> float:
         pair = row.intervals[0] if row.intervals else None
@@ -232,9 +226,7 @@ def groups_that_matter(report: Report, rows: Sequence[GroupRow], metric: str) ->
 
 
 def _line(name: str, values: Sequence[GroupValue]) -> GroupRow:
-    return GroupRow(
-        name, values[0].rows, tuple(one.value for one in values), tuple(one.interval for one in values)
-    )
+    return GroupRow(name, values[0].rows, tuple(one.value for one in values), tuple(one.interval for one in values))
 
 
 MOST_CHANGES = 24
@@ -257,12 +249,8 @@ def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Chan
     shown = headlines()
     names = {one.metric for one in changes}
     first, then = shown.performance(), shown.between("binary" if shown.decides(names) else "regression")
-    performance = [
-        one for one in changes if one.sensitive is None and one.metric in first and one.before is not None
-    ]
-    between = [
-        one for one in changes if one.sensitive is not None and one.group is None and one.metric in then
-    ]
+    performance = [one for one in changes if one.sensitive is None and one.metric in first and one.before is not None]
+    between = [one for one in changes if one.sensitive is not None and one.group is None and one.metric in then]
     if not performance and not between:
         return [], _most([one for one in changes if one.group is None])
     performance, between = _most(performance), _most(between)
@@ -273,9 +261,7 @@ def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Chan
 
 def _most(changes: Sequence[Change]) -> list[Change]:
     """Return the changes over all classes, then the significant ones, up to as many as a reader takes in."""
-    ranked = sorted(
-        changes, key=lambda one: ("class" in one.parameters, one.outcome in ("same", "undecided"))
-    )
+    ranked = sorted(changes, key=lambda one: ("class" in one.parameters, one.outcome in ("same", "undecided")))
     return ranked[:MOST_CHANGES]
 
 
@@ -334,9 +320,7 @@ def inside(report: Report) -> list[Stratified]:
         listed = shown.lists(one.metric, task)
         if one.within and one.reference is None and listed and "class" not in one.parameters:
             grouped.setdefault((str(one.sensitive), "+".join(one.within)), []).append(one)
-    whole = {
-        (f.metric, f.sensitive): f.value for f in report.findings if f.plain and "class" not in f.parameters
-    }
+    whole = {(f.metric, f.sensitive): f.value for f in report.findings if f.plain and "class" not in f.parameters}
     return [
         Stratified(
             sensitive,
@@ -362,9 +346,7 @@ def _shown_by_stratum(report: Report, findings: Sequence[Finding]) -> Finding | 
     """Return the finding whose strata are shown: what a rule is about, else what people look at first."""
     having = [finding for finding in findings if finding.strata]
     ruled = [
-        one
-        for one in having
-        if any(rule.metric == one.metric and rule.within == one.within for rule in report.policy)
+        one for one in having if any(rule.metric == one.metric and rule.within == one.within for rule in report.policy)
     ]
     order = headlines().between(report.model.task)
     first = sorted((one for one in having if one.metric in order), key=lambda one: order.index(one.metric))

@@ -14,6 +14,4 @@ _COMMANDS = {
     "run": "fairkit_cli.watch.running:run",
 }
 
-app = group_of(
-    _COMMANDS, with_timings, "Watch a model's decisions over time; every statement holds at every look."
-)
+app = group_of(_COMMANDS, with_timings, "Watch a model's decisions over time; every statement holds at every look.")

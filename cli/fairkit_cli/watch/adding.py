@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from fairkit_watch.watch import Watch
 
 Batch = Annotated[
-    str | None,
-    opt.option("--batch", "NAME", "The name of these rows; a name counts once. Default: the file's name."),
+    str | None, opt.option("--batch", "NAME", "The name of these rows; a name counts once. Default: the file's name.")
 ]
 AsOf = Annotated[
-    str | None,
-    opt.option("--as-of", "DAY", "The day of the look; later decisions are refused. Default: today."),
+    str | None, opt.option("--as-of", "DAY", "The day of the look; later decisions are refused. Default: today.")
 ]
 
 
@@ -37,16 +35,12 @@ def add(
     data: Annotated[
         str | None,
         opt.option(
-            "--data",
-            "FILE",
-            "Decisions: a CSV or Parquet file, a folder of such files, a glob, or an address.",
+            "--data", "FILE", "Decisions: a CSV or Parquet file, a folder of such files, a glob, or an address."
         ),
     ] = None,
     merge: Annotated[
         Path | None,
-        opt.option(
-            "--merge", "FOLDER", "Add what another watch with the same settings counted, in place of --data."
-        ),
+        opt.option("--merge", "FOLDER", "Add what another watch with the same settings counted, in place of --data."),
     ] = None,
     day: DayColumn = None,
     batch: Batch = None,
@@ -134,13 +128,7 @@ def _run(state: Path, do: Any, typed: opt.AlarmOptions, output_format: str) -> N
 
 def lines(added: Added) -> list[str]:
     """Return lines about an added batch: its rows, days, and labels without a row."""
-    days = (
-        ""
-        if not added.days
-        else added.days[0]
-        if len(added.days) == 1
-        else f"{added.days[0]} to {added.days[-1]}"
-    )
+    days = "" if not added.days else added.days[0] if len(added.days) == 1 else f"{added.days[0]} to {added.days[-1]}"
     told = [f"{added.batch}: {added.rows:,} rows{f' of {days}' if days else ''}"]
     if added.unknown:
         told.append(f"{added.unknown:,} labels are for ids that no open cohort has")

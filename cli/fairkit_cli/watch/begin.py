@@ -42,8 +42,7 @@ def init(
         ),
     ] = None,
     certificate: Annotated[
-        Path | None,
-        opt.option("--certificate", "CERT", "The model's certificate, where it is in no registry."),
+        Path | None, opt.option("--certificate", "CERT", "The model's certificate, where it is in no registry.")
     ] = None,
     predictions: Annotated[
         list[str] | None,
@@ -76,9 +75,7 @@ def init(
     ] = None,
     selective: Annotated[
         bool | None,
-        typer.Option(
-            "--selective", help="Outcomes exist for favorable decisions only: such rules are refused."
-        ),
+        typer.Option("--selective", help="Outcomes exist for favorable decisions only: such rules are refused."),
     ] = None,
     no_outcomes: Annotated[
         bool,
@@ -106,8 +103,7 @@ def init(
         ),
     ] = None,
     since: Annotated[
-        str | None,
-        opt.option("--since", "DAY", "Refuse decisions before this day. Default: the first ones begin."),
+        str | None, opt.option("--since", "DAY", "Refuse decisions before this day. Default: the first ones begin.")
     ] = None,
     confidence: opt.Confidence = None,
     registry: RegistryOption = None,
@@ -131,9 +127,7 @@ def init(
     }
     own = {key: value for key, value in options.items() if value is not None}
     own |= _predictions(predictions, config.data.get("predictions"))
-    settings = _settings(
-        config, subject, {**config.watch, **own}, columns, (maximums, minimums), groups, confidence
-    )
+    settings = _settings(config, subject, {**config.watch, **own}, columns, (maximums, minimums), groups, confidence)
     left: tuple[Any, ...] = ()
     if no_outcomes:
         settings, left = _before_outcomes(settings)
@@ -162,9 +156,7 @@ def _before_outcomes(settings: WatchSettings) -> tuple[WatchSettings, tuple[Any,
 
     rules, left = without_outcomes(settings, plugins.installed_metrics()[0])
     if not rules and not settings.sensitive:
-        raise ParameterError(
-            "every rule needs outcomes: give a rule on decisions alone, such as selection_rate"
-        )
+        raise ParameterError("every rule needs outcomes: give a rule on decisions alone, such as selection_rate")
     columns = replace(settings.columns, label=None, favorable=None)
     if settings.columns.favorable_decision is None:
         columns = replace(columns, favorable_decision=settings.columns.favorable)

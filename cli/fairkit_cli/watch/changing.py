@@ -42,9 +42,7 @@ def set_(
     ] = None,
     selective: Annotated[
         bool | None,
-        typer.Option(
-            "--selective/--not-selective", help="Whether outcomes exist for favorable decisions only."
-        ),
+        typer.Option("--selective/--not-selective", help="Whether outcomes exist for favorable decisions only."),
     ] = None,
     confidence: opt.Confidence = None,
     output_format: opt.TableFormat = "table",
@@ -90,10 +88,7 @@ def set_(
 
 
 def _rules(
-    rules: tuple[Any, ...],
-    maximums: list[str] | None,
-    minimums: list[str] | None,
-    leave_out: list[str] | None,
+    rules: tuple[Any, ...], maximums: list[str] | None, minimums: list[str] | None, leave_out: list[str] | None
 ) -> tuple[Any, ...]:
     """Return the rules without those that go, with those that come."""
     from fairkit.results.rules import Rule
@@ -114,6 +109,4 @@ def _rules(
 def _columns(before: Columns, typed: opt.WatchedColumns) -> Columns:
     """Return the columns with what was typed in place of what was."""
     names = ("label", "favorable", "weights", "id", "day")
-    return replace(
-        before, **{name: getattr(typed, name) for name in names if getattr(typed, name) is not None}
-    )
+    return replace(before, **{name: getattr(typed, name) for name in names if getattr(typed, name) is not None})

@@ -95,9 +95,7 @@ class Delivery:
                 "MODEL@ALIAS"
             )
         if self.typed.registry is not None and not self._demotes:
-            raise ParameterError(
-                "--registry is where --demote takes the alias back; give that, or leave it out"
-            )
+            raise ParameterError("--registry is where --demote takes the alias back; give that, or leave it out")
 
     def deliver(self, watch: Watch, new: Sequence[Alarm]) -> tuple[Alarm, ...]:
         """Send what did not arrive yet, take the alias back if asked to; return the new alarms of the levels."""
@@ -126,9 +124,7 @@ class Delivery:
         try:
             _append_line(path, alarm)
         except FileError as error:
-            self.notes.append(
-                f"alarm {alarm.number} is not in {path}: {error}; it is written with the next call"
-            )
+            self.notes.append(f"alarm {alarm.number} is not in {path}: {error}; it is written with the next call")
             return False
         return True
 
@@ -169,9 +165,7 @@ class Delivery:
         }
         try:
             with open_registry(self.typed.registry) as store:
-                done = demote(
-                    store, reference.name, int(reference.version or 0), str(watch.settings.alias), evidence
-                )
+                done = demote(store, reference.name, int(reference.version or 0), str(watch.settings.alias), evidence)
         except FairkitError as error:
             self.notes.append(
                 f"{watch.settings.model} could not be taken back from {watch.settings.alias!r}: {error}; it is tried "
@@ -205,12 +199,7 @@ class Delivery:
         body = watch.statement() | {
             "verdict": looking.worst(rules),
             "rules": [
-                {
-                    "metric": one.metric,
-                    "sensitive": one.sensitive,
-                    one.kind: one.limit,
-                    "verdict": one.verdict,
-                }
+                {"metric": one.metric, "sensitive": one.sensitive, one.kind: one.limit, "verdict": one.verdict}
                 for one in rules
             ],
         }

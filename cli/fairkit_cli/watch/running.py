@@ -40,23 +40,15 @@ def run(
         ),
     ],
     labels: Annotated[
-        Path | None,
-        opt.option("--labels", "FOLDER", "Where outcomes come in; another folder than that of decisions."),
+        Path | None, opt.option("--labels", "FOLDER", "Where outcomes come in; another folder than that of decisions.")
     ] = None,
-    every: Annotated[
-        str, opt.option("--every", "TIME", "How often to look: 30s, 15m, 1h or 1d. Default: 1h.")
-    ] = "1h",
+    every: Annotated[str, opt.option("--every", "TIME", "How often to look: 30s, 15m, 1h or 1d. Default: 1h.")] = "1h",
     once: Annotated[
-        bool,
-        typer.Option(
-            "--once", help="Look once and end: for a scheduler such as cron. Exit code 1: a new alarm."
-        ),
+        bool, typer.Option("--once", help="Look once and end: for a scheduler such as cron. Exit code 1: a new alarm.")
     ] = False,
     as_of: Annotated[
         str | None,
-        opt.option(
-            "--as-of", "DAY", "The day of the look, for a replay of the past. Default: today, at each look."
-        ),
+        opt.option("--as-of", "DAY", "The day of the look, for a replay of the past. Default: today, at each look."),
     ] = None,
     alarms: opt.AlarmOptions,
     output_format: opt.TableFormat = "table",
@@ -67,9 +59,7 @@ def run(
         if one is not None and not one.is_dir():
             raise DataError(f"there is no folder {str(one)!r}")
     if labels is not None and labels.resolve() == folder.resolve():
-        raise ParameterError(
-            "--labels and --folder are one folder; outcomes come in another one than decisions"
-        )
+        raise ParameterError("--labels and --folder are one folder; outcomes come in another one than decisions")
     from fairkit_cli.watch.delivery import Delivery
     from fairkit_watch.records import today as clock_day
     from fairkit_watch.watch import Watch
@@ -116,10 +106,7 @@ def _round(
 
     each(_files(folder, ""), lambda path, name: watch.add(path, batch=name, today=today, alarms=False))
     if labels is not None:
-        each(
-            _files(labels, "labels/"),
-            lambda path, name: watch.label(path, batch=name, today=today, alarms=False),
-        )
+        each(_files(labels, "labels/"), lambda path, name: watch.label(path, batch=name, today=today, alarms=False))
     alarms.extend(delivery.deliver(watch, watch.new_alarms(today)))
     for text in delivery.notes:
         say(text)

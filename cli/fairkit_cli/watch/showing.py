@@ -77,9 +77,7 @@ def _page(watch: Watch, snapshot: WatchSnapshot, statements: dict[str, Any] | No
     from fairkit_watch.snapshot import courses, weekly_shares
 
     data = watch.data
-    shares = {
-        name: Shares(*weekly_shares(data, split), split.groups) for name, split in data.splits.items() if name
-    }
+    shares = {name: Shares(*weekly_shares(data, split), split.groups) for name, split in data.splits.items() if name}
     with warm():
         drawn = courses(watch.judge, data) if data.days else ()
         return html_page(watch_page(snapshot, statements, drawn, shares))

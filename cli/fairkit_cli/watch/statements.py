@@ -40,9 +40,7 @@ def check_statements(watch: Watch, chain: Sequence[Heartbeat]) -> None:
     from fairkit_registry.errors import VerificationError
     from fairkit_watch.integrity import log_digests
 
-    lengths = [
-        log["records"] for one in chain if isinstance(log := one.body.get("log"), dict) and "records" in log
-    ]
+    lengths = [log["records"] for one in chain if isinstance(log := one.body.get("log"), dict) and "records" in log]
     digests = log_digests(watch.book.records, [one for one in lengths if type(one) is int])
     before: tuple[str, int] = ("", 0)
     for number, statement in enumerate(chain, 1):
@@ -50,9 +48,7 @@ def check_statements(watch: Watch, chain: Sequence[Heartbeat]) -> None:
         log = statement.body.get("log")
         length = log.get("records") if isinstance(log, dict) else None
         if not isinstance(log, dict) or type(length) is not int or statement.subject != subject_of(watch):
-            raise VerificationError(
-                f"{where} is about another watch, or does not say which records it is about"
-            )
+            raise VerificationError(f"{where} is about another watch, or does not say which records it is about")
         if statement.day <= before[0] or length < before[1]:
             raise VerificationError(f"{where} goes back behind the statement before it")
         if length > len(watch.book.records):
@@ -60,9 +56,7 @@ def check_statements(watch: Watch, chain: Sequence[Heartbeat]) -> None:
                 f"{where} is about {length:,} records, and the log has {len(watch.book.records):,}: it was cut"
             )
         # the digest of the log decides about its totals; they are computed for the newest statement only
-        actual = (
-            watch.statement(length) if statement is chain[-1] else {"log": log | {"sha256": digests[length]}}
-        )
+        actual = watch.statement(length) if statement is chain[-1] else {"log": log | {"sha256": digests[length]}}
         different = sorted(key for key, value in actual.items() if statement.body.get(key) != value)
         if different:
             raise VerificationError(

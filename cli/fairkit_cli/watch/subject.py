@@ -86,12 +86,7 @@ def _of_certificate(certificate: Any, *, model: str, alias: str | None) -> Subje
         report=certificate.report,
         roles=certificate.settings.get("data", {}),
         rules=tuple(
-            {
-                "metric": rule.metric,
-                "sensitive": rule.sensitive,
-                rule.rule.side: rule.limit,
-                **rule.rule.scenario,
-            }
+            {"metric": rule.metric, "sensitive": rule.sensitive, rule.rule.side: rule.limit, **rule.rule.scenario}
             for rule in certificate.report.policy
         ),
     )

@@ -21,16 +21,12 @@ def hook_key(typed: AlarmOptions) -> bytes | None:
     """Check the address, and read the secret that signs what is posted."""
     if typed.webhook is None:
         if typed.webhook_key is not None:
-            raise ParameterError(
-                "--webhook-key signs what is posted to --webhook URL; give that, or leave it out"
-            )
+            raise ParameterError("--webhook-key signs what is posted to --webhook URL; give that, or leave it out")
         return None
     parts = urlsplit(typed.webhook)
     near = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if parts.scheme != "https" and not (parts.scheme == "http" and near):
-        raise ParameterError(
-            f"--webhook {typed.webhook!r}: give an https address (http on this machine only)"
-        )
+        raise ParameterError(f"--webhook {typed.webhook!r}: give an https address (http on this machine only)")
     if typed.webhook_key is None:
         return None
     try:

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def needed_auditors(
-    rules: Sequence[Rule],
-    chosen: Sequence[Auditor],
-    metrics: Sequence[type[Metric]],
-    others: Sequence[plugins.Plugin],
+    rules: Sequence[Rule], chosen: Sequence[Auditor], metrics: Sequence[type[Metric]], others: Sequence[plugins.Plugin]
 ) -> list[str]:
     """Return the auditors besides the chosen ones that measure what rules are about.
 
@@ -59,9 +56,7 @@ def needed_auditors(
     if missing and not silent:
         name = min(missing)
         hint = did_you_mean(name, sorted(names), what="metrics")
-        raise PolicyError(
-            f"the policy names the metric {name!r}, which no installed auditor measures. {hint}"
-        )
+        raise PolicyError(f"the policy names the metric {name!r}, which no installed auditor measures. {hint}")
     return auditor_names
 
 
@@ -82,9 +77,7 @@ def _installed(others: Sequence[plugins.Plugin]) -> Iterator[tuple[type[Auditor]
             yield cls, brought
 
 
-def check_columns(
-    rules: Sequence[Rule], data: Dataset, group: Auditor, metrics: Sequence[type[Metric]]
-) -> None:
+def check_columns(rules: Sequence[Rule], data: Dataset, group: Auditor, metrics: Sequence[type[Metric]]) -> None:
     """Refuse rules on group metrics of a column that is not sensitive, before any row is scored.
 
     Raises
@@ -101,6 +94,4 @@ def check_columns(
             continue
         if rule.sensitive.partition("|")[0] not in names:
             hint = did_you_mean(rule.sensitive, names, what="sensitive columns")
-            raise PolicyError(
-                f"the policy asks {rule.metric!r} for {rule.sensitive!r}, which was not audited. {hint}"
-            )
+            raise PolicyError(f"the policy asks {rule.metric!r} for {rule.sensitive!r}, which was not audited. {hint}")

@@ -158,10 +158,7 @@ class Watching:
 
     def __getstate__(self) -> dict[str, Any]:
         context = dataclasses.replace(
-            self.context,
-            dataset=self.context.dataset.without_rows(),
-            progress=no_progress,
-            engine=LocalEngine(),
+            self.context, dataset=self.context.dataset.without_rows(), progress=no_progress, engine=LocalEngine()
         )
         return self.__dict__ | {"context": context}
 
@@ -350,10 +347,7 @@ def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str], scorer
         "plugins": [plugin.to_dict() for plugin in used],
     }
     model: Any = getattr(scorer, "model", None)
-    for name, value in (
-        ("sandbox", list(getattr(model, "held", ()))),
-        ("machine", getattr(model, "machine", None)),
-    ):
+    for name, value in (("sandbox", list(getattr(model, "held", ()))), ("machine", getattr(model, "machine", None))):
         if value:
             environment[name] = value
     others = [cls for plugin in used if not plugin.found.built_in for cls in plugin.metrics]

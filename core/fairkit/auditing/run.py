@@ -142,9 +142,7 @@ def audit(
             if not getattr(running, "pulls", False):
                 raise
             report = audited(LocalEngine(), data)
-            report = dataclasses.replace(
-                report, warnings=(f"The rows were read: {reason}.", *report.warnings)
-            )
+            report = dataclasses.replace(report, warnings=(f"The rows were read: {reason}.", *report.warnings))
     return dataclasses.replace(report, about=facts)
 
 

@@ -130,12 +130,7 @@ class Sense:
         """Return the checker of a model's predictions."""
         served: Mapping[str, Any] = scorer.info.outputs
         names = served.get("decision"), served.get("score")
-        decides = (
-            all(names)
-            and "threshold" not in served
-            and not is_own(served)
-            and not getattr(scorer, "ours", False)
-        )
+        decides = all(names) and "threshold" not in served and not is_own(served) and not getattr(scorer, "ours", False)
         return cls(
             place=index,
             task=scorer.task,
@@ -184,9 +179,7 @@ class Sense:
             high=float(predicted.max()),
         )
 
-    def _binary(
-        self, batch: Batch, predictions: Predictions, weights: Array | None, base: Mapping[str, Any]
-    ) -> Seen:
+    def _binary(self, batch: Batch, predictions: Predictions, weights: Array | None, base: Mapping[str, Any]) -> Seen:
         decision = predictions.decision
         assert decision is not None  # noqa: S101 -- binary predictions have decisions
         weighted = decision if weights is None else weights * decision
@@ -205,19 +198,11 @@ class Sense:
             ties = (predictions.score == self.cut) | (predictions.score == float(np.float32(self.cut)))
             more |= {"ties": int(ties.sum()), "ties_taken": int((decision[ties] > 0.5).sum())}
         return Seen(
-            **base,
-            said=np.array([base["mass"] - yes, yes]),
-            true=true,
-            right=right,
-            low=low,
-            high=high,
-            **more,
+            **base, said=np.array([base["mass"] - yes, yes]), true=true, right=right, low=low, high=high, **more
         )
 
 
-def _larger(
-    left: Mapping[str, Array] | None, right: Mapping[str, Array] | None
-) -> Mapping[str, Array] | None:
+def _larger(left: Mapping[str, Array] | None, right: Mapping[str, Array] | None) -> Mapping[str, Array] | None:
     if left is None or right is None:
         return right if left is None else left
     return {name: np.maximum(values, right[name]) for name, values in left.items()}

@@ -16,11 +16,5 @@ __all__ = ["Batch", "Dataset", "Roles", "Sensitive", "load_data"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {
-        "Batch": ".dataset",
-        "Dataset": ".dataset",
-        "Roles": ".roles",
-        "Sensitive": ".roles",
-        "load_data": ".dataset",
-    },
+    {"Batch": ".dataset", "Dataset": ".dataset", "Roles": ".roles", "Sensitive": ".roles", "load_data": ".dataset"},
 )

@@ -63,13 +63,10 @@ def query_numbers(column: pa.Array, name: str, table: str) -> Words:
 
     absent = int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0)
     if absent:
-        raise DataError(
-            f"{table}: {absent:,} rows have no value in the `query` column {name!r}; leave these rows out"
-        )
+        raise DataError(f"{table}: {absent:,} rows have no value in the `query` column {name!r}; leave these rows out")
     coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     digests = [
-        hashlib.blake2b(value_text(value).encode(), digest_size=8).digest()
-        for value in coded.dictionary.to_pylist()
+        hashlib.blake2b(value_text(value).encode(), digest_size=8).digest() for value in coded.dictionary.to_pylist()
     ]
     numbers = np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
     return np.asarray(numbers[as_numpy(coded.indices).astype(np.int64)])

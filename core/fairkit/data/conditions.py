@@ -41,9 +41,7 @@ def check_conditions(roles: Roles, columns: Sequence[str], table: str) -> None:
                 "leave it out of `within`"
             )
     if roles.within and not roles.sensitive:
-        raise DataError(
-            "`within` compares the groups of a sensitive column inside strata; name one with `sensitive`"
-        )
+        raise DataError("`within` compares the groups of a sensitive column inside strata; name one with `sensitive`")
 
 
 def _check_query(roles: Roles) -> None:
@@ -63,11 +61,7 @@ def _check_query(roles: Roles) -> None:
             f"queries are the independent units; leave `{used}` out"
         )
     if roles.weights is not None:
-        raise DataError(
-            "`query` and `weights` cannot be used together: queries count the same; leave out `weights`"
-        )
+        raise DataError("`query` and `weights` cannot be used together: queries count the same; leave out `weights`")
     taken = {roles.label, *(column for split in roles.sensitive for column in split.columns)}
     if roles.query in taken:
-        raise DataError(
-            f"column {roles.query!r} cannot be the `query` and the label or a sensitive column at once"
-        )
+        raise DataError(f"column {roles.query!r} cannot be the `query` and the label or a sensitive column at once")

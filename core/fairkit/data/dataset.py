@@ -217,9 +217,7 @@ class Dataset:
         self.profile  # noqa: B018 -- raises before the pass that finds the strata
         return self._strata[within].names
 
-    def batches(
-        self, columns: Sequence[str] = (), rows: int = BATCH_ROWS, *, partial: bool = False
-    ) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str] = (), rows: int = BATCH_ROWS, *, partial: bool = False) -> Iterator[Batch]:
         """Read the rows that are used, in order, with the given columns besides those that have a role.
 
         Parameters
@@ -234,9 +232,7 @@ class Dataset:
         """
         self.learn()
         wanted = [*columns, *self.roles.columns] or self.columns[:1]
-        yield from each(
-            "read", ahead("read", self._batches(wanted, rows, partial=partial), threads(self.source.parts))
-        )
+        yield from each("read", ahead("read", self._batches(wanted, rows, partial=partial), threads(self.source.parts)))
 
     def _batches(self, columns: Sequence[str], rows: int, *, partial: bool) -> Iterator[Batch]:
         start = self._start
@@ -316,9 +312,7 @@ class Dataset:
             probabilities=probabilities_of(used, self.roles, self.name),
             queries=None
             if self.roles.query is None
-            else query_numbers(
-                used.column(used.schema.names.index(self.roles.query)), self.roles.query, self.name
-            ),
+            else query_numbers(used.column(used.schema.names.index(self.roles.query)), self.roles.query, self.name),
         )
 
     def _clusters(self, arrow: pa.RecordBatch, rows: NDArray[np.int64]) -> NDArray[np.int64] | None:

@@ -218,15 +218,11 @@ class _EqualRows(TablePart):
 def _various(batch: pa.RecordBatch, codes: Mapping[str, Codes]) -> bool:
     """Return whether a column has about as many values as there are rows, by the first ones."""
     head = batch.slice(0, _GLANCE)
-    columns = [
-        column for name, column in zip(head.schema.names, head.columns, strict=True) if name not in codes
-    ]
+    columns = [column for name, column in zip(head.schema.names, head.columns, strict=True) if name not in codes]
     return head.num_rows == _GLANCE and any(2 * len(codes_of(column).values) > _GLANCE for column in columns)
 
 
-def equal_rows(
-    columns: Sequence[Codes], times: Counts | None = None
-) -> tuple[NDArray[np.int64], Counts] | None:
+def equal_rows(columns: Sequence[Codes], times: Counts | None = None) -> tuple[NDArray[np.int64], Counts] | None:
     """Return the first row of each kind, in order, and how many rows are equal to it.
 
     Parameters

@@ -40,8 +40,7 @@ class FramePart:
 def frame_parts(frame: Any) -> tuple[FramePart, ...]:
     """Return the partitions of a Dask DataFrame."""
     return tuple(
-        FramePart(f"partition {number}", delayed, frame._meta)
-        for number, delayed in enumerate(frame.to_delayed())
+        FramePart(f"partition {number}", delayed, frame._meta) for number, delayed in enumerate(frame.to_delayed())
     )
 
 
@@ -72,9 +71,7 @@ def frame_like(like: Any, columns: dict[str, Any]) -> Any:
         import pandas as pd
 
         types = dict(zip(map(str, like.columns), like.dtypes, strict=True))
-        return pd.DataFrame(
-            {name: _typed(pd.Series(cells), types.get(name)) for name, cells in columns.items()}
-        )
+        return pd.DataFrame({name: _typed(pd.Series(cells), types.get(name)) for name, cells in columns.items()})
     if library == "polars":
         import polars as pl
 

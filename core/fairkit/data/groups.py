@@ -11,15 +11,7 @@ import numpy as np
 
 from fairkit.data.arrow import as_numpy
 from fairkit.data.codes import codes_of
-from fairkit.data.roles import (
-    MISSING_GROUP,
-    NULL_SPELLINGS,
-    SMALL_GROUPS,
-    Missing,
-    Sensitive,
-    bin_names,
-    value_text,
-)
+from fairkit.data.roles import MISSING_GROUP, NULL_SPELLINGS, SMALL_GROUPS, Missing, Sensitive, bin_names, value_text
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
@@ -73,9 +65,7 @@ class ColumnCoder:
         import pyarrow as pa
 
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-            raise DataError(
-                f"the sensitive column {self.column!r} holds text and cannot be binned; leave the bins out"
-            )
+            raise DataError(f"the sensitive column {self.column!r} holds text and cannot be binned; leave the bins out")
         values = as_numpy(column).astype(float)
         codes: NDArray[np.int64] = np.digitize(values, self.edges or ()).astype(np.int64)
         missing = np.isnan(values)
@@ -118,11 +108,7 @@ class GroupCoder:
     """
 
     def __init__(
-        self,
-        split: Sensitive,
-        missing: Missing,
-        role: Literal["group", "stratum"] = "group",
-        counts_from: int = 0,
+        self, split: Sensitive, missing: Missing, role: Literal["group", "stratum"] = "group", counts_from: int = 0
     ) -> None:
         self.split = split
         self.missing = missing
@@ -213,11 +199,7 @@ class GroupCoder:
             only = self._name(cells[0]) if cells else "none"
             raise DataError(
                 f"{table}: {self._called} {self.split.name!r} has one {self.role} only ({only}); "
-                + (
-                    "a comparison needs two"
-                    if self.role == "group"
-                    else "leave `within` out, or name another column"
-                )
+                + ("a comparison needs two" if self.role == "group" else "leave `within` out, or name another column")
             )
         small = self._small(cell_counts, table)
         self.joined = len(small)
@@ -227,9 +209,7 @@ class GroupCoder:
         shape = [len(coder.index) for coder in self.columns]
         self._lookup = np.full(int(np.prod(shape)), -1, dtype=np.int64)
         self._lookup[[int(np.ravel_multi_index(cell, shape)) for cell in cells]] = [places[c] for c in cells]
-        self._sizes = [cell_counts[cell] for cell in own] + [sum(cell_counts[cell] for cell in small)] * bool(
-            small
-        )
+        self._sizes = [cell_counts[cell] for cell in own] + [sum(cell_counts[cell] for cell in small)] * bool(small)
         self.unknown = sum(self._counts.values()) - sum(cell_counts.values())
 
     def _small(self, counts: dict[tuple[int, ...], int], table: str) -> set[tuple[int, ...]]:

@@ -162,7 +162,5 @@ def _favorable(labels: pa.Array) -> Any:
         return None
     if any(isinstance(value, str) for value in values):
         one, other = sorted(map(str, values))
-        raise DataError(
-            f"`y` has the values {one!r} and {other!r}; say which is good for the person with `favorable`"
-        )
+        raise DataError(f"`y` has the values {one!r} and {other!r}; say which is good for the person with `favorable`")
     return max(values)

@@ -52,9 +52,7 @@ class Lookup:
     origin: Any = field(repr=False)
 
     @classmethod
-    def of(
-        cls, data: Any, on: Sequence[str], columns: Sequence[str], table: str, named: Sequence[str]
-    ) -> Self:
+    def of(cls, data: Any, on: Sequence[str], columns: Sequence[str], table: str, named: Sequence[str]) -> Self:
         """Open the other table and check its key.
 
         Parameters
@@ -99,8 +97,7 @@ class Lookup:
     def role(self) -> Joined:
         """What the certificate says about it."""
         return Joined(
-            on=tuple(here if here == there else f"{here}={there}" for here, there in self.pairs),
-            sha256=self.sha256,
+            on=tuple(here if here == there else f"{here}={there}" for here, there in self.pairs), sha256=self.sha256
         )
 
     @property
@@ -110,9 +107,7 @@ class Lookup:
 
     def places(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
         """Return for each row the row of the other table with its key, shape [n]; -1 where there is none."""
-        return self.index.find(
-            [batch.column(batch.schema.names.index(here)) for here, _ in self.pairs], self.pairs
-        )
+        return self.index.find([batch.column(batch.schema.names.index(here)) for here, _ in self.pairs], self.pairs)
 
     def types(self) -> dict[str, pa.DataType]:
         """Return the types of the columns that are taken."""
@@ -290,15 +285,11 @@ class JoinedPart(PartOf):
             arrays = {name: batch.column(place) for place, name in enumerate(mine)}
             if taken:
                 key = plain(batch.select(keys), self.name)
-                arrays |= dict(
-                    zip(taken, self.lookup.index.take(self.lookup.places(key), taken), strict=True)
-                )
+                arrays |= dict(zip(taken, self.lookup.index.take(self.lookup.places(key), taken), strict=True))
             yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
 
 
-def looked_up(
-    data: Any, on: Sequence[str] | str | None, source: Source, named: Sequence[str | None]
-) -> Lookup:
+def looked_up(data: Any, on: Sequence[str] | str | None, source: Source, named: Sequence[str | None]) -> Lookup:
     """Open the other table of a join; see `Lookup.of`.
 
     Raises
@@ -308,9 +299,7 @@ def looked_up(
     """
     if data is None or not on:
         given = "`on`" if data is None else "`join`"
-        raise DataError(
-            f"{given} is given alone: a join needs the other table (`join`) and the key column (`on`)"
-        )
+        raise DataError(f"{given} is given alone: a join needs the other table (`join`) and the key column (`on`)")
     keys = [on] if isinstance(on, str) else list(on)
     parts = {part.split(":")[0] for text in named if text for part in (text, *text.split("+"))}
     return Lookup.of(data, keys, source.columns, source.name, sorted(parts))
@@ -340,9 +329,7 @@ class _Held:
 
 
 @functools.lru_cache(maxsize=4)
-def _read(
-    origin: str | _Held, name: str, pairs: tuple[tuple[str, str], ...], columns: tuple[str, ...]
-) -> Index:
+def _read(origin: str | _Held, name: str, pairs: tuple[tuple[str, str], ...], columns: tuple[str, ...]) -> Index:
     source = origin.source if isinstance(origin, _Held) else open_source(origin)
     return _index(source, name, pairs, columns)
 
@@ -390,9 +377,7 @@ def _check_present(cells: Sequence[NDArray[Any]], columns: Sequence[str], name: 
         else:
             gaps = int(np.isnan(values).sum()) if values.dtype.kind == "f" else 0
         if gaps:
-            raise DataError(
-                f"{name}: {gaps:,} rows have no value in the key column {column!r}; remove these rows"
-            )
+            raise DataError(f"{name}: {gaps:,} rows have no value in the key column {column!r}; remove these rows")
 
 
 def _twice(name: str, columns: Sequence[str], example: str, count: int) -> DataError:

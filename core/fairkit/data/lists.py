@@ -216,8 +216,6 @@ def _lengths(part: Part, names: Sequence[str]) -> dict[str, int]:
                 "file"
             )
         if not length:
-            raise DataError(
-                f"{part.name}: the lists of column {name!r} are empty; leave the column out of the file"
-            )
+            raise DataError(f"{part.name}: the lists of column {name!r} are empty; leave the column out of the file")
         lengths[name] = length
     return lengths

@@ -144,11 +144,7 @@ def load_data(
     if y is not None or sensitive_features is not None or sample_weight is not None:
         from fairkit.data.in_memory import beside
 
-        _only_one(
-            label=(label, y),
-            sensitive=(sensitive or None, sensitive_features),
-            weights=(weights, sample_weight),
-        )
+        _only_one(label=(label, y), sensitive=(sensitive or None, sensitive_features), weights=(weights, sample_weight))
         given = beside(data, y, sensitive_features, sample_weight, favorable)
         data, favorable = given.table, given.favorable
         label, weights = label or given.label, weights or given.weights

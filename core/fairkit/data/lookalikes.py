@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 _CONFUSABLE = str.maketrans(
-    "аеорсухіјѕһԁԛԝѐёΑΒΕΖΗΙΚΜΝΟΡΤΥΧαορτυνιАВЕКМНОРСТУХІЅЈ",
-    "aeopcyxijshdqweeABEZHIKMNOPTYXaoptuviABEKMHOPCTYXISJ",
+    "аеорсухіјѕһԁԛԝѐёΑΒΕΖΗΙΚΜΝΟΡΤΥΧαορτυνιАВЕКМНОРСТУХІЅЈ", "aeopcyxijshdqweeABEZHIKMNOPTYXaoptuviABEKMHOPCTYXISJ"
 )
 """Cyrillic and Greek letters that look like Latin ones."""
 _MOST = 5
@@ -34,11 +33,7 @@ def lookalikes(column: str, names: Sequence[str]) -> list[str]:
         for one, other in combinations(same, 2)
     ]
     rest = len(sentences) - _MOST
-    return (
-        [*sentences[:_MOST], f"{rest} more pairs of values of {column!r} look the same."]
-        if rest > 0
-        else sentences
-    )
+    return [*sentences[:_MOST], f"{rest} more pairs of values of {column!r} look the same."] if rest > 0 else sentences
 
 
 def _as_seen(text: str) -> str:

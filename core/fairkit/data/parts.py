@@ -216,8 +216,7 @@ class CsvPart:
 
         with self._open(None, None) as stream:
             fields = [
-                field.with_type(pa.string()) if pa.types.is_temporal(field.type) else field
-                for field in stream.schema
+                field.with_type(pa.string()) if pa.types.is_temporal(field.type) else field for field in stream.schema
             ]
         return pa.schema(fields)
 
@@ -240,9 +239,7 @@ class CsvPart:
             column_types=None if types is None else dict(types),
         )
         file = self.path.open() if isinstance(self.path, StoredFile) else self.path
-        return pacsv.open_csv(
-            file, read_options=pacsv.ReadOptions(block_size=_BLOCK), convert_options=convert
-        )
+        return pacsv.open_csv(file, read_options=pacsv.ReadOptions(block_size=_BLOCK), convert_options=convert)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,7 @@ def plain(batch: pa.RecordBatch, table: str, *, coded: bool = False) -> pa.Recor
     """
     import pyarrow as pa
 
-    arrays = [
-        _plain_column(batch.column(i), field, table, coded=coded) for i, field in enumerate(batch.schema)
-    ]
+    arrays = [_plain_column(batch.column(i), field, table, coded=coded) for i, field in enumerate(batch.schema)]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 

@@ -70,21 +70,12 @@ class PredictionRoles:
         if self.class_probabilities and self.score is not None:
             raise ParameterError("`predictions` has a score and probabilities by class: name one of the two")
         if self.favorable is not None and self.decision is None and self.score is None:
-            raise ParameterError(
-                "`predictions` has a favorable value but no column of decisions that holds it"
-            )
+            raise ParameterError("`predictions` has a favorable value but no column of decisions that holds it")
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The named columns, each once."""
-        named = (
-            self.decision,
-            self.score,
-            self.probability,
-            self.predicted_class,
-            self.prediction,
-            self.answer,
-        )
+        named = (self.decision, self.score, self.probability, self.predicted_class, self.prediction, self.answer)
         every = [*(column for column in named if column), *self.class_probabilities.values()]
         return tuple(dict.fromkeys(every))
 
@@ -117,9 +108,7 @@ class PredictionRoles:
         """
         for key, value in record.items():
             if key not in KEYS:
-                raise ParameterError(
-                    f"`predictions` has no key {key!r}. {did_you_mean(key, KEYS, what='keys')}"
-                )
+                raise ParameterError(f"`predictions` has no key {key!r}. {did_you_mean(key, KEYS, what='keys')}")
             listed = key == "probability" and isinstance(value, Mapping)
             if not (listed or key == "favorable" or isinstance(value, str)):
                 raise ParameterError(f"`predictions`: {key} takes the name of a column, not {value!r}")

@@ -20,15 +20,7 @@ from fairkit.data.groups import GroupCoder, quartile_edges
 from fairkit.data.lookalikes import lookalikes
 from fairkit.data.proxies import probabilities_of, rows_where
 from fairkit.data.repeats import Repeats, RowCopies
-from fairkit.data.roles import (
-    HIGHEST,
-    LARGEST,
-    NULL_SPELLINGS,
-    SMALL_GROUPS,
-    reference_of,
-    same_value,
-    value_text,
-)
+from fairkit.data.roles import HIGHEST, LARGEST, NULL_SPELLINGS, SMALL_GROUPS, reference_of, same_value, value_text
 from fairkit.data.sheet import Sheet
 from fairkit.errors import DataError, did_you_mean
 from fairkit.support.ahead import ahead, threads
@@ -126,8 +118,7 @@ class Tally:
         self.sheet = Sheet()
         self.own, self.matches = list(columns), matches
         self.coders = {
-            s.name: GroupCoder(bins[s.name], roles.missing, counts_from=roles.counts_from)
-            for s in roles.sensitive
+            s.name: GroupCoder(bins[s.name], roles.missing, counts_from=roles.counts_from) for s in roles.sensitive
         }
         self.strata = {s.name: GroupCoder(bins[s.name], "group", "stratum") for s in roles.within}
         self.ids = Repeats()
@@ -199,9 +190,7 @@ class Tally:
             _count(counts, used.column(used.schema.names.index(name)), times)
         if self.units is not None:
             ids = decoded(used.column(used.schema.names.index(self.units)))
-            self.ids.update(
-                words_of(ids.drop_null()), times
-            )  # without any missing one where rows are counted
+            self.ids.update(words_of(ids.drop_null()), times)  # without any missing one where rows are counted
         if self.roles.sensitive_probability:
             probabilities_of(used, self.roles, self.table, times)
         if self.roles.label is not None:
@@ -331,9 +320,7 @@ class Tally:
     def _lookalikes(self, classes: Sequence[Any]) -> list[str]:
         """Say which groups, strata and values of the label look the same and are not."""
         named = {
-            c.column: c.ordered()
-            for coder in (*self.coders.values(), *self.strata.values())
-            for c in coder.columns
+            c.column: c.ordered() for coder in (*self.coders.values(), *self.strata.values()) for c in coder.columns
         }
         if self.roles.label is not None:
             named[self.roles.label] = [value for value in classes if isinstance(value, str)]
@@ -372,9 +359,7 @@ class Tally:
             return
         known = [value_text(value) for value in classes]
         hint = did_you_mean(str(favorable), known, what=f"values of {name!r}")
-        raise DataError(
-            f"{table}: the label column {name!r} never has the favorable value {favorable!r}. {hint}"
-        )
+        raise DataError(f"{table}: the label column {name!r} never has the favorable value {favorable!r}. {hint}")
 
 
 def _count(counts: Counter[Any], column: pa.Array, times: NDArray[np.int64] | None) -> None:
@@ -395,12 +380,7 @@ def _both(one: Counter[Any], other: Counter[Any]) -> Counter[Any]:
 
 
 def take_tally(
-    source: Source,
-    roles: Roles,
-    bins: Bins,
-    total: Total,
-    noted: Sequence[str] = (),
-    apart: Sequence[str] = (),
+    source: Source, roles: Roles, bins: Bins, total: Total, noted: Sequence[str] = (), apart: Sequence[str] = ()
 ) -> Tally:
     """Make the first pass over a table, and again where a column of a CSV file turns out to be wider."""
     while True:
@@ -458,9 +438,7 @@ def choose_bins(source: Source, roles: Roles) -> tuple[Bins, list[str]]:
                 continue
             binned = binned.with_edges(column, found)
             shown = ":".join([column, *(value_text(edge) for edge in found)])
-            notes.append(
-                f"{split.name}: numeric with many values, binned at the quartiles of its first rows ({shown})"
-            )
+            notes.append(f"{split.name}: numeric with many values, binned at the quartiles of its first rows ({shown})")
         bins[split.name] = binned
     return bins, notes
 

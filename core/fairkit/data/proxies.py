@@ -47,9 +47,7 @@ def probabilities_of(
         They are text, outside [0, 1], missing in a part of a row, or do not add up to 1; the message says where.
     """
     return {
-        name: _checked(
-            np.stack([_numbers(arrow, column, table) for column in columns], axis=1), columns, table, times
-        )
+        name: _checked(np.stack([_numbers(arrow, column, table) for column in columns], axis=1), columns, table, times)
         for name, columns in map(proxy_of, roles.sensitive_probability)
     }
 
@@ -57,9 +55,7 @@ def probabilities_of(
 def _numbers(arrow: pa.RecordBatch, column: str, table: str) -> Array:
     values = as_numpy(arrow.column(arrow.schema.names.index(column)))
     if values.dtype.kind not in "ifb":
-        raise DataError(
-            f"{table}: column {column!r} of group probabilities holds text; probabilities are numbers"
-        )
+        raise DataError(f"{table}: column {column!r} of group probabilities holds text; probabilities are numbers")
     return values.astype(np.float64)
 
 

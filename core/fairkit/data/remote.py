@@ -60,9 +60,7 @@ def _of_files(files: Files) -> Source:
     else:
         types = {field.name: field.type for field in files.schema}
         constants = files.constants or [{}] * len(parts)
-        parts = tuple(
-            FilledPart(part, types, tuple(own.items())) for part, own in zip(parts, constants, strict=True)
-        )
+        parts = tuple(FilledPart(part, types, tuple(own.items())) for part, own in zip(parts, constants, strict=True))
         parts = with_lists(parts, files.name)
     types = common_types(parts, files.name)
     return Source(files.name, types, parts, origin=files.origin, notes=files.notes)

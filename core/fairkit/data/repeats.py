@@ -246,9 +246,7 @@ class RowCopies:
     @property
     def copied(self) -> CopiedRows | None:
         """What shows that rows were copied; None where nothing does."""
-        return copied_rows(
-            self.whole.counts, self.whole.pairs, {name: one.pairs for name, one in self.fine.items()}
-        )
+        return copied_rows(self.whole.counts, self.whole.pairs, {name: one.pairs for name, one in self.fine.items()})
 
     def warnings(self, skipped: Sequence[str] = ()) -> list[str]:
         """Return warnings about repeated rows and ids; none about the columns in `skipped`.

@@ -74,9 +74,7 @@ class Sensitive:
     def __post_init__(self) -> None:
         """Refuse to split people by a guess: a disparity between such groups is biased (Chen et al. 2019)."""
         if any(column.startswith("bifsg_") for column in self.columns):
-            text = (
-                "has probabilities: people are not split by a guess; name them all in `sensitive_probability`"
-            )
+            text = "has probabilities: people are not split by a guess; name them all in `sensitive_probability`"
             raise DataError(f"{self.name!r} {text}")
 
     @property
@@ -276,9 +274,7 @@ def reference_of(text: str, columns: Sequence[str]) -> tuple[str, str]:
         return name, text[len(name) + 1 :]
     name, equals, _ = text.partition("=")
     if not equals:
-        raise DataError(
-            f"`reference` {text!r} is not understood; write COLUMN=GROUP, as in sex=male or sex=@largest"
-        )
+        raise DataError(f"`reference` {text!r} is not understood; write COLUMN=GROUP, as in sex=male or sex=@largest")
     hint = did_you_mean(name, columns, what="sensitive columns")
     raise DataError(f"`reference` {text!r} names {name!r}, which is no sensitive column. {hint}")
 

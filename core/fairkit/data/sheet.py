@@ -58,10 +58,7 @@ class ColumnSheet:
             column = codes.values.take(as_arrow(np.unique(codes.places[codes.places < len(codes.values)])))
         found = pc.min_max(column)
         ends = [str(found[end].as_py()) for end in ("min", "max")]
-        if (
-            not all(map(_DATE.match, ends))
-            or not pc.all(pc.match_substring_regex(column, _DATE.pattern)).as_py()
-        ):
+        if not all(map(_DATE.match, ends)) or not pc.all(pc.match_substring_regex(column, _DATE.pattern)).as_py():
             self.mixed = True
             return
         self.first = min(self.first or ends[0][:7], ends[0][:7])
@@ -130,6 +127,4 @@ def type_word(kind: pa.DataType) -> str:
         "true or false": (pa.types.is_boolean,),
         "empty": (pa.types.is_null,),
     }
-    return next(
-        (word for word, tests in tests_by_word.items() if any(test(kind) for test in tests)), str(kind)
-    )
+    return next((word for word, tests in tests_by_word.items() if any(test(kind) for test in tests)), str(kind))

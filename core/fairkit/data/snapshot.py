@@ -178,9 +178,7 @@ def _write(records: Records, sink: Any) -> None:
 
     schema = _readable(records.schema, records.name)
     texts = [field.name for field in schema if field.type == "string"]
-    with pq.ParquetWriter(
-        sink, schema, compression="lz4", use_dictionary=texts, write_statistics=False
-    ) as writer:
+    with pq.ParquetWriter(sink, schema, compression="lz4", use_dictionary=texts, write_statistics=False) as writer:
         for group in _groups(_received(records)):
             writer.write_batch(_stored(group, schema, records.name), row_group_size=group.num_rows)
 
@@ -260,9 +258,7 @@ def _readable(schema: pa.Schema, name: str) -> pa.Schema:
 def _is_decimal_list(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
-    return bool(
-        (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_decimal(kind.value_type)
-    )
+    return bool((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_decimal(kind.value_type))
 
 
 def _behind(kind: pa.DataType) -> pa.DataType:

@@ -70,9 +70,7 @@ class Source:
         for part in self.parts:
             yield from self._part_batches(part, list(dict.fromkeys(columns)), rows, coded=coded)
 
-    def _part_batches(
-        self, part: Part, columns: list[str], rows: int, *, coded: bool
-    ) -> Iterator[pa.RecordBatch]:
+    def _part_batches(self, part: Part, columns: list[str], rows: int, *, coded: bool) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         try:
@@ -95,9 +93,7 @@ class Source:
 
     def split(self, most: int) -> Source:
         """Cut large Parquet files at their row groups into parts of about `most` rows."""
-        parts = [
-            piece for part in self.parts for piece in (part.split(most) if hasattr(part, "split") else [part])
-        ]
+        parts = [piece for part in self.parts for piece in (part.split(most) if hasattr(part, "split") else [part])]
         return self if len(parts) == len(self.parts) else replace(self, parts=tuple(parts), counts=None)
 
     def chosen(self, masks: Sequence[NDArray[np.bool_]], name: str) -> Source:

@@ -107,9 +107,7 @@ class Table:
         if roles.label is None:
             raise DataError(f"{data.name}: training needs the outcome column; name it with `label`")
         if roles.counts_from:
-            raise DataError(
-                f"{data.name}: counts_from is for audits; leave it out, training needs every group"
-            )
+            raise DataError(f"{data.name}: counts_from is for audits; leave it out, training needs every group")
         values = data.profile.label_values
         chosen = choose_task(data, task)
         batch = data.read(list(dict.fromkeys([*data.features, *_sensitive_columns(roles)])))
@@ -174,9 +172,7 @@ def intersect(groups: Mapping[str, Groups]) -> Groups:
     cells = np.ravel_multi_index([split.codes for split in splits], shape)
     present, codes = np.unique(cells, return_inverse=True)
     places = np.array(np.unravel_index(present, shape)).T
-    names = tuple(
-        " & ".join(split.names[i] for split, i in zip(splits, row, strict=True)) for row in places.tolist()
-    )
+    names = tuple(" & ".join(split.names[i] for split, i in zip(splits, row, strict=True)) for row in places.tolist())
     return Groups(_crossed([split.split for split in splits]), names, codes.astype(np.int64).ravel())
 
 

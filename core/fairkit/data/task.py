@@ -63,13 +63,9 @@ def choose_task(dataset: Dataset, wished: Task | None, n_scores: int | None = No
 def _ranking(dataset: Dataset, wished: Task | None) -> Task:
     roles = dataset.roles
     if roles.query is None:
-        raise DataError(
-            "a ranking needs the column that says which rows are ranked together: name it with `query`"
-        )
+        raise DataError("a ranking needs the column that says which rows are ranked together: name it with `query`")
     if wished not in (None, "ranking"):
-        raise DataError(
-            f"`query` makes this a ranking, and `task={wished}` another task; leave one of them out"
-        )
+        raise DataError(f"`query` makes this a ranking, and `task={wished}` another task; leave one of them out")
     if roles.label is not None and roles.favorable is None and dataset.profile.label_range is None:
         raise DataError(
             f"the label {roles.label!r} holds text; relevance is a number, or name the relevant value with `favorable`"

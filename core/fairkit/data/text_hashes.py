@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
     Words = NDArray[np.uint64]
 
-_GOLDEN, _FIRST, _SECOND = (
-    np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)
+_GOLDEN, _FIRST, _SECOND = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _MASKS = np.array([(1 << (8 * kept)) - 1 for kept in range(9)], dtype=np.uint64)
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 PIECE = 8_192

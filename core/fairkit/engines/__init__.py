@@ -17,6 +17,5 @@ from fairkit.support.faces import lazy_names
 __all__ = ["DaskEngine", "LocalEngine", "connected"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__,
-    {"DaskEngine": "fairkit_dask.engine", "LocalEngine": ".local", "connected": "fairkit_dask.cluster"},
+    __name__, {"DaskEngine": "fairkit_dask.engine", "LocalEngine": ".local", "connected": "fairkit_dask.cluster"}
 )

@@ -77,9 +77,7 @@ class Engine(Protocol):
         """
         ...
 
-    def placed(
-        self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None
-    ) -> Dataset:
+    def placed(self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None) -> Dataset:
         """Return a dataset as it is read here.
 
         Parameters

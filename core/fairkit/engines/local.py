@@ -34,9 +34,7 @@ class LocalEngine:
     def check(self, distributions: Mapping[str, str], extras: Iterable[str] = ()) -> None:
         """See `Engine.check`: what is here is here."""
 
-    def placed(
-        self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None
-    ) -> Dataset:
+    def placed(self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None) -> Dataset:
         """See `Engine.placed`: rows are read."""
         return data
 

@@ -42,9 +42,7 @@ def opened(engine: Engine | str | None, scheduler: str | None = None) -> Iterato
     """
     if isinstance(engine, str):
         if engine not in ENGINES:
-            raise ParameterError(
-                f"there is no engine {engine!r}. {did_you_mean(engine, ENGINES, what='engines')}"
-            )
+            raise ParameterError(f"there is no engine {engine!r}. {did_you_mean(engine, ENGINES, what='engines')}")
         if engine == "sql":
             if scheduler is not None:
                 raise ParameterError(f"the scheduler {scheduler} is for `engine=dask`, not for sql")

@@ -78,9 +78,7 @@ def heavy(skewness: Array, n: Array) -> NDArray[np.bool_]:
 
 def _bound(n: Array) -> Array:
     rows = np.maximum(n, 1)
-    return np.asarray(
-        _HEAVY * np.minimum(1, np.minimum((_MANY / rows) ** _MANY_POWER, (rows / _FEW) ** _FEW_POWER))
-    )
+    return np.asarray(_HEAVY * np.minimum(1, np.minimum((_MANY / rows) ** _MANY_POWER, (rows / _FEW) ** _FEW_POWER)))
 
 
 def tilted(skewness: Array, t: Array) -> tuple[Array, Array]:

@@ -75,9 +75,7 @@ def favorable_column(
                 f"{value_text(favorable)!r}? By the order of the label's values it is column {by_order}, but that "
                 "one is higher for the other rows. Say which column it is, from 0, with `favorable_class`"
             )
-        told = (
-            f"class {value_text(classes[by_order])} of the model stands for the favorable label {favorable!r}"
-        )
+        told = f"class {value_text(classes[by_order])} of the model stands for the favorable label {favorable!r}"
         return by_order, f"By the order of the label's values, {told} (`favorable_class` overrides)."
     if len(classes) == 2 and is_favorable is not None:
         return _by_ranking(classes, scores, is_favorable, favorable)
@@ -90,11 +88,7 @@ def favorable_column(
 def _same_kind(classes: Sequence[Any], label_values: Sequence[Any]) -> bool:
     """Whether the model's classes are the label's values, or there is no label to compare with."""
     texts = {value_text(value) for value in classes}
-    return (
-        not label_values
-        or {value_text(value) for value in label_values} <= texts
-        or _flags(texts, label_values)
-    )
+    return not label_values or {value_text(value) for value in label_values} <= texts or _flags(texts, label_values)
 
 
 def _flags(texts: set[str], label_values: Sequence[Any]) -> bool:
@@ -262,9 +256,7 @@ def _holds(places: Sequence[int], scores: NDArray[np.float64], labels: NDArray[n
     return True
 
 
-def _told(
-    places: Sequence[int], texts: Sequence[str], labels: NDArray[np.int64], scores: NDArray[np.float64]
-) -> str:
+def _told(places: Sequence[int], texts: Sequence[str], labels: NDArray[np.int64], scores: NDArray[np.float64]) -> str:
     agree = float((np.asarray(places)[scores.argmax(axis=1)] == labels).mean())
     shown = ", ".join(texts[place] for place in places)
     order = "the label's own order" if list(places) == sorted(places) else "not the label's own order"

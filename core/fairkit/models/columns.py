@@ -134,9 +134,7 @@ class PredictedColumns:
             "predictions are read from columns of the table",
         )
         decides = task == "binary" and self.roles.score is not None
-        decides = decides and not (
-            self.roles.decision or self.roles.probability or self.roles.predicted_class
-        )
+        decides = decides and not (self.roles.decision or self.roles.probability or self.roles.predicted_class)
         if not decides:
             told = "the decisions are a column of the table" if task == "binary" else f"this is a {task} task"
             options.refuse(["threshold"], told)
@@ -205,12 +203,7 @@ class _Form:
 
 
 def _form(
-    roles: PredictionRoles,
-    dataset: Dataset,
-    task: Task,
-    cut: float | None,
-    options: ModelOptions,
-    said: float | None,
+    roles: PredictionRoles, dataset: Dataset, task: Task, cut: float | None, options: ModelOptions, said: float | None
 ) -> _Form:
     """Find what the column of scores holds and which way it points, from the first rows where nothing is said."""
     if task != "binary" or roles.score is None:
@@ -249,11 +242,7 @@ def _agrees(roles: PredictionRoles, dataset: Dataset, numbers: Array, decided: N
 
 
 def _points_down(
-    roles: PredictionRoles,
-    dataset: Dataset,
-    numbers: Array,
-    is_favorable: NDArray[np.bool_] | None,
-    kind: str,
+    roles: PredictionRoles, dataset: Dataset, numbers: Array, is_favorable: NDArray[np.bool_] | None, kind: str
 ) -> tuple[bool, list[str]]:
     """Return whether low scores are favorable: as the user says, else as the labels say where that is in question."""
     said, values = roles.favorable, dataset.profile.label_values
@@ -267,11 +256,7 @@ def _points_down(
             )
         return low, []
     higher = None if is_favorable is None else ranks_higher(numbers, is_favorable)
-    first = (
-        len(values) == 2
-        and dataset.roles.label is not None
-        and same_value(values[0], dataset.roles.favorable)
-    )
+    first = len(values) == 2 and dataset.roles.label is not None and same_value(values[0], dataset.roles.favorable)
     if higher is False and (first or kind == "value"):
         return True, [
             f"The column {roles.score!r} is lower for rows with the favorable label and is read as a score of the "
@@ -286,9 +271,7 @@ class _ColumnScorer:
     recorded = True
     """Nobody can be asked about other rows."""
 
-    def __init__(
-        self, roles: PredictionRoles, dataset: Dataset, task: Task, cut: float | None, form: _Form
-    ) -> None:
+    def __init__(self, roles: PredictionRoles, dataset: Dataset, task: Task, cut: float | None, form: _Form) -> None:
         from fairkit.results.subjects import ModelInfo
 
         self.roles, self.task, self.columns = roles, task, roles.columns
@@ -304,9 +287,7 @@ class _ColumnScorer:
         if task == "multiclass":
             self.classes = _classes(roles, dataset)
         if task == "binary" and roles.class_probabilities:
-            raise ModelError(
-                "this is a binary task: name the probability of the favorable label as the score"
-            )
+            raise ModelError("this is a binary task: name the probability of the favorable label as the score")
         if cut is not None:
             side = f"favorable below {cut:g}" if form.below else f"favorable from {cut:g} on"
             notes.append(f"Decisions are made from the column {roles.score!r}: {side}.")
@@ -434,9 +415,7 @@ def _classes(roles: PredictionRoles, dataset: Dataset) -> tuple[Any, ...]:
         classes.setdefault(label, label)
     absent = [name for name in classes if roles.class_probabilities and name not in roles.class_probabilities]
     if absent:
-        raise ModelError(
-            f"`predictions` has no probability of the class {absent[0]!r}: name a column for every class"
-        )
+        raise ModelError(f"`predictions` has no probability of the class {absent[0]!r}: name a column for every class")
     if len(classes) < 2:
         raise ModelError(f"there is one class only, {next(iter(classes))!r}; a comparison needs two")
     return tuple(classes.values())

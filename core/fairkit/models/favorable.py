@@ -45,9 +45,7 @@ def favorable_values(dataset: Dataset, column: str, said: Any = None) -> tuple[M
     if counts is None:
         raise ModelError(f"the decision column {column!r} has more than a thousand values; are they scores?")
     if None in counts:
-        raise ModelError(
-            f"{counts[None]:,} rows have no decision in the column {column!r}; leave these rows out"
-        )
+        raise ModelError(f"{counts[None]:,} rows have no decision in the column {column!r}; leave these rows out")
     values = sorted(counts, key=lambda value: (isinstance(value, str), value))
     texts = {value: value_text(value).lower() for value in values}
     label = dataset.roles.favorable
@@ -58,9 +56,7 @@ def favorable_values(dataset: Dataset, column: str, said: Any = None) -> tuple[M
     flags = set(texts.values()) <= _YES | _NO
     by_sign = {value: text in _YES for value, text in texts.items()}
     label_values = [label, *dataset.profile.label_values]
-    of_label = dataset.roles.label is not None and all(
-        any(same_value(v, k) for k in label_values) for v in values
-    )
+    of_label = dataset.roles.label is not None and all(any(same_value(v, k) for k in label_values) for v in values)
     by_label = {value: same_value(value, label) for value in values}
     turned = dataset.roles.label is not None and value_text(label).lower() in _NO
     if flags and (turned or (of_label and by_sign != by_label)):

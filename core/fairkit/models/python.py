@@ -48,9 +48,7 @@ class PythonModel:
 
     def __init__(self, estimator: Any, name: str | None = None, like: Any = None) -> None:
         if not hasattr(estimator, "predict"):
-            raise ModelError(
-                f"a {type(estimator).__name__} has no predict method; give an ONNX file or an estimator"
-            )
+            raise ModelError(f"a {type(estimator).__name__} has no predict method; give an ONNX file or an estimator")
         self.estimator = estimator
         self.name = name or type(estimator).__name__
         self.like = like
@@ -68,18 +66,12 @@ class PythonModel:
         options = of_two_classes(options, dataset)
         classes = [value.item() if isinstance(value, np.generic) else value for value in self._classes()]
         task = choose_task(dataset, options.task, len(classes) or None)
-        options.refuse(
-            ["score_output", "decision_output", "score_kind"], "an object in memory has no outputs"
-        )
+        options.refuse(["score_output", "decision_output", "score_kind"], "an object in memory has no outputs")
         if task != "binary":
             options.refuse(["threshold", "favorable_class"], f"this is a {task} task")
         if task != "multiclass":
-            options.refuse(
-                ["classes"], f"this is a {task} task; favorable_class says which class is favorable"
-            )
-        info = ModelInfo(
-            name=self.name, sha256=None, task=task, notes=("An object in memory: it has no digest.",)
-        )
+            options.refuse(["classes"], f"this is a {task} task; favorable_class says which class is favorable")
+        info = ModelInfo(name=self.name, sha256=None, task=task, notes=("An object in memory: it has no digest.",))
         scorer = _PythonScorer(self, dataset, task, info, classes, options)
         scorer.settle(dataset)
         return scorer
@@ -220,9 +212,7 @@ def _took_a_matrix(estimator: Any) -> bool:
 
 def _labels(predicted: NDArray[Any], task: Task, name: str) -> list[Any]:
     """Return the labels that a model without ``classes_`` gives, in order."""
-    labels: list[Any] = np.unique(
-        predicted.astype(str) if predicted.dtype.kind == "O" else predicted
-    ).tolist()
+    labels: list[Any] = np.unique(predicted.astype(str) if predicted.dtype.kind == "O" else predicted).tolist()
     numbers = any(isinstance(value, float) and not value.is_integer() for value in labels)
     if numbers or (task == "binary" and len(labels) > 2):
         raise ModelError(

@@ -63,9 +63,7 @@ class Ranker:
             task="ranking",
             outputs={key: inner.info.outputs.get(key) for key in ("score",)} if inner.info.outputs else {},
         )
-        return cls(
-            inner, info, inner.columns, bool(getattr(inner, "recorded", False)), getattr(inner, "model", None)
-        )
+        return cls(inner, info, inner.columns, bool(getattr(inner, "recorded", False)), getattr(inner, "model", None))
 
     def predict(self, columns: Columns) -> Predictions:
         """Score items; larger is nearer to the top.

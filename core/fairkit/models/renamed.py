@@ -28,9 +28,7 @@ def check_renamed(rename: Mapping[str, str] | None, inputs: Sequence[str], colum
     for column, name in renames.items():
         if column not in columns:
             hint = did_you_mean(column, columns, what="columns")
-            raise ParameterError(
-                f"`rename` {column}={name}: there is no column {column!r} in the data. {hint}"
-            )
+            raise ParameterError(f"`rename` {column}={name}: there is no column {column!r} in the data. {hint}")
         if name not in inputs:
             hint = did_you_mean(name, inputs, what="model's inputs")
             raise ParameterError(f"`rename` {column}={name}: the model has no input {name!r}. {hint}")

@@ -126,9 +126,7 @@ def parse_parameters(cls: type[T], values: Mapping[str, Any], *, owner: str) -> 
             raise ParameterError(f"{owner} has no parameter {key!r}. {hint}")
         if dot:
             if not is_mapping(hints[name]):
-                raise ParameterError(
-                    f"{owner}.{name} has no parts, so {key!r} means nothing; write {name}=VALUE"
-                )
+                raise ParameterError(f"{owner}.{name} has no parts, so {key!r} means nothing; write {name}=VALUE")
             parsed.setdefault(name, {})[inner] = guess(value)
         else:
             today = _current_value(fields[name], value, owner=owner)
@@ -137,9 +135,7 @@ def parse_parameters(cls: type[T], values: Mapping[str, Any], *, owner: str) -> 
             _check_range(fields[name], parsed[name], owner=owner)
     missing = [name for name, field in fields.items() if _required(field) and name not in parsed]
     if missing:
-        raise ParameterError(
-            f"{owner} needs {' and '.join(missing)}: give the parameter `{missing[0]}=VALUE`"
-        )
+        raise ParameterError(f"{owner} needs {' and '.join(missing)}: give the parameter `{missing[0]}=VALUE`")
     return cls(**parsed)
 
 
@@ -181,9 +177,7 @@ def current_names(cls: type[Any], values: Mapping[str, Any], *, owner: str) -> d
         if name in values:
             raise ParameterError(f"{owner}: {old} is the former name of {name}; give {name} only")
         scaled = "" if factor == 1 else f" ({name} = {factor:g} * {old})"
-        _renamed(
-            f"{owner}.{old} is now called {owner}.{name}{scaled}; the old name works until the next version"
-        )
+        _renamed(f"{owner}.{old} is now called {owner}.{name}{scaled}; the old name works until the next version")
         result[name + dot + inner] = _scaled(value, factor)
     return result
 

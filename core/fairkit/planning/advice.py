@@ -83,11 +83,7 @@ def advised(
 
 
 def _with_detectable(
-    finding: Finding,
-    rule: Rule,
-    findings: Sequence[Finding],
-    metrics: Sequence[type[Metric]],
-    confidence: float,
+    finding: Finding, rule: Rule, findings: Sequence[Finding], metrics: Sequence[type[Metric]], confidence: float
 ) -> Finding:
     known = _made_of(finding, findings, metrics)
     if known is None:
@@ -129,12 +125,7 @@ def _advise(
     for finding in chosen:
         alone = judge([rule], [finding], confidence=confidence)[0][0]
         interval = finding.interval
-        if (
-            alone.verdict != "inconclusive"
-            or finding.inconclusive
-            or interval is None
-            or finding.value is None
-        ):
+        if alone.verdict != "inconclusive" or finding.inconclusive or interval is None or finding.value is None:
             continue
         if not interval[0] <= rule.limit <= interval[1]:
             return result  # more rows do not help against values that are missing or wrong
@@ -144,11 +135,7 @@ def _advise(
         more = _more(finding, rule, findings, metrics, confidence, np.random.default_rng([seed, 1]))
         if most is None or more.rows is None or (most.rows is not None and more.rows > most.rows):
             most = more
-    return (
-        result
-        if most is None
-        else replace(result, more_rows=most, reason=f"{result.reason}. {most.sentence}")
-    )
+    return result if most is None else replace(result, more_rows=most, reason=f"{result.reason}. {most.sentence}")
 
 
 def _more(
@@ -185,9 +172,7 @@ def _more(
             rounds=((0.8, 0.9, 1.0, 1.1, 1.2, 1.3),),
         )
         if curve is not None and curve.rows <= MOST:
-            return MoreRows(
-                two_digits(curve.rows), None if group_index < 0 else truth.names[group_index], value, POWER
-            )
+            return MoreRows(two_digits(curve.rows), None if group_index < 0 else truth.names[group_index], value, POWER)
     return MoreRows(None, None, value, POWER)
 
 

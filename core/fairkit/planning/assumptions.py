@@ -45,9 +45,7 @@ def assumed(rule: Rule, target: Target, groups: Any, assume: Any, base: Any) -> 
                     f"a plan for {rule.metric!r} needs the groups' {rate.name}: `assume=0.3`, or group=0.3,group=0.35"
                 )
             assumption = _WORST
-            notes.append(
-                f"{rate.name} is taken to be 1/2 in every group, the worst case; `assume` says better."
-            )
+            notes.append(f"{rate.name} is taken to be 1/2 in every group, the worst case; `assume` says better.")
         rates.append(_by_group(assumption, names, f"the assumed {rate.name}"))
     bases = np.stack([_base(rate, base, names) for rate in target.rates])
     none = np.zeros(len(names))
@@ -70,9 +68,7 @@ def _shares(rule: Rule, target: Target, groups: Any) -> dict[str, float]:
     if isinstance(groups, Mapping) and any(isinstance(part, Mapping) for part in groups.values()):
         chosen = groups.get(rule.sensitive) if rule.sensitive else next(iter(groups.values()))
     if not chosen:
-        raise ParameterError(
-            f"a plan for {rule.metric!r} needs the groups' shares: `groups=female=0.45,male=0.55`"
-        )
+        raise ParameterError(f"a plan for {rule.metric!r} needs the groups' shares: `groups=female=0.45,male=0.55`")
     shares = {str(name): float(share) for name, share in chosen.items()}
     if len(shares) < 2 or not all(np.isfinite(s) and s > 0 for s in shares.values()):
         raise ParameterError(f"the shares of groups {shares} must be two or more, each above 0")

@@ -65,9 +65,7 @@ def detectable(
 
     at_none = _NORMAL.inv_cdf((1 + power) / 2)
     fails = _edge(lambda v: gap(v) - inner * error(v), rule.limit, end)
-    passes = _edge(
-        lambda v: -gap(v) - (outer + (at_none if v == none else z_power)) * error(v), rule.limit, none
-    )
+    passes = _edge(lambda v: -gap(v) - (outer + (at_none if v == none else z_power)) * error(v), rule.limit, none)
     return Detectable(fails_from=fails, passes_up_to=passes, power=power)
 
 

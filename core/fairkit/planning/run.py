@@ -82,9 +82,7 @@ def plan(
         A rule is not made of rates, an assumption is missing, or a number is out of its range.
     """
     if not rules:
-        raise PolicyError(
-            "there is no rule to plan for; give one, as in `max=demographic_parity_difference:sex=0.05`"
-        )
+        raise PolicyError("there is no rule to plan for; give one, as in `max=demographic_parity_difference:sex=0.05`")
     if not 0 < power < 1:
         raise ParameterError(f"power={power} is not between 0 and 1; 0.8 is usual")
     if not 0 < confidence < 1:
@@ -104,9 +102,7 @@ def plan(
             made.append(width)
             continue
         target = target_of(rule.metric, metrics)
-        truth, notes = (
-            observed(rule, target, report) if report else assumed(rule, target, groups, assume, base)
-        )
+        truth, notes = observed(rule, target, report) if report else assumed(rule, target, groups, assume, base)
         made.append(_one(rule, target, truth, notes, level, power, np.random.default_rng([seed, number])))
     return Plan(
         rules=tuple(made),
@@ -141,10 +137,7 @@ def _one(
     curve: PowerCurve | None = None
     if math.isfinite(start):
         curve = search(
-            lambda rows: decided(target, truth, rows * truth.shares, rule, side, level, rng, DRAWS),
-            start,
-            power,
-            DRAWS,
+            lambda rows: decided(target, truth, rows * truth.shares, rule, side, level, rng, DRAWS), start, power, DRAWS
         )
     if curve is None:
         told = "The assumed number is at the limit, or so near that no affordable number of rows decides the rule."
@@ -173,9 +166,7 @@ def _one(
         power=curve.power(rows),
         balanced_rows=_balanced(target, truth, rows),
         detectable=detectable(target, truth, inside, rule, level, power),
-        curve=tuple(
-            (int(at), round(curve.power(at), 4)) for at in np.linspace(0.25 * rows, 2 * rows, _CURVE).round()
-        ),
+        curve=tuple((int(at), round(curve.power(at), 4)) for at in np.linspace(0.25 * rows, 2 * rows, _CURVE).round()),
         notes=tuple(note for note in (*notes, few, many) if note),
         line=(curve.intercept, curve.slope),
     )
@@ -207,9 +198,7 @@ def _from_width(
     finding = report.find(rule.metric, rule.sensitive)
     value = finding.value
     if value is None or finding.interval is None:
-        raise PolicyError(
-            f"the report has no interval of {rule.metric!r}, so that it cannot be planned from it"
-        )
+        raise PolicyError(f"the report has no interval of {rule.metric!r}, so that it cannot be planned from it")
     reach = finding.interval[1] - value if value <= rule.limit else value - finding.interval[0]
     factor = (two_sided(level) + NormalDist().inv_cdf(power)) / two_sided(finding.confidence)
     gap = abs(rule.limit - value)
@@ -237,9 +226,7 @@ def _from_width(
 def _many(groups: int) -> str:
     if groups <= 2:
         return ""
-    return (
-        f"{groups} groups need more rows each than two would: the largest of all their differences is judged."
-    )
+    return f"{groups} groups need more rows each than two would: the largest of all their differences is judged."
 
 
 def _balanced(target: Target, truth: Truth, rows: int) -> int | None:

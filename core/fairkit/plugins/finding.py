@@ -151,9 +151,7 @@ def blame(info: PluginInfo, doing: str) -> Iterator[None]:
 
 def owner_of(name: str) -> PluginInfo:
     """Return the plugin of that name, or a stand-in for a class that was passed without one."""
-    return next(
-        (found for found in find() if found.name == name), PluginInfo(name, "", "no distribution", "0")
-    )
+    return next((found for found in find() if found.name == name), PluginInfo(name, "", "no distribution", "0"))
 
 
 def find_auditor(name: str, among: Iterable[Plugin] = ()) -> tuple[type[Auditor], Plugin]:
@@ -210,9 +208,7 @@ def source_of(scheme: str) -> type[DataSource] | None:
         matches = _with_scheme(scheme, loaded) or _with_scheme(scheme, _ours())
     if len(matches) > 1:
         names = " and ".join(sorted(f"{one.__module__}.{one.__name__}" for one in matches))
-        raise PluginError(
-            f"two sources have addresses that begin with {scheme}: {names}; uninstall one of them"
-        )
+        raise PluginError(f"two sources have addresses that begin with {scheme}: {names}; uninstall one of them")
     if not matches and failures:
         raise PluginError(f"no source has addresses that begin with {scheme}: -- and {failures[0]}")
     return next(iter(matches), None)
@@ -303,8 +299,7 @@ def _load_of(plugin: PluginInfo, installed: list[PluginInfo]) -> Plugin:
 
 def _duplicate(named: list[PluginInfo]) -> str:
     owners = " and ".join(
-        plugin.target if plugin.distribution == FILE else f"{plugin.distribution} {plugin.version}"
-        for plugin in named
+        plugin.target if plugin.distribution == FILE else f"{plugin.distribution} {plugin.version}" for plugin in named
     )
     last = named[-1]
     fix = (

@@ -119,9 +119,7 @@ def _import(info: PluginInfo) -> Any:
         # not looked up again among all that is installed: its name and module were read there
         return importlib.metadata.EntryPoint(info.name, info.target, hookspecs.PROJECT).load()
     except MissingExtraError as error:
-        raise PluginError(
-            f"the plugin {info.name!r} of {info.distribution} does not load: {error}"
-        ) from error
+        raise PluginError(f"the plugin {info.name!r} of {info.distribution} does not load: {error}") from error
     except ModuleNotFoundError as error:
         needed = error.name or str(error)
         extra = f"pip install 'fairkit[{info.name}]'" if info.built_in else f"pip install {needed}"
@@ -144,14 +142,10 @@ def _ask(manager: pluggy.PluginManager, info: PluginInfo, hook: str) -> list[typ
         answers = getattr(manager.hook, hook)()
     except Exception as error:
         raise _broken(info, f"{hook} raises {type(error).__name__}: {one_line(error)}") from error
-    classes = [
-        cls for answer in answers for cls in (answer if isinstance(answer, list | tuple) else [answer])
-    ]
+    classes = [cls for answer in answers for cls in (answer if isinstance(answer, list | tuple) else [answer])]
     if not classes:
         return []
-    base: type[Any] = imported(
-        _BASES[hook]
-    )  # a plugin that brings an auditor needs nothing of what trains models
+    base: type[Any] = imported(_BASES[hook])  # a plugin that brings an auditor needs nothing of what trains models
     for cls in classes:
         if not (inspect.isclass(cls) and issubclass(cls, base)):
             raise _broken(info, f"{hook} gives {cls!r}, but hooks return lists of {base.__name__} classes")

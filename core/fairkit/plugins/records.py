@@ -108,11 +108,7 @@ class Plugin:
 
     def to_dict(self) -> dict[str, str]:
         """Return the plugin's entry in a report."""
-        return {
-            "name": self.found.name,
-            "distribution": self.found.distribution,
-            "version": self.found.version,
-        }
+        return {"name": self.found.name, "distribution": self.found.distribution, "version": self.found.version}
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,7 @@ class Change:
         scope += f" ({self.parameters['class']})" if "class" in self.parameters else ""
         if self.before is None or self.after is None or self.difference is None:
             return f"{self.metric}{scope}: not defined"
-        ends = (
-            "" if self.interval is None else f" [{self.interval[0] + 0.0:.4g}, {self.interval[1] + 0.0:.4g}]"
-        )
+        ends = "" if self.interval is None else f" [{self.interval[0] + 0.0:.4g}, {self.interval[1] + 0.0:.4g}]"
         told = f"{self.before:.4g} to {self.after:.4g}, difference {self.difference + 0.0:.4g}{ends}: {self.outcome}"
         return f"{self.metric}{scope}: {told}"
 

@@ -42,11 +42,7 @@ def _words(condition: Mapping[str, Any]) -> str:
         value = condition["value"]
         if value is None:
             return f"{column} is missing"
-        return (
-            f"aged {_text(value)}"
-            if column.lower() in _AGES and _is_number(value)
-            else f"{column} = {_text(value)}"
-        )
+        return f"aged {_text(value)}" if column.lower() in _AGES and _is_number(value) else f"{column} = {_text(value)}"
     name = "aged" if column.lower() in _AGES else column
     low, high = condition.get("low"), condition.get("high")
     if low is None and high is None:

@@ -49,11 +49,7 @@ class Histogram(Evidence):
     @classmethod
     def read(cls, value: Any) -> Self | None:
         """Read ``{"edges": [...], "groups": {name: [[other, favorable], ...]}}``."""
-        if (
-            not isinstance(value, Mapping)
-            or not value.get("edges")
-            or not isinstance(value.get("groups"), Mapping)
-        ):
+        if not isinstance(value, Mapping) or not value.get("edges") or not isinstance(value.get("groups"), Mapping):
             return None
         edges = tuple(float(edge) for edge in value["edges"])
         whole = all(len(bins) == len(edges) - 1 for bins in value["groups"].values())
@@ -215,9 +211,7 @@ def _is_list(value: Any) -> bool:
 
 def _numbers(value: Any) -> tuple[float, ...] | None:
     """Return a list of numbers; None where it is empty or something else."""
-    numbers = _is_list(value) and all(
-        isinstance(one, int | float) and not isinstance(one, bool) for one in value
-    )
+    numbers = _is_list(value) and all(isinstance(one, int | float) and not isinstance(one, bool) for one in value)
     if not numbers:
         return None
     return tuple(float(one) for one in value)

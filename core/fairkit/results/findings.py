@@ -8,15 +8,7 @@ from typing import Any, Literal, Self
 
 from fairkit.results.rendering import Shown
 from fairkit.results.tables import place_words
-from fairkit.results.values import (
-    Better,
-    GroupValue,
-    Interval,
-    StratumValue,
-    json_interval,
-    json_number,
-    read_interval,
-)
+from fairkit.results.values import Better, GroupValue, Interval, StratumValue, json_interval, json_number, read_interval
 
 VerdictName = Literal["pass", "fail", "inconclusive"]
 

@@ -74,9 +74,7 @@ class ReportPlots:
         """
         return faceted("groups", self._report, sensitive, metric)
 
-    def roc(
-        self, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
-    ) -> alt.LayerChart:
+    def roc(self, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None) -> alt.LayerChart:
         """Return each group's ROC curve in the band that holds its whole true curve.
 
         Parameters
@@ -169,6 +167,4 @@ def _drawn(name: str) -> Callable[..., Any]:
         if one.name == name:
             draw: Callable[..., Any] = one.load()
             return draw
-    raise PluginError(
-        f"no installed package draws {name!r}; fix it with: pip install --force-reinstall fairkit"
-    )
+    raise PluginError(f"no installed package draws {name!r}; fix it with: pip install --force-reinstall fairkit")

@@ -87,11 +87,7 @@ def _parts(finding: Finding) -> list[Finding]:
     parts = []
     for part in finding.evidence.get("columns", ()):
         ends, value = part["interval"], float(part["value"])
-        whole = (
-            None
-            if ends is None
-            else (0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends)), max(map(abs, ends)))
-        )
+        whole = None if ends is None else (0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends)), max(map(abs, ends)))
         name = f"{finding.sensitive}.{part['column']}"
         own = replace(finding, sensitive=name, value=abs(value), interval=whole, evidence={}, groups=())
         parts.append(replace(own, interval_at=None))
@@ -124,9 +120,7 @@ def _matching(rule: Rule, findings: Sequence[Finding], conditions: Mapping[str, 
     if not chosen:
         known = [finding.sensitive for finding in named if finding.sensitive is not None]
         hint = did_you_mean(rule.sensitive, known, what="sensitive columns")
-        raise PolicyError(
-            f"the policy asks {rule.metric!r} for {rule.sensitive!r}, which was not audited. {hint}"
-        )
+        raise PolicyError(f"the policy asks {rule.metric!r} for {rule.sensitive!r}, which was not audited. {hint}")
     return chosen
 
 
@@ -178,10 +172,7 @@ def _judge_by_holm(
     for finding in findings:
         verdict, reason = _judge_finding(rule, finding, finding.confidence)
         if verdict == "fail" and (id(rule), id(finding)) not in failed:
-            verdict, reason = (
-                "inconclusive",
-                f"{reason}, but not by Holm's steps over {comparisons} comparisons",
-            )
+            verdict, reason = ("inconclusive", f"{reason}, but not by Holm's steps over {comparisons} comparisons")
         judged.append((verdict, reason))
     return _worst(rule, judged)
 
@@ -211,10 +202,7 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
             "pass",
             f"{shown}: the whole interval is {'at most' if rule.upper else 'at least'} the limit {rule.limit:g}",
         )
-    return (
-        "fail",
-        f"{shown}: the whole interval is {'above' if rule.upper else 'below'} the limit {rule.limit:g}",
-    )
+    return ("fail", f"{shown}: the whole interval is {'above' if rule.upper else 'below'} the limit {rule.limit:g}")
 
 
 def _turned(rule: Rule, finding: Finding, interval: Interval) -> str | None:
@@ -260,10 +248,7 @@ def _enough(rule: Rule, finding: Finding, interval: Interval) -> tuple[int, int]
 def _broken_nearby(rule: Rule, finding: Finding) -> str | None:
     """Return why a number that surely breaks the limit on rows next to these, and not on these, does not pass."""
     pairs = finding.evidence.get("nearby")
-    if (
-        not isinstance(pairs, Mapping)
-        or rule.settled((pairs["nearby_low"], pairs["nearby_high"])) is not False
-    ):
+    if not isinstance(pairs, Mapping) or rule.settled((pairs["nearby_low"], pairs["nearby_high"])) is not False:
         return None
     worse = pairs["change_low"] > 0 if rule.upper else pairs["change_high"] < 0
     if not worse or rule.settled((pairs["here_low"], pairs["here_high"])) is False:
@@ -286,9 +271,7 @@ def _climbing(rule: Rule, finding: Finding) -> str | None:
         if shown
         else "how it grows with the number of possible replacements was not measured"
     )
-    return (
-        f"{grows}: it does not pass. A rule can name the number that it is meant for, as {rule.metric}@{size}"
-    )
+    return f"{grows}: it does not pass. A rule can name the number that it is meant for, as {rule.metric}@{size}"
 
 
 def _other_support(rule: Rule, finding: Finding, support: Any) -> str:

@@ -93,15 +93,11 @@ class Report(Tabular, Saved):
             No finding, or more than one, answers.
         """
         named = [
-            finding
-            for finding in self.findings
-            if finding.metric == metric and auditor in (None, finding.auditor)
+            finding for finding in self.findings if finding.metric == metric and auditor in (None, finding.auditor)
         ]
         inside = tuple(within.split("+")) if isinstance(within, str) else tuple(within)
         named = [f for f in named if f.within == (inside if any(inside) else ())]
-        named = (
-            [f for f in named if f.reference == reference] if reference is not None else _unreferred(named)
-        )
+        named = [f for f in named if f.reference == reference] if reference is not None else _unreferred(named)
         if not named:
             hint = did_you_mean(metric, {finding.metric for finding in self.findings}, what="metrics")
             raise DataError(f"the report has no finding {metric!r}. {hint}")

@@ -81,9 +81,7 @@ def _ends(
     return raised[a], lowered[b], lowered[a], raised[b]
 
 
-def _difference(
-    counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool
-) -> float:
+def _difference(counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool) -> float:
     top, bottom, sure, most = _ends(counts, over, counting, others, k, apart=apart)
     if apart:
         return float((top - bottom).max())

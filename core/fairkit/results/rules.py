@@ -72,9 +72,7 @@ class Rule:
         inside = tuple(filter(None, within.split("+"))) if isinstance(within, str) else tuple(within)
         if set(metric) & set(":@|"):
             parts = _named(metric)
-            if parts is None or (
-                (sensitive or support or inside) and parts[1:] != (sensitive, support, inside)
-            ):
+            if parts is None or ((sensitive or support or inside) and parts[1:] != (sensitive, support, inside)):
                 raise PolicyError(
                     f"the policy rule on {metric!r} is not understood; write METRIC:COLUMN, and the rest once"
                 )
@@ -91,9 +89,7 @@ class Rule:
         scenario: Mapping[str, str],
     ) -> None:
         if not scenario.keys() <= SCENARIO:
-            raise PolicyError(
-                f"the policy rule on {metric!r} may say {', '.join(sorted(SCENARIO))}, and no more"
-            )
+            raise PolicyError(f"the policy rule on {metric!r} may say {', '.join(sorted(SCENARIO))}, and no more")
         stated = [(side, limit) for side, limit in limits.items() if limit is not None]
         if len(stated) != 1 or not math.isfinite(stated[0][1]):
             raise PolicyError(f"the policy rule on {metric!r} needs one finite limit, a max or a min")

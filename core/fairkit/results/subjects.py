@@ -39,9 +39,7 @@ class ModelInfo:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         always, called = ("name", "sha256", "task", "notes"), {"predictions": "columns"}
-        return {
-            called.get(key, key): value for key, value in record_of(self).items() if key in always or value
-        }
+        return {called.get(key, key): value for key, value in record_of(self).items() if key in always or value}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -84,11 +82,7 @@ class DataInfo:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         always = ("name", "sha256", "rows", "dropped_rows", "groups", "notes")
-        return {
-            key: value
-            for key, value in record_of(self).items()
-            if key in always or value not in (None, 0, [], {})
-        }
+        return {key: value for key, value in record_of(self).items() if key in always or value not in (None, 0, [], {})}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:

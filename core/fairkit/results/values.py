@@ -92,9 +92,7 @@ class StratumValue:
             "value": json_number(self.value),
             "interval": json_interval(self.interval),
             "few": self.few,
-            "groups": [
-                {"group": g.group, "rows": g.rows, "value": json_number(g.value)} for g in self.groups
-            ],
+            "groups": [{"group": g.group, "rows": g.rows, "value": json_number(g.value)} for g in self.groups],
         }
 
     @classmethod

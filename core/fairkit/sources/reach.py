@@ -63,6 +63,4 @@ def is_loopback(host: str) -> bool:
 def keeps_secrets(url: str) -> bool:
     """Tell whether a secret may be sent to an address: it is https, or http on this machine."""
     parts = urlsplit(url)
-    return parts.scheme == "https" or (
-        parts.scheme == "http" and is_loopback(parts.netloc.rpartition("@")[2])
-    )
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.netloc.rpartition("@")[2]))

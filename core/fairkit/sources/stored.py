@@ -13,16 +13,7 @@ from fairkit.sources.secrets import said
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_STAMPS = (
-    "ETag",
-    "VersionId",
-    "x-amz-version-id",
-    "generation",
-    "md5Hash",
-    "crc32c",
-    "Last-Modified",
-    "updated",
-)
+_STAMPS = ("ETag", "VersionId", "x-amz-version-id", "generation", "md5Hash", "crc32c", "Last-Modified", "updated")
 """What stores tell about an object besides its size: it changes with the content."""
 
 
@@ -87,9 +78,7 @@ class StoredFile:
         try:
             file = self.filesystem.open_input_file(self.path)
         except FileNotFoundError:
-            raise DataError(
-                f"{self.name} was removed while it was read; read it when nobody changes it"
-            ) from None
+            raise DataError(f"{self.name} was removed while it was read; read it when nobody changes it") from None
         except OSError as error:
             raise DataError(f"{self.name} cannot be read: {said(error)}") from None
         if (file.size(), _stamp(self.filesystem, self.path, file)) != (self.size, self.stamp):

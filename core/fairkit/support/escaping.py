@@ -89,8 +89,7 @@ def toml_text(value: str) -> str:
         raise ValueError("a name that is no valid Unicode cannot be written to a TOML file")
     quoted = json.dumps(value, ensure_ascii=False)
     return _ACTING_IN_JSON.sub(
-        lambda found: f"\\u{ord(found[0]):04x}" if ord(found[0]) < 0x10000 else f"\\U{ord(found[0]):08x}",
-        quoted,
+        lambda found: f"\\u{ord(found[0]):04x}" if ord(found[0]) < 0x10000 else f"\\U{ord(found[0]):08x}", quoted
     )
 
 

@@ -13,9 +13,7 @@ def imported(target: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def lazy_names(
-    package: str, homes: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return a package's ``__getattr__`` and ``__dir__`` for names that live in its modules.
 
     Parameters

@@ -44,9 +44,7 @@ class _Raw:
         shape = (size, self.n_groups, 2)
         flat = places * (2 * self.n_groups)
         flat += self.cells
-        mass = (
-            np.bincount(flat, self.weights, int(np.prod(shape))).astype(np.float64, copy=False).reshape(shape)
-        )
+        mass = np.bincount(flat, self.weights, int(np.prod(shape))).astype(np.float64, copy=False).reshape(shape)
         if self.weights is None:
             return mass, mass
         squared = self.weights**2 if self.squared is None else self.squared
@@ -233,14 +231,10 @@ class ScoreTable:
         assert left.keys is not None  # noqa: S101 -- coarse counts have keys
         assert right.keys is not None  # noqa: S101 -- coarse counts have keys
         shift = max(left.shift or 0, right.shift or 0)
-        keys = np.union1d(
-            left.keys >> (shift - (left.shift or 0)), right.keys >> (shift - (right.shift or 0))
-        )
+        keys = np.union1d(left.keys >> (shift - (left.shift or 0)), right.keys >> (shift - (right.shift or 0)))
         more = shift_for(keys << shift, self._cells, shift)
         keys = np.unique(keys >> (more - shift))
-        part_keys = tuple(
-            part.keys >> (more - (part.shift or 0)) for part in (left, right) if part.keys is not None
-        )
+        part_keys = tuple(part.keys >> (more - (part.shift or 0)) for part in (left, right) if part.keys is not None)
         least, most = np.full(len(keys), np.inf), np.full(len(keys), -np.inf)
         for part, mine in zip((left, right), part_keys, strict=True):
             places = np.searchsorted(keys, mine)
@@ -260,9 +254,7 @@ class ScoreTable:
         ends = np.append(starts[1:], len(keys)) - 1
         return _Counted(counted.most[starts], counted.most[ends], mass, squares, shift, cells)
 
-    def _in_known_cells(
-        self, raws: tuple[_Raw, ...], done: _Counted, shift: int
-    ) -> tuple[tuple[_Raw, ...], _Counted]:
+    def _in_known_cells(self, raws: tuple[_Raw, ...], done: _Counted, shift: int) -> tuple[tuple[_Raw, ...], _Counted]:
         """Count the rows whose cells are there, without sorting; return the others, and the count with those rows.
 
         Rows with weights are all others: their sums would be rounded in another order.

@@ -102,9 +102,7 @@ def places_of(keys: Keys, shift: int, cells: Keys) -> NDArray[np.int64]:
     first, span = int(cells[0]), int(cells[-1]) - int(cells[0]) + 1
     table = None
     if span <= _TABLE:
-        table = np.full(
-            span + 2, len(cells), dtype=np.int64
-        )  # a cell before the first and one after the last
+        table = np.full(span + 2, len(cells), dtype=np.int64)  # a cell before the first and one after the last
         table[cells - first + 1] = np.arange(len(cells))
     for start in range(0, len(keys), _BLOCK):
         short = keys[start : start + _BLOCK] >> shift

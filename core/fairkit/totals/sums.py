@@ -107,6 +107,4 @@ class MomentSums(Sums):
         plain = Sums.pooled(self)
         powers = self.powers.sum(axis=0, keepdims=True)
         certain = self.certain.sum(axis=0, keepdims=True)
-        return MomentSums(
-            plain.count, plain.first, plain.second, powers, self.least, self.most, self.reach, certain
-        )
+        return MomentSums(plain.count, plain.first, plain.second, powers, self.least, self.most, self.reach, certain)

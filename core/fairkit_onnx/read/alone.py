@@ -136,9 +136,7 @@ class Lone:
         unproved = self._proof is not None and not self._proof.holds
         alone = np.sort(order[: UNPROVED if unproved else ALONE])
         self._compare(arrays, predictions, alone, 1, rows, "alone")
-        self._compare(
-            arrays, predictions, np.sort(order[-SMALL_ROWS:]), SMALL, rows, f"in batches of {SMALL}"
-        )
+        self._compare(arrays, predictions, np.sort(order[-SMALL_ROWS:]), SMALL, rows, f"in batches of {SMALL}")
         if self._proof is None or self._proof.holds:
             return [], Apart(proved=None if self._proof is None else True, widths=widths)
         sizes = 0 if self._runner.model.batch else self._secret_sizes(arrays, predictions, rows)
@@ -242,9 +240,7 @@ def differing(left: Predictions, right: Predictions, tolerance: float) -> NDArra
 
 def rows_of(found: Predictions) -> int:
     """Return how many rows were predicted."""
-    return next(
-        len(values) for values in (found.decision, found.predicted, found.score) if values is not None
-    )
+    return next(len(values) for values in (found.decision, found.predicted, found.score) if values is not None)
 
 
 def _half(runner: Runner) -> bool:
@@ -253,7 +249,5 @@ def _half(runner: Runner) -> bool:
     if any(tensor.data_type in (half, 16) for tensor in graph.initializer):
         return True
     return any(
-        attribute.name == "to" and attribute.i in (half, 16)
-        for node in graph.node
-        for attribute in node.attribute
+        attribute.name == "to" and attribute.i in (half, 16) for node in graph.node for attribute in node.attribute
     )

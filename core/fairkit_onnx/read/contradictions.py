@@ -83,22 +83,16 @@ class Witness:
                 rivals.append(output)
             elif _named(rival, options, self.settled):
                 notes.append(self._overruled(rival, rows_of(predictions)))
-                self.unaudited[output.name] = (
-                    f"it says otherwise on {rival.rows:,} of {rows_of(predictions):,} rows"
-                )
+                self.unaudited[output.name] = f"it says otherwise on {rival.rows:,} of {rows_of(predictions):,} rows"
             else:
                 raise self._contradiction(rival, rows_of(predictions))
         self.others = rivals
         if silent:
             shown = ", ".join(map(repr, silent))
-            notes.append(
-                f"Outputs that hold no decision or score that could be compared are not audited: {shown}."
-            )
+            notes.append(f"Outputs that hold no decision or score that could be compared are not audited: {shown}.")
         return notes
 
-    def check(
-        self, values: Mapping[str, Any], predictions: Predictions, drawn: NDArray[np.float64] | None
-    ) -> None:
+    def check(self, values: Mapping[str, Any], predictions: Predictions, drawn: NDArray[np.float64] | None) -> None:
         """Compare on one more batch.
 
         Raises
@@ -143,9 +137,7 @@ class Witness:
         notes = self._decisions(label.name, score.name, predictions, options)
         return notes or self._flat(score.name, values[score.name], predictions)
 
-    def _decisions(
-        self, label: str, score: str, predictions: Predictions, options: ModelOptions
-    ) -> list[str]:
+    def _decisions(self, label: str, score: str, predictions: Predictions, options: ModelOptions) -> list[str]:
         if self.settled.task != "binary" or predictions.score is None or predictions.decision is None:
             return []
         rows = crossed(predictions.score, predictions.decision)[0] if self.settled.chance is None else 0

@@ -68,9 +68,7 @@ class LabelRounding:
         decided = dict(self.walk.decided)
         wanted = list(dict.fromkeys(name for label in decided for name in _compared(self.nodes[label])))
         try:
-            values = (
-                self.derived.run(arrays, [name for name in wanted if name in self.names]) if decided else {}
-            )
+            values = self.derived.run(arrays, [name for name in wanted if name in self.names]) if decided else {}
             near = np.zeros(rows, dtype=bool)
             for label, error in decided.items():
                 near |= _near(self.nodes[label], values, rows) <= error
@@ -141,10 +139,7 @@ def bound_record(bound: float, *, proved: bool) -> dict[str, Any]:
 
 
 def label_rounding(
-    model: Graph,
-    label: str,
-    arrays: Mapping[str, NDArray[Any]],
-    trees: Callable[[onnx.NodeProto], float | None],
+    model: Graph, label: str, arrays: Mapping[str, NDArray[Any]], trees: Callable[[onnx.NodeProto], float | None]
 ) -> LabelRounding | None:
     """Return how rounding could turn a label that sums are made into; None where no bound is known, or none is made.
 

@@ -200,11 +200,7 @@ def _identifier(name: str) -> str:
 
 
 def _fill(
-    left: Sequence[GraphInput],
-    features: Sequence[str],
-    columns: Sequence[str],
-    table: str,
-    matched: Mapping[str, Feed],
+    left: Sequence[GraphInput], features: Sequence[str], columns: Sequence[str], table: str, matched: Mapping[str, Feed]
 ) -> list[Feed]:
     """Assign to the unmatched inputs the features in order."""
     narrow = [graph_input for graph_input in left if graph_input.width == 1]

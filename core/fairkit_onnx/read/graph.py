@@ -58,8 +58,6 @@ class Graph(Protocol):
         """Run it on arrays, each with the rows along the first axis."""
         ...
 
-    def run_in_parts(
-        self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int
-    ) -> dict[str, Any]:
+    def run_in_parts(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int) -> dict[str, Any]:
         """Run it on batches of so many rows."""
         ...

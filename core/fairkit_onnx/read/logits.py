@@ -20,11 +20,7 @@ MOSTLY = 0.8
 
 
 def check_logits(
-    values: NDArray[np.float64],
-    turned: bool,
-    favorable: NDArray[np.bool_] | None,
-    graph: onnx.GraphProto,
-    output: str,
+    values: NDArray[np.float64], turned: bool, favorable: NDArray[np.bool_] | None, graph: onnx.GraphProto, output: str
 ) -> None:
     """Refuse to make decisions from numbers that were taken for logits and do not behave like them.
 

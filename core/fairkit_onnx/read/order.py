@@ -47,9 +47,7 @@ def guessed_order(
     return warnings
 
 
-def _worse_than_one(
-    feed: Feed, cells: Columns, predictions: Predictions, favorable: NDArray[np.bool_] | None
-) -> str:
+def _worse_than_one(feed: Feed, cells: Columns, predictions: Predictions, favorable: NDArray[np.bool_] | None) -> str:
     """Say that a single column ranks the rows surely better than the model; empty where none does."""
     score = predictions.score if predictions.score is not None else predictions.decision
     if favorable is None or score is None or min(favorable.sum(), (~favorable).sum()) < FEWEST:

@@ -25,16 +25,7 @@ SCORE, DECISION = "score", "decision"
 DECISION_PROBABILITY = "decision_probability"
 """The output of a randomized model that holds the chance of a favorable decision."""
 
-_SCORE_NAMES = (
-    "probabilities",
-    "probability",
-    "output_probability",
-    "score",
-    "scores",
-    "logits",
-    "logit",
-    "variable",
-)
+_SCORE_NAMES = ("probabilities", "probability", "output_probability", "score", "scores", "logits", "logit", "variable")
 
 Shape = Literal["map", "matrix", "column", "label"]
 
@@ -138,9 +129,7 @@ def are_chances(values: NDArray[np.float64]) -> bool:
     return bool(values.min() >= -1e-6 and values.max() <= 1 + 1e-6)
 
 
-def guess_kind(
-    values: NDArray[np.float64], task: Task, options: ModelOptions
-) -> tuple[ScoreKind, str | None]:
+def guess_kind(values: NDArray[np.float64], task: Task, options: ModelOptions) -> tuple[ScoreKind, str | None]:
     """Tell probabilities from logits by the values of a first batch, and say so where it is a guess."""
     if options.score_kind is not None or task == "regression":
         return options.score_kind or "value", None

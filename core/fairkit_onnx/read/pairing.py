@@ -44,9 +44,7 @@ def classes_by_labels(
     means = sums / np.bincount(inverse)[:, None]
     alone = len(values) == 1  # nothing is above its mean: the one that is largest in most rows
     places = (
-        [int(np.bincount(scores.argmax(axis=1), minlength=width).argmax())]
-        if alone
-        else list(means.argmax(axis=1))
+        [int(np.bincount(scores.argmax(axis=1), minlength=width).argmax())] if alone else list(means.argmax(axis=1))
     )
     if len(set(places)) != len(places):
         return None
@@ -54,11 +52,7 @@ def classes_by_labels(
     for value, place in zip(values.tolist(), places, strict=True):
         classes[place] = _typed(value, labels)
     unnamed = [place for place, value in enumerate(classes) if value is None]
-    left = [
-        value
-        for value in label_values
-        if value_text(value) not in {value_text(one) for one in values.tolist()}
-    ]
+    left = [value for value in label_values if value_text(value) not in {value_text(one) for one in values.tolist()}]
     if len(unnamed) == 1 and len(left) == 1:
         classes[unnamed[0]] = left[0]
         unnamed = []

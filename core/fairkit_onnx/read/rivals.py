@@ -44,11 +44,7 @@ class Rival:
 
 
 def compare_rival(
-    output: GraphOutput,
-    value: Any,
-    settled: Reading,
-    predictions: Predictions,
-    drawn: NDArray[np.float64] | None,
+    output: GraphOutput, value: Any, settled: Reading, predictions: Predictions, drawn: NDArray[np.float64] | None
 ) -> Rival:
     """Compare another output with what is audited.
 
@@ -73,11 +69,7 @@ def compare_rival(
             return Rival(name=output.name, rows=None)
         values = values[:, 1]
     if output.shape == "label" or is_flag(values):
-        near = (
-            None
-            if predictions.score is None
-            else np.abs(predictions.score - (settled.cut or 0.5)) <= ROUNDING
-        )
+        near = None if predictions.score is None else np.abs(predictions.score - (settled.cut or 0.5)) <= ROUNDING
         return Rival(name=output.name, rows=_undecided(values, decision, near))
     return _score(output, values, predictions.score, decision)
 
@@ -95,11 +87,7 @@ def _multiclass(output: GraphOutput, value: Any, settled: Reading, predictions: 
     predicted = predictions.predicted
     if output.shape == "label" and predicted is not None:
         return Rival(name=output.name, rows=_undecided(values, predicted, None))
-    if (
-        values.ndim == 1
-        or predictions.probabilities is None
-        or values.shape[1] != predictions.probabilities.shape[1]
-    ):
+    if values.ndim == 1 or predictions.probabilities is None or values.shape[1] != predictions.probabilities.shape[1]:
         return Rival(name=output.name, rows=None)
     chances = values[:, np.argsort(settled.class_places)]
     if not _are_chances(chances):
@@ -131,10 +119,7 @@ def _undecided(values: NDArray[Any], decision: NDArray[Any], near: NDArray[np.bo
 
 
 def _score(
-    output: GraphOutput,
-    values: NDArray[np.float64],
-    score: NDArray[np.float64] | None,
-    decision: NDArray[np.float64],
+    output: GraphOutput, values: NDArray[np.float64], score: NDArray[np.float64] | None, decision: NDArray[np.float64]
 ) -> Rival:
     """Compare a column of numbers with the audited score, or with the decisions where there is none."""
     finite = np.isfinite(values)
@@ -171,9 +156,7 @@ def crossed(score: NDArray[np.float64], decision: NDArray[np.float64]) -> tuple[
         return 0, high
     order = np.argsort(score, kind="stable")
     ranked, favorable = score[order], taken[order]
-    wrong = np.concatenate([[0], np.cumsum(favorable)]) + np.concatenate(
-        [np.cumsum(~favorable[::-1])[::-1], [0]]
-    )
+    wrong = np.concatenate([[0], np.cumsum(favorable)]) + np.concatenate([np.cumsum(~favorable[::-1])[::-1], [0]])
     first = np.concatenate([[True], ranked[1:] > ranked[:-1], [True]])  # equal scores are decided alike
     place = int(np.where(first, wrong, len(ranked) + 1).argmin())
     return int(wrong[place]), float(ranked[place]) if place < len(ranked) else float("inf")

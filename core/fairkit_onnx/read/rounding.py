@@ -142,10 +142,7 @@ def rounding_of(
     far = 0.0
     for threads, optimised in VARIANTS:
         again = understand(vary(few, outputs, threads, optimised))
-        for left, right in (
-            (again.score, predictions.score),
-            (again.probabilities, predictions.probabilities),
-        ):
+        for left, right in ((again.score, predictions.score), (again.probabilities, predictions.probabilities)):
             if left is not None and right is not None:
                 far = max(far, float(np.abs(left - right[:rows]).max(initial=0.0)))
     return Rounding(bound=SPARE * far, proved=False, cut=cut)
@@ -183,9 +180,7 @@ def _of_labels(
     return LabelTrials(again=again, share=float(again(few, predictions).mean()))
 
 
-def bound(
-    proto: onnx.ModelProto, output: str, arrays: Mapping[str, NDArray[Any]] | None = None
-) -> float | None:
+def bound(proto: onnx.ModelProto, output: str, arrays: Mapping[str, NDArray[Any]] | None = None) -> float | None:
     """Return how far rounding can move an output that sums are made for; None where the graph is not understood.
 
     Parameters

@@ -29,9 +29,7 @@ def read_bytes(path: Path) -> bytes:
     """
     try:
         if not path.is_dir() and path.exists() and not path.is_file():
-            raise ModelError(
-                f"the model {str(path)!r} is no regular file (a pipe or a device); save it as a file"
-            )
+            raise ModelError(f"the model {str(path)!r} is no regular file (a pipe or a device); save it as a file")
         content = path.read_bytes()
     except FileNotFoundError:
         near = sorted(p.name for p in path.parent.glob("*.onnx")) if path.parent.is_dir() else []
@@ -123,9 +121,7 @@ def check_operators(model: onnx.ModelProto, name: str, allowed: Collection[str] 
     ModelError
         An operator of another domain that is not in `allowed`; it names the operator and the option.
     """
-    functions = {
-        function_key(function): function for function in model.functions if not replaces_operator(function)
-    }
+    functions = {function_key(function): function for function in model.functions if not replaces_operator(function)}
     for nodes in (model.graph.node, *(function.node for function in model.functions)):
         for node in walk(nodes):
             known = node.domain in DOMAINS or node.domain in allowed
@@ -158,9 +154,7 @@ def _unfolded(
             return MOST_NODES + 1
         else:
             if key not in sizes:
-                sizes[key] = min(
-                    _unfolded(functions[key].node, functions, sizes, (*inside, key)), MOST_NODES + 1
-                )
+                sizes[key] = min(_unfolded(functions[key].node, functions, sizes, (*inside, key)), MOST_NODES + 1)
             total += sizes[key]
     return total
 
@@ -169,9 +163,7 @@ def _inside(location: str, name: str, folder: Path | None) -> Path:
     if folder is None:
         raise ModelError(f"{name} keeps tensors in the file {location!r}; give it as a path, not as bytes")
     if "\0" in location:
-        raise ModelError(
-            f"{name} keeps tensors in a file whose name no system takes ({location!r}); export it again"
-        )
+        raise ModelError(f"{name} keeps tensors in a file whose name no system takes ({location!r}); export it again")
     root = folder.resolve()
     target = (root / location).resolve()
     if Path(location).is_absolute() or not target.is_relative_to(root):
@@ -180,9 +172,7 @@ def _inside(location: str, name: str, folder: Path | None) -> Path:
             "a trustworthy model keeps its data beside it"
         )
     if not target.is_file():
-        raise ModelError(
-            f"{name} keeps tensors in {location!r}, which is not in its folder; copy that file too"
-        )
+        raise ModelError(f"{name} keeps tensors in {location!r}, which is not in its folder; copy that file too")
     if target.stat().st_nlink > 1:
         raise ModelError(
             f"{name} keeps tensors in {location!r}, which has another name elsewhere (a hard link), so that it may be "

@@ -76,9 +76,7 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
         read.add(reading.SCORE)  # not read where it holds no probabilities
     others = [] if only_scores else [output for output in outputs if output.name not in read]
     witness = Witness(model.name, settled, others, runner.ours)
-    scorer = OnnxScorer(
-        runner, settled, ModelInfo(name=model.name, sha256=model.sha256, task=settled.task), classes
-    )
+    scorer = OnnxScorer(runner, settled, ModelInfo(name=model.name, sha256=model.sha256, task=settled.task), classes)
     scorer.told = options.favorable_class is not None or options.classes is not None
     understood = scorer.understand(first)
     serving: dict[str, Any] = {"inputs": _never_fed(model.proto, arrays)}
@@ -118,9 +116,7 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
     return scorer
 
 
-def runner_of(
-    model: Graph, dataset: Dataset, options: ModelOptions | None = None
-) -> tuple[Runner, list[str]]:
+def runner_of(model: Graph, dataset: Dataset, options: ModelOptions | None = None) -> tuple[Runner, list[str]]:
     """Match the inputs with columns, and say what was guessed; ``u`` is a draw only in a file of ours.
 
     Raises
@@ -160,9 +156,7 @@ def _encoded(inputs: Sequence[GraphInput], features: Sequence[str], dataset: Dat
         return ""
     batch = next(dataset.batches(features, rows=_FIRST_ROWS))
     cells = {name: batch.column(name) for name in features}
-    levels = {
-        n: len(set(values.tolist()) - {None}) for n, values in cells.items() if values.dtype.kind == "O"
-    }
+    levels = {n: len(set(values.tolist()) - {None}) for n, values in cells.items() if values.dtype.kind == "O"}
     return encoded(widths[0], features, levels)
 
 
@@ -185,12 +179,7 @@ def _never_fed(proto: onnx.ModelProto, fed: Mapping[str, Any]) -> dict[str, str]
 
 def _rare(settled: reading.Reading, predictions: Predictions) -> str | None:
     """Say that a label output hardly ever gives the favorable value: another value may be the one that is served."""
-    if (
-        settled.label is None
-        or settled.cut is not None
-        or predictions.decision is None
-        or settled.chance is not None
-    ):
+    if settled.label is None or settled.cut is not None or predictions.decision is None or settled.chance is not None:
         return None
     rows, taken = len(predictions.decision), int((predictions.decision >= 0.5).sum())
     if rows < RARE_ROWS or taken >= RARE * rows:
@@ -204,9 +193,7 @@ def _rare(settled: reading.Reading, predictions: Predictions) -> str | None:
 class OnnxScorer:
     """An ONNX model bound to a dataset (see `fairkit.models.scorer.Scorer`)."""
 
-    def __init__(
-        self, runner: Runner, settled: reading.Reading, info: ModelInfo, classes: tuple[Any, ...]
-    ) -> None:
+    def __init__(self, runner: Runner, settled: reading.Reading, info: ModelInfo, classes: tuple[Any, ...]) -> None:
         self.info = info
         self.task: Task = settled.task
         self.columns = runner.columns
@@ -270,11 +257,7 @@ class OnnxScorer:
 
     @phase("score")
     def nearby(
-        self,
-        findings: Sequence[Finding],
-        dataset: Dataset,
-        metrics: Sequence[type[Metric]],
-        confidence: float,
+        self, findings: Sequence[Finding], dataset: Dataset, metrics: Sequence[type[Metric]], confidence: float
     ) -> list[Finding]:
         """Add to findings what they are on rows next to the audited ones; see `fairkit_onnx.nearby`."""
         from fairkit_onnx.nearby import with_nearby
@@ -301,9 +284,7 @@ class OnnxScorer:
         decision = predictions.decision
         if self.reading.cut is not None:
             decision = (members >= self.reading.cut) @ self.shares
-        return replace(
-            predictions, score=members @ self.shares, decision=decision, members=members, shares=self.shares
-        )
+        return replace(predictions, score=members @ self.shares, decision=decision, members=members, shares=self.shares)
 
 
 def _features(model: Graph, dataset: Dataset) -> tuple[tuple[str, ...], bool]:

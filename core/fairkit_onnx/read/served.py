@@ -83,9 +83,7 @@ def choose_served(
     return Served(score=score, label=label, chance=chance)
 
 
-def _with_flag(
-    outputs: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
-) -> list[GraphOutput]:
+def _with_flag(outputs: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions) -> list[GraphOutput]:
     """Take a column of numbers 0 and 1 beside one column of scores for the decision that it is.
 
     Only where nothing else could be the decision, and the user names no output.
@@ -98,9 +96,7 @@ def _with_flag(
     return [replace(output, shape="label") if output is flags[0] else output for output in outputs]
 
 
-def _label(
-    found: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
-) -> GraphOutput | None:
+def _label(found: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions) -> GraphOutput | None:
     if options.decision_output is None:
         return next((output for output in found if output.shape == "label"), None)
     by_name = {output.name: output for output in found}

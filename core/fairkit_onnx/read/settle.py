@@ -79,9 +79,7 @@ def settle(
     favorable = batch.favorable
     if options.favorable_class is None:
         check_signs(classes, dataset.profile.label_values)
-    settled, more = _binary(
-        settled, classes, dataset, options, values, favorable, _Labels.of(model, label, first)
-    )
+    settled, more = _binary(settled, classes, dataset, options, values, favorable, _Labels.of(model, label, first))
     if values is None or values.ndim > 1:
         check_chance(None if values is None else options.threshold, "probabilities of classes")
         return settled, (), notes + more
@@ -127,9 +125,7 @@ def _scaled(
     return settled, [told_scale(score, low, high, turned=settled.turned)]
 
 
-def _refuse_text(
-    dataset: Dataset, task: Task, score: reading.GraphOutput | None, classes: Sequence[Any]
-) -> None:
+def _refuse_text(dataset: Dataset, task: Task, score: reading.GraphOutput | None, classes: Sequence[Any]) -> None:
     """Ask for the favorable class of a model that gives text, where neither a label nor the user names one."""
     text = bool(classes) and isinstance(classes[0], str)
     if task == "regression" and score is None and text and dataset.roles.label is None:
@@ -166,9 +162,7 @@ def _refuse_unused(options: ModelOptions, task: Task, served: Served) -> None:
     if task != "multiclass":
         options.refuse(["classes"], f"this is a {task} task; favorable_class says which class is favorable")
     if task == "regression":
-        options.refuse(
-            ["decision_output"], "a regression has no decisions; name the output with `score_output`"
-        )
+        options.refuse(["decision_output"], "a regression has no decisions; name the output with `score_output`")
     if served.score is None:
         options.refuse(["threshold", "score_kind"], "the model gives no scores")
 
@@ -229,9 +223,7 @@ def _model_classes(
         return list(range(width)) if told is None else told
     if label is not None:
         values = np.unique(reading.as_matrix(label, first[label.name]))
-        if values.dtype.kind in "iu" or (
-            values.dtype.kind == "f" and bool((values == np.floor(values)).all())
-        ):
+        if values.dtype.kind in "iu" or (values.dtype.kind == "f" and bool((values == np.floor(values)).all())):
             return [int(value) for value in values]
         return [bool(v) for v in values] if values.dtype.kind == "b" else values.astype(str).tolist()
     return [0, 1]
@@ -286,9 +278,7 @@ def _binary(
     if options.favorable_class is not None:
         index, notes = options.favorable_class, []
         if not 0 <= index < values.shape[1]:
-            raise ModelError(
-                f"favorable_class={index}, but the model scores {values.shape[1]} classes, from 0"
-            )
+            raise ModelError(f"favorable_class={index}, but the model scores {values.shape[1]} classes, from 0")
     else:
         found, sentence = favorable_column(classes, label_values, favorable, values, is_favorable)
         index, notes = found, [sentence]
@@ -342,9 +332,7 @@ def _single(
     return replace(settled, place=index, positive=positive, label=label, turned=turned), notes
 
 
-def _refuse_opposite(
-    labels: _Labels, value: Any, favorable: Any, is_favorable: NDArray[np.bool_] | None
-) -> None:
+def _refuse_opposite(labels: _Labels, value: Any, favorable: Any, is_favorable: NDArray[np.bool_] | None) -> None:
     """Raise where numbers 0 and 1 that no classifier names mark the rows of the other label."""
     marked = labels.marked(value)
     if marked is None or is_favorable is None or ranks_higher(marked, is_favorable) is not False:
@@ -360,9 +348,7 @@ def _refuse_opposite(
 def _direction(score: reading.GraphOutput | None, favorable: Any, *, turned: bool) -> str:
     assert score is not None  # noqa: S101 -- asked for where there are values
     how = "one minus it is the score of" if turned else "it is read as the score of"
-    why = (
-        "is lower where the decision is favorable" if turned else "is higher where the decision is favorable"
-    )
+    why = "is lower where the decision is favorable" if turned else "is higher where the decision is favorable"
     return f"The output {score.name!r} {why}: {how} the favorable label {value_text(favorable)!r}."
 
 
@@ -380,18 +366,12 @@ def _bare(
     """
     what = "score" if settled.label is None else "label"
     if len(label_values) != 2 or same_value(label_values[1], favorable):
-        if (
-            evidence is not None
-            and is_favorable is not None
-            and ranks_higher(evidence, is_favorable) is False
-        ):
+        if evidence is not None and is_favorable is not None and ranks_higher(evidence, is_favorable) is False:
             raise ModelError(
                 f"the model's {what} is lower for the rows with the favorable label {value_text(favorable)!r}: is it "
                 "about the other label? Say so with `favorable_class`: 0 if it is, 1 if it is about the favorable one"
             )
-        sentence = (
-            f"The model's {what} is read as that of the favorable label (`favorable_class=0` reverses it)."
-        )
+        sentence = f"The model's {what} is read as that of the favorable label (`favorable_class=0` reverses it)."
         return 1, [sentence]
     higher = None
     if evidence is not None and is_favorable is not None:
@@ -400,13 +380,9 @@ def _bare(
     if higher is None and not same_value(label_values[1], 1):
         higher = True
     if higher:
-        sentence = (
-            f"The model's {what} is read as that of the favorable label {favorable!r}, not of {opposite!r}"
-        )
+        sentence = f"The model's {what} is read as that of the favorable label {favorable!r}, not of {opposite!r}"
         return 1, [f"{sentence} (`favorable_class=0` reverses it)."]
-    sentence = (
-        f"The model's {what} is read as that of {opposite!r} and turned to the favorable label {favorable!r}"
-    )
+    sentence = f"The model's {what} is read as that of {opposite!r} and turned to the favorable label {favorable!r}"
     return 0, [f"{sentence} (`favorable_class=1` leaves it as it is)."]
 
 
@@ -432,8 +408,6 @@ def _multiclass(
         places, notes = line_up(classes, label_values, said, evidence, labels)
     if settled.score is not None and len(places) != len(texts):
         absent = ", ".join(text for i, text in enumerate(texts) if i not in places)
-        raise ModelError(
-            f"the label has values that the model does not score: {absent}; leave those rows out"
-        )
+        raise ModelError(f"the label has values that the model does not score: {absent}; leave those rows out")
     index = {value_text(value): place for value, place in zip(classes, places, strict=True)}
     return replace(settled, class_places=places, label_index=index), tuple(label_values), notes

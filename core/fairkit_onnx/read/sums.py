@@ -120,9 +120,7 @@ class SumWalk:
             if node.op_type == "Constant":
                 self._tensors.update((node.output[0], a.t) for a in node.attribute if a.name == "value")
         self._values: dict[str, Array | None] = {}
-        self._trees = {
-            node.output[0]: trees(node) for node in self._nodes if node.op_type.startswith("TreeEnsemble")
-        }
+        self._trees = {node.output[0]: trees(node) for node in self._nodes if node.op_type.startswith("TreeEnsemble")}
         self.dense = any(node.op_type in DENSE for node in self._nodes)
         self.summed = self.dense or bool(self._trees)
         self.adds = any(
@@ -218,9 +216,7 @@ class SumWalk:
             return max([largest + 1, *map(abs, given)])
         if node.op_type == "LabelEncoder":
             values = [a for a in node.attribute if a.name in ("values_floats", "values_int64s")]
-            default = [
-                a.f if a.name == "default_float" else a.i for a in node.attribute if "default" in a.name
-            ]
+            default = [a.f if a.name == "default_float" else a.i for a in node.attribute if "default" in a.name]
             numbers = [abs(float(x)) for a in values for x in (*a.floats, *a.ints)]
             return max([*numbers, *map(abs, default)]) if numbers else np.inf
         return 1.0 if node.op_type in _FLAGS else np.inf
@@ -233,18 +229,14 @@ class SumWalk:
                 raise NotFollowedError
             factor = np.abs(scale) / np.sqrt(variance + (told["epsilon"].f if "epsilon" in told else 1e-5))
             size = factor * (some[0].largest + np.abs(mean)) + np.abs(bias)
-            return Extent(
-                size, factor * some[0].error + 4 * UNIT * size, wide=True
-            )  # it may be merged with a product
+            return Extent(size, factor * some[0].error + 4 * UNIT * size, wide=True)  # it may be merged with a product
         weights, base, slope = self._weights(node, told)
         return _product(some[0], weights, base, slope)
 
     def _weights(self, node: onnx.NodeProto, told: Mapping[str, Any]) -> tuple[Array, Array, float]:
         """Return absolute weights, shape [inputs, outputs], absolute constants, and the slope of the node's link."""
         if node.op_type in ("LinearClassifier", "LinearRegressor"):
-            base = np.abs(
-                np.array(told["intercepts"].floats if "intercepts" in told else [0.0], dtype=np.float64)
-            )
+            base = np.abs(np.array(told["intercepts"].floats if "intercepts" in told else [0.0], dtype=np.float64))
             rows = max(len(base), told["targets"].i if "targets" in told else 1)
             link = told["post_transform"].s if "post_transform" in told else b"NONE"
             slopes = {b"NONE": 1.0, b"LOGISTIC": SIGMOID, b"SOFTMAX": 0.5}
@@ -322,9 +314,7 @@ def _product(before: Extent, weights: Array, base: Array, slope: float) -> Exten
     if np.isfinite(before.norm):  # Cauchy and Schwarz
         total = np.minimum(total, before.norm * np.sqrt((weights**2).sum(axis=0)))
     total = total + base
-    far = np.where(used, error, 0.0) @ weights + (count + 1) * UNIT * (
-        total + np.where(used, error, 0.0) @ weights
-    )
+    far = np.where(used, error, 0.0) @ weights + (count + 1) * UNIT * (total + np.where(used, error, 0.0) @ weights)
     return Extent(np.ones(len(far)) if slope < 1 else total, far * slope, wide=True)
 
 

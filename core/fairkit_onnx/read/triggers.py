@@ -28,11 +28,7 @@ MOST_COLUMNS = 32
 
 
 def constant_inputs(
-    runner: Runner,
-    columns: Mapping[str, NDArray[Any]],
-    dataset: Dataset,
-    understand: Understand,
-    outputs: list[str],
+    runner: Runner, columns: Mapping[str, NDArray[Any]], dataset: Dataset, understand: Understand, outputs: list[str]
 ) -> list[str]:
     """Return a sentence for the columns that never change in the data although the model's answer depends on them.
 
@@ -121,9 +117,7 @@ def _numbers(proto: onnx.ModelProto) -> Iterator[float]:
     from onnx import numpy_helper
 
     tensors = [tensor for tensor in proto.graph.initializer if sum(tensor.dims) <= 4]
-    tensors += [
-        a.t for node in proto.graph.node for a in node.attribute if a.HasField("t") and sum(a.t.dims) <= 4
-    ]
+    tensors += [a.t for node in proto.graph.node for a in node.attribute if a.HasField("t") and sum(a.t.dims) <= 4]
     for tensor in tensors[:64]:
         if tensor.data_type in (1, 6, 7, 11):
             values = numpy_helper.to_array(tensor).astype(float).reshape(-1)

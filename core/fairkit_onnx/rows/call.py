@@ -71,9 +71,7 @@ class Call:
             attribute = self.attributes.get(name)
             if attribute is None:
                 continue
-            count = max(
-                len(attribute.ints), len(attribute.floats), len(attribute.strings), _size(attribute.t.dims)
-            )
+            count = max(len(attribute.ints), len(attribute.floats), len(attribute.strings), _size(attribute.t.dims))
             if count:
                 return count
         return 0

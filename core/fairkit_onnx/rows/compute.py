@@ -7,18 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fairkit_onnx.rows.classical import table
-from fairkit_onnx.rows.types import (
-    Dim,
-    Kind,
-    MixedRowsError,
-    Tensor,
-    broadcast,
-    constant,
-    moved,
-    row_axis,
-    rows,
-    times,
-)
+from fairkit_onnx.rows.types import Dim, Kind, MixedRowsError, Tensor, broadcast, constant, moved, row_axis, rows, times
 
 if TYPE_CHECKING:
     from fairkit_onnx.rows.call import Call
@@ -131,8 +120,7 @@ def einsum(call: Call) -> list[Tensor]:
     terms = inputs.split(",")
     operands = [call.needed(place) for place in range(len(terms))]
     if len(terms) != len(call.inputs) or any(
-        len(term) != each.rank or len(set(term)) != len(term)
-        for term, each in zip(terms, operands, strict=True)
+        len(term) != each.rank or len(set(term)) != len(term) for term, each in zip(terms, operands, strict=True)
     ):
         raise MixedRowsError
     lengths: dict[str, Dim] = {}
@@ -267,9 +255,7 @@ def quantized_matmul(call: Call) -> list[Tensor]:
     for place in (1, 2, 4, 5, 6, 7):
         each = call.needed(place)
         one_number = all(length == 1 for length in each.dims)
-        if each.kind is not Kind.CONSTANT or not (
-            one_number or (right.kind is Kind.CONSTANT and place in (4, 5))
-        ):
+        if each.kind is not Kind.CONSTANT or not (one_number or (right.kind is Kind.CONSTANT and place in (4, 5))):
             raise MixedRowsError
     return [multiplied(left, right)]
 
@@ -362,9 +348,7 @@ def scatter(call: Call) -> list[Tensor]:
     """ScatterElements of rows into rows along another axis."""
     parts = [call.needed(place) for place in range(3)]
     axis = call.whole("axis", 0) % parts[0].rank
-    if any(
-        part.axis is None or part.axis != parts[0].axis or times(part) != times(parts[0]) for part in parts
-    ):
+    if any(part.axis is None or part.axis != parts[0].axis or times(part) != times(parts[0]) for part in parts):
         raise MixedRowsError
     return [_unless(parts[0], axis == row_axis(parts[0]))]
 

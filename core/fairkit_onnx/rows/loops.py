@@ -6,18 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fairkit_onnx.rows.types import (
-    Count,
-    Dim,
-    Kind,
-    MixedRowsError,
-    Origin,
-    Tensor,
-    constant,
-    mixed,
-    rows,
-    times,
-)
+from fairkit_onnx.rows.types import Count, Dim, Kind, MixedRowsError, Origin, Tensor, constant, mixed, rows, times
 
 if TYPE_CHECKING:
     import onnx
@@ -94,14 +83,10 @@ def scan(call: Call, around: Environment, walk: Walk) -> list[Tensor]:
     out = call.wholes("scan_output_axes") or [0] * (len(body.output) - count)
     by_row = [each.has_rows and each.axis == axis for axis, each in zip(axes, through, strict=True)]
     if any(by_row):
-        turned = any(call.wholes("scan_input_directions") or ()) or any(
-            call.wholes("scan_output_directions") or ()
-        )
+        turned = any(call.wholes("scan_input_directions") or ()) or any(call.wholes("scan_output_directions") or ())
         if turned or not all(by_row) or any(out) or any(times(each) != 1 for each in through):
             raise MixedRowsError
-        return _row_by_row(
-            body, states, [_element(e, a) for e, a in zip(through, axes, strict=True)], around, walk
-        )
+        return _row_by_row(body, states, [_element(e, a) for e, a in zip(through, axes, strict=True)], around, walk)
     elements = [_element(each, axis) for each, axis in zip(through, axes, strict=True)]
 
     def once(carried: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -112,11 +97,7 @@ def scan(call: Call, around: Environment, walk: Walk) -> list[Tensor]:
 
 
 def _row_by_row(
-    body: onnx.GraphProto,
-    states: Sequence[Tensor],
-    elements: Sequence[Tensor],
-    around: Environment,
-    walk: Walk,
+    body: onnx.GraphProto, states: Sequence[Tensor], elements: Sequence[Tensor], around: Environment, walk: Walk
 ) -> list[Tensor]:
     """Walk a body that sees one row: nothing that it carries may change, and nothing around it may hold rows."""
     if any(state.kind is not Kind.CONSTANT for state in states) or not _unchanged(body, len(states)):

@@ -98,9 +98,7 @@ class RowsProof:
         return tuple(sorted({origin.operator for origin in self.origins}))
 
 
-def prove(
-    proto: onnx.ModelProto, outputs: Collection[str], inputs: Mapping[str, Sequence[int | None]]
-) -> RowsProof:
+def prove(proto: onnx.ModelProto, outputs: Collection[str], inputs: Mapping[str, Sequence[int | None]]) -> RowsProof:
     """Walk through a graph.
 
     Parameters
@@ -164,8 +162,7 @@ class _Walker:
         types = dict(around)
         types |= {tensor.name: of_tensor(tensor) for tensor in graph.initializer}
         types |= {
-            sparse.values.name: constant(tuple(int(one) for one in sparse.dims))
-            for sparse in graph.sparse_initializer
+            sparse.values.name: constant(tuple(int(one) for one in sparse.dims)) for sparse in graph.sparse_initializer
         }
         types |= inputs
         self._nodes(graph.node, types)
@@ -210,8 +207,7 @@ class _Walker:
             return _plain(call, rule)
         slots = _SHAPE_INPUTS.get(call.operator, frozenset()) if rules is _STANDARD else frozenset()
         if any(
-            each is not None and each.kind is Kind.SIZE and place not in slots
-            for place, each in enumerate(call.inputs)
+            each is not None and each.kind is Kind.SIZE and place not in slots for place, each in enumerate(call.inputs)
         ):
             raise MixedRowsError
         if any(each.axis is not None for each in call.present):
@@ -305,9 +301,7 @@ def _absent(name: str) -> Tensor:
     return mixed([Origin("input", name)])
 
 
-def _attributes(
-    node: onnx.NodeProto, bound: Mapping[str, onnx.AttributeProto]
-) -> dict[str, onnx.AttributeProto]:
+def _attributes(node: onnx.NodeProto, bound: Mapping[str, onnx.AttributeProto]) -> dict[str, onnx.AttributeProto]:
     """Return a node's attributes, with those that refer to its function's put in."""
     attributes = {}
     for attribute in node.attribute:

@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fairkit_onnx.rows.types import (
-    Count,
-    Dim,
-    Kind,
-    MixedRowsError,
-    Tensor,
-    constant,
-    moved,
-    rows,
-    times,
-    volume,
-)
+from fairkit_onnx.rows.types import Count, Dim, Kind, MixedRowsError, Tensor, constant, moved, rows, times, volume
 
 if TYPE_CHECKING:
     from fairkit_onnx.rows.call import Call
@@ -254,9 +243,7 @@ def cut(call: Call) -> list[Tensor]:
                 raise MixedRowsError
             continue
         length = shape[position]
-        shape[position] = (
-            len(range(*slice(start, end, step).indices(length))) if isinstance(length, int) else None
-        )
+        shape[position] = len(range(*slice(start, end, step).indices(length))) if isinstance(length, int) else None
         if isinstance(length, int) and step < 0:
             shape[position] = None
     return [moved(data, shape, data.axis)]
@@ -344,12 +331,7 @@ def gather_nd(call: Call) -> list[Tensor]:
     """GatherND from a constant table by rows' numbers."""
     data, places = call.needed(0), call.needed(1)
     width = places.dims[-1]
-    if (
-        data.has_rows
-        or call.whole("batch_dims", 0)
-        or places.axis == places.rank - 1
-        or not isinstance(width, int)
-    ):
+    if data.has_rows or call.whole("batch_dims", 0) or places.axis == places.rank - 1 or not isinstance(width, int):
         raise MixedRowsError
     return [rows((*places.dims[:-1], *data.dims[width:]), places.axis)]
 

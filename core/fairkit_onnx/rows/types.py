@@ -193,9 +193,7 @@ def broadcast(tensors: Sequence[Tensor]) -> Tensor:
     """
     rank = max(tensor.rank for tensor in tensors)
     moved = [(1,) * (rank - tensor.rank) + tensor.dims for tensor in tensors]
-    axes = {
-        rank - tensor.rank + tensor.axis for tensor in tensors if tensor.has_rows and tensor.axis is not None
-    }
+    axes = {rank - tensor.rank + tensor.axis for tensor in tensors if tensor.has_rows and tensor.axis is not None}
     if len(axes) > 1:
         raise MixedRowsError
     shape = [_together([dims[place] for dims in moved]) for place in range(rank)]

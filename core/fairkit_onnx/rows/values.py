@@ -58,9 +58,7 @@ def _cast(call: Call) -> list[Dim] | None:
     if to in _WHOLE:
         return _same(call) if to == _LONG else [bounded(value) for value in _same(call)]
     if to == _BOOLEAN:
-        return [
-            None if value is None else int(isinstance(value, Count) or value != 0) for value in _same(call)
-        ]
+        return [None if value is None else int(isinstance(value, Count) or value != 0) for value in _same(call)]
     return None
 
 

@@ -90,9 +90,7 @@ class _Served:
         if not optimised:
             options.graph_optimization_level = self._ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         if self._folder is not None:
-            options.add_session_config_entry(
-                "session.model_external_initializers_file_folder_path", self._folder
-            )
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", self._folder)
         return self._ort.InferenceSession(self._content, options, providers=["CPUExecutionProvider"])
 
     def _varied(self, threads: int, optimised: bool) -> Any:

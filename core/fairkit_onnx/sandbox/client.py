@@ -147,9 +147,7 @@ class SandboxedSession:
             records, buffers = wire.pack(list(feeds.values()))
             self._area.fill(buffers)
             named = [{"name": name, **record} for name, record in zip(feeds, records, strict=True)]
-            self._send(
-                {"what": "run", "outputs": list(outputs), "feeds": named, "rows": size, "variant": variant}
-            )
+            self._send({"what": "run", "outputs": list(outputs), "feeds": named, "rows": size, "variant": variant})
             answer, payload = self._receive(f"scoring {rows:,} rows")
             values = answer.get("outputs")
             if not isinstance(values, list) or len(values) != len(outputs):
@@ -234,13 +232,7 @@ class SandboxedSession:
         return ModelError(message)
 
 
-_MEMORY = (
-    "bad_alloc",
-    "Failed to allocate memory",
-    "std::length_error",
-    "Cannot allocate memory",
-    "bad allocation",
-)
+_MEMORY = ("bad_alloc", "Failed to allocate memory", "std::length_error", "Cannot allocate memory", "bad allocation")
 
 
 class _Area:

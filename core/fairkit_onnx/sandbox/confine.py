@@ -17,9 +17,7 @@ _THREAD = 0x00010000
 _WRITING = 0o3 | 0o100 | 0o1000 | 0o2000
 """O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_APPEND."""
 
-_NETWORK = (
-    "socket socketpair connect bind listen accept accept4 sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg"
-)
+_NETWORK = "socket socketpair connect bind listen accept accept4 sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg"
 _PROGRAMS = "execve execveat fork vfork kill ptrace process_vm_readv process_vm_writev pidfd_open pidfd_getfd"
 _SYSTEM = (
     "mount umount2 pivot_root chroot unshare setns bpf perf_event_open keyctl add_key request_key init_module "

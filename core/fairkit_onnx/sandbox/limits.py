@@ -40,9 +40,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.memory is not None and self.memory < 1 << 20:
-            raise ParameterError(
-                f"memory={self.memory} bytes is too little for any model; say 2GB, for example"
-            )
+            raise ParameterError(f"memory={self.memory} bytes is too little for any model; say 2GB, for example")
         if not 0 < self.timeout < float("inf"):
             raise ParameterError(f"timeout={self.timeout} is no number of seconds above 0")
 

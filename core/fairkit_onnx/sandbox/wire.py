@@ -27,9 +27,7 @@ def frame(header: Mapping[str, Any], payload: int = 0) -> bytes:
     return _FRAME.pack(len(text), payload) + text
 
 
-def read_frame(
-    read: Callable[[int], bytes | bytearray], most: int
-) -> tuple[dict[str, Any], bytes | bytearray]:
+def read_frame(read: Callable[[int], bytes | bytearray], most: int) -> tuple[dict[str, Any], bytes | bytearray]:
     """Read a message with a function that returns exactly as many bytes as asked.
 
     Raises
@@ -128,8 +126,7 @@ def in_parts(run: Callable[[dict[str, Any]], list[Any]], feeds: Mapping[str, Any
     """Run on batches of so many rows and put the outputs together."""
     rows = max(len(array) for array in feeds.values())
     parts = [
-        run({name: array[start : start + size] for name, array in feeds.items()})
-        for start in range(0, rows, size)
+        run({name: array[start : start + size] for name, array in feeds.items()}) for start in range(0, rows, size)
     ]
     return [_joined(values) for values in zip(*parts, strict=True)]
 

@@ -120,9 +120,7 @@ def _boundaries(
         twice = mine[np.isin(ensemble.mode[nodes[mine]], TWICE)]
         tops = pieces[domain.name]
         lasts = keys_of(tops, kinds[domain.name], domain.whole)
-        firsts = np.concatenate(
-            [keys_of(np.array([domain.low]), kinds[domain.name], domain.whole), lasts[:-1] + 1]
-        )
+        firsts = np.concatenate([keys_of(np.array([domain.low]), kinds[domain.name], domain.whole), lasts[:-1] + 1])
         some = np.concatenate([np.zeros(len(mine)), np.ones(len(twice)), np.full(len(twice), 2.0)])
         mine = np.concatenate([mine, twice, twice])
         part.append(np.repeat(some, len(tops)))
@@ -142,9 +140,7 @@ def _boundaries(
             one, here = domains[number], place_of == number
             assert isinstance(one, Numbers)  # noqa: S101 -- only these are bisected
             values[here] = numbers_of(order[here], kinds[one.name], one.whole)
-        pairs, back = np.unique(
-            np.stack([place_of.astype(float), values], axis=1), axis=0, return_inverse=True
-        )
+        pairs, back = np.unique(np.stack([place_of.astype(float), values], axis=1), axis=0, return_inverse=True)
         changed = []
         for number in np.unique(place_of):
             rows = np.flatnonzero(pairs[:, 0] == number)
@@ -220,27 +216,17 @@ def listed_block(domain: Listed) -> Block:
     if not domain.values:
         raise DataError(f"the domain of {domain.name!r} is empty: no value was given")
     values = {
-        column: column_of([value[place] for value in domain.values])
-        for place, column in enumerate(domain.columns)
+        column: column_of([value[place] for value in domain.values]) for place, column in enumerate(domain.columns)
     }
     members = {tuple(map(value_text_of, value)): place for place, value in enumerate(domain.values)}
     choices = tuple(domain.values[place] for place in members.values())
     return Block(
-        name=domain.name,
-        columns=domain.columns,
-        ordered=False,
-        values=values,
-        members=members,
-        choices=choices,
+        name=domain.name, columns=domain.columns, ordered=False, values=values, members=members, choices=choices
     )
 
 
 def _truths(
-    ensemble: Ensemble,
-    nodes: NDArray[np.int64],
-    block_of: NDArray[np.int64],
-    blocks: Sequence[Block],
-    run: EncodedRows,
+    ensemble: Ensemble, nodes: NDArray[np.int64], block_of: NDArray[np.int64], blocks: Sequence[Block], run: EncodedRows
 ) -> list[NDArray[np.bool_]]:
     """Tell for each test which cells of its block go to `yes`."""
     matrix, starts = _encoded(blocks, run)
@@ -279,9 +265,7 @@ def _merged(
             made.append(block)
             continue
         mine = np.flatnonzero(block_of == place).tolist()
-        pattern = (
-            np.stack([truth[test] for test in mine]).T if len(mine) else np.zeros((block.size, 1), dtype=bool)
-        )
+        pattern = np.stack([truth[test] for test in mine]).T if len(mine) else np.zeros((block.size, 1), dtype=bool)
         _, first, code = np.unique(pattern, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(first)
         rank = np.argsort(order)[code.reshape(-1)]

@@ -32,9 +32,7 @@ _ROWS = 500
 _CLOSE = 1e-5
 
 
-def read_class_score(
-    scorer: OnnxScorer, index: int, rows: Mapping[str, NDArray[Any]]
-) -> TreeModel | LinearModel:
+def read_class_score(scorer: OnnxScorer, index: int, rows: Mapping[str, NDArray[Any]]) -> TreeModel | LinearModel:
     """Return one class's score before the link, of a model with one node of trees or linear sums for all classes.
 
     Where the sums are probabilities it is the class's; where a softmax follows it is the class's sum less the mean of

@@ -109,9 +109,7 @@ class Block:
             missing = len(ends) if len(ends) < len(self.ends) else -1
             return np.where(np.isnan(raw), missing, np.where(out, -1, found)).astype(np.int64)
         keys = zip(*(columns[name].tolist() for name in self.columns), strict=True)
-        return np.array(
-            [self.members.get(tuple(map(value_text_of, key)), -1) for key in keys], dtype=np.int64
-        )
+        return np.array([self.members.get(tuple(map(value_text_of, key)), -1) for key in keys], dtype=np.int64)
 
 
 def value_text_of(value: Any) -> str:
@@ -153,9 +151,7 @@ def one_hot_groups(columns: Columns, names: Sequence[str]) -> list[tuple[str, ..
         stems: dict[str, list[str]] = {}
         for name in flags:
             if mark in name and name not in taken:
-                stems.setdefault(
-                    name.rsplit(mark, 1)[0] if mark == "_" else name.split(mark, 1)[0], []
-                ).append(name)
+                stems.setdefault(name.rsplit(mark, 1)[0] if mark == "_" else name.split(mark, 1)[0], []).append(name)
         for stem, members in stems.items():
             del stem
             if len(members) > 1 and (np.sum([flags[name] for name in members], axis=0) == 1).all():
@@ -188,12 +184,7 @@ def numbers_block(domain: Numbers, some: NDArray[np.float64], kind: type, *, poi
 
 
 def cells_of_numbers(
-    domain: Numbers,
-    ends: NDArray[np.float64],
-    values: NDArray[np.float64],
-    kind: type,
-    *,
-    points: bool = False,
+    domain: Numbers, ends: NDArray[np.float64], values: NDArray[np.float64], kind: type, *, points: bool = False
 ) -> Block:
     """Return the block of a column of numbers by the ends of its cells, with a value of each; see `numbers_block`."""
     missing = [np.nan] if domain.missing else []

@@ -83,9 +83,7 @@ class Encoded:
         """How far from the threshold float32 may decide either way, as a Softmax may."""
         return 0.0
 
-    def encoding(
-        self, tensor: str | None = None, *, doubles: bool = False
-    ) -> Callable[[Columns], NDArray[Any]]:
+    def encoding(self, tensor: str | None = None, *, doubles: bool = False) -> Callable[[Columns], NDArray[Any]]:
         """Return the graph's function from raw columns to features (or another tensor), float32, [n, d].
 
         With `doubles`, of float64 where the graph's are.
@@ -122,9 +120,7 @@ class Encoded:
         """The columns by which decisions differ at one sum."""
         return [] if self.tail.groups is None else self.tail.groups.columns
 
-    def pieces(
-        self, domains: Sequence[Numbers | Listed], features: Features
-    ) -> dict[str, NDArray[np.float64]]:
+    def pieces(self, domains: Sequence[Numbers | Listed], features: Features) -> dict[str, NDArray[np.float64]]:
         """Return by column of numbers where its pieces end, on which features keep their order and rules do not differ.
 
         Raises
@@ -182,9 +178,7 @@ class Encoded:
         origins = Sources(self.scorer.model.proto.graph, inputs, self.matrix, run, finite=finite)
         places = origins.of[self.matrix].tolist()
         if self.width > len(places):
-            raise ModelError(
-                f"the score reads feature {self.width - 1}; the matrix {self.matrix!r} has {len(places)}"
-            )
+            raise ModelError(f"the score reads feature {self.width - 1}; the matrix {self.matrix!r} has {len(places)}")
         groups = self.tail.groups
         listed: dict[str, list[Any]] = {} if groups is None else {name: [] for name in groups.listed}
         listed |= {names[place]: list(origins.keys.get(place, ())) for place in origins.listed}
@@ -192,9 +186,7 @@ class Encoded:
             [names[place] if place >= 0 else None for place in places],
             listed,
             [
-                replace(
-                    one, columns=tuple(names[place] if place >= 0 else None for place in columns.tolist())
-                )
+                replace(one, columns=tuple(names[place] if place >= 0 else None for place in columns.tolist()))
                 for one, columns in origins.conditions
             ],
             () if groups is None else groups.conditions,
@@ -202,9 +194,7 @@ class Encoded:
 
     def kinds(self) -> dict[str, type]:
         """By column, the number type that the graph takes."""
-        doubles = {
-            c for feed in self.scorer.feeds if feed.input.kind == "tensor(double)" for c in feed.columns
-        }
+        doubles = {c for feed in self.scorer.feeds if feed.input.kind == "tensor(double)" for c in feed.columns}
         return {column: np.float64 if column in doubles else np.float32 for column in self.scorer.columns}
 
     def link(self, low: float, high: float) -> tuple[int, float | None, bool]:
@@ -217,9 +207,7 @@ class Encoded:
         """
         return self.links(low, high, [{}])[0]
 
-    def links(
-        self, low: float, high: float, rows: Sequence[Mapping[str, Any]]
-    ) -> list[tuple[int, float | None, bool]]:
+    def links(self, low: float, high: float, rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, float | None, bool]]:
         """Return the same for each of some rows, given by raw values of the columns that say the group."""
         keys = keys_of(np.array([low, high]), np.float32, whole=False)
         some = _between(int(keys[0]), int(keys[1]))
@@ -273,9 +261,7 @@ class Encoded:
             parts = {place: _between(*ends, WIDE // len(open_)) for place, ends in open_.items()}
             keys = np.concatenate(list(parts.values()))
             owner = np.repeat(list(parts), [len(part) for part in parts.values()])
-            columns = {
-                name: _repeated([rows[place][name] for place in owner.tolist()], 1) for name in rows[0]
-            }
+            columns = {name: _repeated([rows[place][name] for place in owner.tolist()], 1) for name in rows[0]}
             decided = np.asarray(self.tail(_floats(keys), columns).decision)
             open_ = {place: _step(keys[owner == place], decided[owner == place]) for place in open_}
         for row, ends in open_.items():

@@ -188,9 +188,7 @@ def _structure(attributes: Mapping[str, Any], named: str) -> tuple[Ensemble, dic
     modes = [text.decode() if isinstance(text, bytes) else str(text) for text in attributes["nodes_modes"]]
     unknown = sorted(set(modes) - set(MODES))
     if unknown or len(places) != size:
-        raise ModelError(
-            f"{named} has nodes of the mode {unknown}, or two of one number; these are read: {MODES}"
-        )
+        raise ModelError(f"{named} has nodes of the mode {unknown}, or two of one number; these are read: {MODES}")
     mode = np.array([MODES.index(text) for text in modes], dtype=np.int8)
     inner = mode > 0
     yes, no = (
@@ -243,9 +241,7 @@ def _terms(tree_ids: NDArray[Any], value: NDArray[np.float64]) -> float:
     return float(largest.sum())
 
 
-def _leaves(
-    attributes: Mapping[str, Any], kind: str, places: Mapping[tuple[int, int], int]
-) -> NDArray[np.int64]:
+def _leaves(attributes: Mapping[str, Any], kind: str, places: Mapping[tuple[int, int], int]) -> NDArray[np.int64]:
     """Return the place of each weight's leaf; -1 where there is no such node."""
     pairs = zip(attributes[f"{kind}_treeids"], attributes[f"{kind}_nodeids"], strict=True)
     return np.array([places.get(pair, -1) for pair in pairs])
@@ -254,9 +250,7 @@ def _leaves(
 def _plain(attributes: dict[str, Any], kind: str, named: str) -> dict[str, Any]:
     """Refuse what is no sum of trees with a link that is understood."""
     if attributes.get("aggregate_function", b"SUM") not in (b"SUM", b"AVERAGE"):
-        raise ModelError(
-            f"{named} aggregates by {attributes['aggregate_function'].decode()}; SUM and AVERAGE are read"
-        )
+        raise ModelError(f"{named} aggregates by {attributes['aggregate_function'].decode()}; SUM and AVERAGE are read")
     if kind == "class" and classes_of(attributes) > 2:
         raise ModelError(
             f"{named} has {classes_of(attributes)} classes; one score of two classes, or a regression, is read"
@@ -265,9 +259,7 @@ def _plain(attributes: dict[str, Any], kind: str, named: str) -> dict[str, Any]:
     if link not in LINKS:
         raise ModelError(f"{named} has the post_transform {link}; these are read: {', '.join(LINKS)}")
     if kind == "target" and attributes.get("n_targets", 1) > 2:
-        raise ModelError(
-            f"{named} has {attributes['n_targets']} targets; one is read, or the shares of two classes"
-        )
+        raise ModelError(f"{named} has {attributes['n_targets']} targets; one is read, or the shares of two classes")
     return attributes
 
 
@@ -279,9 +271,7 @@ def _values(
     columns = sorted(set(ids))
     at = _leaves(attributes, kind, places)
     if (at < 0).any() or len(columns) > 2:
-        raise ModelError(
-            f"{named} is damaged: a weight belongs to no node, or there are {len(columns)} columns"
-        )
+        raise ModelError(f"{named} is damaged: a weight belongs to no node, or there are {len(columns)} columns")
     weights = floats_of(attributes, f"{kind}_weights").astype(np.float64)
     both = np.zeros((len(columns), size))
     for row, column in enumerate(columns):

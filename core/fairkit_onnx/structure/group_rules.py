@@ -74,13 +74,9 @@ def group_part(scorer: OnnxScorer, cut: Sequence[str], *, grouped: bool) -> Grou
         return None
     names = ", ".join(repr(column) for feed in used for column in feed.columns[:3])
     if not grouped:
-        raise ModelError(
-            f"{scorer.info.name}: what follows the sum reads {names} besides, as a rule by group does"
-        )
+        raise ModelError(f"{scorer.info.name}: what follows the sum reads {names} besides, as a rule by group does")
     if any(len(feed.columns) > 1 for feed in used):
-        raise ModelError(
-            f"{scorer.info.name}: what follows the sum reads a matrix of columns besides ({names}, ...)"
-        )
+        raise ModelError(f"{scorer.info.name}: what follows the sum reads a matrix of columns besides ({names}, ...)")
     if reading.score is not None:
         moving = {name for node in tail_nodes(graph, [reading.score.name], cut) for name in node.input}
         if moving & set(feeds):
@@ -128,10 +124,7 @@ def _followed(
         elif not (alone and node.op_type == "IsNaN"):
             listed |= {raw[name] for name in moving}
     return GroupPart(
-        feeds=feeds,
-        listed=frozenset(listed),
-        conditions=tuple(conditions),
-        tensors=tuple(dict.fromkeys(tensors)),
+        feeds=feeds, listed=frozenset(listed), conditions=tuple(conditions), tensors=tuple(dict.fromkeys(tensors))
     )
 
 
@@ -182,9 +175,7 @@ def group_thresholds(
     directions = {direction for direction, threshold, _ in links if math.isfinite(threshold or 0.0)}
     direction = directions.pop() if directions else links[0][0]
     if directions or any(one[0] != direction and math.isfinite(one[1] or 0.0) for one in links):
-        raise ModelError(
-            f"{model.scorer.info.name}: larger sums are favorable in some groups, and not in others"
-        )
+        raise ModelError(f"{model.scorer.info.name}: larger sums are favorable in some groups, and not in others")
     ends = sorted((direction * low, direction * high))
     found = np.array([_inside(threshold, ends) for _, threshold, _ in links])
     return direction, GroupThresholds(places, found[code].reshape(sizes)), links[0][2]
@@ -215,20 +206,14 @@ def _rules(model: Encoded, rows: Sequence[Mapping[str, Any]]) -> tuple[NDArray[n
     made = []
     for tensor in part.tensors:
         feed = next((feed for feed in part.feeds if feed.input.name == tensor), None)
-        made.append(
-            model.tensor(tensor)(columns) if feed is None else feed.build(columns).reshape(len(rows), -1)
-        )
+        made.append(model.tensor(tensor)(columns) if feed is None else feed.build(columns).reshape(len(rows), -1))
         if len(made[-1]) != len(rows):
-            raise ModelError(
-                f"{model.scorer.info.name}: the rule after the sum makes {tensor!r} of all rows at once"
-            )
+            raise ModelError(f"{model.scorer.info.name}: the rule after the sum makes {tensor!r} of all rows at once")
     seen: dict[tuple[Any, ...], int] = {}
     code = np.zeros(len(rows), dtype=np.int64)
     first: list[int] = []
     for number in range(len(rows)):
-        key = tuple(
-            str(one[number].tolist()) if one.dtype.kind == "O" else one[number].tobytes() for one in made
-        )
+        key = tuple(str(one[number].tolist()) if one.dtype.kind == "O" else one[number].tobytes() for one in made)
         if key not in seen:
             seen[key] = len(first)
             first.append(number)

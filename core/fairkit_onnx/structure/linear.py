@@ -96,9 +96,7 @@ def _of_sum(node: onnx.NodeProto, graph: onnx.GraphProto) -> tuple[NDArray[np.fl
         if attributes.get("targets", 1) != 1 or attributes.get("post_transform", b"NONE") != b"NONE":
             return None
         bias = attributes.get("intercepts") or [0.0]
-        return np.array(attributes["coefficients"], dtype=np.float32).astype(np.float64), float(
-            np.float32(bias[0])
-        )
+        return np.array(attributes["coefficients"], dtype=np.float32).astype(np.float64), float(np.float32(bias[0]))
     weights = constant_of(graph, node.input[1])
     if weights is None or weights.size != max(weights.shape) or attributes.get("transA"):
         return None

@@ -65,9 +65,7 @@ class _Written:
             if parent >= 0:
                 (self.yes if side else self.no)[parent] = seen[key]
             if len(self.rows) > MOST:
-                raise ModelError(
-                    f"{self.named} has more than {MOST:,} nodes with its sets written out, or a circle"
-                )
+                raise ModelError(f"{self.named} has more than {MOST:,} nodes with its sets written out, or a circle")
 
     def _inner(self, number: int, node: int, waiting: list[tuple[int, int, int, bool]]) -> int:
         """Write a test, a set as a chain of equalities; return the last row, from which `no` hangs."""
@@ -110,9 +108,7 @@ def written(attributes: Mapping[str, Any], named: str) -> dict[str, Any]:
     except IndexError as error:
         raise ModelError(f"{named} is damaged: a branch leads to a node that is not there") from error
     kind = made.splits.dtype
-    trees, numbers, modes, features, values, missing = (
-        list(column) for column in zip(*made.rows, strict=True)
-    )
+    trees, numbers, modes, features, values, missing = (list(column) for column in zip(*made.rows, strict=True))
     converted: dict[str, Any] = {
         "n_targets": attributes.get("n_targets", 1),
         "aggregate_function": AGGREGATES[attributes.get("aggregate_function", 1)],
@@ -158,9 +154,7 @@ def _sets(attributes: Mapping[str, Any], modes: list[int], named: str) -> dict[i
     if not members:
         return found
     some: list[list[float]] = [[]]
-    for value in (
-        _array(attributes["membership_values"]).tolist() if "membership_values" in attributes else []
-    ):
+    for value in _array(attributes["membership_values"]).tolist() if "membership_values" in attributes else []:
         if value != value:  # noqa: PLR0124 -- NaN
             some.append([])
         else:

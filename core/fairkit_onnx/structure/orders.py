@@ -107,9 +107,7 @@ def _cast(tensor: str, to: int, named: str) -> list[Condition] | None:
     return None
 
 
-def _with_constants(
-    node: onnx.NodeProto, tensor: str, constant: Constant, named: str
-) -> list[Condition] | None:
+def _with_constants(node: onnx.NodeProto, tensor: str, constant: Constant, named: str) -> list[Condition] | None:
     """Operators of a column and constants."""
     kind, attributes = node.op_type, attributes_of(node)
     beside = [constant(name) for name in node.input[1:] if name]
@@ -119,9 +117,7 @@ def _with_constants(
         return []
     numbers = [np.asarray(one, dtype=np.float64) for one in beside if one is not None]
     numbers += [
-        np.asarray(attributes.get(name, ()), dtype=np.float64)
-        for name in ("offset", "scale")
-        if kind == "Scaler"
+        np.asarray(attributes.get(name, ()), dtype=np.float64) for name in ("offset", "scale") if kind == "Scaler"
     ]
     if kind not in _ARITHMETIC or not all(np.isfinite(one).all() for one in numbers):
         return None
@@ -130,9 +126,7 @@ def _with_constants(
     return [Condition(tensor=tensor, node=named, finite=True)]
 
 
-def _second(
-    node: onnx.NodeProto, moving: Sequence[str], constant: Constant, named: str
-) -> list[Condition] | None:
+def _second(node: onnx.NodeProto, moving: Sequence[str], constant: Constant, named: str) -> list[Condition] | None:
     """A constant and a column, in that order: as the other way round, but for a quotient."""
     kind = node.op_type
     if len(node.input) != 2 or list(moving) != [node.input[1]] or kind not in _WITH_CONSTANTS | _ARITHMETIC:

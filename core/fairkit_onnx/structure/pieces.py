@@ -74,9 +74,7 @@ def check_ends(domain: Numbers) -> None:
         It is.
     """
     if not np.isfinite([domain.low, domain.high]).all():
-        raise DataError(
-            f"the domain of {domain.name!r} goes from {domain.low} to {domain.high}: give finite ends"
-        )
+        raise DataError(f"the domain of {domain.name!r} goes from {domain.low} to {domain.high}: give finite ends")
     if not domain.low <= domain.high:
         raise DataError(f"the domain of {domain.name!r} is empty: {domain.low:g} to {domain.high:g}")
 
@@ -146,9 +144,7 @@ class _Pieces:
 
         def values(keys: Keys) -> NDArray[np.float64]:
             some = numbers_of(keys, self.kind, self.domain.whole)
-            return np.asarray(
-                run(len(keys), [(np.arange(len(keys)), self.domain.name, some)])[:, column], np.float64
-            )
+            return np.asarray(run(len(keys), [(np.arange(len(keys)), self.domain.name, some)])[:, column], np.float64)
 
         for cut in condition.cuts:
             for below in (np.less, np.less_equal):

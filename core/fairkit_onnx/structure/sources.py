@@ -70,9 +70,7 @@ class Sources:
             A node mixes columns, or is not understood; it is named.
         """
         self._graph, self._finite = graph, finite
-        self.of: dict[str, Places] = {
-            name: np.array(columns, dtype=np.int64) for name, columns in inputs.items()
-        }
+        self.of: dict[str, Places] = {name: np.array(columns, dtype=np.int64) for name, columns in inputs.items()}
         self.listed: set[int] = set()
         self.keys: dict[int, list[Any]] = {}
         self.conditions: list[tuple[Condition, Places]] = []

@@ -87,9 +87,7 @@ class Tail:
     groups: GroupPart | None = None
     _opened: dict[str, Any] = field(default_factory=dict)
 
-    def __call__(
-        self, sums: NDArray[np.float64], columns: Mapping[str, NDArray[Any]] | None = None
-    ) -> Predictions:
+    def __call__(self, sums: NDArray[np.float64], columns: Mapping[str, NDArray[Any]] | None = None) -> Predictions:
         """Return the model's predictions for these values of the sum (as float32), shape [n].
 
         `columns` has raw values of the columns that are read besides, by row.
@@ -102,9 +100,7 @@ class Tail:
             some = {name: values[here] for name, values in (columns or {}).items()}
             parts.append(self._some(sums[here].astype(np.float32), some))
         joined: dict[str, Any] = {
-            name: None
-            if getattr(parts[0], name) is None
-            else np.concatenate([getattr(p, name) for p in parts])
+            name: None if getattr(parts[0], name) is None else np.concatenate([getattr(p, name) for p in parts])
             for name in ("score", "decision", "logits")
         }
         return Predictions(**joined)
@@ -194,9 +190,7 @@ def _lookup(node: onnx.NodeProto, values: NDArray[np.float32], negative: bool) -
     columns = sorted(set(attributes[f"{kind}_ids"]))
     pairs = [(leaf, value, columns[-1]) for leaf, value in leaf_values]
     if len(columns) == 2:
-        whole = np.float32(
-            0.0 if attributes.get("post_transform") == b"LOGISTIC" else 1.0
-        )  # or each other's negative
+        whole = np.float32(0.0 if attributes.get("post_transform") == b"LOGISTIC" else 1.0)  # or each other's negative
         pairs += [(leaf, float(whole - np.float32(value)), columns[0]) for leaf, value in leaf_values]
         pairs.sort()
     own = {f"{kind}_{key}" for key in ("treeids", "nodeids", "ids", "weights")}
@@ -257,6 +251,4 @@ def with_tree(
         f"{kind}_ids": [column for _, column, _ in weights],
         f"{kind}_weights": [value for _, _, value in weights],
     }
-    return helper.make_node(
-        node.op_type, [PROBE], list(node.output), domain="ai.onnx.ml", **{**attributes, **made}
-    )
+    return helper.make_node(node.op_type, [PROBE], list(node.output), domain="ai.onnx.ml", **{**attributes, **made})

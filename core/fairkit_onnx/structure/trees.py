@@ -64,9 +64,7 @@ class TreeModel(Encoded):
         sides = np.array([_ends(ensemble, root) for root in ensemble.roots.tolist()]).reshape(-1, 2)
         reach = self.rounding + 1e-6
         ends = ensemble.base + sides[:, 0].sum(), ensemble.base + sides[:, 1].sum()
-        lowest = (
-            ends[0] - reach if ensemble.value.min() < 0 or ensemble.base < 0 else max(ends[0] - reach, 0.0)
-        )
+        lowest = ends[0] - reach if ensemble.value.min() < 0 or ensemble.base < 0 else max(ends[0] - reach, 0.0)
         # shares of classes: what rounding adds to 1 is no probability, and is decided as 1 is
         shares = lowest >= 0 and ends[1] <= 1.0 + 1e-5
         return float(lowest), min(1.0, float(ends[1] + reach)) if shares else float(ends[1] + reach)
@@ -162,11 +160,7 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto], grouped: bool) 
                 float(one.reshape(-1)[0]) for one in constants if one is not None
             )
     cut = next(
-        (
-            name
-            for name, owned in reversed(owners.items())
-            if len({id(o) for o in owned}) == len(owned) == len(trees)
-        ),
+        (name for name, owned in reversed(owners.items()) if len({id(o) for o in owned}) == len(owned) == len(trees)),
         None,
     )
     matrices = {node.input[0] for node in trees}
@@ -184,8 +178,7 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto], grouped: bool) 
     check_monotone(graph, tail_nodes(graph, wanted, [cut]), {cut: (-1, 1) if shares else (1,)})
     joined = _joined([parts[node.output[0]] for node in owners[cut]], offset[cut])
     double = any(
-        node.op_type == NEWER and "nodes_values_as_tensor" in one
-        for node, one in zip(trees, attributes, strict=True)
+        node.op_type == NEWER and "nodes_values_as_tensor" in one for node, one in zip(trees, attributes, strict=True)
     )
     tail = Tail(scorer=scorer, cut=cut, columns=1 + shares, shares=shares, double=double, groups=groups)
     return TreeModel(scorer, trees[0].input[0], tail, joined, tuple(node.output[0] for node in owners[cut]))

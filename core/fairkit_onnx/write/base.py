@@ -134,9 +134,7 @@ class BaseModel:
             # a deterministic model of ours: its decisions make way for the rule's
             return ScoreHead(output="score", place=int(not reading.turned))
         if reading.chance is not None:
-            raise ModelError(
-                f"{name} decides by a randomized rule already; repair the model that this rule was put on"
-            )
+            raise ModelError(f"{name} decides by a randomized rule already; repair the model that this rule was put on")
         if reading.score is None:
             assert reading.label is not None  # noqa: S101 -- a reading has scores or labels
             return ScoreHead(output=reading.label.name, kind="label", positive=reading.positive)
@@ -144,9 +142,7 @@ class BaseModel:
             output=reading.score.name,
             width=reading.score.width,
             place=int(not reading.turned) if reading.score.width == 1 else reading.place or 0,
-            kind="scale"
-            if reading.scale
-            else cast("Literal['probability', 'logit', 'percent']", reading.kind),
+            kind="scale" if reading.scale else cast("Literal['probability', 'logit', 'percent']", reading.kind),
             scale=reading.scale,
         )
 
@@ -201,9 +197,7 @@ def _label_sample(table: Table) -> Any:
     label = _free_name(table.roles.label or "label", sample.columns)
     classes = table.classes or (0, 1)
     cells = [classes[-1] if value else classes[0] for value in sample.target.tolist()]
-    columns = dict(sample.columns) | {
-        label: np.array(cells, dtype=object if isinstance(cells[0], str) else None)
-    }
+    columns = dict(sample.columns) | {label: np.array(cells, dtype=object if isinstance(cells[0], str) else None)}
     return load_data(columns, label=label, favorable=classes[-1], features=table.features, name=table.name)
 
 

@@ -46,9 +46,7 @@ def as_float32(values: NDArray[Any], name: str) -> NDArray[np.float32]:
             values = np.array([np.nan if value is None else value for value in values.tolist()], dtype=float)
         return values.astype(np.float32)
     except (TypeError, ValueError) as error:
-        raise DataError(
-            f"column {name!r} holds text where the model was trained on numbers ({error})"
-        ) from error
+        raise DataError(f"column {name!r} holds text where the model was trained on numbers ({error})") from error
 
 
 def absent(value: Any) -> bool:

@@ -96,11 +96,7 @@ def compose(
     group = group_codes(graph, rule.keys, inputs or {})
     score = graph.cast(_adjusted(graph, favorable_score(graph, head), rule, group), np.float32)
     chance = graph.cast(_chance(graph, graph.cast(score, np.float64), rule, group), np.float32)
-    draw = (
-        graph.constant([[0.5]], np.float32)
-        if rule.is_deterministic
-        else graph.input(RANDOM_INPUT, np.float32)
-    )
+    draw = graph.constant([[0.5]], np.float32) if rule.is_deterministic else graph.input(RANDOM_INPUT, np.float32)
     decided = graph.node("Less", [draw, chance])
     graph.output(SCORE, score, np.float32)
     graph.output(DECISION_PROBABILITY, chance, np.float32)
@@ -113,9 +109,7 @@ def refuse_randomized(model: onnx.ModelProto) -> None:
     outputs = {output.name for output in model.graph.output}
     inputs = {entry.name for entry in model.graph.input}
     if RANDOM_INPUT in inputs and DECISION_PROBABILITY in outputs:
-        raise ModelError(
-            "the model decides by a randomized rule already; repair the model that this rule was put on"
-        )
+        raise ModelError("the model decides by a randomized rule already; repair the model that this rule was put on")
     if RANDOM_INPUT in inputs:
         raise ModelError(
             f"the model has an input {RANDOM_INPUT!r}, which a rule needs for its draws; "
@@ -268,12 +262,7 @@ def _text_places(graph: Appender, cells: str, keys: Sequence[str]) -> str:
     places = list(range(1, len(keys) + 1))
     if graph.encodes_labels:
         return graph.node(
-            "LabelEncoder",
-            [cells],
-            domain="ai.onnx.ml",
-            keys_strings=keys,
-            values_int64s=places,
-            default_int64=0,
+            "LabelEncoder", [cells], domain="ai.onnx.ml", keys_strings=keys, values_int64s=places, default_int64=0
         )
     return graph.node(
         "CategoryMapper", [cells], domain="ai.onnx.ml", cats_strings=keys, cats_int64s=places, default_int64=0

@@ -9,14 +9,7 @@ import numpy as np
 
 from fairkit_onnx.read.outputs import DECISION, DECISION_PROBABILITY, SCORE
 from fairkit_onnx.write.appending import Appender
-from fairkit_onnx.write.compose import (
-    ScoreHead,
-    clipped,
-    column_codes,
-    favorable_score,
-    refuse_randomized,
-    sigmoid,
-)
+from fairkit_onnx.write.compose import ScoreHead, clipped, column_codes, favorable_score, refuse_randomized, sigmoid
 from fairkit_onnx.write.trees import Node, Tree, add_ensemble
 
 if TYPE_CHECKING:
@@ -90,9 +83,7 @@ class Corrections:
     corrections: tuple[Correction, ...]
     threshold: float = 0.5
 
-    def codes(
-        self, columns: Mapping[str, NDArray[Any]], base: NDArray[np.float64]
-    ) -> list[NDArray[np.int64]]:
+    def codes(self, columns: Mapping[str, NDArray[Any]], base: NDArray[np.float64]) -> list[NDArray[np.int64]]:
         """Return the numbers of each row's cells, by column; the base score's last."""
         scored = np.searchsorted(np.asarray(self.edges), base, side="right") + 1
         return [*(one.codes(columns[one.name]) for one in self.columns), scored.astype(np.int64)]
@@ -159,7 +150,5 @@ def _score_cells(graph: Appender, base: str, edges: Sequence[float]) -> str:
     """Number the cells of the base score: one more than the edges that it reaches."""
     bounds = graph.constant(np.asarray(edges, dtype=np.float64).reshape(1, -1))
     reached = graph.cast(graph.node("Not", [graph.node("Less", [base, bounds])]), np.float32)
-    counted = graph.node(
-        "MatMul", [reached, graph.constant(np.ones((len(edges), 1), np.float32), np.float32)]
-    )
+    counted = graph.node("MatMul", [reached, graph.constant(np.ones((len(edges), 1), np.float32), np.float32)])
     return graph.node("Add", [counted, graph.constant([[1.0]], np.float32)])

@@ -125,9 +125,7 @@ def add_estimator(
         margin = add_linear(graph, matrix, inner.coef_, inner.intercept_)
     else:
         forest = kind in _FORESTS | _TREES
-        found = (
-            _add_forest(graph, matrix, inner) if forest else _add_sklearn(graph, matrix, inner, task, width)
-        )
+        found = _add_forest(graph, matrix, inner) if forest else _add_sklearn(graph, matrix, inner, task, width)
         return _favorable(graph, found, task)
     return add_link(graph, margin, task)
 
@@ -191,9 +189,7 @@ def _add_lightgbm(graph: GraphBuilder, matrix: str, booster: Any) -> str:
 def _add_xgboost(graph: GraphBuilder, matrix: str, booster: Any) -> str:
     found, outputs, base = trees.xgboost_trees(booster)
     count = max(outputs, default=0) + 1
-    return trees.add_ensemble(
-        graph, matrix, found, outputs=outputs, base=base if len(base) == count else base * count
-    )
+    return trees.add_ensemble(graph, matrix, found, outputs=outputs, base=base if len(base) == count else base * count)
 
 
 def _add_forest(graph: GraphBuilder, matrix: str, model: Any) -> str:
@@ -224,13 +220,7 @@ def _is_linear(model: Any, task: Task) -> bool:
     if type(model).__module__.split(".")[0] != "sklearn" or not hasattr(model, "coef_"):
         return False
     if task == "regression":
-        return type(model).__name__ in (
-            "LinearRegression",
-            "Ridge",
-            "Lasso",
-            "ElasticNet",
-            "QuantileRegressor",
-        )
+        return type(model).__name__ in ("LinearRegression", "Ridge", "Lasso", "ElasticNet", "QuantileRegressor")
     coefficients = np.atleast_2d(model.coef_)
     return type(model).__name__ == "LogisticRegression" and (len(coefficients) == 1) == (task == "binary")
 
@@ -254,9 +244,7 @@ def _add_sklearn(graph: GraphBuilder, matrix: str, model: Any, task: Task, width
             target_opset={"": OPSET, "ai.onnx.ml": ML_OPSET},
         )
     except Exception as error:
-        raise ModelError(
-            f"a {type(model).__name__} cannot be exported to ONNX: {first_line(error)}"
-        ) from error
+        raise ModelError(f"a {type(model).__name__} cannot be exported to ONNX: {first_line(error)}") from error
     outputs = graph.inline(proto, {"X": matrix})
     return outputs["probabilities"] if task != "regression" else outputs[proto.graph.output[0].name]
 
@@ -290,9 +278,7 @@ def _add_torch(graph: GraphBuilder, matrix: str, module: Any, width: int) -> str
     with torch.no_grad():
         shape = tuple(copy(example).shape)
     if not shape or shape[0] != len(example) or len(shape) > 2:
-        raise ModelError(
-            f"the torch module gives shape {shape} for 2 rows; it must give [2], [2, 1] or [2, k]"
-        )
+        raise ModelError(f"the torch module gives shape {shape} for 2 rows; it must give [2], [2, 1] or [2, k]")
     stream: Any = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

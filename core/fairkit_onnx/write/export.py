@@ -153,11 +153,7 @@ def embed_settings(proto: onnx.ModelProto, settings: Mapping[str, Any]) -> None:
 
 
 def check_parity(
-    proto: onnx.ModelProto,
-    model: FittedModel,
-    columns: Mapping[str, NDArray[Any]],
-    *,
-    tolerance: float = PARITY,
+    proto: onnx.ModelProto, model: FittedModel, columns: Mapping[str, NDArray[Any]], *, tolerance: float = PARITY
 ) -> float:
     """Run the file beside the model and return the largest difference of their scores, on at most `PARITY_ROWS` rows.
 
@@ -189,9 +185,7 @@ def check_parity(
             f"(allowed: {tolerance:g}); nothing was written. Please report this with the model's type"
         )
     if flips > max(1, rows // 1000):
-        raise ModelError(
-            f"the exported file decides {flips} of {rows:,} training rows otherwise than the model"
-        )
+        raise ModelError(f"the exported file decides {flips} of {rows:,} training rows otherwise than the model")
     return worst
 
 

@@ -26,12 +26,7 @@ RESERVED = ("score", "decision_probability", "decision", "member_scores", "u")
 """Names of fairkit's own outputs and input, which no column may bear."""
 
 ElementType = Literal["float", "double", "string", "int64"]
-_TYPES: dict[ElementType, Any] = {
-    "float": np.float32,
-    "double": np.float64,
-    "string": object,
-    "int64": np.int64,
-}
+_TYPES: dict[ElementType, Any] = {"float": np.float32, "double": np.float64, "string": object, "int64": np.int64}
 
 
 class GraphWriter:
@@ -119,9 +114,7 @@ class GraphBuilder(GraphWriter):
             The name is one of fairkit's outputs.
         """
         if name in RESERVED[:-1]:
-            raise ModelError(
-                f"a column cannot be called {name!r}: the exported model gives an output that name"
-            )
+            raise ModelError(f"a column cannot be called {name!r}: the exported model gives an output that name")
         if name not in self._inputs:
             self._inputs[name] = value_info(name, _TYPES[kind], width)
         return name

@@ -80,9 +80,7 @@ def _number_codes(graph: GraphBuilder, column: GroupColumn) -> str:
     else:
         hits = graph.node("GreaterOrEqual", [cells, graph.constant([column.edges])])
         weights, start = np.ones(len(column.edges)), 1.0
-    counted = graph.node(
-        "MatMul", [graph.node("Cast", [hits], to=_FLOAT), graph.constant(weights.reshape(-1, 1))]
-    )
+    counted = graph.node("MatMul", [graph.node("Cast", [hits], to=_FLOAT), graph.constant(weights.reshape(-1, 1))])
     places = graph.node("Add", [counted, start])
     missing = graph.constant([[float(column.size) if column.missing else 0.0]])
     known = graph.node("Where", [graph.node("IsNaN", [cells]), missing, places])

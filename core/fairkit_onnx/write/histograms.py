@@ -71,8 +71,7 @@ def categories_of(model: Any) -> list[Categories]:
     encoder = model._preprocessor.named_transformers_["encoder"]
     places = np.flatnonzero(flags).tolist()
     return [
-        Categories(place, tuple(values.tolist()))
-        for place, values in zip(places, encoder.categories_, strict=True)
+        Categories(place, tuple(values.tolist())) for place, values in zip(places, encoder.categories_, strict=True)
     ]
 
 

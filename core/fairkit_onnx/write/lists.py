@@ -26,9 +26,7 @@ def runs(names: Sequence[str]) -> list[tuple[str, range]]:
     starts = {
         names.index(places[0]): (name, len(places))
         for name, places in list_columns(names).items()
-        if len(places) > 1
-        and name not in RESERVED
-        and list(names[names.index(places[0]) :][: len(places)]) == places
+        if len(places) > 1 and name not in RESERVED and list(names[names.index(places[0]) :][: len(places)]) == places
     }
     found, place = [], 0
     while place < len(names):
@@ -39,11 +37,7 @@ def runs(names: Sequence[str]) -> list[tuple[str, range]]:
 
 
 def add_list(
-    graph: GraphBuilder,
-    name: str,
-    fill: NDArray[np.float32],
-    shift: NDArray[np.float32],
-    scale: NDArray[np.float32],
+    graph: GraphBuilder, name: str, fill: NDArray[np.float32], shift: NDArray[np.float32], scale: NDArray[np.float32]
 ) -> str:
     """Encode a list as `NumberColumn` encodes each of its places.
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from fairkit_onnx.write.graph import GraphBuilder
 
 
-def add_mixture_outputs(
-    graph: GraphBuilder, scores: str, weights: Sequence[float], *, threshold: float = 0.5
-) -> None:
+def add_mixture_outputs(graph: GraphBuilder, scores: str, weights: Sequence[float], *, threshold: float = 0.5) -> None:
     """Declare the outputs of a binary model that draws one of its members for every decision.
 
     With members' scores s_k and weights w_k: ``score = sum w_k s_k``, ``decision_probability = sum of w_k

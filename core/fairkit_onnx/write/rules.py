@@ -132,9 +132,7 @@ class GroupKeys:
     def keep(self, wanted: Sequence[bool]) -> Self:
         """Return the keys of some of the groups; the others become values without a group."""
         places = [place for place, keep in enumerate(wanted) if keep]
-        return replace(
-            self, names=tuple(self.names[i] for i in places), cells=tuple(self.cells[i] for i in places)
-        )
+        return replace(self, names=tuple(self.names[i] for i in places), cells=tuple(self.cells[i] for i in places))
 
     def codes(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
         """Return each row's group, shape [n]; K for unseen and missing values.

@@ -88,9 +88,7 @@ def _add_lightgbm(record: dict[str, Any], tree: Tree) -> int:
     tree.append(Node("LEAF"))
     yes = _add_lightgbm(record["left_child"], tree)
     no = _add_lightgbm(record["right_child"], tree)
-    tree[number] = Node(
-        "BRANCH_LEQ", record["split_feature"], round_down(threshold), yes, no, bool(missing_yes)
-    )
+    tree[number] = Node("BRANCH_LEQ", record["split_feature"], round_down(threshold), yes, no, bool(missing_yes))
     return number
 
 
@@ -127,9 +125,7 @@ def xgboost_trees(booster: Any, *, rounds: int | None = None) -> tuple[list[Tree
     """
     model = json.loads(bytes(booster.save_raw("json")))["learner"]
     if model["gradient_booster"]["name"] != "gbtree":
-        raise ModelError(
-            f"an XGBoost booster {model['gradient_booster']['name']!r} cannot be exported; use gbtree"
-        )
+        raise ModelError(f"an XGBoost booster {model['gradient_booster']['name']!r} cannot be exported; use gbtree")
     content = model["gradient_booster"]["model"]
     outputs = [int(code) for code in content["tree_info"]]
     records = content["trees"]
@@ -152,9 +148,7 @@ def _margin(base: float, objective: str) -> float:
 
 def _xgboost_tree(record: dict[str, Any]) -> Tree:
     if any(record.get("split_type", ())):
-        raise ModelError(
-            "XGBoost's categorical splits cannot be exported; encode categories in one-hot columns"
-        )
+        raise ModelError("XGBoost's categorical splits cannot be exported; encode categories in one-hot columns")
     tree: Tree = []
     for left, right, feature, value, default_left in zip(
         record["left_children"],

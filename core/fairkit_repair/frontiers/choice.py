@@ -112,9 +112,7 @@ def chance(point: Point, axis: str, choice: Choice, rows: Judged) -> float | Non
     return max(normal.cdf(room) - normal.cdf(-room), 0.0)
 
 
-def pick(
-    points: Sequence[Point], axes: tuple[str, str], choice: Choice, rows: Judged
-) -> tuple[int | None, str]:
+def pick(points: Sequence[Point], axes: tuple[str, str], choice: Choice, rows: Judged) -> tuple[int | None, str]:
     """Pick a point by rule.
 
     Returns

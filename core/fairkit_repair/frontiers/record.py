@@ -87,9 +87,7 @@ class Frontier(Tabular, Saved):
     def __repr__(self) -> str:
         """Return a line."""
         picked = "nothing picked" if self.chosen is None else f"picked {self.points[self.chosen].name}"
-        return (
-            f"<Frontier of {len(self.points)} points, {self.performance} against {self.disparity}: {picked}>"
-        )
+        return f"<Frontier of {len(self.points)} points, {self.performance} against {self.disparity}: {picked}>"
 
     def plot(self) -> alt.LayerChart:
         """Return the trade-off as an Altair chart: points with intervals, the front, the limit, a ring at the pick.

@@ -46,10 +46,7 @@ if TYPE_CHECKING:
     from fairkit_repair.frontiers.points import Point
 
 
-AXES = {
-    "regression": ("statistical_parity_ks", "mean_squared_error"),
-    "ranking": ("exposure_difference", "ndcg"),
-}
+AXES = {"regression": ("statistical_parity_ks", "mean_squared_error"), "ranking": ("exposure_difference", "ndcg")}
 """The disparity and the performance that are drawn where nothing is named, by task."""
 
 
@@ -162,9 +159,7 @@ def frontier(
             table=table,
             validation=PortableRows.of(validation),
             run=Run(
-                seed=seed,
-                threads=threads or (max(1, cores // processes) if running.here else None),
-                learner=learner,
+                seed=seed, threads=threads or (max(1, cores // processes) if running.here else None), learner=learner
             ),
             confidence=confidence,
             auditors=DEFAULT_AUDITORS if auditor is None else (*DEFAULT_AUDITORS, auditor),
@@ -218,9 +213,7 @@ def _check(sweep: Sweep) -> None:
         method.with_values(settings)
     for key, bounds in sweep.search.items():
         for end in (bounds.low, bounds.high):
-            method.with_values(
-                dict(sweep.fixed) | {key: int(end) if is_whole(method.Parameters, key) else end}
-            )
+            method.with_values(dict(sweep.fixed) | {key: int(end) if is_whole(method.Parameters, key) else end})
 
 
 def own_auditor(disparity: str | None) -> str | None:
@@ -254,9 +247,7 @@ def _check_axes(points: Sequence[Point], axes: tuple[str, str]) -> None:
     known = {name for point in points for name in point.measures}
     for name in axes:
         if known and name not in known:
-            raise ParameterError(
-                f"no point has the metric {name!r}. {did_you_mean(name, known, what='metrics')}"
-            )
+            raise ParameterError(f"no point has the metric {name!r}. {did_you_mean(name, known, what='metrics')}")
 
 
 def _tested(
@@ -278,9 +269,7 @@ def _tested(
     if baseline is None:
         return audit(best, test, settings=settings, progress=progress, engine=engine), ()
     both = [OnnxModel(baseline, BASELINE), best]
-    reports, comparison = audit_beside(
-        engine, both, test, LoadedAuditors.of(settings), [options, options], progress
-    )
+    reports, comparison = audit_beside(engine, both, test, LoadedAuditors.of(settings), [options, options], progress)
     return reports[1], comparison.changes[0]
 
 
@@ -334,8 +323,6 @@ def _judged(report: Report | None, axis: str, choice: Choice) -> tuple[VerdictNa
         return None, ""
     metric, _, column = axis.partition(":")
     upward = report.find(metric, column or None).better == "higher"
-    rule = Rule.from_dict(
-        {"metric": metric, "sensitive": column or None, "min" if upward else "max": choice.limit}
-    )
+    rule = Rule.from_dict({"metric": metric, "sensitive": column or None, "min" if upward else "max": choice.limit})
     results, verdict = judge([rule], report.findings, confidence=report.confidence)
     return verdict, results[0].reason

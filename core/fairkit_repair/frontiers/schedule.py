@@ -29,21 +29,16 @@ def families_of(sweep: Sweep) -> list[Family]:
     """Put the points of a sweep that a plugin can train together side by side; the others stand alone."""
     method = find_mitigator(sweep.plugin)
     shared = next(
-        (k for k, values in sweep.vary.items() if k in getattr(method, "together", ()) and len(values) > 1),
-        None,
+        (k for k, values in sweep.vary.items() if k in getattr(method, "together", ()) and len(values) > 1), None
     )
     groups: dict[str, list[Job]] = {}
     for place, settings in enumerate(sweep.settings()):
         rest = {key: value for key, value in settings.items() if key != shared}
-        groups.setdefault(str(place) if shared is None else point_key("", rest), []).append(
-            (sweep.plugin, settings)
-        )
+        groups.setdefault(str(place) if shared is None else point_key("", rest), []).append((sweep.plugin, settings))
     return [
         Family(
             tuple(jobs),
-            ""
-            if len(jobs) == 1
-            else point_key("family", {str(i): point_key(*job) for i, job in enumerate(jobs)}),
+            "" if len(jobs) == 1 else point_key("family", {str(i): point_key(*job) for i, job in enumerate(jobs)}),
         )
         for jobs in groups.values()
     ]

@@ -163,9 +163,7 @@ class State:
             return self._models.get(point.sha256)
         file = self.folder / f"{point.sha256}.onnx"
         content = file.read_bytes() if file.is_file() else None
-        return (
-            content if content is not None and hashlib.sha256(content).hexdigest() == point.sha256 else None
-        )
+        return content if content is not None and hashlib.sha256(content).hexdigest() == point.sha256 else None
 
 
 def _digest(record: Mapping[str, Any]) -> str:

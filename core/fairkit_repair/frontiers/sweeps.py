@@ -35,9 +35,7 @@ class Bounds:
         log = len(parts) == 3 and parts[2] == "log"
         numbers = _numbers(parts[:2])
         if numbers is None or len(numbers) != 2 or len(parts) > 2 + log or not numbers[0] < numbers[1]:
-            raise ParameterError(
-                f"`search` {key}={text} is not understood; write {key}=LOW:HIGH or LOW:HIGH:log"
-            )
+            raise ParameterError(f"`search` {key}={text} is not understood; write {key}=LOW:HIGH or LOW:HIGH:log")
         if log and numbers[0] <= 0:
             raise ParameterError(f"`search` {key}={text}: a log scale needs bounds above 0")
         return cls(low=numbers[0], high=numbers[1], log=log)
@@ -67,13 +65,9 @@ class Sweep:
     def __post_init__(self) -> None:
         twice = (set(self.vary) | set(self.search)) & set(self.fixed) | set(self.vary) & set(self.search)
         if twice:
-            raise ParameterError(
-                f"{self.plugin}: {', '.join(sorted(twice))} is both fixed and varied; give it once"
-            )
+            raise ParameterError(f"{self.plugin}: {', '.join(sorted(twice))} is both fixed and varied; give it once")
         if math.prod(len(values) for values in self.vary.values()) > MOST_POINTS:
-            raise ParameterError(
-                f"{self.plugin}: more than {MOST_POINTS} combinations; vary less, or use `search`"
-            )
+            raise ParameterError(f"{self.plugin}: more than {MOST_POINTS} combinations; vary less, or use `search`")
 
     def settings(self) -> list[dict[str, Any]]:
         """Return the parameters of every combination."""
@@ -94,22 +88,16 @@ def parse_values(text: str, key: str) -> list[Any]:
     if ":" not in text:
         values = [part.strip() for part in text.split(",")]
         if not all(values):
-            raise ParameterError(
-                f"`vary` {key}={text} has an empty value; write {key}=A,B,C or {key}=LOW:HIGH:N"
-            )
+            raise ParameterError(f"`vary` {key}={text} has an empty value; write {key}=A,B,C or {key}=LOW:HIGH:N")
         return list(dict.fromkeys(values))
     parts = text.split(":")
     log = len(parts) == 4 and parts[3] == "log"
     numbers = _numbers(parts[:3])
     if numbers is None or len(parts) not in (3, 4) or (len(parts) == 4 and not log):
-        raise ParameterError(
-            f"`vary` {key}={text} is no range; write {key}=LOW:HIGH:N or {key}=LOW:HIGH:N:log"
-        )
+        raise ParameterError(f"`vary` {key}={text} is no range; write {key}=LOW:HIGH:N or {key}=LOW:HIGH:N:log")
     low, high, count = numbers
     if count < 2 or count != int(count) or not low < high or (log and low <= 0):
-        raise ParameterError(
-            f"`vary` {key}={text}: a range has LOW < HIGH (above 0 with log) and N of 2 or more"
-        )
+        raise ParameterError(f"`vary` {key}={text}: a range has LOW < HIGH (above 0 with log) and N of 2 or more")
     n = int(count)
     if log:
         return [_tidy(low * (high / low) ** (i / (n - 1))) for i in range(n)]

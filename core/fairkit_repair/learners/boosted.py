@@ -20,12 +20,7 @@ class LightGBM(Learner):
             import lightgbm
         except ImportError as error:
             raise MissingExtraError("lightgbm", "lightgbm") from error
-        params: dict[str, Any] = {
-            "objective": rows.task,
-            "verbosity": -1,
-            "seed": rows.run.seed,
-            "deterministic": True,
-        }
+        params: dict[str, Any] = {"objective": rows.task, "verbosity": -1, "seed": rows.run.seed, "deterministic": True}
         if rows.task == "multiclass":
             params["num_class"] = int(rows.target.max()) + 1
         if rows.run.threads is not None:
@@ -52,11 +47,9 @@ class XGBoost(Learner):
             import xgboost
         except ImportError as error:
             raise MissingExtraError("xgboost", "xgboost") from error
-        objective = {
-            "binary": "binary:logistic",
-            "multiclass": "multi:softprob",
-            "regression": "reg:squarederror",
-        }[rows.task]
+        objective = {"binary": "binary:logistic", "multiclass": "multi:softprob", "regression": "reg:squarederror"}[
+            rows.task
+        ]
         params: dict[str, Any] = {
             "objective": objective,
             "eta": 0.1,

@@ -23,9 +23,7 @@ class Logistic(Learner):
     def fit(self, rows: EncodedRows, settings: dict[str, Any]) -> Any:
         """Train; see `Learner.fit`."""
         model = _sklearn("linear_model").LogisticRegression(**({"max_iter": 2000} | settings))
-        return model.fit(
-            rows.matrix.astype(np.float64), rows.target.astype(np.int64), sample_weight=rows.weights
-        )
+        return model.fit(rows.matrix.astype(np.float64), rows.target.astype(np.int64), sample_weight=rows.weights)
 
 
 class Linear(Learner):
@@ -88,9 +86,7 @@ class MLP(Learner):
         import inspect
 
         if "sample_weight" not in inspect.signature(model.fit).parameters:
-            raise ParameterError(
-                "the learner 'mlp' takes weights from scikit-learn 1.7 on; upgrade it or use another"
-            )
+            raise ParameterError("the learner 'mlp' takes weights from scikit-learn 1.7 on; upgrade it or use another")
         return _quietly(lambda: model.fit(rows.matrix, labels, sample_weight=rows.weights))
 
 

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 def fit_learner(
-    name: str,
-    table: Table,
-    run: Run,
-    *,
-    settings: Mapping[str, Any] | None = None,
-    encoder: Encoding | None = None,
+    name: str, table: Table, run: Run, *, settings: Mapping[str, Any] | None = None, encoder: Encoding | None = None
 ) -> TabularModel:
     """Encode a table, fit a learner, and give a model that can become ONNX.
 
@@ -123,12 +118,7 @@ def fit_estimator(
     """
     learner = find_learner(name, task)
     rows = EncodedRows(
-        matrix=matrix,
-        target=target,
-        task=task,
-        run=run.on(len(target)),
-        weights=weights,
-        categorical=list(categorical),
+        matrix=matrix, target=target, task=task, run=run.on(len(target)), weights=weights, categorical=list(categorical)
     )
     try:
         return learner().fit(rows, dict(settings or {}))
@@ -150,6 +140,4 @@ def check_target(table: Table) -> None:
     if table.target.min() == table.target.max():
         label = table.roles.label or "the label"
         what = "the same value" if table.task == "regression" else "the same class"
-        raise DataError(
-            f"{table.name}: all {len(table)} training rows have {what} in {label!r}; nothing to learn"
-        )
+        raise DataError(f"{table.name}: all {len(table)} training rows have {what} in {label!r}; nothing to learn")

@@ -30,10 +30,7 @@ def as_mitigator(plugin: str | type[Mitigator] | Mitigator, parameters: Mapping[
     if isinstance(plugin, Mitigator):
         if not parameters:
             return plugin
-        fields = {
-            field.name: getattr(plugin.parameters, field.name)
-            for field in dataclasses.fields(plugin.parameters)
-        }
+        fields = {field.name: getattr(plugin.parameters, field.name) for field in dataclasses.fields(plugin.parameters)}
         return type(plugin)(parse_parameters(plugin.Parameters, fields | dict(parameters), owner=plugin.name))
     return find_mitigator(plugin).with_values(parameters)
 

@@ -16,14 +16,7 @@ from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.learners import check_target
 from fairkit_repair.mitigation.choose import plugins_of
 from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, provenance, training
-from fairkit_repair.mitigation.rows import (
-    COMPARED_ROWS,
-    SAMPLE_ROWS,
-    SpreadRows,
-    bring,
-    choose,
-    table_without_columns,
-)
+from fairkit_repair.mitigation.rows import COMPARED_ROWS, SAMPLE_ROWS, SpreadRows, bring, choose, table_without_columns
 from fairkit_repair.mitigation.split import check_share, strata_of, stratified
 
 if TYPE_CHECKING:
@@ -53,9 +46,7 @@ def learn_spread(
     EngineError
         A worker was lost in training, or lacks what the method needs.
     """
-    if not (
-        isinstance(engine, DaskEngine) and isinstance(method, TrainsInParts) and "dask" in method.engines
-    ):
+    if not (isinstance(engine, DaskEngine) and isinstance(method, TrainsInParts) and "dask" in method.engines):
         raise ParameterError(
             f"{method.name} trains on one machine only: leave out `engine`. {did_you_mean(method.name, ['fairgbm'])}"
         )

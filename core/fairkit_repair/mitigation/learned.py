@@ -131,12 +131,7 @@ def training(method: Mitigator, table: Table, run: Run) -> Iterator[None]:
 
 
 def fit_files(
-    methods: Sequence[Mitigator],
-    table: Table,
-    run: Run,
-    base: OnnxModel | None = None,
-    *,
-    checked: Table | None = None,
+    methods: Sequence[Mitigator], table: Table, run: Run, base: OnnxModel | None = None, *, checked: Table | None = None
 ) -> list[tuple[FittedModel, bytes]]:
     """Fit methods of one class, together where they are several, and write each model's file.
 

@@ -47,9 +47,7 @@ def _check_range(rule: Rule) -> None:
     below = rule.upper and rule.limit < 0 and rule.metric.endswith(("_difference", "_ratio"))
     above = not rule.upper and rule.limit > 1 and rule.metric.endswith("_ratio")
     if below or above:
-        raise PolicyError(
-            f"no model can keep the policy rule {rule.metric} {rule.say()}: it lies between 0 and 1"
-        )
+        raise PolicyError(f"no model can keep the policy rule {rule.metric} {rule.say()}: it lies between 0 and 1")
 
 
 def _check_pair(one: Rule, other: Rule) -> None:

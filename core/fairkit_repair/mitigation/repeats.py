@@ -120,9 +120,7 @@ def gathered(reports: Sequence[Report]) -> tuple[Repeated, ...]:
         for report in reports
     ]
     return tuple(
-        Repeated(
-            metric=metric, sensitive=sensitive, values=tuple(table[metric, sensitive] for table in tables)
-        )
+        Repeated(metric=metric, sensitive=sensitive, values=tuple(table[metric, sensitive] for table in tables))
         for metric, sensitive in tables[0]
         if all((metric, sensitive) in table for table in tables)
     )

@@ -131,9 +131,7 @@ def table_without_columns(engine: DaskEngine, data: Dataset, task: Task | None) 
         target=label.astype(np.float32),
         groups={
             split.name: Groups(
-                split,
-                tuple(data.group_names(split.name)),
-                np.concatenate([one.groups[split.name] for one in codes]),
+                split, tuple(data.group_names(split.name)), np.concatenate([one.groups[split.name] for one in codes])
             )
             for split in roles.sensitive
         },
@@ -146,9 +144,7 @@ def table_without_columns(engine: DaskEngine, data: Dataset, task: Task | None) 
     return table, codes
 
 
-def choose(
-    engine: DaskEngine, data: Dataset, codes: Sequence[Codes], mask: NDArray[np.bool_], name: str
-) -> Dataset:
+def choose(engine: DaskEngine, data: Dataset, codes: Sequence[Codes], mask: NDArray[np.bool_], name: str) -> Dataset:
     """Return the dataset of some of the rows that are used; `mask` has one entry for each of these."""
     masks, at = [], 0
     for one in codes:

@@ -33,14 +33,7 @@ from fairkit_repair.mitigation.cluster import learn_spread
 from fairkit_repair.mitigation.learned import fit_files, foreign, learn_here, training
 from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.repeats import Repeated, check_repeats, retrained
-from fairkit_repair.mitigation.useless import (
-    ALARM,
-    CONSTANT,
-    below_majority,
-    gives_up,
-    is_useless,
-    treats_all_alike,
-)
+from fairkit_repair.mitigation.useless import ALARM, CONSTANT, below_majority, gives_up, is_useless, treats_all_alike
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -54,9 +54,7 @@ def split_dataset(data: Dataset, share: float, seed: int) -> tuple[Dataset, Data
     parts = []
     for rows, name in ((batch.rows[~held_out], "training part"), (batch.rows[held_out], "held-out part")):
         if len(rows) == 0:
-            raise DataError(
-                f"{data.name}: too few rows ({len(held_out)}) to hold out {share:g} of them; give `test`"
-            )
+            raise DataError(f"{data.name}: too few rows ({len(held_out)}) to hold out {share:g} of them; give `test`")
         parts.append(Dataset(open_source(whole.take(rows), f"{data.name}, {name}"), roles))
     return parts[0], parts[1]
 

@@ -38,9 +38,9 @@ def treats_all_alike(fitted: FittedModel, table: Table, after: Report) -> bool:
     """
     if table.columns:
         step = max(1, len(table) // _MOST_ROWS)
-        return is_constant(
-            fitted.predict({name: values[::step] for name, values in table.columns.items()})
-        ) and (step == 1 or is_constant(fitted.predict(table.columns)))
+        return is_constant(fitted.predict({name: values[::step] for name, values in table.columns.items()})) and (
+            step == 1 or is_constant(fitted.predict(table.columns))
+        )
     rate = _overall(after, "selection_rate")
     return rate is not None and rate[0] in (0.0, 1.0)
 
@@ -123,8 +123,5 @@ def _overall(after: Report, metric: str) -> tuple[float, tuple[float, float] | N
             and finding.auditor == "group"
             and finding.value is not None
         ):
-            return finding.value, None if finding.interval is None else (
-                finding.interval[0],
-                finding.interval[1],
-            )
+            return finding.value, None if finding.interval is None else (finding.interval[0], finding.interval[1])
     return None

@@ -76,13 +76,7 @@ class ByAudits(Forecast):
 
     @classmethod
     def of(
-        cls,
-        data: Dataset,
-        table: Table,
-        planned: Planned,
-        rules: Sequence[Rule],
-        queries: int,
-        confidence: float,
+        cls, data: Dataset, table: Table, planned: Planned, rules: Sequence[Rule], queries: int, confidence: float
     ) -> ByAudits:
         """Prepare the audits of a dataset whose rows are those of the table."""
         loaded = LoadedAuditors.of(AuditSettings(policy=tuple(rules), confidence=confidence))
@@ -112,9 +106,7 @@ class ByAudits(Forecast):
 
     def scaled(self, factor: float) -> Self:
         """Return the same for so many times the test rows."""
-        return dataclasses.replace(
-            self, planned=self.planned.scaled(factor), queries=round(self.queries * factor)
-        )
+        return dataclasses.replace(self, planned=self.planned.scaled(factor), queries=round(self.queries * factor))
 
     def pilot(self, rows: NDArray[np.int64], said: Array) -> tuple[Self, Array]:
         """Return the forecast from these rows alone."""
@@ -218,9 +210,7 @@ class ByAudits(Forecast):
 
     def needed(self, at: Callable[[float], float]) -> float | None:
         """Return the first power of two times the rows."""
-        return next(
-            (factor * self.rows for factor in (2.0, 4.0, 8.0, 16.0, 32.0) if at(factor) >= WANTED), None
-        )
+        return next((factor * self.rows for factor in (2.0, 4.0, 8.0, 16.0, 32.0) if at(factor) >= WANTED), None)
 
 
 def _is_of(metric: type[Metric], rules: Sequence[Rule]) -> bool:
@@ -244,9 +234,7 @@ def _performance(findings: Sequence[Finding], task: Task) -> float:
     )
 
 
-def _some(
-    places: NDArray[np.int64], size: int, rng: np.random.Generator, *, fixed_rates: bool
-) -> NDArray[np.int64]:
+def _some(places: NDArray[np.int64], size: int, rng: np.random.Generator, *, fixed_rates: bool) -> NDArray[np.int64]:
     """Draw so many of the places with replacement, first how much each counts."""
     if fixed_rates or not len(places):
         return rng.choice(places, size) if size and len(places) else places[:0]

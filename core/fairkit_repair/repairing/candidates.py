@@ -90,9 +90,7 @@ def candidates(
         cls = find_mitigator(name)
         if task not in cls.tasks:
             if methods is not None:
-                raise ParameterError(
-                    f"the method {name!r} is for {' and '.join(cls.tasks)} tasks; this is {task}"
-                )
+                raise ParameterError(f"the method {name!r} is for {' and '.join(cls.tasks)} tasks; this is {task}")
             continue
         variants = _of(cls, limits, fixed.get(cls.name, {}), rate, strict=methods is not None)
         usable += variants
@@ -120,9 +118,7 @@ def _of(
     for capability in cls.capabilities:
         met = [one for one in limits if one.split is not None and capability.meets(one.rule.metric)]
         chosen = {key: value for key, value in capability.settings.items() if key not in fixed}
-        clash = any(
-            str(fixed[key]) != str(value) for key, value in capability.settings.items() if key in fixed
-        )
+        clash = any(str(fixed[key]) != str(value) for key, value in capability.settings.items() if key in fixed)
         if not met or clash:
             continue
         limit = min(_difference(one, rate) for one in met)

@@ -60,12 +60,7 @@ class Planned:
 
     @classmethod
     def of(
-        cls,
-        groups: Mapping[str, Groups],
-        outcome: Array,
-        weights: Array | None,
-        test: Mapping[str, Codes],
-        rows: int,
+        cls, groups: Mapping[str, Groups], outcome: Array, weights: Array | None, test: Mapping[str, Codes], rows: int
     ) -> Planned:
         """Cross the splits of the calibration rows, and count the test rows in each combination.
 
@@ -137,9 +132,7 @@ class CalibrationCells:
     def of(cls, planned: Planned, chance: Array) -> CalibrationCells:
         """Count decisions: probabilities of the favorable one for the calibration rows, shape [n]."""
         level = np.round(np.clip(chance, 0.0, 1.0) * LEVELS).astype(np.int64)
-        level = np.where(
-            (level == 0) & (chance > 0), 1, np.where((level == LEVELS) & (chance < 1), LEVELS - 1, level)
-        )
+        level = np.where((level == 0) & (chance > 0), 1, np.where((level == LEVELS) & (chance < 1), LEVELS - 1, level))
         size = LEVELS + 1
         flat = (2 * planned.atoms + (planned.outcome > 0)) * size + level
         mass: Array = np.bincount(flat, planned.weights, 2 * size * len(planned.sizes)).astype(np.float64)
@@ -183,10 +176,7 @@ class CalibrationCells:
         spread[np.arange(len(self.count)), groups[self.atom]] = features
         summed = (counts @ spread.reshape(len(self.count), size * width)).reshape(-1, width)
         return CellSums(
-            summed[:, 0],
-            summed[:, 1:5],
-            summed[:, 5:21].reshape(-1, 4, 4),
-            summed[:, 21:29].reshape(-1, 2, 4),
+            summed[:, 0], summed[:, 1:5], summed[:, 5:21].reshape(-1, 4, 4), summed[:, 21:29].reshape(-1, 2, 4)
         )
 
     def _features(self) -> Array:
@@ -198,9 +188,7 @@ class CalibrationCells:
         cells[np.arange(size), place + 1] = h
         products = cells[:, :, None] * cells[:, None, :]
         cubes = np.zeros((size, 2, 4))
-        cubes[np.arange(size), self.outcome.astype(np.int64)] = np.stack(
-            [h**power for power in range(4)], axis=1
-        )
+        cubes[np.arange(size), self.outcome.astype(np.int64)] = np.stack([h**power for power in range(4)], axis=1)
         return np.column_stack([np.ones(size), cells, products.reshape(size, 16), cubes.reshape(size, 8)])
 
 

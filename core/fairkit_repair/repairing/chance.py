@@ -59,9 +59,7 @@ def limits_of(rules: Sequence[Rule], splits: Sequence[str], *, of_rates: bool = 
         try:
             target = target_of(rule.metric, installed()) if of_rates else None
         except PolicyError as error:
-            raise PolicyError(
-                f"a search predicts verdicts on numbers that are made of rates. {error}"
-            ) from error
+            raise PolicyError(f"a search predicts verdicts on numbers that are made of rates. {error}") from error
         level = target is not None and target.kind == "level"
         over = [None] if level else splits if rule.sensitive is None else [rule.sensitive]
         limits += [Limited(rule=rule, split=split, target=target) for split in over]
@@ -223,9 +221,7 @@ class ByRates(Forecast):
             passes[draw] = bool(settled(limited.rule, ends))
         return passes
 
-    def _furthest(
-        self, cells: CalibrationCells, totals: CellSums, limited: Limited, draws: int
-    ) -> Array | None:
+    def _furthest(self, cells: CalibrationCells, totals: CellSums, limited: Limited, draws: int) -> Array | None:
         """Return how far the number can be from its limit whatever the groups of missing values are, shape [draws].
 
         Their rows are like everybody's. None where there are few of them, or no bound is known.

@@ -193,8 +193,7 @@ class Bench:
         codes = rule.keys.codes(table.columns)
         whole = rule.probability(rule.adjust(self.scores, codes), codes)
         half, full = (
-            float(np.average(np.where(table.target > 0, h, 1 - h), weights=table.weights))
-            for h in (chance, whole)
+            float(np.average(np.where(table.target > 0, h, 1 - h), weights=table.weights)) for h in (chance, whole)
         )
         weights = table.row_weights()
         error = np.sqrt(0.25 * (weights**2).sum()) / weights.sum()

@@ -78,9 +78,7 @@ def _journal(test: str, identity: str) -> tuple[int, list[str]]:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        return 1, [
-            f"the record of earlier looks, {path}, cannot be read or written ({error.strerror or error})"
-        ]
+        return 1, [f"the record of earlier looks, {path}, cannot be read or written ({error.strerror or error})"]
     return len(identities) + 1, []
 
 

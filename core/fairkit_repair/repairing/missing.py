@@ -27,17 +27,13 @@ BINDING = 0.02
 def missing_of(profile: Profile, splits: Sequence[str]) -> dict[str, int]:
     """Return, by split, the rows without a group, where a verdict must hold whatever it is."""
     return {
-        name: int(profile.missing[name])
-        for name in splits
-        if profile.missing.get(name, 0) > BINDING * profile.rows
+        name: int(profile.missing[name]) for name in splits if profile.missing.get(name, 0) > BINDING * profile.rows
     }
 
 
 def told_missing(missing: Mapping[str, int], rows: int) -> str:
     """Say it: ``625 of 16,281 test rows have no value of sex``."""
-    return " and ".join(
-        f"{count:,} of {rows:,} test rows have no value of {name}" for name, count in missing.items()
-    )
+    return " and ".join(f"{count:,} of {rows:,} test rows have no value of {name}" for name, count in missing.items())
 
 
 def furthest(target: Target, counts: Array, without: Array) -> Array | None:
@@ -66,11 +62,7 @@ def furthest(target: Target, counts: Array, without: Array) -> Array | None:
         for_it, against = without @ counted, without @ (over - counted)
         with np.errstate(divide="ignore", invalid="ignore"):
             low, high = inside / (base + against), (inside + for_it) / (base + for_it)
-            pairs = (
-                low[:, :, None] / high[:, None, :]
-                if target.kind == "ratio"
-                else high[:, :, None] - low[:, None, :]
-            )
+            pairs = low[:, :, None] / high[:, None, :] if target.kind == "ratio" else high[:, :, None] - low[:, None, :]
         pairs[:, np.eye(counts.shape[1], dtype=bool)] = np.nan
         ends = np.nanmin if target.kind == "ratio" else np.nanmax
         extremes.append(ends(pairs.reshape(len(pairs), -1), axis=1))

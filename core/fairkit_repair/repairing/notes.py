@@ -74,9 +74,7 @@ def _in_the_way(told: Study) -> str:
     chances = told.choice.chances
     if len(chances) < 2:
         return ""
-    each = ", ".join(
-        f"{name} {chance:.2f}" for name, chance in sorted(chances.items(), key=lambda pair: pair[1])
-    )
+    each = ", ".join(f"{name} {chance:.2f}" for name, chance in sorted(chances.items(), key=lambda pair: pair[1]))
     return f" Its chance of keeping each limit by itself: {each}."
 
 
@@ -86,8 +84,7 @@ def _price(search: Study) -> list[str]:
     near = [
         other
         for other in search.alternatives
-        if other.status == "tried"
-        and search.sure - _LESS_SURE <= (other.chance or 0.0) < (choice.chance or 0.0)
+        if other.status == "tried" and search.sure - _LESS_SURE <= (other.chance or 0.0) < (choice.chance or 0.0)
     ]
     if not near or not search.reached:
         return []

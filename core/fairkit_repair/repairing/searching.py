@@ -35,9 +35,7 @@ _HOPELESS = 0.05
 _Z = NormalDist().inv_cdf(0.975)
 
 
-def search(
-    bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Study, progress: Progress
-) -> list[Trial]:
+def search(bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Study, progress: Progress) -> list[Trial]:
     """Measure trials, cheap first; the first is the model without mitigation, which is always measured."""
     queue = [unconstrained(), *usable]
     if study.blind and not study.named:
@@ -96,9 +94,7 @@ def _left_out(candidate: Trial, result: Sequence[Trial], study: Study, clock: Cl
     seconds = candidate.capability.trainings * clock.training * (FOLDS + 1)
     reasons = {
         "it reads the group to decide": study.blind and candidate.capability.reads_group,
-        BY_CHANCE: bool(study.deterministic)
-        and candidate.capability.randomized
-        and candidate.capability.trainings > 0,
+        BY_CHANCE: bool(study.deterministic) and candidate.capability.randomized and candidate.capability.trainings > 0,
         f"about {max(seconds, 1):,.0f} s, more than the budget has left": seconds > clock.left(),
     }
     return next((why for why, holds in reasons.items() if holds), "") or _hopeless(candidate, result, study)

@@ -39,12 +39,8 @@ def raw_column(values: Any) -> NDArray[Any]:
     missing = np.asarray(values.isna()) if hasattr(values, "isna") else _missing(cells)
     known = cells[~missing]
     if len(known) and all(isinstance(value, (int, float, np.number)) for value in known):
-        return np.array(
-            [np.nan if gone else float(value) for gone, value in zip(missing, cells, strict=True)]
-        )
-    return np.array(
-        [None if gone else str(value) for gone, value in zip(missing, cells, strict=True)], dtype=object
-    )
+        return np.array([np.nan if gone else float(value) for gone, value in zip(missing, cells, strict=True)])
+    return np.array([None if gone else str(value) for gone, value in zip(missing, cells, strict=True)], dtype=object)
 
 
 def sensitive_names(sensitive: Any) -> tuple[str, ...]:

@@ -128,9 +128,7 @@ def _graph(estimator: Any, columns: Sequence[_Column]) -> onnx.ModelProto:
     proto = onnx.load_from_string(estimator.to_onnx())
     graph = GraphBuilder()
     inputs = [graph.input(f"column{place}", column.kind) for place, column in enumerate(columns)]
-    outputs = graph.inline(
-        proto, {one.name: _fed(graph, estimator, one, inputs, columns) for one in proto.graph.input}
-    )
+    outputs = graph.inline(proto, {one.name: _fed(graph, estimator, one, inputs, columns) for one in proto.graph.input})
     classes = getattr(estimator, "classes_", None)
     if classes is None:
         graph.output("variable", outputs["score"], "float", 1)
@@ -152,16 +150,10 @@ def _graph(estimator: Any, columns: Sequence[_Column]) -> onnx.ModelProto:
     return graph.build()
 
 
-def _fed(
-    graph: GraphBuilder, estimator: Any, entry: Any, inputs: Sequence[str], columns: Sequence[_Column]
-) -> str:
+def _fed(graph: GraphBuilder, estimator: Any, entry: Any, inputs: Sequence[str], columns: Sequence[_Column]) -> str:
     """Return the column that an input of the estimator's file takes, in its type."""
-    names = [
-        str(one) for one in getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(len(inputs))])
-    ]
-    if (
-        entry.name not in names
-    ):  # a randomized model's draws, which neither labels nor probabilities follow from
+    names = [str(one) for one in getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(len(inputs))])]
+    if entry.name not in names:  # a randomized model's draws, which neither labels nor probabilities follow from
         return graph.constant([[0.5]])
     index, wanted = names.index(entry.name), entry.type.tensor_type.elem_type
     if (columns[index].kind == "string") != (_WANTED[wanted] == "string"):

@@ -71,9 +71,7 @@ def _post(method: type[Mitigator]) -> type[Any]:
     from fairkit_repair.sklearn.post import post_estimator
 
     if not issubclass(method, PostProcessor):
-        raise ParameterError(
-            f"{method.name} repairs a model; use fairkit.mitigate({method.name!r}, data, model=...)"
-        )
+        raise ParameterError(f"{method.name} repairs a model; use fairkit.mitigate({method.name!r}, data, model=...)")
     return post_estimator(method)
 
 
@@ -130,9 +128,7 @@ class _Fitting(Converted, Face):
         )
         method = self._made()
         run = Run(
-            seed=_seed(self.random_state),
-            threads=self.n_jobs if self.n_jobs != -1 else None,
-            learner=self.learner,
+            seed=_seed(self.random_state), threads=self.n_jobs if self.n_jobs != -1 else None, learner=self.learner
         )
         self.fitted_ = method.fit(table, run if self.n_jobs == -1 else run.on(len(target)))
         # what the file's metadata is made of; no row needs to be kept
@@ -226,9 +222,7 @@ class _Regressor(_Fitting):
         if not np.isfinite(target).all():
             raise ValueError("y contains NaN or infinity")
         weights = _weights(sample_weight, len(target))
-        self._fit_table(
-            columns, target, sensitive_features, weights, task="regression", roles=Roles(label="y")
-        )
+        self._fit_table(columns, target, sensitive_features, weights, task="regression", roles=Roles(label="y"))
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -273,10 +267,7 @@ def _groups(sensitive: Any, rows: int) -> dict[str, Groups]:
     if sensitive is None:
         return {"all": Groups(None, ("all",), np.zeros(rows, dtype=np.int64))}
     matrix = sensitive_matrix(sensitive, rows)
-    return {
-        name: Groups(None, *group_codes(matrix[:, place]))
-        for place, name in enumerate(sensitive_names(sensitive))
-    }
+    return {name: Groups(None, *group_codes(matrix[:, place])) for place, name in enumerate(sensitive_names(sensitive))}
 
 
 def _check_lengths(columns: dict[str, NDArray[Any]], labels: NDArray[Any]) -> None:

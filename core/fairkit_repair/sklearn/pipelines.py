@@ -65,9 +65,7 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None, *, favorable:
     MissingExtraError
         scikit-learn or skl2onnx is not installed.
     """
-    steps = [
-        step for _, step in getattr(pipeline, "steps", [("", pipeline)]) if step not in (None, "passthrough")
-    ]
+    steps = [step for _, step in getattr(pipeline, "steps", [("", pipeline)]) if step not in (None, "passthrough")]
     columns = frame_columns(X)
     if not steps or not columns:
         raise ParameterError("there is nothing to export: the pipeline has no steps, or X has no columns")
@@ -79,9 +77,7 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None, *, favorable:
         return bytes(last.to_onnx(path))
     kinds = {name: _kind(values) for name, values in columns.items()}
     # some converters mix double and single precision in one operator: then all numbers are single
-    plain: dict[str, ElementType] = {
-        name: "float" if kind == "double" else kind for name, kind in kinds.items()
-    }
+    plain: dict[str, ElementType] = {name: "float" if kind == "double" else kind for name, kind in kinds.items()}
     for attempt, types in enumerate((kinds, plain)):
         try:
             proto = _graph(before, last, task, types, X, turned=turned)
@@ -126,14 +122,10 @@ def _is_turned(last: Any, task: Task, favorable: Any, *, ours: bool) -> bool:
         raise ParameterError(f"favorable={favorable!r} is for two classes, and the last step is for {task}")
     if not any(same_value(one, favorable) for one in classes):
         shown = " and ".join(value_text(one) for one in classes)
-        raise ParameterError(
-            f"favorable={favorable!r} is not a class of the last step; its classes are {shown}"
-        )
+        raise ParameterError(f"favorable={favorable!r} is not a class of the last step; its classes are {shown}")
     turned = same_value(classes[0], favorable)
     if turned and ours:
-        raise ParameterError(
-            "a method of fairkit has its favorable class from training: give `favorable` there"
-        )
+        raise ParameterError("a method of fairkit has its favorable class from training: give `favorable` there")
     return turned
 
 
@@ -201,10 +193,7 @@ def _prepared(
     chain = Pipeline([(f"step{place}", step) for place, step in enumerate(before)])
     try:
         proto = convert_sklearn(
-            chain,
-            initial_types=types,
-            target_opset={"": OPSET, "ai.onnx.ml": ML_OPSET},
-            options=_words(before) or None,
+            chain, initial_types=types, target_opset={"": OPSET, "ai.onnx.ml": ML_OPSET}, options=_words(before) or None
         )
     except Exception as error:  # whatever a converter raises
         raise ModelError(_without_form(before, error)) from error
@@ -269,22 +258,13 @@ def _inner_steps(steps: Sequence[Any]) -> list[Any]:
     """Return the steps, and those within pipelines, column transformers and unions."""
     inner_steps: list[Any] = []
     for step in steps:
-        inner = [
-            part[1]
-            for name in ("steps", "transformers_", "transformer_list")
-            for part in getattr(step, name, ())
-        ]
+        inner = [part[1] for name in ("steps", "transformers_", "transformer_list") for part in getattr(step, name, ())]
         inner_steps += _inner_steps(inner) if inner else [step]
     return inner_steps
 
 
 def _side_by_side(
-    graph: GraphBuilder,
-    last: Any,
-    inputs: Mapping[str, str],
-    kinds: Mapping[str, ElementType],
-    *,
-    double: bool,
+    graph: GraphBuilder, last: Any, inputs: Mapping[str, str], kinds: Mapping[str, ElementType], *, double: bool
 ) -> str:
     """Add the inputs as one matrix; texts become the codes of an estimator that has codes for them."""
     found = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
@@ -293,9 +273,7 @@ def _side_by_side(
     parts = []
     for column, (name, kind) in enumerate(kinds.items()):
         if kind == "string" and column not in codes:
-            raise ModelError(
-                f"the estimator takes numbers, and the column {name!r} is text; put an encoder before it"
-            )
+            raise ModelError(f"the estimator takes numbers, and the column {name!r} is text; put an encoder before it")
         value = inputs[name]
         if kind == "string":
             value = add_text_codes(graph, value, codes[column].texts)
@@ -318,10 +296,7 @@ def _add_ours(graph: GraphBuilder, last: Any, matrix: str) -> None:
     import onnx
 
     proto = onnx.load_from_string(last.to_onnx())
-    names = [
-        str(name)
-        for name in getattr(last, "feature_names_in_", [f"x{i}" for i in range(last.n_features_in_)])
-    ]
+    names = [str(name) for name in getattr(last, "feature_names_in_", [f"x{i}" for i in range(last.n_features_in_)])]
     feeds: dict[str, str] = {}
     for entry in proto.graph.input:
         if entry.name not in names:
@@ -373,13 +348,7 @@ def _add_catboost(graph: GraphBuilder, model: Any, matrix: str, task: Task) -> s
 
 
 def _check(
-    proto: onnx.ModelProto,
-    pipeline: Any,
-    X: Any,
-    columns: Mapping[str, NDArray[Any]],
-    task: Task,
-    *,
-    turned: bool,
+    proto: onnx.ModelProto, pipeline: Any, X: Any, columns: Mapping[str, NDArray[Any]], task: Task, *, turned: bool
 ) -> None:
     """Compare the file with the pipeline on the first rows."""
     rows = X[:_CHECKED_ROWS]

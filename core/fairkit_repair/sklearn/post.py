@@ -13,13 +13,7 @@ from fairkit.errors import DataError, MissingExtraError, ParameterError
 from fairkit.fitted import Run
 from fairkit_repair.postprocess import PostProcessor, RuleModel
 from fairkit_repair.sklearn.base import Face, face, written
-from fairkit_repair.sklearn.columns import (
-    frame_columns,
-    group_codes,
-    raw_column,
-    sensitive_matrix,
-    sensitive_names,
-)
+from fairkit_repair.sklearn.columns import frame_columns, group_codes, raw_column, sensitive_matrix, sensitive_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

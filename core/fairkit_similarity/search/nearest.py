@@ -38,9 +38,7 @@ def nearest(z: Floats, count: int) -> tuple[NDArray[np.int32], Singles]:
     """
     tree = build_tree(z, bounding_coordinates(z))
     filled = lane_maxima(np.zeros((1, len(z))), tree.order, tree.first)[0]
-    found, distance = _nearest(
-        tree.z, tree.centre, tree.half, tree.slack, tree.first, tree.shrink, filled, count
-    )
+    found, distance = _nearest(tree.z, tree.centre, tree.half, tree.slack, tree.first, tree.shrink, filled, count)
     rows = tree.order[found[tree.place]].astype(np.int32)
     return rows, distance[tree.place]
 
@@ -91,14 +89,7 @@ def _sift_down(keys: Floats, items: Ints, size: int) -> None:
 
 @numba.njit(cache=True, parallel=True, error_model="numpy")
 def _nearest(  # noqa: PLR0912 -- one compiled loop, as in `fairkit_similarity.search.descent`
-    z: Floats,
-    centre: Singles,
-    half: Singles,
-    slack: Singles,
-    first: Ints,
-    shrink: float,
-    filled: Floats,
-    count: int,
+    z: Floats, centre: Singles, half: Singles, slack: Singles, first: Ints, shrink: float, filled: Floats, count: int
 ) -> tuple[Ints, Singles]:
     """Answer all rows, by place in the tree; a heap holds the nearest so far, the farthest of them on top."""
     n = len(z)

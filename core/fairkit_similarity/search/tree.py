@@ -165,14 +165,7 @@ def build_tree(
     # relative error of a sum of WIDTH squares in single precision, in any order of addition
     shrink = 1.5 * WIDTH * 2.0**-22
     return SupportTree(
-        order=order,
-        place=position,
-        z=z[order],
-        centre=centre,
-        half=half,
-        slack=slack,
-        first=first,
-        shrink=shrink,
+        order=order, place=position, z=z[order], centre=centre, half=half, slack=slack, first=first, shrink=shrink
     )
 
 
@@ -287,9 +280,7 @@ def _split(z: Floats, extra: Floats, scale: float, perm: Ints, key: Floats, begi
 
 
 @numba.njit(cache=True, parallel=True)
-def _split_ranges(
-    z: Floats, extra: Floats, scale: float, perm: Ints, key: Floats, begin: Ints, end: Ints
-) -> Ints:
+def _split_ranges(z: Floats, extra: Floats, scale: float, perm: Ints, key: Floats, begin: Ints, end: Ints) -> Ints:
     middle = np.empty_like(begin)
     for r in numba.prange(len(begin)):
         middle[r] = _split(z, extra, scale, perm, key, begin[r], end[r])
@@ -314,9 +305,7 @@ def _inner_box(centre: Singles, half: Singles, lane: int, leaves: int, low: Floa
 
 
 @numba.njit(cache=True)
-def _write_box(
-    centre: Singles, half: Singles, at: int, leaves: int, low: Floats, high: Floats, slack: Singles
-) -> None:
+def _write_box(centre: Singles, half: Singles, at: int, leaves: int, low: Floats, high: Floats, slack: Singles) -> None:
     """Store a box as centre and half-width, rounded so that it contains the true one."""
     for c in range(len(low)):
         middle = np.float32(0.5 * (low[c] + high[c]))

@@ -215,10 +215,7 @@ class Layout:
         takes = np.array([2 if count == 0 else count for count in widths], dtype=np.int64)
         slots = np.concatenate([[0], np.cumsum(takes)]).astype(np.int64)
         return cls(
-            np.array(sizes, dtype=np.int64),
-            np.array(ordered, dtype=np.bool_),
-            slots,
-            np.array(widths, dtype=np.int64),
+            np.array(sizes, dtype=np.int64), np.array(ordered, dtype=np.bool_), slots, np.array(widths, dtype=np.int64)
         )
 
     @property
@@ -348,13 +345,5 @@ class Forest:
     def arrays(self) -> ForestArrays:
         """What the loops take."""
         return ForestArrays(
-            self.roots,
-            self.block,
-            self.cut,
-            self.yes,
-            self.no,
-            self.parent,
-            self.value,
-            self.high,
-            self.masks,
+            self.roots, self.block, self.cut, self.yes, self.no, self.parent, self.value, self.high, self.masks
         )

@@ -40,13 +40,7 @@ def opened(box: Any, grid: Any, distance: Any) -> Any:
 @numba.njit(cache=True, nogil=True)
 def _begin(on: Any, low: Any, high: Any, distance: Any, at: Any, sum_: Any, taken: Any, moved: Any) -> Any:
     """Take each block's choice that is nearest on its own; tell whether every block has one."""
-    start, vector, best, points, axes = (
-        distance.start,
-        distance.vector,
-        distance.best,
-        distance.points,
-        distance.axes,
-    )
+    start, vector, best, points, axes = (distance.start, distance.vector, distance.best, distance.points, distance.axes)
     for b in range(len(taken)):
         taken[b], moved[b], least = -1, 0.0, np.inf
         for q in range(start[b], start[b + 1]):

@@ -169,10 +169,7 @@ def pop(heap: Any, size: Any, bounds: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def choose_split(  # noqa: PLR0912, PLR0915 -- one pass over the trees, in one compiled loop
-    forest: Any,
-    box: Any,
-    grid: Any,
-    scratch: Any,
+    forest: Any, box: Any, grid: Any, scratch: Any
 ) -> Any:
     """Choose the split of a box that lowers the bound most, by what each tree loses when its best leaf is cut off.
 

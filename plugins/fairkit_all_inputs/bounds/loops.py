@@ -8,16 +8,7 @@ import numba
 import numpy as np
 
 from fairkit_all_inputs.bounds.climbing import improve
-from fairkit_all_inputs.bounds.kernels import (
-    any_split,
-    choose_split,
-    cut_down,
-    dive,
-    loudest,
-    part,
-    pop,
-    push,
-)
+from fairkit_all_inputs.bounds.kernels import any_split, choose_split, cut_down, dive, loudest, part, pop, push
 from fairkit_all_inputs.bounds.objectives import box_bound, value_at
 from fairkit_all_inputs.bounds.problem import CHANCE, FIRST, FLIP, GAP, LEAST, LESS, SCORE
 from fairkit_all_inputs.bounds.reaching import far, point_near, separate, settle

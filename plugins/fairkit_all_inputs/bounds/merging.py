@@ -49,15 +49,7 @@ def meet(left: Any, right: Any, grid: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def most_of_two(
-    forest: Any,
-    first: Any,
-    second: Any,
-    box: Any,
-    grid: Any,
-    enough: Any,
-    stack: Any,
-    under: Any,
-    part: Any,
+    forest: Any, first: Any, second: Any, box: Any, grid: Any, enough: Any, stack: Any, under: Any, part: Any
 ) -> Any:
     """Return the largest value of the sum of two trees in a box, or one that is at least `enough`."""
     block, cut, yes, no, value, high, masks = _walked(forest)
@@ -112,9 +104,7 @@ def gains(forest: Any, box: Any, grid: Any, most_leaves: Any, leaves: Any) -> An
             if leaves[t] * leaves[u] > most_leaves or meet(parts[t], parts[u], grid):
                 continue
             both = best[t] + best[u]
-            lowered[t, u] = both - most_of_two(
-                forest, roots[t], roots[u], box, grid, both, stack, under, part
-            )
+            lowered[t, u] = both - most_of_two(forest, roots[t], roots[u], box, grid, both, stack, under, part)
     return lowered
 
 
@@ -291,9 +281,7 @@ class Merged:
             taken = {t for pair in pairs for t in pair}
             alone = [(t, -1) for t in range(len(merged.groups)) if t not in taken]
             ones, twos = np.ascontiguousarray(np.array([*pairs, *alone], dtype=np.int64).T)
-            refused |= {
-                frozenset({merged.groups[t], merged.groups[u]}) for t, u in pairs
-            }  # where it is too large
+            refused |= {frozenset({merged.groups[t], merged.groups[u]}) for t, u in pairs}  # where it is too large
             merged = merged._joined(ones, twos, box, grid)
         return merged
 
@@ -315,9 +303,7 @@ class Merged:
             pairs.append((t, u))
         return pairs
 
-    def _joined(
-        self, ones: NDArray[np.int64], twos: NDArray[np.int64], box: NDArray[np.int64], grid: Grid
-    ) -> Merged:
+    def _joined(self, ones: NDArray[np.int64], twos: NDArray[np.int64], box: NDArray[np.int64], grid: Grid) -> Merged:
         size = len(self.arrays.block) + 2 * LEAVES * int((twos >= 0).sum()) + 1
         arrays, members, base = join(self.arrays, ones, twos, box, grid, 2 * LEAVES, size)
         groups = [self.groups[a] + (self.groups[b] if b >= 0 else ()) for a, b in members.tolist()]

@@ -102,9 +102,7 @@ class Joint:
         on = hulls.opened(packed, layout.grid, distance)
         if hulls.nearest(on, distance.low, distance.high, distance, taken, moved) > distance.limits[1]:
             hulls.holds(on, distance.low, distance.high, distance, taken, moved)
-        return {
-            block: (int(taken[block] - distance.start[block]), float(moved[block])) for block in self.moves
-        }
+        return {block: (int(taken[block] - distance.start[block]), float(moved[block])) for block in self.moves}
 
     def distance(self, added: Floats, blocks: int, near: float) -> Distance:
         """Return what the loops take."""

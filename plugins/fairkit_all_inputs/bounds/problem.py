@@ -94,9 +94,7 @@ class Problem:
     @cached_property
     def widest(self) -> float:
         """At least the largest change, without a search: what the trees that split on the changing block range over."""
-        return sum(
-            float(np.ptp([self.value[leaf] for leaf in self.leaves_of(root)])) for root in self.touching
-        )
+        return sum(float(np.ptp([self.value[leaf] for leaf in self.leaves_of(root)])) for root in self.touching)
 
     def leaves_of(self, root: int) -> list[int]:
         """Return the leaves of a tree, each once."""

@@ -162,9 +162,7 @@ def check_pairs(problem: Problem, log: Log) -> None:
     """Refuse a log that is not about every pair of values."""
     expected = {f"{first},{second}" for first, second in problem.pairs}
     if set(log) != expected:
-        raise DataError(
-            f"the proof log is about {len(set(log))} pairs of values, and there are {len(expected)}"
-        )
+        raise DataError(f"the proof log is about {len(set(log))} pairs of values, and there are {len(expected)}")
 
 
 def filled(boxes: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -40,9 +40,7 @@ def checked(problem: Problem, record: Mapping[Any, Any]) -> Groups:
     return record
 
 
-def largest(
-    trees: Sequence[CellTree], boxes: NDArray[np.bool_], starts: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def largest(trees: Sequence[CellTree], boxes: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the sum over trees of the largest value that each reaches in each box, shape [n]."""
     total = np.zeros(len(boxes))
     for tree in trees:
@@ -94,9 +92,7 @@ def _added(left: Sequence[Part], right: Sequence[Part]) -> list[Part]:
     return sums
 
 
-def _largest_of(
-    parts: Sequence[Part], boxes: NDArray[np.bool_], starts: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _largest_of(parts: Sequence[Part], boxes: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the largest value of the leaves that each box reaches, shape [n]."""
     best = np.full(len(boxes), -np.inf)
     rows = np.arange(len(boxes))
@@ -133,10 +129,7 @@ class Trees:
         self.less = {place: [tree.negative for tree in trees] for place, trees in seconds.items()}
 
     def _most(
-        self,
-        trees: Mapping[int, Sequence[CellTree]],
-        boxes: NDArray[np.bool_],
-        groups: Sequence[Sequence[int]],
+        self, trees: Mapping[int, Sequence[CellTree]], boxes: NDArray[np.bool_], groups: Sequence[Sequence[int]]
     ) -> NDArray[np.float64]:
         """Return an upper bound of the sum of trees in each box, those of a group taken together."""
         together = {place for group in groups for place in group}

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 SCHEMA = "fairkit.all-inputs/2"
 
 
-def proof_file(
-    problem: Problem,
-    model: TreeModel,
-    features: Features,
-    logs: Mapping[str, Any],
-) -> dict[str, Any]:
+def proof_file(problem: Problem, model: TreeModel, features: Features, logs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the file as plain JSON values; floats that a digest is about are written in hexadecimal digits.
 
     Parameters
@@ -61,17 +56,9 @@ def domain_record(block: Block) -> dict[str, Any]:
     record: dict[str, Any] = {"name": block.name, "columns": list(block.columns)}
     if block.ends is not None:
         ends = [float(end).hex() for end in block.ends]
-        return record | {
-            "low": float(block.low).hex(),
-            "ends": ends,
-            "whole": block.whole,
-            "single": block.single,
-        }
+        return record | {"low": float(block.low).hex(), "ends": ends, "whole": block.whole, "single": block.single}
     members = [[list(key), cell] for key, cell in block.members.items()]
-    return record | {
-        "members": members,
-        "choices": [[plain(value) for value in some] for some in block.choices],
-    }
+    return record | {"members": members, "choices": [[plain(value) for value in some] for some in block.choices]}
 
 
 def _features(problem: Problem, model: TreeModel, features: Features) -> dict[str, list[Any]]:

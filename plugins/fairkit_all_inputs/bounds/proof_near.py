@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 def proved_near(
-    problem: Problem,
-    kind: int,
-    logs: Sequence[Log],
-    costs: Sequence[Mapping[int, NDArray[np.float64]]],
-    near: float,
+    problem: Problem, kind: int, logs: Sequence[Log], costs: Sequence[Mapping[int, NDArray[np.float64]]], near: float
 ) -> float:
     """Return the upper bound that logs prove of the inputs near people.
 
@@ -74,9 +70,7 @@ def cells_of_costs(problem: Problem, costs: Mapping[int, NDArray[np.float64]]) -
     return np.concatenate(parts)
 
 
-def _cheapest(
-    boxes: NDArray[np.bool_], cost: NDArray[np.float64], starts: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _cheapest(boxes: NDArray[np.bool_], cost: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the least distance in each box, added up in the order of the search; infinite where it is empty."""
     total = np.zeros(len(boxes))
     for a, b in itertools.pairwise(starts):

@@ -131,9 +131,7 @@ class Question:
         box = self._boxes.cells[region.item]
         if reaching.far(box, self._grid, self._distance):
             return -math.inf
-        return float(
-            objectives.box_bound(self._objective, region.sums, self._whole, box, self._grid, region.scratch)
-        )
+        return float(objectives.box_bound(self._objective, region.sums, self._whole, box, self._grid, region.scratch))
 
     @property
     def top(self) -> float:

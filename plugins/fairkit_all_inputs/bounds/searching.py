@@ -163,9 +163,7 @@ class SumSearch:
         upper = max(lower, float(self._best.value[1]), self.upper)
         if problem.points and self.kind != SCORE:
             upper = max([lower, *(question.root for question in self.questions)])
-        splits: dict[tuple[int, ...], Splits] = {
-            tuple(question.key): question.splits for question in self.questions
-        }
+        splits: dict[tuple[int, ...], Splits] = {tuple(question.key): question.splits for question in self.questions}
         others = problem.questions[len(self.questions) :]
         upper = max(upper, unsearched_upper(problem, self.kind)) if others else upper
         splits |= {tuple(key): closed_root(problem.layout, upper) for key in others}
@@ -175,9 +173,7 @@ class SumSearch:
             lower=lower,
             upper=upper if upper > -math.inf else self._floor,
             pair=pair,
-            point=None
-            if pair is None
-            else point_of(problem.layout, self._best.box, problem.changing, pair[0]),
+            point=None if pair is None else point_of(problem.layout, self._best.box, problem.changing, pair[0]),
             splits=splits,
             boxes=boxes,
         )
@@ -198,6 +194,4 @@ def unsearched_upper(problem: Problem | ClassProblem, kind: int) -> float:
 def closed_root(layout: Layout, upper: float) -> Splits:
     """Return the splits of a search that split nothing."""
     widest = max(1, int(layout.words.max(initial=0)))
-    return Splits(
-        np.full((1, 3), -1, dtype=np.int64), np.zeros((1, widest), dtype=np.int64), np.array([upper])
-    )
+    return Splits(np.full((1, 3), -1, dtype=np.int64), np.zeros((1, widest), dtype=np.int64), np.array([upper]))

@@ -44,9 +44,7 @@ def problem_of(
     return model.problem(domains, changing, features)
 
 
-def tree_problem(
-    model: TreeModel, domains: Sequence[Numbers | Listed], changing: int, features: Features
-) -> Problem:
+def tree_problem(model: TreeModel, domains: Sequence[Numbers | Listed], changing: int, features: Features) -> Problem:
     """Return the model over the cells of a domain.
 
     Parameters
@@ -66,14 +64,7 @@ def tree_problem(
     source = features.source
     encode, defaults = model.encoding(doubles=True), model.defaults(domains)
     blocks, tests = make_blocks(
-        model.ensemble,
-        source,
-        domains,
-        encode,
-        defaults,
-        model.kinds(),
-        model.pieces(domains, features),
-        model.grouped,
+        model.ensemble, source, domains, encode, defaults, model.kinds(), model.pieces(domains, features), model.grouped
     )
     ensemble = model.ensemble
     return _decided(
@@ -173,14 +164,9 @@ def linear_problem(
     for index, block in enumerate(blocks):
         if block.ends is not None:
             _check_pulls(block, terms[starts[index] : starts[index + 1]][:, owner == index])
-    parts = [
-        terms[starts[place] : starts[place + 1]][:, owner == place].sum(axis=1)
-        for place in range(len(blocks))
-    ]
+    parts = [terms[starts[place] : starts[place + 1]][:, owner == place].sum(axis=1) for place in range(len(blocks))]
     reach = abs(base) + sum(
-        float(
-            np.abs(terms[starts[place] : starts[place + 1]][:, owner == place]).sum(axis=1).max(initial=0.0)
-        )
+        float(np.abs(terms[starts[place] : starts[place + 1]][:, owner == place]).sum(axis=1).max(initial=0.0))
         for place in range(len(blocks))
     )
     rounding = 1.01 * (model.width + 4) * _UNIT * reach
@@ -216,9 +202,7 @@ def _check_pulls(block: Block, terms: NDArray[np.float64]) -> None:
     following = (
         ends[:-1] + 1
         if block.whole
-        else np.nextafter(ends[:-1].astype(np.float32 if block.single else np.float64), np.inf).astype(
-            np.float64
-        )
+        else np.nextafter(ends[:-1].astype(np.float32 if block.single else np.float64), np.inf).astype(np.float64)
     )
     apart = apart[ends[1:][apart] > following[apart]]
     if len(apart):
@@ -229,17 +213,13 @@ def _check_pulls(block: Block, terms: NDArray[np.float64]) -> None:
         )
 
 
-def _block(
-    domain: Numbers | Listed, kinds: Mapping[str, type], pieces: Mapping[str, NDArray[np.float64]]
-) -> Block:
+def _block(domain: Numbers | Listed, kinds: Mapping[str, type], pieces: Mapping[str, NDArray[np.float64]]) -> Block:
     """Return points of a column, the ends of its pieces among them."""
     if isinstance(domain, Listed):
         return listed_block(domain)
     some = np.linspace(domain.low, domain.high, POINTS)
     if domain.whole:
-        some = (
-            np.round(some) if domain.high - domain.low >= POINTS else np.arange(domain.low, domain.high + 1)
-        )
+        some = np.round(some) if domain.high - domain.low >= POINTS else np.arange(domain.low, domain.high + 1)
     tops, kind = pieces[domain.name], kinds[domain.name]
     firsts = numbers_of(keys_of(tops[:-1], kind, domain.whole) + 1, kind, domain.whole)
     return numbers_block(domain, np.concatenate([some, [domain.low], firsts, tops]), kind, points=True)
@@ -271,9 +251,7 @@ def _trees(
                 value.append(float(part[first]))
                 continue
             middle = (first + end) // 2
-            tests.append(
-                (index, (1 << middle) - (1 << first) if blocks[index].ordered is False else (1 << middle) - 1)
-            )
+            tests.append((index, (1 << middle) - (1 << first) if blocks[index].ordered is False else (1 << middle) - 1))
             value.append(0.0)
             waiting += [(middle, end, node), (first, middle, node)]
     return tests, yes, no, value, roots

@@ -19,17 +19,14 @@ if TYPE_CHECKING:
     from fairkit.results.comparisons import Comparison
 
 Sensitive = Annotated[
-    str | None,
-    opt.option("--sensitive", "COL", "The column of groups. Default: the one that the file names."),
+    str | None, opt.option("--sensitive", "COL", "The column of groups. Default: the one that the file names.")
 ]
 Answer = Annotated[str, opt.option("--answer", "COL", "The column of answers in [0, 1].")]
 
 
 def compare(
     before: Annotated[str, typer.Argument(metavar="A.parquet", help="The answers of the first model.")],
-    after: Annotated[
-        str, typer.Argument(metavar="B.parquet", help="Those of the other one, to the same plan.")
-    ],
+    after: Annotated[str, typer.Argument(metavar="B.parquet", help="Those of the other one, to the same plan.")],
     *,
     sensitive: Sensitive = None,
     answer: Answer = "answer",

@@ -48,17 +48,12 @@ def plan(
     if output_format == "json":
         print_json(record)
         return
-    said = [
-        f"{r['documents']:,} documents, {r['calls']:,} calls" if r["calls"] else "not decidable" for r in rows
-    ]
+    said = [f"{r['documents']:,} documents, {r['calls']:,} calls" if r["calls"] else "not decidable" for r in rows]
     echo(
         f"variances: document x group {spread.interaction:.4f}, answer {spread.answer:.4f}, names {spread.name:.4f}",
         f"limit {limit:g}, true difference {truth:g}, {power:.0%} chance, {contexts} contexts, "
         f"{len(finding.groups)} groups, {names} names a group ({record['names_needed']} are needed)",
-        *(
-            f"  {r['names_per_document']} names on each document: {text}"
-            for r, text in zip(rows, said, strict=True)
-        ),
+        *(f"  {r['names_per_document']} names on each document: {text}" for r, text in zip(rows, said, strict=True)),
     )
 
 
@@ -98,9 +93,7 @@ def bill_record(plan: Plan) -> dict[str, Any]:
 def bill_text(plan: Plan) -> str:
     """Return the bill for people."""
     record, asking = bill_record(plan), plan.asking
-    price = (
-        "unknown: the plan names no [price]" if record["price"] is None else f"about {record['price']:,.4g}"
-    )
+    price = "unknown: the plan names no [price]" if record["price"] is None else f"about {record['price']:,.4g}"
     looks = "one look" if asking.looks == 1 else f"{asking.looks} looks"
     documents = record["documents_needed"]
     lines = [

@@ -27,51 +27,35 @@ def run(
     *,
     endpoint: Annotated[
         str | None,
-        opt.option(
-            "--endpoint", "URL", "The server's address up to /v1; it speaks chat completions as OpenAI does."
-        ),
+        opt.option("--endpoint", "URL", "The server's address up to /v1; it speaks chat completions as OpenAI does."),
     ] = None,
     model: Annotated[str | None, opt.option("--model", "NAME", "The model's name on the server.")] = None,
     budget: Annotated[
         float | None,
-        opt.option(
-            "--budget", "X", "The most money that may be spent, in the currency of the plan's [price]."
-        ),
+        opt.option("--budget", "X", "The most money that may be spent, in the currency of the plan's [price]."),
     ] = None,
     output: Annotated[
-        Path | None,
-        opt.option("--output", "FILE", "The answers (.parquet); FILE.sqlite keeps them meanwhile."),
+        Path | None, opt.option("--output", "FILE", "The answers (.parquet); FILE.sqlite keeps them meanwhile.")
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print calls, tokens, price and what will be seen; send nothing."),
+        bool, typer.Option("--dry-run", help="Print calls, tokens, price and what will be seen; send nothing.")
     ] = False,
     requests: Annotated[
         Path | None,
-        opt.option(
-            "--requests", "FILE", "Write the table of requests (.parquet), for `fairkit policy lock`."
-        ),
+        opt.option("--requests", "FILE", "Write the table of requests (.parquet), for `fairkit policy lock`."),
     ] = None,
-    lock: Annotated[
-        Path | None, opt.option("--lock", "FILE", "Ask only what this policy lock has signed.")
-    ] = None,
+    lock: Annotated[Path | None, opt.option("--lock", "FILE", "Ask only what this policy lock has signed.")] = None,
     looks: Annotated[
-        int | None,
-        opt.option("--looks", "N", "Planned looks, in place of the plan's number. Default: the plan's."),
+        int | None, opt.option("--looks", "N", "Planned looks, in place of the plan's number. Default: the plan's.")
     ] = None,
     ask_again: Annotated[
-        int | None,
-        opt.option("--ask-again", "N", "Put N answered questions again and compare; write nothing.", min=1),
+        int | None, opt.option("--ask-again", "N", "Put N answered questions again and compare; write nothing.", min=1)
     ] = None,
     concurrency: Annotated[
         int, opt.option("--concurrency", "N", "Requests in flight at once. Default: 4.", min=1, max=64)
     ] = 4,
-    rate: Annotated[
-        float | None, opt.option("--rate", "X", "The most requests a second. Default: no limit.")
-    ] = None,
-    timeout: Annotated[
-        float, opt.option("--timeout", "SECONDS", "The longest that one reply may take.")
-    ] = 60.0,
+    rate: Annotated[float | None, opt.option("--rate", "X", "The most requests a second. Default: no limit.")] = None,
+    timeout: Annotated[float, opt.option("--timeout", "SECONDS", "The longest that one reply may take.")] = 60.0,
     save: opt.Copies = None,
     output_format: opt.TableFormat = "table",
 ) -> None:
@@ -92,9 +76,7 @@ def run(
     for written in filter(None, (output, requests)):
         check_writable(written)
         if written.suffix != ".parquet":
-            raise ParameterError(
-                f"{written}: tables of answers and requests are Parquet; let the name end in .parquet"
-            )
+            raise ParameterError(f"{written}: tables of answers and requests are Parquet; let the name end in .parquet")
     if rate is not None and rate <= 0:
         raise ParameterError(f"--rate {rate:g} is not above 0")
     read = read_plan(plan, looks=looks)
@@ -102,9 +84,7 @@ def run(
         _dry(read, requests, output_format)
         return
     if endpoint is None or model is None or output is None:
-        raise ParameterError(
-            "say whom to ask and where answers go: --endpoint URL --model NAME --output FILE"
-        )
+        raise ParameterError("say whom to ask and where answers go: --endpoint URL --model NAME --output FILE")
     if lock is not None:
         check_lock(read, lock)
     server = Server(url=endpoint, model=model, timeout=timeout)
@@ -127,9 +107,7 @@ def run(
             show(report, form, path)
     if output_format == "json":
         record = None if report is None else report.to_dict()
-        print_json(
-            {"spent": outcome.spent, "pending": outcome.pending, "stopped": outcome.stopped, "report": record}
-        )
+        print_json({"spent": outcome.spent, "pending": outcome.pending, "stopped": outcome.stopped, "report": record})
     else:
         write(lambda terminal: outcome_text(read, outcome, output))
     verdict = "inconclusive" if report is None else report.verdict
@@ -164,9 +142,7 @@ def _again(asker: Asker, count: int, output_format: str) -> None:
 
     repeated, differ = ask_again(asker, count)
     if not repeated:
-        raise ParameterError(
-            "there are no answers to compare with yet; ask first, with the same plan and output"
-        )
+        raise ParameterError("there are no answers to compare with yet; ask first, with the same plan and output")
     _, upper = clopper_pearson(np.array([differ / repeated]), np.array([float(repeated)]), two_sided(0.9))
     if output_format == "json":
         print_json({"asked": repeated, "differ": differ, "at_most": float(upper[0]), "confidence": 0.95})
@@ -213,10 +189,7 @@ def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
     lines: list[str] = []
     if outcome.report is not None:
         found = {(f.metric, bool(f.within)): f for f in outcome.report.findings}
-        main, worst = (
-            found["correspondence_difference", False],
-            found.get(("correspondence_difference", True)),
-        )
+        main, worst = (found["correspondence_difference", False], found.get(("correspondence_difference", True)))
         changed, refused = found["changed_documents", False], found["refusal_rate_difference", False]
         lines += [f"{rule.verdict.upper()}: {rule.reason}" for rule in outcome.report.policy]
         lines += _pairs(main)
@@ -249,8 +222,6 @@ def _pairs(finding: Finding) -> list[str]:
     from fairkit_correspondence.charts import by_name
 
     rows = by_name(finding.evidence["correspondence_pairs"]).items()
-    pairs = [
-        (name.removesuffix(", all contexts"), row) for name, row in rows if name.endswith(", all contexts")
-    ]
+    pairs = [(name.removesuffix(", all contexts"), row) for name, row in rows if name.endswith(", all contexts")]
     pairs.sort(key=lambda pair: -abs(pair[1]["value"]))
     return [f"{name}: {people(row['value'], (row['low'], row['high']))}" for name, row in pairs]

@@ -263,9 +263,7 @@ def mean_of(standardised: _Standardised, z: float) -> tuple[float, float]:
     error = math.sqrt(max(standardised.variance, 0.0))
     if error == 0 or not math.isfinite(error):
         return standardised.span
-    widen = float(
-        student(z, np.array(standardised.degrees + 1)) / student(z, np.array(max(standardised.rows, 2.0)))
-    )
+    widen = float(student(z, np.array(standardised.degrees + 1)) / student(z, np.array(max(standardised.rows, 2.0))))
     seen = np.array([standardised.span[0]]), np.array([standardised.span[1]])
     with np.errstate(all="ignore"):
         low, high = mean_limits(
@@ -284,9 +282,7 @@ def _standardised(cells: StratumCells, weights: Array, used: NDArray[np.bool_], 
     variance, cube = cells.variance[used, place].copy(), cells.cube[used, place]
     thin = sizes < THIN
     if thin.any():
-        variance[thin] = _thin_variance(cells, weights, values, sizes, thin, place) / np.maximum(
-            sizes[thin], 1e-12
-        )
+        variance[thin] = _thin_variance(cells, weights, values, sizes, thin, place) / np.maximum(sizes[thin], 1e-12)
     squared = weights**2
     total = float((squared * variance).sum())
     degrees = np.where(thin, 0.5, np.maximum(sizes - 1, 0.5))

@@ -82,9 +82,7 @@ def learn_cells(
     rows = len(base)
     tallies = {name: tally_column(_arrow(columns[name], name)) for name in names}
     made, left = make_cells(Tallies(tallies, rows), rows, share=share, bins=bins, edges={})
-    scored, _ = make_cells(
-        Tallies({SCORE: tally_column(as_arrow(base))}, rows), rows, share=share, bins=bins, edges={}
-    )
+    scored, _ = make_cells(Tallies({SCORE: tally_column(as_arrow(base))}, rows), rows, share=share, bins=bins, edges={})
     usable = [one for one in made if one.texts or one.plain > 1]
     left |= {one.name: "it has one value besides missing ones" for one in made if one not in usable}
     edges = tuple(scored[0].starts[1:]) if scored else ()

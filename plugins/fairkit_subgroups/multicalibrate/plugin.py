@@ -46,18 +46,12 @@ class Parameters:
         (), help="Which features and sensitive columns describe groups; default: all of them."
     )
     depth: int = parameter(3, help="The most conditions of a group.", minimum=1, maximum=3)
-    share: float = parameter(
-        0.01, help="The least share of the rows that a group has.", minimum=0.001, maximum=0.5
-    )
-    bins: int = parameter(
-        8, help="The most cells that numbers, and the score, are put in.", minimum=2, maximum=50
-    )
+    share: float = parameter(0.01, help="The least share of the rows that a group has.", minimum=0.001, maximum=0.5)
+    bins: int = parameter(8, help="The most cells that numbers, and the score, are put in.", minimum=2, maximum=50)
     rounds: int = parameter(200, help="The most corrections.", minimum=1, maximum=5000)
     rate: float = parameter(0.3, help="The part of each step that is made.", above=0, maximum=1)
     shrinkage: float = parameter(
-        20.0,
-        help="How careful small groups are corrected: added to the variance of their outcomes.",
-        minimum=0,
+        20.0, help="How careful small groups are corrected: added to the variance of their outcomes.", minimum=0
     )
     threshold: float = parameter(
         0.5, help="The decision is favorable from this corrected score on.", minimum=0, maximum=1
@@ -164,31 +158,18 @@ class Multicalibrate(Mitigator):
         base = BaseModel(model, table, self.model_options())
         scores = base.scores(table.columns)
         cells, left = learn_cells(
-            table.columns,
-            self._columns(table),
-            scores,
-            share=chosen.share,
-            bins=chosen.bins,
-            depth=chosen.depth,
+            table.columns, self._columns(table), scores, share=chosen.share, bins=chosen.bins, depth=chosen.depth
         )
         if not cells.columns:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in left.items())
-            raise DataError(
-                f"{table.name}: no column can describe a group ({reasons}); name others in `columns`"
-            )
+            raise DataError(f"{table.name}: no column can describe a group ({reasons}); name others in `columns`")
         cells.family.check_size(3, 1)
         learned = self._learn(cells, table, scores, validation, base, run)
         rule = Corrections(
-            columns=cells.columns,
-            edges=cells.edges,
-            corrections=learned.corrections,
-            threshold=chosen.threshold,
+            columns=cells.columns, edges=cells.edges, corrections=learned.corrections, threshold=chosen.threshold
         )
         return CorrectedModel(
-            base=base,
-            rule=rule,
-            details=self._details(cells, learned, model),
-            notes=_notes(base, learned, left),
+            base=base, rule=rule, details=self._details(cells, learned, model), notes=_notes(base, learned, left)
         )
 
     def model_options(self) -> ModelOptions:
@@ -280,9 +261,7 @@ def _some(part: LearningRows, keep: NDArray[np.bool_]) -> LearningRows:
 
 
 def _notes(base: BaseModel, learned: Learned, left: Mapping[str, str]) -> tuple[str, ...]:
-    notes: Sequence[str] = [
-        f"Not used to describe groups: {name}: {reason}." for name, reason in left.items()
-    ]
+    notes: Sequence[str] = [f"Not used to describe groups: {name}: {reason}." for name, reason in left.items()]
     if learned.corrections:
         told = f"{len(learned.corrections)} corrections; on rows that they were not learned from the log loss falls by "
         told += f"{learned.gain:.2g} (standard error {learned.error:.1g})."

@@ -32,9 +32,7 @@ class ExtremeCandidates:
     def __init__(self) -> None:
         self._parts: list[tuple[Some, Sides, Array, NDArray[np.int64]]] = []
 
-    def add(
-        self, some: Some, compared: Sides, best: Array, bins: NDArray[np.int64], keep: NDArray[np.bool_]
-    ) -> None:
+    def add(self, some: Some, compared: Sides, best: Array, bins: NDArray[np.int64], keep: NDArray[np.bool_]) -> None:
         """Keep some groups."""
         places = np.flatnonzero(keep)
         if len(places):
@@ -68,9 +66,7 @@ class ExtremeCandidates:
                 break
             ranked += self._measure(search, alpha, some, size)
             ranked = [one for one in ranked if one[0] > above]
-            ranked.sort(
-                key=lambda one: (-one[0], one[1].group.table, one[1].group.number, one[1].group.layer)
-            )
+            ranked.sort(key=lambda one: (-one[0], one[1].group.table, one[1].group.number, one[1].group.layer))
             ranked = ranked[:most]
         return [one for _, one in ranked]
 

@@ -136,11 +136,7 @@ def large_enough(sums: Any, runs_a: Any, rows: float, base: int, least: float, a
         for k in range(width):
             # the group and its complement must both have `least` rows of the denominator
             inside = sums[base, last, k] - sums[base, first, k]
-            count += (
-                (sums[0, last, k] - sums[0, first, k] >= rows)
-                & (inside >= least)
-                & (all_base - inside >= least)
-            )
+            count += (sums[0, last, k] - sums[0, first, k] >= rows) & (inside >= least) & (all_base - inside >= least)
     return count
 
 
@@ -157,11 +153,7 @@ def groups_of(
         first, last = runs_a[r, 0], runs_a[r, 1] + 1
         for k in range(width):
             inside = sums[base, last, k] - sums[base, first, k]
-            if (
-                sums[0, last, k] - sums[0, first, k] >= rows
-                and inside >= least
-                and all_base - inside >= least
-            ):
+            if sums[0, last, k] - sums[0, first, k] >= rows and inside >= least and all_base - inside >= least:
                 number[at] = r * width + k
                 for v in range(height):
                     out[v, at] = sums[v, last, k] - sums[v, first, k]
@@ -171,15 +163,7 @@ def groups_of(
 
 @numba.njit(cache=True, nogil=True)
 def largest_statistics(
-    sums: Any,
-    real: Any,
-    runs_a: Any,
-    whole: Any,
-    compared: bool,
-    rows: float,
-    least: float,
-    all_base: float,
-    most: Any,
+    sums: Any, real: Any, runs_a: Any, whole: Any, compared: bool, rows: float, least: float, all_base: float, most: Any
 ) -> None:
     """Raise `most`, shape [L], to the largest |Z_G| over its standard error in a table.
 

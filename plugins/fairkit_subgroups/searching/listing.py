@@ -77,9 +77,7 @@ def worst(search: Search, people: People, alpha: float, show: int, *, share: flo
         surest = Surest(sign, most=CANDIDATES)
         rest.look(alpha, [surest])
         among_all = (search.at(one.group, alpha) for one in surest.result(rest, alpha))
-        chosen = next(
-            (one for one in among_all if surest.size.one(one) > 0 and search.large(one.group)), None
-        )
+        chosen = next((one for one in among_all if surest.size.one(one) > 0 and search.large(one.group)), None)
         if chosen is None:
             break
         chosen = _parent(search, rest, chosen, alpha, surest)

@@ -112,8 +112,7 @@ class Search:
     def laid(self) -> list[Array]:
         """By layer: sums by cell of all tables, shape [V, all cells]."""
         return [
-            self.family.laid_out(planes(self.measure, one, weighted=self.weighted, soft=self.soft))
-            * self.scale
+            self.family.laid_out(planes(self.measure, one, weighted=self.weighted, soft=self.soft)) * self.scale
             for one in self.tables
         ]
 
@@ -131,8 +130,7 @@ class Search:
     def counts(self) -> list[list[int]]:
         """By layer and table: how many groups are large enough."""
         return [
-            [self._count(layer, table) for table in range(len(self.family.places))]
-            for layer in range(len(self.laid))
+            [self._count(layer, table) for table in range(len(self.family.places))] for layer in range(len(self.laid))
         ]
 
     @property

@@ -73,9 +73,7 @@ class Number:
         return _cut(values, counts, missing, dropped, largest)
 
 
-def _cut(
-    values: NDArray[np.float64], counts: NDArray[np.int64], missing: int, dropped: int, largest: float
-) -> Number:
+def _cut(values: NDArray[np.float64], counts: NDArray[np.int64], missing: int, dropped: int, largest: float) -> Number:
     while True:
         cut = (values.view(np.int64) >> dropped << dropped).view(np.float64) if dropped else values
         distinct, places = np.unique(cut, return_inverse=True)

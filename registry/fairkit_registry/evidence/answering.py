@@ -12,13 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
-from fairkit_registry.errors import (
-    CertificateError,
-    ContradictionError,
-    KeyFileError,
-    RevokedError,
-    VerificationError,
-)
+from fairkit_registry.errors import CertificateError, ContradictionError, KeyFileError, RevokedError, VerificationError
 from fairkit_registry.evidence import certificate, checkpoints, logproofs, tables
 from fairkit_registry.evidence.heartbeats import read_heartbeats
 from fairkit_registry.evidence.keys import parse_public

@@ -290,10 +290,7 @@ def _ratio_high(a: tuple[float, float, float], b: tuple[float, float, float]) ->
 def extreme(shares: Shares, confidence: float, *, largest: bool) -> tuple[float, float, float]:
     """Return the largest (or smallest) rate, and its limits: joint ones inside (Šidák), the groups' own outside."""
     rates = [rate for rate, _ in shares]
-    joint, single = (
-        _ends(shares, two_sided(confidence ** (1 / len(shares)))),
-        _ends(shares, two_sided(confidence)),
-    )
+    joint, single = (_ends(shares, two_sided(confidence ** (1 / len(shares)))), _ends(shares, two_sided(confidence)))
     if largest:
         return max(rates), max(low for _, low, _ in joint), max(high for _, _, high in single)
     return min(rates), min(low for _, low, _ in single), min(high for _, _, high in joint)

@@ -43,11 +43,7 @@ def wrapped(envelope: Mapping[str, Any], hint: str) -> bytes:
     inner = {key: value for key, value in signature.items() if key != "timestamp"}
     return (
         canonical(
-            {
-                "mediaType": BUNDLE,
-                "verificationMaterial": material,
-                "dsseEnvelope": {**envelope, "signatures": [inner]},
-            }
+            {"mediaType": BUNDLE, "verificationMaterial": material, "dsseEnvelope": {**envelope, "signatures": [inner]}}
         )
         + b"\n"
     )

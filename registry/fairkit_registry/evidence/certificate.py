@@ -99,9 +99,7 @@ class Certificate(Shown):
         checked = "signature verified" if self.verified else "signature not checked"
         verdict = f": {self.report.verdict}" if self.report.verdict else ""
         about = f"{self.model_name} on {self.report.data.name}{verdict}"
-        return (
-            f"<Certificate {self.sha256[:12]} of {about}, {predicate.time_text(self.audited_at)}, {checked}>"
-        )
+        return f"<Certificate {self.sha256[:12]} of {about}, {predicate.time_text(self.audited_at)}, {checked}>"
 
     @property
     def unusual_settings(self) -> list[str]:
@@ -115,9 +113,7 @@ class Certificate(Shown):
         return {
             "sha256": self.sha256,
             "statement_sha256": self.statement_sha256,
-            "model": None
-            if self.model_sha256 is None
-            else {"name": self.model_name, "sha256": self.model_sha256},
+            "model": None if self.model_sha256 is None else {"name": self.model_name, "sha256": self.model_sha256},
             **({"predictions": dict(self.report.model.predictions)} if self.model_sha256 is None else {}),
             "data": self.report.data.to_dict(),
             "verdict": self.report.verdict,
@@ -195,17 +191,13 @@ def verify(
         It is no certificate.
     """
     if not trusted:
-        raise CertificateError(
-            "name the public key that you trust with --key; keys inside a certificate never count"
-        )
+        raise CertificateError("name the public key that you trust with --key; keys inside a certificate never count")
     envelope = dsse.Envelope.from_bytes(raw)
     _check_payload_type(envelope)
     good = dsse.signers(envelope, trusted)
     if not good:
         raise VerificationError(explain_refusal(envelope, trusted))
-    certificate = _interpret(
-        envelope.payload, raw, tuple(key.keyid for key in good), verified=True, full=full
-    )
+    certificate = _interpret(envelope.payload, raw, tuple(key.keyid for key in good), verified=True, full=full)
     known = remembered(trusted) if revocations is None else revocations
     counting = known.standing(
         certificate.keyids,
@@ -303,9 +295,7 @@ def _check_payload_type(envelope: dsse.Envelope) -> None:
         )
 
 
-def _interpret(
-    payload: bytes, raw: bytes, keyids: tuple[str, ...], *, verified: bool, full: bool
-) -> Certificate:
+def _interpret(payload: bytes, raw: bytes, keyids: tuple[str, ...], *, verified: bool, full: bool) -> Certificate:
     try:
         statement = read_object(payload)
     except StrictJsonError as error:
@@ -357,18 +347,11 @@ def check_lock(certificate: Certificate, lock: PolicyLock) -> None:
     ContradictionError
         Its table, its policy or another setting is not the lock's, or it is older.
     """
-    check_report(
-        certificate.report, certificate.settings, certificate.audited_at, lock, salt=certificate.lock_salt
-    )
+    check_report(certificate.report, certificate.settings, certificate.audited_at, lock, salt=certificate.lock_salt)
 
 
 def check_report(
-    report: Report,
-    settings: Mapping[str, Any],
-    audited_at: datetime,
-    lock: PolicyLock,
-    *,
-    salt: str | None = None,
+    report: Report, settings: Mapping[str, Any], audited_at: datetime, lock: PolicyLock, *, salt: str | None = None
 ) -> None:
     """Refuse a report that was not made by a policy lock; see `check_lock`.
 

@@ -176,12 +176,8 @@ def mitigation_of(embedded: Mapping[str, Any]) -> dict[str, Any] | None:
         "parameters": dict(parameters) if isinstance(parameters, Mapping) else {},
         "base": {"sha256": base} if isinstance(base, str) and is_digest(base) else None,
     }
-    record |= {
-        key: mitigation[key] for key in ("learner", "seed", "fairkit") if mitigation.get(key) is not None
-    }
-    return record | (
-        {"search": dict(mitigation["search"])} if isinstance(mitigation.get("search"), Mapping) else {}
-    )
+    record |= {key: mitigation[key] for key in ("learner", "seed", "fairkit") if mitigation.get(key) is not None}
+    return record | ({"search": dict(mitigation["search"])} if isinstance(mitigation.get("search"), Mapping) else {})
 
 
 def fair_metrics_of(report: Report) -> list[dict[str, str]]:

@@ -71,9 +71,7 @@ def _flat(evidence: Mapping[str, Any], names: Sequence[str]) -> dict[str, list[f
             for bins_of in records
             for one in (
                 len(bins_of),
-                *_numbers(
-                    part for b in bins_of for part in (b["score"], b["observed"], *b["interval"], b["weight"])
-                ),
+                *_numbers(part for b in bins_of for part in (b["score"], b["observed"], *b["interval"], b["weight"])),
             )
         ]
     return lists

@@ -136,11 +136,7 @@ def parse(raw: bytes | str, *, where: str = "the checkpoint") -> Checkpoint:
 
 
 def verify(
-    raw: bytes | str,
-    trusted: Sequence[PublicKey],
-    *,
-    where: str = "the checkpoint",
-    origin: str | None = None,
+    raw: bytes | str, trusted: Sequence[PublicKey], *, where: str = "the checkpoint", origin: str | None = None
 ) -> Checkpoint:
     """Check that a trusted key signed a checkpoint in the name of its log.
 

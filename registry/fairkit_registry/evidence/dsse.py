@@ -127,9 +127,7 @@ def _signature(record: Any) -> Signature:
     return Signature(
         sig=_decode(record["sig"], "signature"),
         keyid=_text(record.get("keyid", ""), "keyid"),
-        timestamps=tuple(
-            _decode(one, "timestamp") for one in (stamps if isinstance(stamps, list) else [stamps])
-        ),
+        timestamps=tuple(_decode(one, "timestamp") for one in (stamps if isinstance(stamps, list) else [stamps])),
     )
 
 

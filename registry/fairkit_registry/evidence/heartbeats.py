@@ -77,12 +77,7 @@ def sign_heartbeat(
         An in-toto Statement in a DSSE envelope, as one line of JSON without its line feed.
     """
     name, digest = subject
-    predicate = {
-        **body,
-        "day": day,
-        "previous": previous,
-        "signedAt": time_text(signed_at or datetime.now(UTC)),
-    }
+    predicate = {**body, "day": day, "previous": previous, "signedAt": time_text(signed_at or datetime.now(UTC))}
     return sign_statement(name, digest, TYPE, predicate, secrets).removesuffix(b"\n")
 
 
@@ -135,6 +130,4 @@ def _interpret(envelope: dsse.Envelope, keyids: tuple[str, ...], digest: str, nu
         if isinstance(error, CertificateError):
             raise
         raise CertificateError(f"line {number} is no statement of a watch: {error}") from None
-    return Heartbeat(
-        day=day, subject=(name, sha256), body=body, previous=previous, keyids=keyids, digest=digest
-    )
+    return Heartbeat(day=day, subject=(name, sha256), body=body, previous=previous, keyids=keyids, digest=digest)

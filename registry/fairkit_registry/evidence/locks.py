@@ -164,9 +164,7 @@ def read_lock(raw: bytes) -> PolicyLock:
     return _interpret(envelope, raw, tuple(one.keyid for one in envelope.signatures), None)
 
 
-def verify_lock(
-    raw: bytes, trusted: Sequence[PublicKey], *, timestamp_roots: Sequence[str] = ()
-) -> PolicyLock:
+def verify_lock(raw: bytes, trusted: Sequence[PublicKey], *, timestamp_roots: Sequence[str] = ()) -> PolicyLock:
     """Check that a trusted key signed a lock and, with roots, that an authority of theirs has stamped it.
 
     Raises
@@ -199,12 +197,7 @@ def read_file(path: Path) -> bytes:
 
 
 def check_kept(
-    lock: PolicyLock,
-    *,
-    data_sha256: str,
-    settings: Mapping[str, Any],
-    audited_at: datetime,
-    salt: str | None = None,
+    lock: PolicyLock, *, data_sha256: str, settings: Mapping[str, Any], audited_at: datetime, salt: str | None = None
 ) -> None:
     """Refuse a certificate, of which this is the lock, that was not made by it.
 
@@ -238,16 +231,12 @@ def differences(locked: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]
     ]
 
 
-def _interpret(
-    envelope: dsse.Envelope, raw: bytes, keyids: tuple[str, ...], at: datetime | None
-) -> PolicyLock:
+def _interpret(envelope: dsse.Envelope, raw: bytes, keyids: tuple[str, ...], at: datetime | None) -> PolicyLock:
     with reading(envelope, TYPE, "no policy lock", "; `fairkit policy lock` makes one") as said:
         (subject,), body = said["subject"], said["predicate"]
         name, digest = subject["name"], subject["digest"]["sha256"]
         rows, purpose = body["rows"], body["purpose"]
-        if not (
-            isinstance(name, str) and is_digest(digest) and isinstance(purpose, str) and type(rows) is int
-        ):
+        if not (isinstance(name, str) and is_digest(digest) and isinstance(purpose, str) and type(rows) is int):
             raise ValueError("the table or the purpose")
         settings = SignedSettings.from_dict(body["settings"])
         if not settings.policy:

@@ -86,9 +86,7 @@ def read_proof(raw: bytes) -> Inclusion | Consistency:
         event = read_object(base64.b64decode(body, validate=True))
         return Inclusion(event=event, index=int(place), hashes=_hashes(lines[3:]), note=note)
     except (UnicodeDecodeError, ValueError, StrictJsonError):
-        raise CertificateError(
-            "it is no proof about a log (C2SP tlog-proof, or a request to a witness)"
-        ) from None
+        raise CertificateError("it is no proof about a log (C2SP tlog-proof, or a request to a witness)") from None
 
 
 def _hashes(lines: Sequence[str]) -> tuple[bytes, ...]:
@@ -107,9 +105,7 @@ def check_inclusion(proof: Inclusion, head: Checkpoint) -> None:
     """
     entry = merkle.leaf(bytes.fromhex(fingerprint(dict(proof.event))))
     if not merkle.included(entry, proof.index, head.size, proof.hashes, head.root):
-        raise VerificationError(
-            f"the event is not number {proof.index + 1} of the log {head.shown}: it was changed"
-        )
+        raise VerificationError(f"the event is not number {proof.index + 1} of the log {head.shown}: it was changed")
 
 
 def check_growth(proof: Consistency, old: Checkpoint, new: Checkpoint) -> None:

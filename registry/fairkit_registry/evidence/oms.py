@@ -50,12 +50,7 @@ def sign_model(name: str, sha256: str, signer: Signer) -> bytes:
     # the subject is a digest over the digests of all files; there is one
     subject = hashlib.sha256(bytes.fromhex(sha256)).hexdigest()
     predicate = {
-        "serialization": {
-            "method": "files",
-            "hash_type": "sha256",
-            "allow_symlinks": False,
-            "ignore_paths": [],
-        },
+        "serialization": {"method": "files", "hash_type": "sha256", "allow_symlinks": False, "ignore_paths": []},
         "resources": [{"name": ".", "algorithm": "sha256", "digest": sha256}],
     }
     payload = canonical(statement(name, subject, TYPE, predicate))
@@ -69,9 +64,7 @@ def signs_model(raw: bytes, sha256: str) -> bool:
     """Tell whether bytes are a signature of this form over the file with this digest; by whom is not asked."""
     try:
         said = read_object(dsse.Envelope.from_bytes(raw).payload)
-        listed = (
-            [one["digest"] for one in said["predicate"]["resources"]] if said["predicateType"] == TYPE else []
-        )
+        listed = [one["digest"] for one in said["predicate"]["resources"]] if said["predicateType"] == TYPE else []
     except (CertificateError, StrictJsonError, KeyError, TypeError):
         return False
     return listed == [sha256]

@@ -85,9 +85,7 @@ def unusual(record: Mapping[str, Any]) -> dict[str, Any]:
     """
     settings = named(record)
     odd = {
-        name: value
-        for name, value in settings.items()
-        if name not in CHOSEN and not same(name, value, default(name))
+        name: value for name, value in settings.items() if name not in CHOSEN and not same(name, value, default(name))
     }
     binned = [text for text in settings.get("data.sensitive") or () if _bins(text)]
     return odd | ({"data.sensitive": binned} if binned else {})

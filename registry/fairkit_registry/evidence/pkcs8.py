@@ -40,11 +40,7 @@ def encrypt(der: bytes, passphrase: bytes) -> bytes:
     stretching = _sequence(_oid(_SCRYPT), _sequence(_octets(salt), *map(_integer, (_N, _R, _P))))
     scheme = _sequence(_oid(_PBES2), _sequence(stretching, _sequence(_oid(_AES_256_CBC), _octets(start))))
     body = base64.b64encode(_sequence(scheme, _octets(sealed))).decode("ascii")
-    lines = [
-        "-----BEGIN ENCRYPTED PRIVATE KEY-----",
-        *textwrap.wrap(body, 64),
-        "-----END ENCRYPTED PRIVATE KEY-----",
-    ]
+    lines = ["-----BEGIN ENCRYPTED PRIVATE KEY-----", *textwrap.wrap(body, 64), "-----END ENCRYPTED PRIVATE KEY-----"]
     return ("\n".join(lines) + "\n").encode("ascii")
 
 

@@ -23,9 +23,7 @@ TYPE = "https://fairkit.dev/fairness-audit/v1"
 
 SCHEMA_FILE = "fairness-audit-1.schema.json"
 
-_PAIR_KEYS = frozenset(
-    {"from", "to", "row", "rows", "distance", "gain", "loss", "weight", "count", "probability"}
-)
+_PAIR_KEYS = frozenset({"from", "to", "row", "rows", "distance", "gain", "loss", "weight", "count", "probability"})
 """What may stand in an item of a list in evidence: row numbers and measurements, never a row's values."""
 
 _CONDITION_KEYS = frozenset({"column", "value", "low", "high"})
@@ -103,9 +101,7 @@ def public_findings(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
         left -= charts.size_of(evidence)
         notes = list(finding["notes"])
         if less:
-            notes.append(
-                "not in the certificate, to keep it small: curves of the scores, or their distribution"
-            )
+            notes.append("not in the certificate, to keep it small: curves of the scores, or their distribution")
         public.append(without_rows({**finding, "evidence": evidence, "notes": notes}))
     return public
 
@@ -126,9 +122,7 @@ def without_rows(finding: Mapping[str, Any]) -> dict[str, Any]:
             dropped.add(key)
     notes = list(finding["notes"])
     if dropped:
-        notes.append(
-            f"not in the certificate, because it could hold rows of the data: {', '.join(sorted(dropped))}"
-        )
+        notes.append(f"not in the certificate, because it could hold rows of the data: {', '.join(sorted(dropped))}")
     return {**finding, "evidence": evidence, "notes": notes}
 
 
@@ -142,10 +136,7 @@ def _public(value: Any, dropped: set[str], where: str) -> Any:
     if where in ("conditions", "within") and is_conditions(value):
         return [_condition(item) for item in value]
     if where == "columns" and value and all(map(_is_part, value)):
-        return [
-            {**item, "interval": None if item["interval"] is None else list(item["interval"])}
-            for item in value
-        ]
+        return [{**item, "interval": None if item["interval"] is None else list(item["interval"])} for item in value]
     if isinstance(value, list | tuple):
         return [_public_item(item, dropped, where) for item in value]
     return None
@@ -221,9 +212,7 @@ def check(statement: Mapping[str, Any], *, full: bool) -> dict[str, Any]:
     body = statement.get("predicate")
     missing = {"settings", "mitigation", "fairMetrics", "auditedAt"}
     if not isinstance(body, dict) or missing - set(body):
-        raise CertificateError(
-            "not a fairness certificate: its predicate lacks settings, mitigation or auditedAt"
-        )
+        raise CertificateError("not a fairness certificate: its predicate lacks settings, mitigation or auditedAt")
     if full:
         _validate(statement)
     return body

@@ -121,9 +121,7 @@ class ServedEvidence:
             self._check_statement(statement, chain[number - 2] if number > 1 else None, number, arrived)
         self.chains[chain[0].digest] = known + [(arrived.date(), one) for one in chain[len(known) :]]
 
-    def _check_statement(
-        self, statement: Heartbeat, before: Heartbeat | None, number: int, arrived: datetime
-    ) -> None:
+    def _check_statement(self, statement: Heartbeat, before: Heartbeat | None, number: int, arrived: datetime) -> None:
         where = f"statement {number} of the watch ({statement.day})"
         if statement.subject[1] != self.terms.model_sha256:
             raise CertificateError(
@@ -137,18 +135,14 @@ class ServedEvidence:
                 "on that day, so that no older decisions hide the new ones"
             )
         if day > arrived.date() + timedelta(days=1) or day < first:
-            raise CertificateError(
-                f"{where} is about a day that has not come, or lies before the watch's first"
-            )
+            raise CertificateError(f"{where} is about a day that has not come, or lies before the watch's first")
         if before is not None and day <= _day(before.day, where):
             raise CertificateError(f"{where} goes back behind the statement before it")
         if not _judged(statement):
             raise CertificateError(f"{where} does not say which rules it judges, with their limits")
         for rule in self.terms.rules:
             if not _verdicts(rule, statement):
-                raise CertificateError(
-                    f"{where} does not judge {_named(rule)}, at the alias's limit or a stricter one"
-                )
+                raise CertificateError(f"{where} does not judge {_named(rule)}, at the alias's limit or a stricter one")
 
     def _take_attestation(self, raw: bytes, arrived: datetime) -> None:
         body = verify_attestation(raw, self.keys)
@@ -158,9 +152,7 @@ class ServedEvidence:
             at, rows = datetime.fromisoformat(body["attestedAt"]), body["rows"]
             agrees = body["matches"] is True and body["differ"] == 0 and type(rows) is int and rows > 0
         except (KeyError, TypeError, ValueError) as error:
-            raise CertificateError(
-                f"the attestation does not say when, or what it compared: {error}"
-            ) from None
+            raise CertificateError(f"the attestation does not say when, or what it compared: {error}") from None
         if at.tzinfo is None or at > arrived + timedelta(minutes=5):
             raise CertificateError("the attestation's time lies in the future, or has no zone")
         if at.date() >= self.terms.since:
@@ -219,9 +211,7 @@ def _silent(evidence: ServedEvidence, day: date) -> tuple[State, str] | None:
         return "fallen", _silence("signed statement of a watch over its decisions", min(days, default=None))
     attested = [at for arrived, at, agrees in evidence.attestations if agrees and arrived < day]
     if (day - max(attested, default=since)).days > SILENCE:
-        return "fallen", _silence(
-            "signed attestation that its endpoint serves this file", max(attested, default=None)
-        )
+        return "fallen", _silence("signed attestation that its endpoint serves this file", max(attested, default=None))
     return None
 
 
@@ -245,10 +235,7 @@ def _over(evidence: ServedEvidence, day: date) -> tuple[State, str] | None:
                     "its days are over, and the served decisions do not decide the limit on "
                     f"{_named(rule)}: more of them a day, or more days, would"
                 )
-    return (
-        "kept",
-        f"the served decisions of {evidence.terms.days} days kept the limits (until {min(reached)})",
-    )
+    return ("kept", f"the served decisions of {evidence.terms.days} days kept the limits (until {min(reached)})")
 
 
 def _so_far(evidence: ServedEvidence) -> str:

@@ -30,11 +30,7 @@ _SHOWN = 8
 
 
 def recompute(
-    certificate: Certificate,
-    model: str | Path | bytes | None,
-    dataset: Dataset,
-    *,
-    progress: Progress | None = None,
+    certificate: Certificate, model: str | Path | bytes | None, dataset: Dataset, *, progress: Progress | None = None
 ) -> Report:
     """Repeat the audit of a verified certificate and compare every number with what was signed.
 
@@ -111,14 +107,8 @@ def compare_reports(signed: Report, again: Report) -> Iterator[str]:
         name = "/".join(str(one[key]) for key in ("auditor", "metric", "sensitive") if one[key] is not None)
         yield from _differences(one, other, name, 1e-6 if one["metric"] in LEARNED else TOLERANCE)
     yield from _differences(
-        {
-            "policy": [(rule.metric, rule.sensitive, rule.verdict) for rule in signed.policy],
-            "verdict": signed.verdict,
-        },
-        {
-            "policy": [(rule.metric, rule.sensitive, rule.verdict) for rule in again.policy],
-            "verdict": again.verdict,
-        },
+        {"policy": [(rule.metric, rule.sensitive, rule.verdict) for rule in signed.policy], "verdict": signed.verdict},
+        {"policy": [(rule.metric, rule.sensitive, rule.verdict) for rule in again.policy], "verdict": again.verdict},
         "the result",
     )
     yield from _differences(dict(signed.data.groups), dict(again.data.groups), "the groups' sizes")
@@ -158,6 +148,4 @@ def _versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     changed = [key for key in ("fairkit", "python", "plugins") if then.get(key) != now.get(key)]
     if not changed:
         return ""
-    return ". Made with other versions: " + ", ".join(
-        f"{key} {then.get(key)} / {now.get(key)}" for key in changed
-    )
+    return ". Made with other versions: " + ", ".join(f"{key} {then.get(key)} / {now.get(key)}" for key in changed)

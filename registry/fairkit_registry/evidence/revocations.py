@@ -67,9 +67,7 @@ class Entry:
     def to_dict(self) -> dict[str, str]:
         """Return the JSON form."""
         record = {"kind": self.kind, "sha256": self.sha256, "reason": self.reason, "at": time_text(self.at)}
-        return record | (
-            {} if self.invalid_since is None else {"invalidSince": time_text(self.invalid_since)}
-        )
+        return record | ({} if self.invalid_since is None else {"invalidSince": time_text(self.invalid_since)})
 
     def spares(self, proven_at: datetime | None) -> bool:
         """Tell whether a signature that is proven to be this old goes on counting."""
@@ -84,11 +82,7 @@ class Entry:
     @classmethod
     def from_dict(cls, record: Any) -> Entry:
         """Read the JSON form; ValueError, TypeError or KeyError where it is none."""
-        if (
-            record["kind"] not in KINDS
-            or not is_digest(record["sha256"])
-            or not isinstance(record["reason"], str)
-        ):
+        if record["kind"] not in KINDS or not is_digest(record["sha256"]) or not isinstance(record["reason"], str):
             raise ValueError("an entry has no kind, digest or reason")
         at, since = read_time(record["at"]), record.get("invalidSince")
         if since is not None and record["kind"] != "key":

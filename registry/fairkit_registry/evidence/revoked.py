@@ -28,9 +28,7 @@ class Revocations:
     lists: tuple[RevocationList, ...] = ()
     revokers: frozenset[str] = frozenset()
 
-    def against(
-        self, keyid: str, *targets: tuple[str, str], proven_at: datetime | None = None
-    ) -> Entry | None:
+    def against(self, keyid: str, *targets: tuple[str, str], proven_at: datetime | None = None) -> Entry | None:
         """Return why a key's signature on something counts no longer; None where it counts.
 
         `proven_at` is since when the signature is proven to exist; None: nobody knows.

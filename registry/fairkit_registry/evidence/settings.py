@@ -158,9 +158,7 @@ def _check_names(data: Any) -> None:
         value = data.get(key)
         listed = isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
         if key in data and not (listed or (value is None and key != "sensitive")):
-            raise CertificateError(
-                f"the settings of the audit have {key} = {str(value)[:80]!r}: no list of names"
-            )
+            raise CertificateError(f"the settings of the audit have {key} = {str(value)[:80]!r}: no list of names")
     for key in ("label", "weights", "cluster", "query", "missing"):
         if not isinstance(data.get(key), str | None):
             raise CertificateError(f"the settings of the audit have {key} = {str(data[key])[:80]!r}: no text")

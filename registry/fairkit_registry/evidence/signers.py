@@ -106,9 +106,7 @@ def nobody_answers(what: str) -> str:
     raise KeyFileError(f"{what} is encrypted, and no passphrase was given")
 
 
-def load_secret(
-    path: str | Path, *, insecure: bool = False, passphrase: AskPassphrase = nobody_answers
-) -> Signer:
+def load_secret(path: str | Path, *, insecure: bool = False, passphrase: AskPassphrase = nobody_answers) -> Signer:
     """Return the signer that a key file (PEM, PKCS #8, ed25519 or ECDSA P-256) or a plugin's address names.
 
     Parameters
@@ -153,12 +151,8 @@ def _parse(raw: bytes, path: Path, passphrase: AskPassphrase) -> Signer:
         key = load_pem_private_key(raw, password=password)
     except (ValueError, TypeError, UnsupportedAlgorithm, MemoryError):
         if locked:
-            raise KeyFileError(
-                f"the passphrase does not open the secret key {path} (or the file is damaged)"
-            ) from None
-        raise KeyFileError(
-            f"the secret key {path} is damaged, or of a form that is not read (PKCS #8 is)"
-        ) from None
+            raise KeyFileError(f"the passphrase does not open the secret key {path} (or the file is damaged)") from None
+        raise KeyFileError(f"the secret key {path} is damaged, or of a form that is not read (PKCS #8 is)") from None
     fits = isinstance(key, EllipticCurvePrivateKey) and isinstance(key.curve, SECP256R1)
     if not (isinstance(key, Ed25519PrivateKey) or fits):
         raise KeyFileError(

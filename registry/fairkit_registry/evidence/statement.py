@@ -52,9 +52,7 @@ def signers_of(envelope: dsse.Envelope, trusted: Sequence[PublicKey], what: str)
 
 
 @contextmanager
-def reading(
-    envelope: dsse.Envelope, predicate_type: str, refusal: str, advice: str = ""
-) -> Iterator[dict[str, Any]]:
+def reading(envelope: dsse.Envelope, predicate_type: str, refusal: str, advice: str = "") -> Iterator[dict[str, Any]]:
     """Return the statement in an envelope, to be read inside: it has this type, and the form that the block takes.
 
     Raises

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import dsse
 from fairkit_registry.evidence.predicate import read_time, time_text
-from fairkit_registry.evidence.statement import (
-    PAYLOAD_TYPE,
-    read_limited,
-    reading,
-    sign_statement,
-    signers_of,
-)
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE, read_limited, reading, sign_statement, signers_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

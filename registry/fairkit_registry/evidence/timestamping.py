@@ -114,9 +114,7 @@ def _asked_over_http(rfc3161: Any, url: str, signature: bytes) -> tuple[bytes, i
             f"cannot reach the time-stamping authority {visible(url)}: {why.get(type(error)) or visible(str(error))}"
         ) from None
     if answer.status_code != _OK:
-        raise CertificateError(
-            f"the time-stamping authority {visible(url)} answers with status {answer.status_code}"
-        )
+        raise CertificateError(f"the time-stamping authority {visible(url)} answers with status {answer.status_code}")
     return content, query.nonce
 
 
@@ -131,9 +129,7 @@ def _check(rfc3161: Any, content: bytes, digest: bytes, nonce: int | None, shown
             fits = fits and (nonce is None or told.tst_info.nonce == nonce)
             bare = not told.signed_data.certificates
     except (ValueError, AttributeError) as error:
-        raise CertificateError(
-            f"{shown} gives no timestamp (RFC 3161): {visible(str(error))[:200]}"
-        ) from None
+        raise CertificateError(f"{shown} gives no timestamp (RFC 3161): {visible(str(error))[:200]}") from None
     if not fits:
         raise CertificateError(f"{shown} refuses, or gives a timestamp of something else")
     if bare:

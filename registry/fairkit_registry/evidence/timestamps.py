@@ -56,13 +56,9 @@ def read_roots(paths: Sequence[str | Path]) -> tuple[str, ...]:
             with Path(path).open("rb") as handle:
                 roots = load_pem_x509_certificates(handle.read(LARGEST))
         except OSError as error:
-            raise CertificateError(
-                f"cannot read the timestamp root {path}: {error.strerror or error}"
-            ) from None
+            raise CertificateError(f"cannot read the timestamp root {path}: {error.strerror or error}") from None
         except ValueError:
-            raise CertificateError(
-                f"{path} holds no root of a time-stamping authority (X.509 in PEM)"
-            ) from None
+            raise CertificateError(f"{path} holds no root of a time-stamping authority (X.509 in PEM)") from None
         texts += [root.public_bytes(Encoding.PEM).decode("ascii") for root in roots]
     return tuple(texts)
 
@@ -88,9 +84,7 @@ def proven(envelope: Envelope, keys: Sequence[PublicKey], roots: Sequence[str]) 
 
     message = pae(envelope.payload_type, envelope.payload)
     stamped = [
-        one
-        for one in envelope.signatures
-        if one.timestamps and any(key.verifies(one.sig, message) for key in keys)
+        one for one in envelope.signatures if one.timestamps and any(key.verifies(one.sig, message) for key in keys)
     ]
     times, refused = [], []
     for sig, token in [(one.sig, token) for one in stamped for token in one.timestamps]:

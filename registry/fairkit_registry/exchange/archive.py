@@ -121,9 +121,7 @@ def _chosen(registry: Registry, references: Sequence[str]) -> list[Version]:
     return sorted(chosen.values(), key=lambda version: (version.name, version.version))
 
 
-def _write(
-    writer: _Writer, registry: Registry, versions: Sequence[Version], extra: Sequence[PublicKey]
-) -> None:
+def _write(writer: _Writer, registry: Registry, versions: Sequence[Version], extra: Sequence[PublicKey]) -> None:
     writer.document("oci-layout", LAYOUT)
     manifests = []
     for version in versions:
@@ -152,14 +150,10 @@ def certificate_kind(raw: bytes) -> str:
 def version_record(version: Version) -> dict[str, Any]:
     """Return a version's record as it travels."""
     record = version.to_dict()
-    return {
-        key: record[key] for key in ("name", "version", "filename", "parent", "tags", "notes", "added_at")
-    }
+    return {key: record[key] for key in ("name", "version", "filename", "parent", "tags", "notes", "added_at")}
 
 
-def _manifest(
-    writer: _Writer, registry: Registry, version: Version, keys: dict[str, PublicKey]
-) -> dict[str, Any]:
+def _manifest(writer: _Writer, registry: Registry, version: Version, keys: dict[str, PublicKey]) -> dict[str, Any]:
     file = registry.model_path(version)
     layers = [writer.file(file, version.model, MODEL, {TITLE: f"{version.name}-{version.version}.onnx"})]
     for number, digest in enumerate(version.certificates, 1):

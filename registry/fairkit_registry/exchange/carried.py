@@ -36,6 +36,4 @@ def take_newer(registry: Registry, lists: Sequence[RevocationList], trusted: Seq
     held = {issuer: read(raw, trusted) for issuer, raw in known.items()}
     newer = [one for one in lists if one.issuer not in held or one.sequence > held[one.issuer].sequence]
     if newer:
-        registry.revoke(
-            [(f"the revocation list of key {one.issuer[:16]}", one.raw) for one in newer], trusted
-        )
+        registry.revoke([(f"the revocation list of key {one.issuer[:16]}", one.raw) for one in newer], trusted)

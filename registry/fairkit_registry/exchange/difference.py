@@ -82,9 +82,7 @@ def diff(registry: Registry, before: str, after: str) -> VersionDifference:
         pairs = compare_findings(*reports)
         notes += other_supports(*reports)
         if same_data(reports):
-            notes.append(
-                "both audits are on the same data: intervals of differences are conservative (too wide)"
-            )
+            notes.append("both audits are on the same data: intervals of differences are conservative (too wide)")
         else:
             notes.append("the audits are on different data: differences mix models and data")
         notes.append(f"each difference is judged by itself, at confidence {reports[1].confidence:g}")

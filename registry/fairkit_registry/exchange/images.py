@@ -61,9 +61,7 @@ def annotations_of(version: Version) -> dict[str, str]:
     return {CREATED: version.added_at, RECORD: record, MODEL: f"sha256:{version.model}"}
 
 
-def manifest(
-    version: Version, described: Mapping[str, Any], layer_described: Mapping[str, Any]
-) -> dict[str, Any]:
+def manifest(version: Version, described: Mapping[str, Any], layer_described: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest for one architecture, given digests and sizes of its configuration and layer."""
     return {
         "schemaVersion": 2,
@@ -80,12 +78,7 @@ def index(version: Version, descriptors: Sequence[Mapping[str, Any]]) -> dict[st
         {**one, "platform": {"architecture": name, "os": "linux"}}
         for one, name in zip(descriptors, PLATFORMS, strict=True)
     ]
-    return {
-        "schemaVersion": 2,
-        "mediaType": INDEX,
-        "manifests": listed,
-        "annotations": annotations_of(version),
-    }
+    return {"schemaVersion": 2, "mediaType": INDEX, "manifests": listed, "annotations": annotations_of(version)}
 
 
 class _Stream:
@@ -120,18 +113,14 @@ def unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
         with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|", bufsize=CHUNK) as tar:
             for count, entry in enumerate(tar):
                 if count >= _MOST_MEMBERS:
-                    raise ArchiveError(
-                        f"the image's layer has more than {_MOST_MEMBERS} files: it is no model's"
-                    )
+                    raise ArchiveError(f"the image's layer has more than {_MOST_MEMBERS} files: it is no model's")
                 if entry.name.removeprefix("./") != _PLACE:
                     continue
                 plain = entry.isreg() and not entry.issparse()  # a few bytes of a sparse file fill a disk
                 handle = tar.extractfile(entry) if plain else None
                 met += 1
                 if handle is None or met > 1:
-                    raise ArchiveError(
-                        f"the image is refused: {_PLACE} in its layer is no file, or stands there twice"
-                    )
+                    raise ArchiveError(f"the image is refused: {_PLACE} in its layer is no file, or stands there twice")
                 yield from chunks(cast("Any", handle))
     except tarfile.TarError as error:
         raise ArchiveError(f"the image's layer is no tar file, or is damaged ({error})") from None

@@ -170,9 +170,7 @@ def _take_in(staging: Staging, path: Path, most_bytes: int) -> list[Arrival]:
                 continue
             staged = staging.take(staging.blobs.stage(entry.chunks()))
             if staged.digest != entry.name.rpartition("/")[2]:
-                raise ArchiveError(
-                    f"the archive is refused: the content of {entry.name} does not have this digest"
-                )
+                raise ArchiveError(f"the archive is refused: the content of {entry.name} does not have this digest")
             blobs[staged.digest] = staged
     if "oci-layout" not in documents or "index.json" not in documents:
         raise ArchiveError(f"{path} is no OCI image layout: it lacks oci-layout or index.json")
@@ -210,9 +208,7 @@ def _carried(arrival: Arrival) -> tuple[str, ...]:
     labels = []
     for staged in arrival.keys:
         try:
-            labels.append(
-                parse_public(staged.path.read_bytes()).keyid if staged.size < LARGEST_DOCUMENT else ""
-            )
+            labels.append(parse_public(staged.path.read_bytes()).keyid if staged.size < LARGEST_DOCUMENT else "")
         except KeyFileError:
             labels.append("")
     return tuple(sorted(filter(None, labels)))

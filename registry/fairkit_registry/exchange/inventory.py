@@ -109,16 +109,12 @@ def read_stated(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, S
     stated_facts = {}
     for model, table in record.items():
         if model not in models:
-            raise ConfigError(
-                f"the registry has no model {model!r}. {did_you_mean(model, models, what='models')}"
-            )
+            raise ConfigError(f"the registry has no model {model!r}. {did_you_mean(model, models, what='models')}")
         if not isinstance(table, Mapping):
             raise ConfigError(f"the facts on {model!r} are a table: begin it with [{model}]")
         for key, value in table.items():
             if key not in allowed:
-                raise ConfigError(
-                    f"{model!r} has no fact {key!r}. {did_you_mean(key, allowed, what='facts')}"
-                )
+                raise ConfigError(f"{model!r} has no fact {key!r}. {did_you_mean(key, allowed, what='facts')}")
             if key in _TEXTS and not (isinstance(value, str) and value.strip()):
                 raise ConfigError(f"{key} of {model!r} takes a text, not {value!r}")
             if key == "tier" and (value not in TIERS or isinstance(value, bool)):
@@ -130,11 +126,7 @@ def read_stated(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, S
 
 
 def inventory(
-    registry: Registry,
-    stated: Mapping[str, StatedFacts],
-    monitoring: Mapping[str, str],
-    *,
-    today: datetime.date,
+    registry: Registry, stated: Mapping[str, StatedFacts], monitoring: Mapping[str, str], *, today: datetime.date
 ) -> list[Entry]:
     """Return an entry for each version that an alias points to, and for the newest of models without one.
 
@@ -160,9 +152,7 @@ def inventory(
         for alias in registry.aliases(name):
             if alias.version is not None:
                 aliases.setdefault(alias.version, []).append(alias)
-        versions = [registry.version(f"{name}@{number}") for number in sorted(aliases)] or [
-            registry.version(name)
-        ]
+        versions = [registry.version(f"{name}@{number}") for number in sorted(aliases)] or [registry.version(name)]
         for version in versions:
             facts = stated.get(name, StatedFacts())
             found = certificates_of(registry, version)
@@ -226,9 +216,7 @@ def _data(one: Certificate) -> str:
 
 def _rules(one: Certificate) -> str | None:
     said = [
-        rule.rule.with_scenario(
-            f"{rule.metric} ({rule.place or 'all rows'}) {rule.rule.say()}: {rule.verdict}"
-        )
+        rule.rule.with_scenario(f"{rule.metric} ({rule.place or 'all rows'}) {rule.rule.say()}: {rule.verdict}")
         for rule in one.report.policy
     ]
     return " | ".join(said) or None

@@ -84,13 +84,9 @@ def _find(entry: Any, staged: Mapping[str, Staged], where: str) -> Staged:
 def _read(entry: Any, staged: Mapping[str, Staged], kind: str, where: str) -> dict[str, Any]:
     blob = _find(entry, staged, where)
     if entry.get("mediaType") != kind:
-        raise ArchiveError(
-            f"the archive is refused: a {where} is of type {entry.get('mediaType')!r}, not {kind!r}"
-        )
+        raise ArchiveError(f"the archive is refused: a {where} is of type {entry.get('mediaType')!r}, not {kind!r}")
     if blob.size > LARGEST_DOCUMENT:
-        raise ArchiveError(
-            f"the archive is refused: the {where} {blob.digest} is too large ({blob.size} bytes)"
-        )
+        raise ArchiveError(f"the archive is refused: the {where} {blob.digest} is too large ({blob.size} bytes)")
     return read_document(blob.path.read_bytes(), where)
 
 
@@ -137,9 +133,7 @@ def record_of(config: Mapping[str, Any]) -> dict[str, Any]:
     except ArchiveError:
         raise
     except (RegistryError, TypeError) as error:
-        raise ArchiveError(
-            f"the archive is refused: its version record is not understood ({error})"
-        ) from None
+        raise ArchiveError(f"the archive is refused: its version record is not understood ({error})") from None
 
 
 def _text(record: Mapping[str, Any], key: str) -> str:

@@ -140,9 +140,7 @@ def record(client: Client, content: Mapping[str, Any], address: Address, filenam
     annotations, described = content.get("annotations"), content.get("config")
     told = annotations.get(RECORD) if isinstance(annotations, dict) else None
     raw = told.encode("utf-8") if isinstance(told, str) else None
-    if (
-        isinstance(described, dict) and described.get("mediaType") == archive.CONFIG
-    ):  # an archive that was copied
+    if isinstance(described, dict) and described.get("mediaType") == archive.CONFIG:  # an archive that was copied
         raw = client.small(described, LARGEST_ANSWER)
     try:
         return record_of(_new_record(address, filename) if raw is None else read_object(raw))

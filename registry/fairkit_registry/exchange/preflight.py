@@ -29,9 +29,7 @@ def check_addition(name: str, file: Path, certificates: Sequence[Path], parent: 
     names.check_name(name)
     onnxfile.check_file(file)
     if parent is not None:
-        raise RegistryError(
-            f"the registry is new and has no {parent}: leave the parent out, or name another registry"
-        )
+        raise RegistryError(f"the registry is new and has no {parent}: leave the parent out, or name another registry")
     if certificates:
         from fairkit_registry.evidence.certificate import check_subject, read_file
 

@@ -192,9 +192,7 @@ def _remote(client: Client, source: RemoteModel, address: Address) -> Remote:
     )
 
 
-def _file(
-    client: Client, entry: dict[str, Any], subject: str, limits: dict[str, int]
-) -> tuple[str, str, bytes]:
+def _file(client: Client, entry: dict[str, Any], subject: str, limits: dict[str, int]) -> tuple[str, str, bytes]:
     """Follow an entry of the referrers to its one file."""
     digest, _ = check_descriptor(entry)
     content = client.manifest(digest).content

@@ -101,15 +101,8 @@ def members(path: Path, *, most_bytes: int) -> Iterator[Iterator[Member]]:
 def _walk(path: Path, raw: BinaryIO, most_bytes: int) -> Iterator[Member]:
     magic = raw.read(6)
     raw.seek(0)
-    if (
-        magic[:2] == b"\x1f\x8b"
-        or magic[:3] == b"BZh"
-        or magic == b"\xfd7zXZ\x00"
-        or magic[:4] == b"\x28\xb5\x2f\xfd"
-    ):
-        raise ArchiveError(
-            f"{path} is compressed; unpack it first (gunzip): only plain tar archives are read"
-        )
+    if magic[:2] == b"\x1f\x8b" or magic[:3] == b"BZh" or magic == b"\xfd7zXZ\x00" or magic[:4] == b"\x28\xb5\x2f\xfd":
+        raise ArchiveError(f"{path} is compressed; unpack it first (gunzip): only plain tar archives are read")
     seen: set[str] = set()
     total = end = 0
     with tarfile.open(fileobj=_Bounded(raw), mode="r:") as tar:  # type: ignore[call-overload]
@@ -127,9 +120,7 @@ def _walk(path: Path, raw: BinaryIO, most_bytes: int) -> Iterator[Member]:
                     f"the archive holds more than {most_bytes} bytes; pass a larger --max-bytes if you trust it"
                 )
             if name in seen or len(seen) >= MOST_MEMBERS:
-                raise ArchiveError(
-                    f"the archive is refused: {name} stands in it twice, or it has too many files"
-                )
+                raise ArchiveError(f"the archive is refused: {name} stands in it twice, or it has too many files")
             seen.add(name)
             handle = tar.extractfile(entry)
             if handle is None:

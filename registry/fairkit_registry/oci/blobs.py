@@ -124,9 +124,7 @@ class Blobs:
     def _place(self, response: httpx.Response) -> str:
         location = response.headers.get("location")
         if not location:
-            raise RegistryError(
-                f"{self.address.host} begins an upload and does not say where; is it an OCI registry?"
-            )
+            raise RegistryError(f"{self.address.host} begins an upload and does not say where; is it an OCI registry?")
         return str(urllib.parse.urljoin(str(response.request.url), location))
 
     def _resume(self, location: str, doing: str) -> tuple[str, int]:
@@ -162,9 +160,7 @@ class Blobs:
                     read += len(piece)
                     if read > size:
                         response.close()
-                        raise ArchiveError(
-                            f"the blob {digest} is larger than the {size} bytes that its manifest says"
-                        )
+                        raise ArchiveError(f"the blob {digest} is larger than the {size} bytes that its manifest says")
                     yield piece
                 break
             except LostError:
@@ -195,11 +191,7 @@ def check_descriptor(descriptor: Any) -> tuple[str, int]:
     """
     digest = descriptor.get("digest") if isinstance(descriptor, dict) else None
     size = descriptor.get("size") if isinstance(descriptor, dict) else None
-    if (
-        not isinstance(digest, str)
-        or not is_digest(digest.removeprefix("sha256:"))
-        or not digest.startswith("sha256:")
-    ):
+    if not isinstance(digest, str) or not is_digest(digest.removeprefix("sha256:")) or not digest.startswith("sha256:"):
         raise ArchiveError("the manifest is refused: something in it has no SHA-256 digest")
     if type(size) is not int or size < 0:
         raise ArchiveError(f"the manifest is refused: {digest} has no size")

@@ -38,11 +38,7 @@ class Document:
     @property
     def descriptor(self) -> dict[str, Any]:
         """What refers to it."""
-        return {
-            "mediaType": self.content.get("mediaType", MANIFEST),
-            "digest": self.digest,
-            "size": len(self.raw),
-        }
+        return {"mediaType": self.content.get("mediaType", MANIFEST), "digest": self.digest, "size": len(self.raw)}
 
 
 class Client(Blobs):
@@ -71,15 +67,11 @@ class Client(Blobs):
         if response.status_code == _MISSING:
             return None
         if response.status_code != _OK:
-            raise self._transport.refuse(
-                response, f"read {reference} of {self.address.host}/{self.address.repository}"
-            )
+            raise self._transport.refuse(response, f"read {reference} of {self.address.host}/{self.address.repository}")
         raw = response.content
         digest = f"sha256:{hashlib.sha256(raw).hexdigest()}"
         if reference.startswith("sha256:") and digest != reference:
-            raise ArchiveError(
-                f"what {self.address.host} gives for the manifest {reference} does not have this digest"
-            )
+            raise ArchiveError(f"what {self.address.host} gives for the manifest {reference} does not have this digest")
         try:
             content = read_object(raw)
         except StrictJsonError as error:
@@ -90,9 +82,7 @@ class Client(Blobs):
             )
         return Document(digest=digest, raw=raw, content=content)
 
-    def push_manifest(
-        self, content: Mapping[str, Any], reference: str | None = None
-    ) -> tuple[Document, bool]:
+    def push_manifest(self, content: Mapping[str, Any], reference: str | None = None) -> tuple[Document, bool]:
         """Put a manifest under a tag, or under its digest; return it, and whether the registry knows of its subject.
 
         Raises
@@ -110,8 +100,7 @@ class Client(Blobs):
         )
         if response.status_code not in (_OK, _CREATED):
             raise self._transport.refuse(
-                response,
-                f"put {reference or made.digest[:19]} into {self.address.host}/{self.address.repository}",
+                response, f"put {reference or made.digest[:19]} into {self.address.host}/{self.address.repository}"
             )
         return made, "oci-subject" in response.headers
 

@@ -82,9 +82,7 @@ def _of(record: dict[str, Any], host: str, path: Path) -> Login | None:
                 return _entry(entry)
         return _ask(record["credsStore"], host) if record.get("credsStore") else None
     except (AttributeError, TypeError, ValueError, KeyError, binascii.Error):
-        raise RegistryError(
-            f"the credentials for {host} in {path} are not understood; log in again"
-        ) from None
+        raise RegistryError(f"the credentials for {host} in {path} are not understood; log in again") from None
 
 
 def _host_of(key: str) -> str:

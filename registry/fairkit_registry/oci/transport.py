@@ -143,19 +143,13 @@ class Transport:
     ) -> httpx.Response:
         scheme, host = urllib.parse.urlsplit(url)[:2]
         if self.address.encrypted and scheme != "https":
-            raise RegistryError(
-                f"{self.address.host} leads to {visible(url)}, which is not encrypted; refused"
-            )
+            raise RegistryError(f"{self.address.host} leads to {visible(url)}, which is not encrypted; refused")
         login = {"Authorization": self._authorization} if self._authorization and self._is_own(url) else {}
         body = content() if callable(content) else content
         deadline = time.monotonic() + limit
         with self._named(host), self._cutter.within(limit):
             request = self._client.build_request(
-                method,
-                url,
-                content=body,
-                headers={**headers, **login},
-                extensions={"trace": self._cutter.trace},
+                method, url, content=body, headers={**headers, **login}, extensions={"trace": self._cutter.trace}
             )
             response = self._client.send(request, stream=True)
             return response if stream else self._whole(response, LARGEST_ANSWER, deadline)
@@ -167,9 +161,7 @@ class Transport:
         finally:
             response.close()
         kept = [(key, value) for key, value in response.headers.multi_items() if key not in _OF_THE_BODY]
-        return self._httpx.Response(
-            response.status_code, headers=kept, content=body, request=response.request
-        )
+        return self._httpx.Response(response.status_code, headers=kept, content=body, request=response.request)
 
     @contextmanager
     def _named(self, host: str) -> Iterator[None]:
@@ -239,24 +231,16 @@ class Transport:
         scope = {key: parts[key] for key in ("service", "scope") if key in parts}
         login = self._login
         if login is not None and login.identity_token:
-            form = {
-                "grant_type": "refresh_token",
-                "refresh_token": login.identity_token,
-                "client_id": "fairkit",
-            }
+            form = {"grant_type": "refresh_token", "refresh_token": login.identity_token, "client_id": "fairkit"}
             sent: dict[str, Any] = {"method": "POST", "data": form | scope}
         else:
-            params: dict[str, Any] = (
-                scope | {"scope": scope["scope"].split(" ")} if "scope" in scope else scope
-            )
+            params: dict[str, Any] = scope | {"scope": scope["scope"].split(" ")} if "scope" in scope else scope
             headers = {"Authorization": login.basic} if login else {}
             sent = {"method": "GET", "params": params, "headers": headers}
         deadline = time.monotonic() + SECONDS
         try:
             with self._named(server), self._cutter.within(SECONDS):
-                request = self._client.build_request(
-                    url=realm, extensions={"trace": self._cutter.trace}, **sent
-                )
+                request = self._client.build_request(url=realm, extensions={"trace": self._cutter.trace}, **sent)
                 answer = self._whole(self._client.send(request, stream=True), _LARGEST_TOKEN, deadline)
         except LostError as error:
             raise LostError(f"no token from {visible(realm)}: {error}") from None
@@ -286,9 +270,7 @@ class Transport:
         """Return the error for an answer that is not the one that was hoped for."""
         try:
             errors = self._error_record(response)["errors"]
-            details = "; ".join(
-                f"{one.get('code', '')}: {one.get('message', '')}".strip(": ") for one in errors
-            )
+            details = "; ".join(f"{one.get('code', '')}: {one.get('message', '')}".strip(": ") for one in errors)
         except (RegistryError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             details = ""
         finally:

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 def ask(
-    registry: Registry,
-    version: Version,
-    alias: Alias,
-    deciding: Certificate | None,
-    current: Certificate | None,
+    registry: Registry, version: Version, alias: Alias, deciding: Certificate | None, current: Certificate | None
 ) -> Iterator[Remark]:
     """Ask every check of every installed plugin.
 

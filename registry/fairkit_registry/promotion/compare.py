@@ -149,8 +149,7 @@ def compare_findings(before: Report, after: Report, *, confidence: float | None 
     second = {_key(finding): finding for finding in after.findings}
     keys = [*first, *(key for key in second if key not in first)]
     return [
-        _compare(first.get(key), second.get(key), second[key] if key in second else first[key], level)
-        for key in keys
+        _compare(first.get(key), second.get(key), second[key] if key in second else first[key], level) for key in keys
     ]
 
 
@@ -209,10 +208,7 @@ def worse_findings(
     sides = [replace(report, findings=tuple(_wanted(report, wanted))) for report in (before, after)]
     level = 1 - (1 - after.confidence) / max(1, len(sides[0].findings))
     pairs = [pair for pair in compare_findings(*sides, confidence=level) if pair.before is not None]
-    return (
-        [pair for pair in pairs if pair.change == "worse"],
-        [pair for pair in pairs if pair.change == "unknown"],
-    )
+    return ([pair for pair in pairs if pair.change == "worse"], [pair for pair in pairs if pair.change == "unknown"])
 
 
 def _wanted(report: Report, wanted: Sequence[str]) -> Iterator[Finding]:

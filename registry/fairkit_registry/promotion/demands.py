@@ -47,11 +47,7 @@ def check_rules(case: Case, deciding: Certificate) -> None:
             case.refuse(f"policy: {rule.reason}")
         elif rule.verdict == "inconclusive":
             case.doubt(f"policy, inconclusive: {rule.reason}")
-        low = [
-            f.confidence
-            for f in report.findings
-            if f.metric == rule.metric and f.confidence < policy.confidence
-        ]
+        low = [f.confidence for f in report.findings if f.metric == rule.metric and f.confidence < policy.confidence]
         if low:
             case.refuse(
                 f"{rule.metric} was audited at confidence {min(low):g}; the alias asks for {policy.confidence:g}"
@@ -79,13 +75,9 @@ def _check_own_verdict(case: Case, deciding: Certificate) -> None:
     elif report.verdict == "fail":
         case.refuse("the certificate says that the model failed its policy: " + _failed(deciding, "fail"))
     elif report.verdict == "inconclusive":
-        case.doubt(
-            "the certificate says that its policy is inconclusive: " + _failed(deciding, "inconclusive")
-        )
+        case.doubt("the certificate says that its policy is inconclusive: " + _failed(deciding, "inconclusive"))
     if report.confidence < policy.confidence:
-        case.refuse(
-            f"the audit's confidence is {report.confidence:g}; the alias asks for {policy.confidence:g}"
-        )
+        case.refuse(f"the audit's confidence is {report.confidence:g}; the alias asks for {policy.confidence:g}")
 
 
 def _failed(deciding: Certificate, verdict: str) -> str:

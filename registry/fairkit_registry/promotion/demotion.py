@@ -76,9 +76,7 @@ def demote(registry: Registry, name: str, version: int, alias: str, evidence: Ma
         if pointer.version != version:
             where = "nothing" if pointer.version is None else f"{name}@{pointer.version}"
             reason = f"{name}@{alias} points to {where}, not to {name}@{version}: nothing was changed"
-            return Demotion(
-                name=name, alias=alias, version=version, now=pointer.version, done=False, reason=reason
-            )
+            return Demotion(name=name, alias=alias, version=version, now=pointer.version, done=False, reason=reason)
         before, certificate, reason = _former(registry, pointer)
         body = {"taken_from": pointer.version, "evidence": {**evidence, "reason": reason}}
         if not registry.point("demote", pointer, before, certificate, body, head=head):

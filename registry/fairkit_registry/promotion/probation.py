@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from fairkit_registry.store.registry import Registry
 
 
-def take_evidence(
-    registry: Registry, name: str, alias: str, files: Sequence[tuple[EvidenceKind, Path]]
-) -> Probation:
+def take_evidence(registry: Registry, name: str, alias: str, files: Sequence[tuple[EvidenceKind, Path]]) -> Probation:
     """Take in signed statements about the version that an alias points to, all or none; return the new state.
 
     Parameters
@@ -40,9 +38,7 @@ def take_evidence(
     """
     from fairkit_registry.evidence.statement import read_limited
 
-    raws = [
-        (kind, path, read_limited(path, LARGEST, what=kind, too_large=f"a {kind}")) for kind, path in files
-    ]
+    raws = [(kind, path, read_limited(path, LARGEST, what=kind, too_large=f"a {kind}")) for kind, path in files]
     with registry.staging() as staged, registry.folder.write(name) as connection:
         pointer = next(iter(tables.find_aliases(connection, name, alias)), None)
         evidence = None if pointer is None else evidence_of(connection, registry.blobs, pointer)

@@ -27,9 +27,7 @@ def check_registered(case: Case, deciding: Certificate) -> None:
     if lock is None:
         return
     log = case.registry.log()[::-1]
-    arrived = next(
-        one for one in log if one.action in ("add", "import") and one.body["model"] == case.version.model
-    )
+    arrived = next(one for one in log if one.action in ("add", "import") and one.body["model"] == case.version.model)
     locks = [one for one in log if one.action == "lock" and one.name == case.version.name]
     own = [one for one in locks if one.body["statement"] == lock.statement_sha256]
     first = own[0] if own else None
@@ -95,6 +93,4 @@ def _check_newest(case: Case, lock: PolicyLock, before: Sequence[Event]) -> None
         )
     others = {one.body["statement"] for one in before} - {lock.statement_sha256}
     if others:
-        case.note(
-            f"{len(others)} earlier policy lock{'s' * (len(others) > 1)} of {case.version.name} were replaced"
-        )
+        case.note(f"{len(others)} earlier policy lock{'s' * (len(others) > 1)} of {case.version.name} were replaced")

@@ -54,12 +54,7 @@ def evaluate(registry: Registry, reference: str, alias: str, *, now: datetime | 
     holder = registry.alias(version.name, names.check_alias(alias))
     if holder is None:
         holder = Alias(
-            name=version.name,
-            alias=alias,
-            policy=AliasPolicy(),
-            version=None,
-            certificate=None,
-            changed_at="",
+            name=version.name, alias=alias, policy=AliasPolicy(), version=None, certificate=None, changed_at=""
         )
     case = Case(registry, version, holder, now or datetime.now(UTC))
     _heed_revocations(case)
@@ -148,9 +143,7 @@ def _heed_revocations(case: Case) -> None:
         case.doubt(text)
     entry = case.revocations.listed("model", case.version.model)
     if entry is not None:
-        case.refuse(
-            f"the model {case.version.model[:16]} was revoked at {time_text(entry.at)}: {entry.reason}"
-        )
+        case.refuse(f"the model {case.version.model[:16]} was revoked at {time_text(entry.at)}: {entry.reason}")
 
 
 def _hold_against(case: Case, deciding: Certificate, current: Certificate | None) -> None:

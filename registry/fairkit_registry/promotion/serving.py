@@ -32,9 +32,7 @@ def check_probation(case: Case) -> None:
             "STATEMENTS --attestation FILE` keeps it, and without them it ends by itself"
         )
     elif state.state == "fallen":
-        case.refuse(
-            f"this file was on probation here since {state.since}, which ended on {state.day}: {state.reason}"
-        )
+        case.refuse(f"this file was on probation here since {state.since}, which ended on {state.day}: {state.reason}")
     elif state.state == "running":
         case.note(f"{state.reason}; a further promotion does not begin anew")
     else:
@@ -97,9 +95,7 @@ def machine(one: Certificate) -> tuple[str, ...] | None:
     return tuple(str(found.get(key)) for key in ("processor", "threads", "system"))
 
 
-def from_machines(
-    case: Case, found: Iterable[Certificate], newest: Sequence[Certificate]
-) -> list[Certificate]:
+def from_machines(case: Case, found: Iterable[Certificate], newest: Sequence[Certificate]) -> list[Certificate]:
     """Return the newest certificate of each other machine; too few machines are a refusal."""
     by_machine: dict[tuple[str, ...], Certificate] = {}
     for certificate in sorted(found, key=lambda one: (one.audited_at, one.statement_sha256)):

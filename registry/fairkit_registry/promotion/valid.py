@@ -40,9 +40,7 @@ def revoked(registry: Registry, policy: AliasPolicy) -> Revocations:
     return of_registry(registry, trusted_keys(policy), [parse_public(pem) for pem in policy.revokers])
 
 
-def of_registry(
-    registry: Registry, trusted: Sequence[PublicKey], revokers: Sequence[PublicKey] = ()
-) -> Revocations:
+def of_registry(registry: Registry, trusted: Sequence[PublicKey], revokers: Sequence[PublicKey] = ()) -> Revocations:
     """Return the revocations by lists of these keys, as `revoked` does."""
     known = remembered(trusted, revokers)
     for keyid, raw in registry.revocations().items():

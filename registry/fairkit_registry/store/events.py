@@ -83,9 +83,7 @@ def newest(connection: sqlite3.Connection) -> tuple[int, str]:
     return (0, GENESIS) if row is None else (row["seq"], row["digest"])
 
 
-def append(
-    connection: sqlite3.Connection, action: str, name: str | None, body: dict[str, Any], *, at: str
-) -> str:
+def append(connection: sqlite3.Connection, action: str, name: str | None, body: dict[str, Any], *, at: str) -> str:
     """Add an event to the end of the chain, inside the caller's write transaction; return its digest."""
     last, previous = newest(connection)
     seq = last + 1
@@ -133,10 +131,7 @@ def digests(connection: sqlite3.Connection) -> list[str]:
     chain: list[str] = []
     previous = GENESIS
     for row in connection.execute("SELECT * FROM events ORDER BY seq"):
-        parts = {
-            key: json.dumps(row[key], ensure_ascii=False)
-            for key in ("action", "at", "name", "previous", "seq")
-        }
+        parts = {key: json.dumps(row[key], ensure_ascii=False) for key in ("action", "at", "name", "previous", "seq")}
         text = (
             f'{{"action":{parts["action"]},"at":{parts["at"]},"body":{row["body"]},"name":{parts["name"]},'
             f'"previous":{parts["previous"]},"seq":{parts["seq"]}}}'

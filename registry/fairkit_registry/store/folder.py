@@ -63,9 +63,7 @@ class RegistryFolder:
     def _compare(self, remembered: Sequence[Head]) -> None:
         """Refuse a log that does not continue what is remembered; remember one that does."""
         for text in self.index.foreign_schema():
-            raise TamperedError(
-                f"the index of {self.path} was changed from outside: {text}. Restore it from a backup"
-            )
+            raise TamperedError(f"the index of {self.path} was changed from outside: {text}. Restore it from a backup")
         with self.index.read() as connection:
             digests = events.digests(connection)
         for head in remembered:
@@ -82,9 +80,7 @@ class RegistryFolder:
     def _keep(self, head: Head, *, force: bool = False) -> None:
         problem = self.heads.remember(head, force=force)
         if problem is not None:
-            self.notes.append(
-                f"the newest event of {self.path} cannot be remembered outside of it: {problem}"
-            )
+            self.notes.append(f"the newest event of {self.path} cannot be remembered outside of it: {problem}")
 
     def confirm(self, connection: sqlite3.Connection, name: str | None = None) -> Replayed:
         """Compare the rows about a model (or all) with the log, and return what the log says.
@@ -126,8 +122,6 @@ class RegistryFolder:
             if isinstance(error, _MISREAD) and not isinstance(error, FairkitError):
                 problems = self.index.damage()
                 if problems:  # else it is a bug of ours
-                    raise RegistryError(
-                        f"{problems[0]}; restore the registry from a backup or from exports"
-                    ) from error
+                    raise RegistryError(f"{problems[0]}; restore the registry from a backup or from exports") from error
         finally:
             self.index.close()

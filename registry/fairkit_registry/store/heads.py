@@ -282,6 +282,4 @@ def _fetched(url: str) -> bytes:
     except (URLError, OSError, ValueError) as error:
         if isinstance(error, RegistryError):
             raise
-        raise RegistryError(
-            f"the witness {shown} cannot be read: {getattr(error, 'reason', error)}"
-        ) from None
+        raise RegistryError(f"the witness {shown} cannot be read: {getattr(error, 'reason', error)}") from None

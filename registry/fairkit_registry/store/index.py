@@ -37,9 +37,7 @@ def _translate(error: sqlite3.Error, path: Path) -> RegistryError:
     if "unable to open" in text:
         return RegistryError(f"{path} cannot be opened: check the permissions of the registry's folder.")
     if "malformed" in text or "not a database" in text:
-        return RegistryError(
-            f"{path} is damaged ({text}); restore the registry from a backup or from exports."
-        )
+        return RegistryError(f"{path} is damaged ({text}); restore the registry from a backup or from exports.")
     return RegistryError(f"{path}: {text}")
 
 

@@ -113,9 +113,7 @@ def register_pair(
             base = registry.version(known)
         else:
             base = registry.add(name, before, tags=("before",), notes=f"before {method}")
-        made = registry.add(
-            name, after, parent=base.reference, tags=("mitigated",), notes=f"mitigated with {method}"
-        )
+        made = registry.add(name, after, parent=base.reference, tags=("mitigated",), notes=f"mitigated with {method}")
     return base, made
 
 

@@ -88,9 +88,7 @@ def check(registry: Registry, *, head: str | None = None, remembered: bool = Tru
     if remembered:
         problems += _forgotten(registry, [event.digest for event in chain])
     if head is not None and head not in {event.digest for event in chain}:
-        problems.append(
-            f"the event {head} is no longer in the log: the log was rewritten, or this is another registry"
-        )
+        problems.append(f"the event {head} is no longer in the log: the log was rewritten, or this is another registry")
     damage = {digest: list(_blob_problems(registry, digest, size)) for digest, size in sizes.items()}
     problems += [text for texts in damage.values() for text in texts]
     for reference, certificate, model in subjects:
@@ -138,9 +136,7 @@ def _blob_problems(registry: Registry, digest: str, size: int) -> Iterator[str]:
 
 def _subject_problems(registry: Registry, reference: str, certificate: str, model: str) -> Iterator[str]:
     try:
-        check_subject(
-            registry.certificate(certificate), model, where=f"certificate {certificate[:12]} of {reference}"
-        )
+        check_subject(registry.certificate(certificate), model, where=f"certificate {certificate[:12]} of {reference}")
     except (CertificateError, RegistryError) as error:
         yield str(error)
 

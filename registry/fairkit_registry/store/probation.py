@@ -164,9 +164,7 @@ def evidence_of(
     return evidence
 
 
-def _keys(
-    connection: sqlite3.Connection, blobs: BlobStore, policy: AliasPolicy, model: str
-) -> list[PublicKey]:
+def _keys(connection: sqlite3.Connection, blobs: BlobStore, policy: AliasPolicy, model: str) -> list[PublicKey]:
     """Return the keys whose statements count: those that were not revoked."""
     keys = [parse_public(pem) for pem in policy.watch_keys or policy.keys]
     revokers = [parse_public(pem) for pem in policy.revokers]

@@ -98,10 +98,7 @@ def read_version(row: sqlite3.Row, certificates: tuple[str, ...] = ()) -> Versio
     parent = None if row["parent_name"] is None else f"{row['parent_name']}@{row['parent_version']}"
     same = ("name", "version", "model", "size", "filename", "notes", "origin", "added_at")
     return Version(
-        **{key: row[key] for key in same},
-        parent=parent,
-        tags=tuple(json.loads(row["tags"])),
-        certificates=certificates,
+        **{key: row[key] for key in same}, parent=parent, tags=tuple(json.loads(row["tags"])), certificates=certificates
     )
 
 

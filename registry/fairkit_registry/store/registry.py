@@ -133,11 +133,7 @@ class Registry:
             onnxfile.check_file(model.path, shown=file)
             owned = [staged.certificate(Path(path), model.digest) for path in certificates]
             with self.folder.write(name) as connection:
-                origin = (
-                    None
-                    if parent is None
-                    else tables.find_version(connection, *tables.pinned(connection, parent))
-                )
+                origin = None if parent is None else tables.find_version(connection, *tables.pinned(connection, parent))
                 return tables.insert_version(
                     connection,
                     self.blobs,
@@ -201,9 +197,7 @@ class Registry:
         version = self.version(reference)
         with self.folder.write(version.name) as connection:
             own = tables.find_version(connection, version.name, version.version).certificates
-            matches = (
-                [one for one in own if one.startswith(certificate)] if len(certificate) >= _SHORTEST else []
-            )
+            matches = [one for one in own if one.startswith(certificate)] if len(certificate) >= _SHORTEST else []
             if len(matches) != 1:
                 listed = ", ".join(one[:12] for one in own) or "none"
                 raise RegistryError(
@@ -241,9 +235,7 @@ class Registry:
                 if known is not None:
                     addition.check_follows(known, "is in the registry")
                 if known is None or known.sha256 != addition.sha256:
-                    tables.keep(
-                        connection, self.blobs, staged.take(self.blobs.stage([addition.raw])), "revocations"
-                    )
+                    tables.keep(connection, self.blobs, staged.take(self.blobs.stage([addition.raw])), "revocations")
                     body = {"list": addition.sha256, "issuer": addition.issuer, "sequence": addition.sequence}
                     events.append(connection, "revoke", None, body, at=events.now())
                 newest[addition.issuer] = addition
@@ -465,9 +457,7 @@ class Registry:
         """
         with self.folder.index.read() as connection:
             newest = events.revocations(connection)
-        return {
-            issuer: self.blobs.read(digest, limit=revocations.LARGEST) for issuer, digest in newest.items()
-        }
+        return {issuer: self.blobs.read(digest, limit=revocations.LARGEST) for issuer, digest in newest.items()}
 
     def model_path(self, version: Version) -> Path:
         """Return the path of a version's ONNX file, after hashing the file again.

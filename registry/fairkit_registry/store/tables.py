@@ -89,9 +89,7 @@ def own(connection: sqlite3.Connection, name: str, version: int, digest: str, at
     )
 
 
-def attach(
-    connection: sqlite3.Connection, blobs: BlobStore, version: Version, certificate: Staged, at: str
-) -> None:
+def attach(connection: sqlite3.Connection, blobs: BlobStore, version: Version, certificate: Staged, at: str) -> None:
     """Attach a certificate to a version that exists: its file, its rows, its event."""
     keep(connection, blobs, certificate, "certificate")
     own(connection, version.name, version.version, certificate.digest, at)
@@ -169,9 +167,7 @@ def find_version(connection: sqlite3.Connection, name: str, number: int | None =
     return find_versions(connection, name, number, limit=1)[0]
 
 
-def find_aliases(
-    connection: sqlite3.Connection, name: str | None = None, alias: str | None = None
-) -> list[Alias]:
+def find_aliases(connection: sqlite3.Connection, name: str | None = None, alias: str | None = None) -> list[Alias]:
     """Return the aliases of a model, or of all; or the one with a name."""
     rows = connection.execute(
         "SELECT * FROM aliases WHERE (? IS NULL OR name = ?) AND (? IS NULL OR alias = ?) ORDER BY name, alias",

@@ -20,14 +20,7 @@ def blocks(sizes=SIZES, ordered=ORDERED):
         ends = np.arange(size, dtype=float) if flat else None
         members = {} if flat else {(str(cell),): cell for cell in range(size)}
         found.append(
-            Block(
-                name=name,
-                columns=(name,),
-                ordered=flat,
-                values={name: np.arange(size)},
-                ends=ends,
-                members=members,
-            )
+            Block(name=name, columns=(name,), ordered=flat, values={name: np.arange(size)}, ends=ends, members=members)
         )
     return found
 
@@ -43,9 +36,7 @@ def grow(rng, depth, sizes, ordered, nodes):
     if ordered[block]:
         cells = (1 << int(rng.integers(1, sizes[block]))) - 1
     else:
-        cells = sum(
-            1 << int(c) for c in rng.choice(sizes[block], int(rng.integers(1, sizes[block])), replace=False)
-        )
+        cells = sum(1 << int(c) for c in rng.choice(sizes[block], int(rng.integers(1, sizes[block])), replace=False))
     yes = grow(rng, depth - 1, sizes, ordered, nodes)
     no = grow(rng, depth - 1, sizes, ordered, nodes)
     nodes[place] = ((block, cells), yes, no, 0.0)

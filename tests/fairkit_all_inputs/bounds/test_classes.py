@@ -27,9 +27,7 @@ def classes(seed, apart=0.0, trees=5, depth=3):
     rng = np.random.default_rng(seed)
     leaf = np.array([block < 0 for block, _ in plain.tests])
     values = np.where(leaf, rng.normal(size=(3, len(leaf))), 0.0)
-    return ClassProblem(
-        plain, values, tuple(plain.roots), (apart, 0.1, 0.0), (ROUNDING,) * 3, 0.0, ("a", "b", "c")
-    )
+    return ClassProblem(plain, values, tuple(plain.roots), (apart, 0.1, 0.0), (ROUNDING,) * 3, 0.0, ("a", "b", "c"))
 
 
 def predicted(asked):
@@ -75,9 +73,7 @@ def test_a_change_of_the_class_is_found_or_refuted_as_by_enumeration(seed, above
     with pytest.raises(DataError, match="changes of a class"):
         proved_classes(asked, {k: v for k, v in log.items() if k != key})
     if len(log[key]) > 1:
-        assert proved_classes(asked, {**log, key: [0]}) > -asked.rounding, (
-            "one box for all has a larger bound"
-        )
+        assert proved_classes(asked, {**log, key: [0]}) > -asked.rounding, "one box for all has a larger bound"
 
 
 @pytest.mark.parametrize("near", [0.05, 0.5])

@@ -29,9 +29,7 @@ def joint(seed, width=3):
             ends -= ends[rng.integers(size)]
             moves[block] = Moves(np.arange(size), np.zeros((size, width)), ends[:-1], ends[1:], axis)
         else:
-            moves[block] = Moves(
-                np.arange(size), points - points[rng.integers(size)], none, none, np.zeros(width)
-            )
+            moves[block] = Moves(np.arange(size), points - points[rng.integers(size)], none, none, np.zeros(width))
     return Joint(moves, width)
 
 
@@ -49,9 +47,7 @@ def distances(asked, cells):
             best = np.clip(-(moved @ axes[free]) / (axes[free] @ axes[free]), *ends[free])
             pair = [end, best] if fixed == 0 else [best, end]
             tried.append(tuple(pair))
-    return np.min(
-        [((rest + a[:, None] * axes[0] + b[:, None] * axes[1]) ** 2).sum(axis=1) for a, b in tried], axis=0
-    )
+    return np.min([((rest + a[:, None] * axes[0] + b[:, None] * axes[1]) ** 2).sum(axis=1) for a, b in tried], axis=0)
 
 
 def points():

@@ -38,9 +38,7 @@ def made(seed, widths=(6, 4), kinds=(RELU, RELU), sizes=(9, 5, 3, 2), *, wide=0.
     """Two columns of numbers, a one-hot column of three values and one of two that changes."""
     rng = np.random.default_rng(seed)
     ordered = (True, True, False, False)
-    blocks = [
-        block(f"c{i}", size, ordered=flat) for i, (size, flat) in enumerate(zip(sizes, ordered, strict=True))
-    ]
+    blocks = [block(f"c{i}", size, ordered=flat) for i, (size, flat) in enumerate(zip(sizes, ordered, strict=True))]
     features, first, last, start = [], [], [], 0
     for size, flat in zip(sizes, ordered, strict=True):
         width = 1 if flat else size
@@ -59,12 +57,7 @@ def made(seed, widths=(6, 4), kinds=(RELU, RELU), sizes=(9, 5, 3, 2), *, wide=0.
                             np.full(width, kind, dtype=np.int8)))  # fmt: skip
         before = width
     return NetworkProblem(
-        blocks=blocks,
-        cells=cells,
-        layers=layers,
-        encode=lambda columns: columns,
-        threshold=threshold,
-        logistic=True,
+        blocks=blocks, cells=cells, layers=layers, encode=lambda columns: columns, threshold=threshold, logistic=True
     )
 
 
@@ -76,9 +69,7 @@ def drawn(problem, packed, rng, count):
         allowed = np.flatnonzero(cells.mask(packed[None, :], place)[0])
         chosen = rng.choice(allowed, count)
         share = rng.choice([0.0, 1.0, rng.random()], (count, 1))
-        found[:, cells.features[place]] = (1 - share) * cells.first[place][chosen] + share * cells.last[
-            place
-        ][chosen]
+        found[:, cells.features[place]] = (1 - share) * cells.first[place][chosen] + share * cells.last[place][chosen]
     return found
 
 
@@ -185,9 +176,7 @@ def test_the_interval_holds_every_input_and_closes_on_the_best(kind):
         got = answer(problem, kind, effort=Effort(boxes=20_000))
         every = corners(problem)
         best = max(
-            objective(
-                kind, *(output(problem.layers, every + side) for side in problem.sides(pair)), (0.1, 0.1)
-            ).max()
+            objective(kind, *(output(problem.layers, every + side) for side in problem.sides(pair)), (0.1, 0.1)).max()
             for pair in problem.pairs
         )
         if kind == FLIP:
@@ -258,9 +247,7 @@ def programme(problem, pair):
             goal[v] += sign * a
     matrix = np.array([[terms.get(v, 0.0) for v in range(len(low))] for terms, _, _ in rows])
     limits = LinearConstraint(matrix, [row[1] for row in rows], [row[2] for row in rows])
-    solved = milp(
-        -goal, constraints=limits, integrality=whole, bounds=Bounds(low, high), options={"mip_rel_gap": 1e-9}
-    )
+    solved = milp(-goal, constraints=limits, integrality=whole, bounds=Bounds(low, high), options={"mip_rel_gap": 1e-9})
     return -solved.fun + sums[0][1] - sums[1][1]
 
 
@@ -270,20 +257,12 @@ def test_a_log_that_leaves_something_out_or_claims_too_much_is_refused():
     log = json.loads(json.dumps(log_of(problem, got)))
     with pytest.raises(DataError, match="1 pairs of values, and there are 2"):
         proved_network(problem, SCORE, {"0,1": log["0,1"]})
-    for broken in (
-        [*log["0,1"], 0],
-        log["0,1"][:-1],
-        [[0, "f"], 0, 0],
-        [[2, 1], 0, 0],
-        [[9, 1], 0, 0],
-        ["x"],
-    ):
+    for broken in ([*log["0,1"], 0], log["0,1"][:-1], [[0, "f"], 0, 0], [[2, 1], 0, 0], [[9, 1], 0, 0], ["x"]):
         with pytest.raises(DataError, match="log"):
             proved_network(problem, SCORE, {**log, "0,1": broken})
     assert proved_network(problem, SCORE, {"0,1": [0], "1,0": [0]}) > got.upper
     stronger = replace(
-        problem,
-        layers=[replace(problem.layers[0], weights=1.5 * problem.layers[0].weights), *problem.layers[1:]],
+        problem, layers=[replace(problem.layers[0], weights=1.5 * problem.layers[0].weights), *problem.layers[1:]]
     )
     assert stronger.sha256 != problem.sha256
 
@@ -359,18 +338,14 @@ def test_layers_are_what_onnxruntime_runs_within_the_proved_rounding():
         for row in range(0, 2_000, 500):
             point = [x[[row], :4].astype(float), x[[row], 4:].astype(float)]
             cells = CellFeatures(box, 1, [np.arange(4), np.arange(4, 5)], point, point, np.zeros(5))
-            found = bounds(
-                layers, cells.opened(np.zeros((1, 4), dtype=np.int64)), (cells.side(0),) * 2, whole=True
-            )
+            found = bounds(layers, cells.opened(np.zeros((1, 4), dtype=np.int64)), (cells.side(0),) * 2, whole=True)
             assert abs(exact[row] - served[row]) <= found.error[0], proto.graph.node[2].op_type
             assert found.least[0] - 1e-6 <= exact[row] <= found.first[0] + 1e-6
             assert found.still[0], "both sides are the same"
         np.testing.assert_allclose(exact, served, rtol=1e-3, atol=1e-2)
 
 
-@pytest.mark.parametrize(
-    ("kind", "function"), [("Sigmoid", lambda x: 0.5 * (1 + np.tanh(0.5 * x))), ("Tanh", np.tanh)]
-)
+@pytest.mark.parametrize(("kind", "function"), [("Sigmoid", lambda x: 0.5 * (1 + np.tanh(0.5 * x))), ("Tanh", np.tanh)])
 def test_the_runtimes_curves_are_as_exact_as_assumed(kind, function):
     """One float32 number in 2,000 of those between -40 and 40."""
     from fairkit_onnx.structure.networks.layers import CURVED
@@ -408,9 +383,7 @@ def test_witnesses_are_at_least_those_of_a_plain_coordinate_ascent(seed):
         layers.append(Layer(weights, rng.normal(size=width) * 0.5, np.abs(weights), 1e-7 * np.abs(weights),
                             np.full(width, 1e-7), np.full(width, kind, dtype=np.int8)))  # fmt: skip
         before = width
-    asked = NetworkProblem(
-        blocks=blocks, cells=cells, layers=layers, encode=lambda _: np.zeros(0), threshold=0.0
-    )
+    asked = NetworkProblem(blocks=blocks, cells=cells, layers=layers, encode=lambda _: np.zeros(0), threshold=0.0)
     climber = Climber(asked, SCORE, (0, 1), {}, np.inf, None, -np.inf)
     points = rng.integers(0, layout.sizes, (60, columns + 1))
     top = np.zeros(points.shape, dtype=bool)

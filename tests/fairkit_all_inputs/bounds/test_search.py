@@ -72,12 +72,7 @@ def test_the_search_is_anytime_and_its_bounds_hold_the_truth():
 
 def test_equal_questions_have_equal_answers():
     one, other = (answer(problem(3, trees=10, depth=4), SCORE) for _ in range(2))
-    assert (one.lower, one.upper, one.point, one.boxes) == (
-        other.lower,
-        other.upper,
-        other.point,
-        other.boxes,
-    )
+    assert (one.lower, one.upper, one.point, one.boxes) == (other.lower, other.upper, other.point, other.boxes)
 
 
 @pytest.mark.parametrize("near", [0.0, 1.0, 2.5])
@@ -119,19 +114,14 @@ def milp(asked, pair):
                 node, boxes = waiting.pop()
                 block = tree.block[node]
                 if block >= 0:
-                    for cells, child in (
-                        (tree.cells[node], tree.yes[node]),
-                        (tree.others[node], tree.no[node]),
-                    ):
+                    for cells, child in ((tree.cells[node], tree.yes[node]), (tree.others[node], tree.no[node])):
                         waiting.append((child, {**boxes, block: boxes.get(block, cells) & cells}))
                     continue
                 leaf = len(cost)
                 cost.append(-sign * tree.value[node])
                 one[leaf] = 1.0
                 for inside, cells in boxes.items():
-                    picked = {
-                        int(starts[inside] + c): -1.0 for c in range(layout.sizes[inside]) if cells >> c & 1
-                    }
+                    picked = {int(starts[inside] + c): -1.0 for c in range(layout.sizes[inside]) if cells >> c & 1}
                     rows.append({leaf: 1.0, **picked})
                     low.append(-np.inf)
                     high.append(0.0)
@@ -211,9 +201,7 @@ def test_a_tree_that_settles_the_side_is_decided_first():
 
     blind(5)
     tests, yes, no, value = (list(part) for part in zip(*nodes, strict=True))
-    asked = Problem(
-        blocks(), CHANGING, tests, yes, no, value, [*base.roots, root], 0.2, base.rounding, 0.0, True
-    )
+    asked = Problem(blocks(), CHANGING, tests, yes, no, value, [*base.roots, root], 0.2, base.rounding, 0.0, True)
     found = answer(asked, FLIP, effort=Effort(boxes=600))
     assert found.upper <= -asked.rounding
     assert proved(asked, FLIP, log_of(asked, found)) <= -asked.rounding
@@ -228,15 +216,6 @@ def test_every_loop_is_compiled_for_one_kind_of_arguments():
     for kind in (SCORE, FLIP, CHANCE):
         answer(problem(0, trees=8, depth=4), kind, effort=Effort(boxes=200), starts=[(0, 0, 0, 0, 0)])
     answer(classes(0, 4.0), FLIP, effort=Effort(boxes=20), starts=[(0, 0, 0, 0, 0)])
-    compiled = [
-        loops.search,
-        climbing.improve,
-        climbing.profile,
-        kernels.bound,
-        kernels.part,
-        kernels.choose_split,
-    ]
+    compiled = [loops.search, climbing.improve, climbing.profile, kernels.bound, kernels.part, kernels.choose_split]
     compiled += [merging.join, merging._grow, objectives.box_bound]
-    assert {
-        kernel.__name__: len(kernel.signatures) for kernel in compiled if len(kernel.signatures) > 1
-    } == {}
+    assert {kernel.__name__: len(kernel.signatures) for kernel in compiled if len(kernel.signatures) > 1} == {}

@@ -48,8 +48,7 @@ axe.run().then(result => {
 def chromium() -> str | None:
     """The browser's command, if there is one."""
     return next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))),
-        None,
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
     )
 
 
@@ -66,13 +65,7 @@ def visit(folder: Path, content: str, *flags: str) -> Visit:
     """Open a page in a fresh headless Chromium."""
     page, log = folder / "page.html", folder / "net.json"
     page.write_text(content, encoding="utf-8")
-    command = [
-        str(chromium()),
-        *FLAGS,
-        f"--user-data-dir={folder / 'profile'}",
-        f"--log-net-log={log}",
-        *flags,
-    ]
+    command = [str(chromium()), *FLAGS, f"--user-data-dir={folder / 'profile'}", f"--log-net-log={log}", *flags]
     run = subprocess.run(
         [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=True
     )
@@ -95,9 +88,7 @@ def browse(tmp_path: Path, own_hosts: set[str]) -> Callable[..., Visit]:
 
     def open_page(content: str, *flags: str) -> Visit:
         seen = visit(tmp_path, content, *flags)
-        return replace(
-            seen, requests=[url for url in seen.requests if urlsplit(url).hostname not in own_hosts]
-        )
+        return replace(seen, requests=[url for url in seen.requests if urlsplit(url).hostname not in own_hosts])
 
     return open_page
 
@@ -113,17 +104,12 @@ def faults(browse: Callable[..., Visit]) -> Callable[..., list[str]]:
     def check(content: str, *flags: str) -> list[str]:
         open_to_scripts = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", content)
         dom = browse(
-            open_to_scripts.replace("</body>", f"<script>{axe}</script><script>{RUN_AXE}</script></body>"),
-            *flags,
+            open_to_scripts.replace("</body>", f"<script>{axe}</script><script>{RUN_AXE}</script></body>"), *flags
         ).dom
         told = re.search(r'<pre id="axe">(.*?)</pre>', dom, re.DOTALL)
         assert told is not None, "axe did not run"
         result = json.loads(html.unescape(told[1]))
         assert result["passes"] > 10
-        return [
-            f"{rule}: {node}"
-            for impact, rule, node in result["violations"]
-            if impact in ("serious", "critical")
-        ]
+        return [f"{rule}: {node}" for impact, rule, node in result["violations"] if impact in ("serious", "critical")]
 
     return check

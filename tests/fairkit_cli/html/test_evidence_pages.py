@@ -45,9 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_axe_finds_no_serious_fault_and_nothing_is_asked_for(
     pack: str | None, folder: Path, browse: Callable[..., Any], faults: Callable[..., list[str]]
 ):
-    told = (
-        [folder / "one.json", folder / "two.json"] if pack is None else [folder / "one.json", "--pack", pack]
-    )
+    told = [folder / "one.json", folder / "two.json"] if pack is None else [folder / "one.json", "--pack", pack]
     page = invoke("report", *told, "--key", folder / "key.pub").stdout
     assert faults(page) == []
     seen = browse(page)

@@ -56,23 +56,11 @@ def test_compare_on_the_command_line(loans_model: Any, tmp_path: Path, faults: C
     assert told.exit_code == 0
     assert "not significant" in told.stdout
     assert "better" not in told.stdout
-    record = json.loads(
-        invoke("compare", *models, "--data", str(loans_model.data), *DATA, "--format", "json").stdout
-    )
+    record = json.loads(invoke("compare", *models, "--data", str(loans_model.data), *DATA, "--format", "json").stdout)
     assert record["schema"] == "fairkit.comparison/1"
     assert {change["outcome"] for change in record["changes"][0]} == {"same"}
     target = tmp_path / "c.html"
-    invoke(
-        "compare",
-        *models,
-        "--data",
-        str(loans_model.data),
-        *DATA,
-        "--format",
-        "html",
-        "--output",
-        str(target),
-    )
+    invoke("compare", *models, "--data", str(loans_model.data), *DATA, "--format", "html", "--output", str(target))
     assert faults(target.read_text("utf-8")) == []
     assert invoke("compare", models[0], "--data", str(loans_model.data), *DATA).exit_code == 2
 
@@ -96,9 +84,7 @@ def test_mitigate_writes_a_page(tmp_path: Path, browse: Callable[..., Any]):
 
 def point(name: str, gap: float, accuracy: float) -> Point:
     measures = {
-        "demographic_parity_difference:sex": Measure(
-            value=gap, interval=(gap - 0.01, gap + 0.01), better="lower"
-        ),
+        "demographic_parity_difference:sex": Measure(value=gap, interval=(gap - 0.01, gap + 0.01), better="lower"),
         "accuracy": Measure(value=accuracy, interval=(accuracy - 0.01, accuracy + 0.01), better="higher"),
     }
     return Point(plugin=name, parameters={"x": gap}, status="done", measures=measures)
@@ -157,9 +143,7 @@ def test_frontier_on_the_command_line(tmp_path: Path):
     record = json.loads(invoke(*common, "--format", "json").stdout)
     assert [one["plugin"] for one in record["points"]] == ["baseline", "reweigh", "reweigh"]
     assert invoke(*common, "--report", str(tmp_path / "f.html"), "--format", "html").exit_code == 0
-    assert (
-        invoke("frontier", "--plugin", "reweigh,fairgbm", "--vary", "strength=1", *common[10:]).exit_code == 2
-    )
+    assert invoke("frontier", "--plugin", "reweigh,fairgbm", "--vary", "strength=1", *common[10:]).exit_code == 2
     assert invoke("frontier", "--vary", "strength=1", *common[10:]).exit_code == 2
 
 
@@ -179,11 +163,7 @@ def test_the_page_of_a_registry_version(
     assert "signature NOT verified" in page
     assert "Disparities: difference between groups" in page
     audit = invoke("audit", model, "--data", data, *DATA, *rule, "--format", "html").stdout
-    for chart in (
-        "Distribution of the score in each group",
-        "ROC curve of each group",
-        "Calibration of each group",
-    ):
+    for chart in ("Distribution of the score in each group", "ROC curve of each group", "Calibration of each group"):
         assert chart in audit
         assert page.count(chart) == audit.count(chart)
     assert page.count("<svg") == audit.count("<svg")

@@ -52,11 +52,7 @@ def people(rows: int, groups: list[str], seed: int = 0) -> pa.Table:
     group = rng.integers(len(groups), size=rows)
     score = np.clip(rng.beta(2, 2, rows) + 0.1 * (group == 0), 0, 1)
     return pa.table(
-        {
-            "score": score,
-            "outcome": (rng.random(rows) < score).astype(int),
-            "group": [groups[g] for g in group],
-        }
+        {"score": score, "outcome": (rng.random(rows) < score).astype(int), "group": [groups[g] for g in group]}
     )
 
 
@@ -137,9 +133,7 @@ def test_curves_are_drawn_in_their_bands(report: Report):
     assert "whole curve within" in page
     bands = next(f.evidence["roc_band"] for f in report.findings if "roc_band" in f.evidence)
     assert f"± {number(bands[0])} across, ± {number(bands[1])} up and down" in page
-    bare = [
-        replace(f, evidence={k: v for k, v in f.evidence.items() if k != "roc_band"}) for f in report.findings
-    ]
+    bare = [replace(f, evidence={k: v for k, v in f.evidence.items() if k != "roc_band"}) for f in report.findings]
     without = report_page(replace(report, findings=tuple(bare)))
     assert "ROC curve of each group" in without
     assert "whole curve within" not in without
@@ -219,9 +213,7 @@ def test_an_empty_policy_and_no_finding():
 def test_one_group_no_interval_no_value():
     groups = (GroupValue(group="only", rows=10, value=None),)
     findings = (
-        Finding(
-            auditor="group", metric="selection_rate_difference", sensitive="g", value=None, groups=groups
-        ),
+        Finding(auditor="group", metric="selection_rate_difference", sensitive="g", value=None, groups=groups),
         Finding(
             auditor="group",
             metric="accuracy_difference",
@@ -232,11 +224,7 @@ def test_one_group_no_interval_no_value():
         ),
     )
     data = DataInfo(name="d", sha256="0" * 64, rows=10, dropped_rows=0, groups={"g": {"only": 10}})
-    rule = RuleResult(
-        rule=Rule("accuracy_difference", "g", max=0.1),
-        verdict="inconclusive",
-        reason="no interval",
-    )
+    rule = RuleResult(rule=Rule("accuracy_difference", "g", max=0.1), verdict="inconclusive", reason="no interval")
     page = text(report_page(by_hand(findings=findings, data=data, policy=(rule,), verdict="inconclusive")))
     assert "Inconclusive: 1 of 1 policy rule undecided" in page
     assert "not defined" in page
@@ -288,9 +276,7 @@ def test_markup_escapes():
     assert label("\u202eabc\n" + "y" * 50, 12) == r"\u202eabc y…"
 
 
-def test_without_the_renderer_the_message_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, report: Report
-):
+def test_without_the_renderer_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch, report: Report):
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
     with pytest.raises(fairkit.FairkitError, match=r"pip install 'fairkit\[html\]'"):
         report_page(report)
@@ -305,9 +291,7 @@ def test_the_browser_test_sees_requests_and_errors(browse: Callable[..., Any]):
 
 @pytest.mark.long
 def test_the_browser_test_can_be_dark(browse: Callable[..., Any]):
-    probe = (
-        "<!doctype html><script>document.title = matchMedia('(prefers-color-scheme: dark)').matches</script>"
-    )
+    probe = "<!doctype html><script>document.title = matchMedia('(prefers-color-scheme: dark)').matches</script>"
     assert "<title>false</title>" in browse(probe).dom
     assert "<title>true</title>" in browse(probe, *DARK).dom
 
@@ -337,15 +321,7 @@ def test_axe_finds_no_serious_fault(faults: Callable[..., list[str]], report: Re
 
 
 @pytest.mark.parametrize(
-    "evil",
-    [
-        '"><script>x</script>',
-        "</text><script>1</script>",
-        '\\" + alert(1) + \\"',
-        '" + 1 + "',
-        "a\nb\x1b",
-        "\\",
-    ],
+    "evil", ['"><script>x</script>', "</text><script>1</script>", '\\" + alert(1) + \\"', '" + 1 + "', "a\nb\x1b", "\\"]
 )
 def test_a_hostile_title_is_drawn_and_never_run(evil):
     point = TradePoint(name=evil, kind=evil, x=0.1, y=0.5, front=True, picked=True)
@@ -409,9 +385,7 @@ def test_a_disparity_opens_to_its_groups_and_counts(report: Report):
         assert f"{round(group.value * group.rows):,} of {group.rows:,}" in text(page)
     qualified = report.find("true_positive_rate_difference", "group").groups[0]
     assert "of qualified people, so many get a favorable decision" in text(page)
-    assert f"{round(qualified.value * qualified.denominator):,} of {round(qualified.denominator):,}" in text(
-        page
-    )
+    assert f"{round(qualified.value * qualified.denominator):,} of {round(qualified.denominator):,}" in text(page)
 
 
 @pytest.mark.long

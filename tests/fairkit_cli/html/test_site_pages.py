@@ -59,9 +59,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
                     helpers.finding("accuracy_difference", 0.02),
                 ]
                 at = datetime(2026, 1, number, tzinfo=UTC)
-                raw = issuing.issue(
-                    helpers.report(model, found), [by], settings=helpers.SETTINGS, audited_at=at
-                )
+                raw = issuing.issue(helpers.report(model, found), [by], settings=helpers.SETTINGS, audited_at=at)
                 listed = [folder / f"c{number}.json"]
                 listed[0].write_bytes(raw)
             parent = None if number == 1 else "credit@1"
@@ -249,16 +247,12 @@ def test_two_versions_side_by_side_are_those_of_a_comparison(made, tmp_path, bro
     page = re.sub(r'(id="after"[^>]*value=")\d+', r"\g<1>2", page)
     dom = browse(page).dom
     rows = [
-        [
-            html.unescape(re.sub(r"<[^>]+>", "", cell))
-            for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
-        ]
+        [html.unescape(re.sub(r"<[^>]+>", "", cell)) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
         for row in re.findall(r"<tr>(.*?)</tr>", dom.partition('id="sides"')[2])
     ][1:]
     with Registry(made.registry) as store:
         one, two = (
-            certificate.read(store.certificate(store.version(f"credit@{n}").certificates[0])).report
-            for n in (1, 2)
+            certificate.read(store.certificate(store.version(f"credit@{n}").certificates[0])).report for n in (1, 2)
         )
     expected = {f"{pair.metric} · {pair.sensitive}": pair for pair in compare_findings(one, two)}
     assert {row[0] for row in rows} == set(expected)
@@ -286,13 +280,9 @@ def test_copies_of_a_certificate_are_one(tmp_path, monkeypatch):
     with Registry(tmp_path / "registry", create=True) as store:
         model = helpers.write_model(tmp_path / "m.onnx", 1)
         report = helpers.report(model, [helpers.finding("demographic_parity_difference", 0.08)])
-        raw = issuing.issue(
-            report, [key], settings=helpers.SETTINGS, audited_at=datetime(2026, 1, 1, tzinfo=UTC)
-        )
+        raw = issuing.issue(report, [key], settings=helpers.SETTINGS, audited_at=datetime(2026, 1, 1, tzinfo=UTC))
         record = json.loads(raw)
-        copies = [
-            record | {"signatures": [one | {"keyid": word} for one in record["signatures"]]} for word in "ab"
-        ]
+        copies = [record | {"signatures": [one | {"keyid": word} for one in record["signatures"]]} for word in "ab"]
         files = [tmp_path / f"{place}.json" for place in range(3)]
         for path, content in zip(files, [record, *copies], strict=True):
             path.write_text(json.dumps(content))

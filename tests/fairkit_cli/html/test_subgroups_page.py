@@ -33,9 +33,7 @@ def planted() -> Report:
 
 @pytest.mark.long
 @pytest.mark.parametrize("flags", [(), ("--blink-settings=preferredColorScheme=0",)])
-def test_axe_finds_no_serious_fault(
-    faults: Callable[..., list[str]], planted: Report, flags: tuple[str, ...]
-):
+def test_axe_finds_no_serious_fault(faults: Callable[..., list[str]], planted: Report, flags: tuple[str, ...]):
     page = report_page(planted)
     assert "Groups that nobody named" in page
     assert "north" in page

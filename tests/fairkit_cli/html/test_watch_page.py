@@ -41,9 +41,7 @@ def filled(folder: Any, days: int, drift: int, names: tuple[str, str] = ("female
                 "sex": own,
             }
         counts = hashlib.sha256(canonical(told)).hexdigest()
-        watch.book.append(
-            {"kind": "add", "batch": "all", "counts": counts, "rows": 600 * len(told), "days": told}
-        )
+        watch.book.append({"kind": "add", "batch": "all", "counts": counts, "rows": 600 * len(told), "days": told})
         watch.new_alarms()
 
 
@@ -78,9 +76,7 @@ def test_three_days_and_three_years(days, drift, tmp_path, browse, faults):
 
 @pytest.mark.long
 def test_a_page_without_decisions_and_one_with_hostile_names(tmp_path, browse):
-    Watch.create(
-        tmp_path / "empty", [Rule.parse(f"{DPD}=0.1", "max")], decision="d", sensitive=["sex"]
-    ).close()
+    Watch.create(tmp_path / "empty", [Rule.parse(f"{DPD}=0.1", "max")], decision="d", sensitive=["sex"]).close()
     content = page(tmp_path / "empty")
     assert "no decisions yet" in content
     hostile = "<script>alert(1)</script>\"'&", "\u202emale"
@@ -99,7 +95,6 @@ def test_an_alarm_that_is_divided_says_what_divides_it_further(tmp_path):
     command = "fairkit compare MODEL --data BEFORE --against SINCE"
     divided = [dataclasses.replace(one, evidence={**one.evidence, "parts": {}}) for one in look.alarms]
     texts = [
-        str(watch_page(dataclasses.replace(look, alarms=list(alarms)), None).parts)
-        for alarms in (look.alarms, divided)
+        str(watch_page(dataclasses.replace(look, alarms=list(alarms)), None).parts) for alarms in (look.alarms, divided)
     ]
     assert [command in text for text in texts] == [False, True]

@@ -103,17 +103,12 @@ document.body.append(told);
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "width", [688, 711]
-)  # what is left of A4 and of Letter between the margins, in CSS pixels
+@pytest.mark.parametrize("width", [688, 711])  # what is left of A4 and of Letter between the margins, in CSS pixels
 def test_nothing_overlaps_in_print(page: str, width: int, browse: Callable[..., Any]):
-    printed = page.replace("@media print", "@media all").replace(
-        "main{max-width:none", f"main{{width:{width}px"
-    )
+    printed = page.replace("@media print", "@media all").replace("main{max-width:none", f"main{{width:{width}px")
     open_to_scripts = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", printed)
     seen = browse(
-        open_to_scripts.replace("</body>", f"<script>{OVERLAPS}</script></body>"),
-        f"--window-size={width},1000",
+        open_to_scripts.replace("</body>", f"<script>{OVERLAPS}</script></body>"), f"--window-size={width},1000"
     )
     told = re.search(r'<pre id="told">(.*?)</pre>', seen.dom, re.DOTALL)
     assert told is not None
@@ -132,9 +127,7 @@ def test_the_page_of_a_phone_does_not_scroll_sideways(page: str, browse: Callabl
     script = "document.documentElement.setAttribute('data-wide', document.documentElement.scrollWidth)"
     open_to_scripts = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
     inner = tmp_path / "inner.html"
-    inner.write_text(
-        open_to_scripts.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8"
-    )
+    inner.write_text(open_to_scripts.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
     frame = f'<!doctype html><title>phone</title><iframe src="{inner.as_uri()}" width="390" height="800"></iframe>'
     told = "<script>onload = () => { document.title = document.querySelector('iframe').contentDocument"
     told += ".documentElement.dataset.wide; };</script>"

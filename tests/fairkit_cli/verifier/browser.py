@@ -26,8 +26,7 @@ FLAGS = (
 def chromium() -> str | None:
     """Return the browser's command, if there is one."""
     return next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))),
-        None,
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
     )
 
 
@@ -120,9 +119,7 @@ class Browser:
                 self.run(f"document.getElementById({field!r}).value = {value!r}")
             else:
                 self.give(field, *([value] if isinstance(value, Path) else value))
-        self.run(
-            "document.querySelector('section').replaceChildren(); document.querySelector('[type=submit]').click()"
-        )
+        self.run("document.querySelector('section').replaceChildren(); document.querySelector('[type=submit]').click()")
         self.wait("document.querySelector('section h2') !== null", seconds)
         return self.text()
 
@@ -134,18 +131,14 @@ class Browser:
         """Return every address that the page asked for, besides files of its own."""
         self.call("Runtime.evaluate", expression="0")
         asked = [
-            one["params"]["request"]["url"]
-            for one in self.events
-            if one.get("method") == "Network.requestWillBeSent"
+            one["params"]["request"]["url"] for one in self.events if one.get("method") == "Network.requestWillBeSent"
         ]
         return [url for url in asked if not url.startswith("file:")]
 
     def complaints(self) -> list[str]:
         """Return errors and warnings of the page's console."""
         found = [
-            one["params"]
-            for one in self.events
-            if one.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")
+            one["params"] for one in self.events if one.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")
         ]
         return [json.dumps(one) for one in found]
 

@@ -64,9 +64,7 @@ def case(tmp_path):
             path.write_bytes(base64.b64decode(text))
             lists.append(path)
         files["revocations"] = lists
-        roots = [
-            tmp_path / f"root-{place}.pem" for place, _ in enumerate(one.given.get("timestamp_roots", ()))
-        ]
+        roots = [tmp_path / f"root-{place}.pem" for place, _ in enumerate(one.given.get("timestamp_roots", ()))]
         for path, pem in zip(roots, one.given.get("timestamp_roots", ()), strict=True):
             path.write_text(pem)
         files["roots"] = roots

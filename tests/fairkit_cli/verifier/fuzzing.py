@@ -34,10 +34,7 @@ def tables(count: int, seed: int) -> Iterator[dict[str, Any]]:
         even = rng.random() < 0.7
 
         def column(groups: int = groups, size: int = size, even: bool = even) -> tuple[list[int], list[int]]:
-            rows = [
-                max(1, int(size * rng.uniform(0.7, 1.3))) if even else rng.randint(1, size)
-                for _ in range(groups)
-            ]
+            rows = [max(1, int(size * rng.uniform(0.7, 1.3))) if even else rng.randint(1, size) for _ in range(groups)]
             rate = rng.choice([rng.random(), rng.random() ** 3, 1 - rng.random() ** 3])
             return [min(n, max(0, round(n * rate * rng.uniform(0.7, 1.3)))) for n in rows], rows
 
@@ -102,9 +99,7 @@ def apart(one: Any, other: Any) -> float:
         return max((apart(a, b) for a, b in zip(one, other, strict=True)), default=0.0)
     if one is None and other is None:
         return 0.0
-    known = [
-        math.nan if value is None else float(value) for value in (one, other)
-    ]  # JSON writes NaN and ∞ as null
+    known = [math.nan if value is None else float(value) for value in (one, other)]  # JSON writes NaN and ∞ as null
     if not any(map(math.isfinite, known)):
         return 0.0
     return abs(known[0] - known[1]) / max(1.0, abs(known[0])) if all(map(math.isfinite, known)) else math.inf

@@ -21,12 +21,7 @@ SOURCE = HERE.parents[2] / "cli" / "fairkit_cli" / "verifier"
 
 def _node(node, code, **more):
     return subprocess.run(
-        [node, "--input-type=module", "-e", code],
-        cwd=SOURCE,
-        check=True,
-        capture_output=True,
-        text=True,
-        **more,
+        [node, "--input-type=module", "-e", code], cwd=SOURCE, check=True, capture_output=True, text=True, **more
     ).stdout
 
 
@@ -97,11 +92,7 @@ def test_json_has_one_reading(node, text, code):
 
 
 def test_json_is_read_as_python_reads_it(node):
-    value = {
-        "ä": ["\u2028", 'a"b\\c', -0.5e-7, 12345678, True, None, {}],
-        "__proto__": {"x": 1},
-        "constructor": [],
-    }
+    value = {"ä": ["\u2028", 'a"b\\c', -0.5e-7, 12345678, True, None, {}], "__proto__": {"x": 1}, "constructor": []}
     script = "import { readObject } from './json.mjs'; import { readFileSync } from 'node:fs'; console.log(JSON.stringify(readObject(readFileSync(0))));"
     assert json.loads(_node(node, script, input=json.dumps(value))) == value
 

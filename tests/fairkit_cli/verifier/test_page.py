@@ -59,10 +59,7 @@ def test_no_connection_can_be_opened(opened):
         ("envelope/duplicate-key", ["does not hold", "A key stands twice"]),
         ("envelope/deep", ["nested too deeply"]),
         ("contradiction/interval-that-the-counts-do-not-give", ["it contradicts itself", "its counts give"]),
-        (
-            "contradiction/pass-over-failing-findings",
-            ["the verdict on", "is pass, and its numbers give fail"],
-        ),
+        ("contradiction/pass-over-failing-findings", ["the verdict on", "is pass, and its numbers give fail"]),
         ("revocation/certificate", ["The certificate was revoked on 2026-01-10", "the label was wrong"]),
         ("revocation/overdue", ["This cannot be decided.", "was due for an update"]),
         ("revocation/taken-back", ["what is revoked stays revoked"]),
@@ -100,9 +97,7 @@ def test_fingerprint_model_and_table_are_compared(opened, case, tmp_path):
     assert "another table" in opened.check(**files, table="0" * 64)
     assert "64 hexadecimal digits" in opened.check(**files, table="abc")
     opened.run("document.getElementById('table').value = ''")
-    assert "None of the keys that you gave has that fingerprint" in opened.check(
-        **files, fingerprint="0" * 64
-    )
+    assert "None of the keys that you gave has that fingerprint" in opened.check(**files, fingerprint="0" * 64)
 
 
 def test_names_cannot_act(opened, resigned):
@@ -128,9 +123,7 @@ def test_too_large_too_many_and_damaged_end_with_a_message(opened, resigned, tmp
     key = resigned(lambda statement: None)["keys"]
     assert "larger than 16 MB" in opened.check(certificate=huge, keys=key)
     many = tmp_path / "many.json"
-    many.write_bytes(
-        b'{"payload":"","payloadType":"x","signatures":[' + b'{"sig":""},' * 999_999 + b'{"sig":""}]}'
-    )
+    many.write_bytes(b'{"payload":"","payloadType":"x","signatures":[' + b'{"sig":""},' * 999_999 + b'{"sig":""}]}')
     assert "does not hold" in opened.check(certificate=many, keys=key)
     made = resigned(lambda statement: statement["predicate"].update(findings=[{}] * 1_000_000))
     assert "more than 20,000 numbers" in opened.check(**made)
@@ -166,18 +159,14 @@ def test_a_large_model_is_read_while_it_streams(opened, resigned, tmp_path):
         body.pop("predictions", None)
         body["settings"]["data"]["predictions"] = None
 
-    assert "It is about the model file that you gave: large.onnx" in opened.check(
-        **resigned(about), model=model
-    )
+    assert "It is about the model file that you gave: large.onnx" in opened.check(**resigned(about), model=model)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1200])
 def test_axe_finds_no_fault(opened, case, axe, scheme, width):
     opened.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-    opened.call(
-        "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 500
-    )
+    opened.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 500)
     try:
         for name in (None, "envelope/ed25519", "contradiction/a-finding-twice"):
             if name:
@@ -207,12 +196,7 @@ def test_keyboard_alone_is_enough(opened, case):
         seen.append(opened.run("document.activeElement.id || document.activeElement.type"))
     assert seen == ["certificate", "keys", "fingerprint", "model", "revocations", "roots", "table", "submit"]
     opened.call(
-        "Input.dispatchKeyEvent",
-        type="keyDown",
-        key="Enter",
-        code="Enter",
-        windowsVirtualKeyCode=13,
-        text="\r",
+        "Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r"
     )
     opened.wait("document.querySelector('section h2') !== null")
     # a screen reader is taken to the result, and told its head line

@@ -38,9 +38,7 @@ digests = sha256, sha384, sha512
 """
 
 
-def certificate(
-    name, key, issuer=None, *, authority=False, purposes=(), critical=True, more=(), days=(-2, 3650)
-):
+def certificate(name, key, issuer=None, *, authority=False, purposes=(), critical=True, more=(), days=(-2, 3650)):
     """Make a certificate: `issuer` is a pair of certificate and key, or None for a root."""
     by, by_key = issuer or (None, key)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -60,9 +58,7 @@ def certificate(
         builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=critical)
     for extension in more:
         builder = builder.add_extension(extension, critical=True)
-    return builder.sign(
-        by_key, hashes.SHA384() if isinstance(by_key, ec.EllipticCurvePrivateKey) else hashes.SHA256()
-    )
+    return builder.sign(by_key, hashes.SHA384() if isinstance(by_key, ec.EllipticCurvePrivateKey) else hashes.SHA256())
 
 
 class Authority:
@@ -151,9 +147,7 @@ def test_authorities_of_many_kinds(node, tmp_path, given):
     def made(kind):
         return rsa.generate_private_key(65537, 2048) if kind == "rsa" else ec.generate_private_key(kind)
 
-    authority = Authority(
-        tmp_path, **{k: made(v) if k in ("key", "root_key") else v for k, v in given.items()}
-    )
+    authority = Authority(tmp_path, **{k: made(v) if k in ("key", "root_key") else v for k, v in given.items()})
     at = both(node, authority.token(), SIGNATURE, authority.roots)
     assert at == pytest.approx(datetime.now(UTC).timestamp(), abs=120)
     assert both(node, authority.token(), SIGNATURE[::-1], authority.roots) is None
@@ -171,15 +165,7 @@ def test_authorities_of_many_kinds(node, tmp_path, given):
         {"middle": {"authority": True, "more": [x509.KeyUsage(True, *[False] * 8)]}},
         {"middle": {"authority": True, "more": [x509.InhibitAnyPolicy(0)]}},
     ],
-    ids=[
-        "expired",
-        "not-yet",
-        "no-authority",
-        "no-constraints",
-        "expired-between",
-        "may-not-sign",
-        "unknown-critical",
-    ],
+    ids=["expired", "not-yet", "no-authority", "no-constraints", "expired-between", "may-not-sign", "unknown-critical"],
 )
 def test_authorities_that_are_none(node, tmp_path, given):
     authority = Authority(tmp_path, **given)
@@ -211,7 +197,5 @@ def test_every_changed_byte(node, tmp_path):
     right = python_says(token, SIGNATURE, roots)
     assert all(answer in (None, right) for answer in page)
     python = [python_says(one, SIGNATURE, roots) for one in changed]
-    assert [
-        place for place, (a, b) in enumerate(zip(page, python, strict=True)) if a is not None and b is None
-    ] == []
+    assert [place for place, (a, b) in enumerate(zip(page, python, strict=True)) if a is not None and b is None] == []
     assert sum(answer is None for answer in page) > 0.95 * len(page)

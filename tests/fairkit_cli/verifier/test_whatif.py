@@ -28,9 +28,7 @@ def _table(threshold=None):
 
 def _report(**predictions):
     threshold = predictions.pop("threshold", None)
-    data = fairkit.load_data(
-        _table(threshold), label="y", favorable=1, sensitive="sex", predictions=predictions
-    )
+    data = fairkit.load_data(_table(threshold), label="y", favorable=1, sensitive="sex", predictions=predictions)
     return fairkit.audit(None, data, policy=[RULE])
 
 
@@ -113,9 +111,7 @@ def test_the_panel_in_a_browser(browser, axe, tmp_path):
     assert browser.run("document.getElementById('whatif-0-all').offsetParent === null")
     assert "demographic_parity_difference:sex ≤ 0.1" in browser.text()
     browser.run(axe + "; 0")
-    code = (
-        "axe.run('.whatif').then(r => JSON.stringify(r.violations.map(one => [one.id, one.nodes[0].html])))"
-    )
+    code = "axe.run('.whatif').then(r => JSON.stringify(r.violations.map(one => [one.id, one.nodes[0].html])))"
     assert json.loads(browser.run(code)) == []
     assert browser.requests() == []
     assert browser.complaints() == []

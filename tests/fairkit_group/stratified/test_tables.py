@@ -95,18 +95,14 @@ def test_tests_of_agreement_have_their_level() -> None:
     rows = rng.integers(20, 200, (6, 3)).astype(float)
     level = rng.normal(0, 0.8, 6)[:, None] + np.array([0.0, 0.7, -0.4])
     p = 1 / (1 + np.exp(-level))
-    small = [
-        same_odds(rng.binomial(rows.astype(int), p).astype(float), rows).p_value < 0.05 for _ in range(400)
-    ]
+    small = [same_odds(rng.binomial(rows.astype(int), p).astype(float), rows).p_value < 0.05 for _ in range(400)]
     assert 0.02 < np.mean(small) < 0.09
     errors = rng.uniform(0.5, 2, 8)
     drawn = [same_difference(rng.normal(0.3, errors), errors**2).p_value < 0.05 for _ in range(400)]
     assert 0.02 < np.mean(drawn) < 0.09
 
 
-@pytest.mark.parametrize(
-    ("value", "degrees"), [(3.84, 1), (0.1, 5), (200, 50), (12.3, 7), (500, 10), (0.001, 1)]
-)
+@pytest.mark.parametrize(("value", "degrees"), [(3.84, 1), (0.1, 5), (200, 50), (12.3, 7), (500, 10), (0.001, 1)])
 def test_chi_square_tail(value: float, degrees: int) -> None:
     from scipy import stats
 

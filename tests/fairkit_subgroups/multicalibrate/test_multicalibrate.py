@@ -53,9 +53,7 @@ def test_a_planted_fault_is_corrected_on_rows_that_were_not_seen(weights, tmp_pa
     result = fairkit.mitigate(
         "multicalibrate", train, test=test, model=base_bytes(), columns=["age", "job"], share=0.02
     )
-    before, after = (
-        one.find("subgroup_difference", auditor="subgroups") for one in (result.before, result.after)
-    )
+    before, after = (one.find("subgroup_difference", auditor="subgroups") for one in (result.before, result.after))
     assert before.interval[0] > 0.1
     assert after.interval[0] == 0
     assert after.interval[1] < before.interval[1]
@@ -73,9 +71,7 @@ def test_a_planted_fault_is_corrected_on_rows_that_were_not_seen(weights, tmp_pa
 def test_a_model_that_is_right_stays_as_it_is():
     for seed in range(3):
         train, test = people(4000, 0.0, seed), people(1000, 0.0, seed + 10)
-        result = fairkit.mitigate(
-            "multicalibrate", train, test=test, model=base_bytes(), columns=["age", "job"]
-        )
+        result = fairkit.mitigate("multicalibrate", train, test=test, model=base_bytes(), columns=["age", "job"])
         assert result.details["corrections"] == []
         assert any("stay as they are" in note for note in result.notes)
 
@@ -83,11 +79,7 @@ def test_a_model_that_is_right_stays_as_it_is():
 @pytest.mark.long
 def test_values_that_training_never_saw_get_the_corrections_that_do_not_name_them(tmp_path):
     result = fairkit.mitigate(
-        "multicalibrate",
-        people(8000, 0.3, 1),
-        test=people(2000, 0.3, 2),
-        model=base_bytes(),
-        columns=["age", "job"],
+        "multicalibrate", people(8000, 0.3, 1), test=people(2000, 0.3, 2), model=base_bytes(), columns=["age", "job"]
     )
     saved = tmp_path / "fair.onnx"
     result.save(saved)

@@ -32,9 +32,7 @@ def draw(rng, n, *, weighted=False, soft=False):
     columns["text"][rng.random(n) < 0.1] = None
     names = list(columns)[: int(rng.integers(1, 5))]
     arrow = {
-        name: pa.array(columns[name], from_pandas=True)
-        if columns[name].dtype == object
-        else pa.array(columns[name])
+        name: pa.array(columns[name], from_pandas=True) if columns[name].dtype == object else pa.array(columns[name])
         for name in names
     }
     outcome = (rng.random(n) < 0.4).astype(float)
@@ -121,15 +119,11 @@ def test_every_group_and_number_is_that_of_its_mask(part):
         if not search.family.columns:
             continue
         base = np.ones(n, dtype=bool) if weights is None else weights > 0
-        base &= {"true_positive_rate": outcome > 0, "false_positive_rate": outcome == 0}.get(
-            measure.name, base
-        )
+        base &= {"true_positive_rate": outcome > 0, "false_positive_rate": outcome == 0}.get(measure.name, base)
         counted = np.ones(n, dtype=bool) if weights is None else weights > 0
         kept = {name: columns[name] for name in arrow}
         wanted = {
-            key: mask
-            for key, mask in every_group(search, kept, n, base).items()
-            if (mask & counted).sum() >= SHARE * n
+            key: mask for key, mask in every_group(search, kept, n, base).items() if (mask & counted).sum() >= SHARE * n
         }
         seen = {}
         for some in search.all_groups():
@@ -234,6 +228,4 @@ def test_codes_agree_with_conditions():
         codes = column.encode(arrow[column.name])
         values = as_numpy(arrow[column.name])
         for low, high in column.literals:
-            assert np.array_equal(
-                holds(column.condition((low, high)), values), (codes >= low) & (codes <= high)
-            )
+            assert np.array_equal(holds(column.condition((low, high)), values), (codes >= low) & (codes <= high))

@@ -18,14 +18,10 @@ import pytest
 import fairkit
 from fairkit.errors import EngineError, MissingExtraError, ParameterError
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("distributed") is None, reason="needs the extra fairkit[dask]"
-)
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="needs the extra fairkit[dask]")
 
 ROLES: dict[str, Any] = {"label": "decision", "favorable": "approved", "sensitive": "sex"}
-METRIC: dict[str, Any] = {
-    "restricted-dro": {"epsilon": 0.05, "fair_metric": "euclidean", "columns": ["age", "income"]}
-}
+METRIC: dict[str, Any] = {"restricted-dro": {"epsilon": 0.05, "fair_metric": "euclidean", "columns": ["age", "income"]}}
 
 
 def test_a_worker_killed_in_an_audit(loans_model: Any, write_parts: Any) -> None:
@@ -47,11 +43,7 @@ def test_a_worker_killed_in_an_audit(loans_model: Any, write_parts: Any) -> None
                 os.kill(worker, signal.SIGKILL)
 
         there = fairkit.audit(
-            loans_model.path,
-            fairkit.load_data(folder, **ROLES),
-            **asked,
-            engine=DaskEngine(client),
-            progress=kill,
+            loans_model.path, fairkit.load_data(folder, **ROLES), **asked, engine=DaskEngine(client), progress=kill
         )
     assert moments == ["scoring", "solving"]
     assert len(there.findings) == len(here.findings)
@@ -63,9 +55,7 @@ def test_a_worker_killed_in_an_audit(loans_model: Any, write_parts: Any) -> None
 def test_no_scheduler(loans_model: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("fairkit_dask.cluster.TIMEOUT", 0.5)
     data = fairkit.load_data(loans_model.data, **ROLES)
-    with pytest.raises(
-        EngineError, match=r"tls://127\.0\.0\.1:9 speaks TLS.*distributed\.comm\.tls\.ca-file"
-    ):
+    with pytest.raises(EngineError, match=r"tls://127\.0\.0\.1:9 speaks TLS.*distributed\.comm\.tls\.ca-file"):
         fairkit.audit(loans_model.path, data, engine="dask", scheduler="tls://127.0.0.1:9")
     with pytest.raises(EngineError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         fairkit.audit(loans_model.path, data, engine="dask", scheduler="tcp://127.0.0.1:9")
@@ -92,9 +82,7 @@ def test_a_scheduler_without_workers(monkeypatch: Any, loans_model: Any) -> None
         ("", "", r"has no numba; fix it there with: pip install 'fairkit\[individual\]'"),
     ],
 )
-def test_workers_that_do_not_fit(
-    tmp_path: Path, loans_model: Any, name: str, version: str, message: str
-) -> None:
+def test_workers_that_do_not_fit(tmp_path: Path, loans_model: Any, name: str, version: str, message: str) -> None:
     """A worker process that sees another version of fairkit, and one that sees no numba."""
     import distributed
 
@@ -129,11 +117,7 @@ def test_workers_that_do_not_fit(
             client.wait_for_workers(1, timeout=30)
             with pytest.raises(EngineError, match=message):
                 fairkit.audit(
-                    loans_model.path,
-                    data,
-                    auditors=["restricted-dro"],
-                    parameters=METRIC,
-                    engine=DaskEngine(client),
+                    loans_model.path, data, auditors=["restricted-dro"], parameters=METRIC, engine=DaskEngine(client)
                 )
         finally:
             worker.kill()
@@ -157,15 +141,7 @@ def test_the_command_gives_the_same_bytes(loans_model: Any, write_parts: Any) ->
     """`fairkit audit` on a folder, with and without --engine dask."""
     folder = write_parts("loans", pq.read_table(loans_model.data).slice(0, 2_000), [900])
     code = "import sys; from fairkit_cli.main import run; sys.argv[0] = 'fairkit'; run()"
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        "audit",
-        str(loans_model.path),
-        "--data",
-        str(folder / "*.parquet"),
-    ]
+    command = [sys.executable, "-c", code, "audit", str(loans_model.path), "--data", str(folder / "*.parquet")]
     command += ["--label", "decision", "--favorable", "approved", "--sensitive", "sex", "--format", "json"]
     outputs = [
         subprocess.run([*command, *more], capture_output=True, text=True, check=True).stdout
@@ -192,9 +168,7 @@ def test_strangers_on_this_machine_get_nothing():
         stranger = distributed.Security.temporary()
         for address in addresses:
             for place, security in ((address, stranger), (address.replace("tls", "tcp"), None)):
-                with pytest.raises(
-                    Exception, match=r"TLS|timed out|Timed out|[Ss]ecurity|certificate|[Cc]onnect"
-                ):
+                with pytest.raises(Exception, match=r"TLS|timed out|Timed out|[Ss]ecurity|certificate|[Cc]onnect"):
                     distributed.Client(place, timeout=2, security=security)
         ports = [one["services"]["dashboard"] for one in (info, *info["workers"].values())]
         for port in ports:

@@ -81,9 +81,7 @@ def test_a_frontier_has_the_points_of_one_machine(engine: Any, write_parts: Any,
     again = fairkit.frontier(
         [SWEEP], fairkit.load_data(folder, **LOANS), **ASKED, engine=engine, state=tmp_path / "state.json"
     )
-    assert [p.seconds for p in again.points] == [
-        round(p.seconds, 3) for p in there.points
-    ]  # none was trained anew
+    assert [p.seconds for p in again.points] == [round(p.seconds, 3) for p in there.points]  # none was trained anew
 
 
 def test_jobs_are_for_this_machine(engine: Any) -> None:

@@ -61,13 +61,7 @@ def test_columns_of_predictions_are_compared_as_here(engine: Any, write_parts: C
     people = _people(3000)
     table = pa.table(people | {"k": (people["s"] > 0.4).astype(int)})
     folder = write_parts("people", table, [5, 1_200, 2_500])
-    roles = {
-        "label": "y",
-        "favorable": 1,
-        "sensitive": ["sex"],
-        "within": ["department"],
-        "cluster": "person_id",
-    }
+    roles = {"label": "y", "favorable": 1, "sensitive": ["sex"], "within": ["department"], "cluster": "person_id"}
     models = [fairkit.PredictedColumns(decision=name, score="s") for name in "hk"]
     here = fairkit.compare(models, fairkit.load_data(table, name="people", **roles))
     there = fairkit.compare(models, fairkit.load_data(folder, **roles), engine=engine)
@@ -97,12 +91,7 @@ def test_the_commands_certify_and_compare_columns_on_workers(
     run("key", "new", "k")
     about = ("--data", folder, "--label", "y", "--favorable", 1, "--sensitive", "sex", "--cluster", "person_id",
              "--within", "department")  # fmt: skip
-    rule = (
-        "--max",
-        "demographic_parity_difference:sex|department=0.4",
-        "--set",
-        "group.missing_share=0.2",
-    )
+    rule = ("--max", "demographic_parity_difference:sex|department=0.4", "--set", "group.missing_share=0.2")
     reports = []
     for name, where in (("here", ()), ("there", address)):
         certified = ("certify", "--predictions", "decision=h,score=s", *about, *rule, "--key", "k", *where)
@@ -115,25 +104,14 @@ def test_the_commands_certify_and_compare_columns_on_workers(
         assert one.value == pytest.approx(other.value, abs=1e-9), one.key
         assert one.interval == pytest.approx(other.interval, abs=1e-7), one.key
     run("verify", "there.json", "--key", "k.pub", "--data", folder, "--recompute")
-    compared = (
-        "compare",
-        "--predictions",
-        "decision=h",
-        "--predictions",
-        "score=s",
-        *about,
-        "--format",
-        "json",
-    )
+    compared = ("compare", "--predictions", "decision=h", "--predictions", "score=s", *about, "--format", "json")
     one, other = (json.loads(run(*compared, *where).stdout)["changes"][0] for where in ((), address))
     assert [c["before"] for c in one] == pytest.approx([c["before"] for c in other], abs=1e-9)
     for change, again in zip(one, other, strict=True):
         assert change["interval"] == pytest.approx(again["interval"], abs=1e-7), change
 
 
-def test_rankings_of_parts_on_workers_are_those_of_one_machine(
-    engine: Any, write_parts: Callable[..., Path]
-) -> None:
+def test_rankings_of_parts_on_workers_are_those_of_one_machine(engine: Any, write_parts: Callable[..., Path]) -> None:
     """Items of a query lie in several parts."""
     table = fairkit.datasets.table("hiring").slice(0, 2_000)
     folder = write_parts("hiring", table, [300, 301, 1_500])

@@ -13,11 +13,7 @@ import pytest
 import fairkit
 from fairkit.errors import DataError
 
-SETTINGS: dict[str, Any] = {
-    "label": "decision",
-    "favorable": "approved",
-    "sensitive": ["sex", "age"],
-}
+SETTINGS: dict[str, Any] = {"label": "decision", "favorable": "approved", "sensitive": ["sex", "age"]}
 
 
 def same(one: Any, other: Any, path: str = "", within: float = 1e-12) -> None:
@@ -50,9 +46,7 @@ def test_a_folder_gives_the_numbers_of_one_machine(
     here = fairkit.audit(loans_model.path, fairkit.load_data(folder, **SETTINGS), **asked)
     there = fairkit.audit(loans_model.path, fairkit.load_data(folder, **SETTINGS), engine=engine, **asked)
     same(there.to_dict(), here.to_dict())
-    whole = fairkit.audit(
-        loans_model.path, fairkit.load_data(loans_model.data, **SETTINGS), **asked
-    ).to_dict()
+    whole = fairkit.audit(loans_model.path, fairkit.load_data(loans_model.data, **SETTINGS), **asked).to_dict()
     whole["data"]["name"] = "loans"
     # onnxruntime's products in single precision may differ in the last bit between batches of 7 and of 4,000 rows
     same(there.to_dict(), whole, within=1e-9)
@@ -124,12 +118,7 @@ def test_columns_of_another_table(engine, write_parts, tmp_path, frame):
     log = pa.table({"who": ids, "d": (ids * 7 % 5 > 1).astype(int)})
     people = pa.table({"who": np.arange(20, 150), "sex": np.array(["f", "m"])[np.arange(20, 150) % 2]})
     pq.write_table(people, tmp_path / "people.parquet")
-    roles = {
-        "sensitive": ["sex"],
-        "predictions": {"decision": "d"},
-        "on": "who",
-        "join": tmp_path / "people.parquet",
-    }
+    roles = {"sensitive": ["sex"], "predictions": {"decision": "d"}, "on": "who", "join": tmp_path / "people.parquet"}
     here = fairkit.audit(None, fairkit.load_data(log, **roles))
     if frame:
         import dask.dataframe as dd

@@ -15,13 +15,7 @@ from fairkit_datasets.loans import loans_table
 pytest.importorskip("xgboost", reason="needs the extra fairkit[xgboost]")
 
 ROLES: dict[str, Any] = {"label": "decision", "favorable": "approved", "sensitive": "sex"}
-ASKED: dict[str, Any] = {
-    "n_estimators": 15,
-    "num_leaves": 15,
-    "backend": "xgboost",
-    "threads": 1,
-    "iterate": "last",
-}
+ASKED: dict[str, Any] = {"n_estimators": 15, "num_leaves": 15, "backend": "xgboost", "threads": 1, "iterate": "last"}
 
 
 def _accuracy(report: Any) -> float:

@@ -130,10 +130,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory, loans: pa.Table) -
         pytest.skip("there is no PostgreSQL (initdb, postgres) on PATH")
     before = _as_postgres()
     # not below pytest's folder: only its owner may look into that
-    with (
-        tempfile.TemporaryDirectory(prefix="fairkit-postgres-") as name,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    with tempfile.TemporaryDirectory(prefix="fairkit-postgres-") as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
         (folder / "password").write_text(SECRETS["PGPASSWORD"])
         if before:
@@ -162,17 +159,10 @@ def _started(before: list[str], folder: Path) -> tuple[Postgres, subprocess.Pope
     """Start the server on a port that is free; another process may take it in between, so try again."""
     for _ in range(5):
         port = free_port()
-        settings = {
-            "port": port,
-            "listen_addresses": "127.0.0.1",
-            "unix_socket_directories": folder,
-            "fsync": "off",
-        }
+        settings = {"port": port, "listen_addresses": "127.0.0.1", "unix_socket_directories": folder, "fsync": "off"}
         told = [item for key, value in settings.items() for item in ("-c", f"{key}={value}")]
         with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [*before, "postgres", "-D", str(folder / "data"), *told], stdout=log, stderr=log
-            )
+            process = subprocess.Popen([*before, "postgres", "-D", str(folder / "data"), *told], stdout=log, stderr=log)
         if _is_ready(Postgres(port), process):
             return Postgres(port), process
         process.wait()

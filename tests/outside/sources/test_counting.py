@@ -40,22 +40,11 @@ def test_the_counts_of_a_server_are_those_of_its_rows(postgres, loans):
 
 
 def test_a_certificate_names_the_counts_and_is_counted_again(postgres, loans, fairkit_command, tmp_path):
-    postgres.fill(
-        "signed", loans.append_column("said", pa.array([row % 5 < 2 for row in range(loans.num_rows)]))
-    )
+    postgres.fill("signed", loans.append_column("said", pa.array([row % 5 < 2 for row in range(loans.num_rows)])))
     address = postgres.address("SELECT * FROM signed")
     fairkit_command("key", "new", tmp_path / "a.key", "--no-passphrase")
     output = tmp_path / "c.json"
-    roles = [
-        "--label",
-        "decision",
-        "--favorable",
-        "approved",
-        "--sensitive",
-        "sex",
-        "--predictions",
-        "decision=said",
-    ]
+    roles = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex", "--predictions", "decision=said"]
     signing = ["--key", tmp_path / "a.key", "--insecure-key", "--output", output]
     made = fairkit_command("certify", "--data", address, *roles, "--engine", "sql", "--no-pull", *signing)
     assert made.exit_code == 0, made.output

@@ -89,13 +89,9 @@ def test_a_folder_that_is_a_delta_table_is_not_read_as_files(table, bucket, loan
 def test_in_a_store(bucket, loans):
     how = {"aws_endpoint": bucket.url, "aws_allow_http": "true", "aws_region": "us-east-1"}
     for part in (loans.slice(0, 2_000), loans.slice(2_000)):
-        deltalake.write_deltalake(
-            "s3://data/delta", part, mode="append", storage_options=how, partition_by=["sex"]
-        )
+        deltalake.write_deltalake("s3://data/delta", part, mode="append", storage_options=how, partition_by=["sex"])
     found = fairkit.load_data("delta:s3://data/delta?version=1", **LOADED)
-    assert (
-        found.learn().unordered == fairkit.load_data(loans.select(found.columns), **LOADED).learn().unordered
-    )
+    assert found.learn().unordered == fairkit.load_data(loans.select(found.columns), **LOADED).learn().unordered
     assert found.info().source["version"] == 1
     assert fairkit.load_data("delta:s3://data/delta?version=0").learn().rows == 2_000
     roles = {"sensitive": ["sex"], "predictions": {"decision": "decision", "favorable": "approved"}}
@@ -114,9 +110,7 @@ def test_a_table_with_renamed_columns_is_read_once(tmp_path, loans):
     """Its files have other names for the columns, so that its rows come from the library."""
     path = tmp_path / "mapped"
     deltalake.write_deltalake(
-        path,
-        loans.slice(0, 300),
-        configuration={"delta.columnMapping.mode": "name", "delta.minReaderVersion": "2"},
+        path, loans.slice(0, 300), configuration={"delta.columnMapping.mode": "name", "delta.minReaderVersion": "2"}
     )
     data = fairkit.load_data(f"delta:{path}", **LOADED)
     mapped = deltalake.DeltaTable(path).metadata().configuration.get("delta.columnMapping.mode")
@@ -169,9 +163,7 @@ def test_an_empty_table(tmp_path, loans):
         fairkit.load_data(f"delta:{tmp_path / 'none'}").learn()
 
 
-@pytest.mark.parametrize(
-    "name", ["../elsewhere.parquet", "..%2Felsewhere.parquet", "a/../../elsewhere.parquet"]
-)
+@pytest.mark.parametrize("name", ["../elsewhere.parquet", "..%2Felsewhere.parquet", "a/../../elsewhere.parquet"])
 def test_a_log_names_no_file_outside_the_folder(tmp_path, loans, name):
     path = tmp_path / "hostile"
     deltalake.write_deltalake(path, loans.slice(0, 200))

@@ -64,9 +64,7 @@ def metadata_of(folder: Path) -> Path:
 
 def test_each_snapshot_has_its_rows(table, tmp_path, loans):
     folder, (first, second) = tmp_path / "loans", ids(table)[:2]
-    assert in_any_order(rows(f"iceberg:{folder}?snapshot={first}")) == in_any_order(
-        loans.slice(0, 1_000).to_pylist()
-    )
+    assert in_any_order(rows(f"iceberg:{folder}?snapshot={first}")) == in_any_order(loans.slice(0, 1_000).to_pylist())
     both = loans.slice(0, 1_500).to_pylist()
     assert in_any_order(rows(f"iceberg:{folder}?snapshot={second}")) == in_any_order(both)
     women = [row for row in both if row["sex"] == "female"]
@@ -123,9 +121,7 @@ def test_in_a_store(bucket, tmp_path, loans):
     finally:
         made.engine.dispose()
     address = "iceberg:s3://data/lake/loans"
-    assert in_any_order(rows(f"{address}?snapshot={first}")) == in_any_order(
-        loans.slice(0, 1_000).to_pylist()
-    )
+    assert in_any_order(rows(f"{address}?snapshot={first}")) == in_any_order(loans.slice(0, 1_000).to_pylist())
     assert in_any_order(rows(address)) == in_any_order(loans.slice(0, 1_500).to_pylist())
     roles = {"sensitive": ["sex"], "predictions": {"decision": "decision", "favorable": "approved"}}
     read, counted = (

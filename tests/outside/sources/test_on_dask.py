@@ -45,9 +45,7 @@ def test_every_source_gives_the_same_report_there(
         here = fairkit.audit(loans_model.path, fairkit.load_data(address, **LOADED))
         assert there.data.sha256 == here.data.sha256
         assert dict(there.data.source)["kind"] == dict(here.data.source)["kind"]
-        assert [f.value for f in there.findings] == pytest.approx(
-            [f.value for f in here.findings], nan_ok=True
-        )
+        assert [f.value for f in there.findings] == pytest.approx([f.value for f in here.findings], nan_ok=True)
 
 
 def test_an_object_replaced_under_the_workers(engine, bucket, loans, loans_model):

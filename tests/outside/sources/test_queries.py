@@ -62,8 +62,7 @@ def test_a_query_is_the_table_and_its_snapshot_goes_when_nobody_holds_it(databas
 
 def test_types_become_plain_ones(database):
     query = (
-        "SELECT 1.25::DECIMAL(9,2) AS n, 'a'::ENUM('a', 'b') AS e, 7::HUGEINT AS h, DATE '2024-01-02' AS d, "
-        "NULL AS m"
+        "SELECT 1.25::DECIMAL(9,2) AS n, 'a'::ENUM('a', 'b') AS e, 7::HUGEINT AS h, DATE '2024-01-02' AS d, NULL AS m"
     )
     assert content(f"duckdb:{database}?query={query}") == [
         {"n": 1.25, "e": "a", "h": 7.0, "d": "2024-01-02", "m": None}
@@ -109,9 +108,7 @@ def test_a_file_that_is_no_database(tmp_path):
     assert not (tmp_path / "y.db").exists()
 
 
-def test_a_path_in_the_configuration_is_relative_to_it(
-    database, fairkit_command, tmp_path, monkeypatch, loans_model
-):
+def test_a_path_in_the_configuration_is_relative_to_it(database, fairkit_command, tmp_path, monkeypatch, loans_model):
     (tmp_path / ".git").mkdir()  # a repository: its file holds in the folders below
     (tmp_path / "fairkit.toml").write_text(
         f"[data]\npath = '''duckdb:{database.name}?query={ORDERED}'''\n"
@@ -147,10 +144,7 @@ def test_lists_in_a_database_are_columns_of_numbers(tmp_path):
     assert batch.column("d[0]").tolist() == [i * 1.5 for i in range(10)]
     for lists, said in (
         ("CASE WHEN i = 3 THEN NULL ELSE emb END", "no list in row 3"),
-        (
-            "CASE WHEN i = 3 THEN [1.0, NULL] ELSE [1.0, 2.0] END",
-            "an empty cell at place 1 of the list in row 3",
-        ),
+        ("CASE WHEN i = 3 THEN [1.0, NULL] ELSE [1.0, 2.0] END", "an empty cell at place 1 of the list in row 3"),
         ("['a']", "which fairkit does not read"),
     ):
         with pytest.raises(fairkit.DataError, match=said):
@@ -166,16 +160,7 @@ def test_certify_and_recompute(kind, request, fairkit_command, loans_model, tmp_
     key, certificate = tmp_path / "key", tmp_path / "c.json"
     fairkit_command("key", "new", key)
     done = fairkit_command(
-        "certify",
-        loans_model.path,
-        "--data",
-        address,
-        *ROLES,
-        "--key",
-        key,
-        "--output",
-        certificate,
-        "--timings",
+        "certify", loans_model.path, "--data", address, *ROLES, "--key", key, "--output", certificate, "--timings"
     )
     assert done.exit_code == 0, f"{done.output}{done.exception}"
     told = ["verify", certificate, "--key", f"{key}.pub", "--model", loans_model.path, "--data"]
@@ -212,9 +197,7 @@ def test_numeric_and_other_types_of_postgresql(postgres):
     (row,) = content(postgres.address(query))
     assert row.pop("gap") != row.get("gap")
     assert row == {"n": 1.5, "c": "x  ", "b": True, "s": 2, "d": "2024-01-02"}
-    rows = content(
-        postgres.address("SELECT g::numeric / 4 AS n FROM generate_series(1, 1000) AS g ORDER BY g")
-    )
+    rows = content(postgres.address("SELECT g::numeric / 4 AS n FROM generate_series(1, 1000) AS g ORDER BY g"))
     assert [row["n"] for row in rows] == [g / 4 for g in range(1, 1001)]
 
 
@@ -258,11 +241,7 @@ def test_a_connection_that_breaks_in_the_middle(postgres, snapshots):
 def test_who_may_not_come_in(postgres, fairkit_command, monkeypatch, tmp_path):
     output = tmp_path / "r.json"
     for address, password, said in (
-        (
-            f"postgresql://fk@127.0.0.1:{postgres.port}/loans",
-            "sesame-is-wrong",
-            "password authentication failed",
-        ),
+        (f"postgresql://fk@127.0.0.1:{postgres.port}/loans", "sesame-is-wrong", "password authentication failed"),
         (
             f"postgresql://fk@127.0.0.1:{postgres.port}/nobody",
             SECRETS["PGPASSWORD"],
@@ -285,14 +264,7 @@ def test_who_may_not_come_in(postgres, fairkit_command, monkeypatch, tmp_path):
 
 def test_the_password_in_no_output_of_a_real_command(postgres, loans_model, tmp_path, snapshots):
     """Another process, as people run it: nothing of what it prints or writes has the password."""
-    command = [
-        Path(sys.executable).parent / "fairkit",
-        "audit",
-        loans_model.path,
-        "--timings",
-        "--format",
-        "json",
-    ]
+    command = [Path(sys.executable).parent / "fairkit", "audit", loans_model.path, "--timings", "--format", "json"]
     done = subprocess.run(
         [*command, "--data", postgres.address(ORDERED), *ROLES],
         capture_output=True, text=True, check=False, cwd=tmp_path,
@@ -319,9 +291,7 @@ def test_a_snapshot_that_another_machine_does_not_have(database, snapshots):
 
 
 def test_more_rows_than_a_row_group(database):
-    data = fairkit.load_data(
-        f"duckdb:{database}?query=SELECT range AS a, range % 7 AS b FROM range(600000) ORDER BY a"
-    )
+    data = fairkit.load_data(f"duckdb:{database}?query=SELECT range AS a, range % 7 AS b FROM range(600000) ORDER BY a")
     assert data.source.parts[0].rows() == 600_000
     parts = data.source.split(200_000).parts
     assert len(parts) > 1
@@ -338,9 +308,7 @@ def test_more_rows_than_a_row_group(database):
         ("deltalake", "delta:{here}", "delta"),
     ],
 )
-def test_a_library_that_is_not_installed_is_named_with_its_extra(
-    module, address, extra, monkeypatch, tmp_path
-):
+def test_a_library_that_is_not_installed_is_named_with_its_extra(module, address, extra, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(fairkit.PluginError, match=rf"pip install 'fairkit\[{extra}\]'"):
         fairkit.load_data(address.format(here=tmp_path))

@@ -98,9 +98,7 @@ def test_an_object_removed_between_two_readings(bucket, loans):
         data.read()
 
 
-def test_the_command_says_one_sentence_and_writes_nothing(
-    bucket, loans, loans_model, fairkit_command, tmp_path
-):
+def test_the_command_says_one_sentence_and_writes_nothing(bucket, loans, loans_model, fairkit_command, tmp_path):
     bucket.write("empty/x.txt", loans)
     output = tmp_path / "report.json"
     for address, said in (
@@ -158,9 +156,7 @@ def test_a_secret_in_an_address_is_refused_and_not_shown(address, fairkit_comman
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     (tmp_path / "x.db").write_bytes(b"")
     for secret in ("hunter2-Open", "a/b+c=Open"):
-        done = fairkit_command(
-            "audit", "--data", address.format(secret=secret), "--predictions", "decision=d"
-        )
+        done = fairkit_command("audit", "--data", address.format(secret=secret), "--predictions", "decision=d")
         assert done.exit_code == 2, done.output
         assert "Open" not in done.output
         assert done.output.startswith("fairkit: ")
@@ -170,9 +166,7 @@ def test_what_a_library_says_is_masked(monkeypatch):
     from fairkit.sources import masked, said
 
     monkeypatch.setenv("AWS_SESSION_TOKEN", "FwoGZXIvYXdzEJ")
-    text = (
-        "GET http://me:pw1@h/x?X-Amz-Signature=abc&sig=def failed, token FwoGZXIvYXdzEJ, password='p w' PWD=x"
-    )
+    text = "GET http://me:pw1@h/x?X-Amz-Signature=abc&sig=def failed, token FwoGZXIvYXdzEJ, password='p w' PWD=x"
     for shown in (masked(text), said(OSError(f"\x1b[31m{text}\nmore"))):
         for secret in ("pw1", "abc", "def", "FwoGZXIvYXdzEJ", "p w", "PWD=x"):
             assert secret not in shown
@@ -259,10 +253,7 @@ def test_the_key_of_an_azure_account_stays_here(monkeypatch):
     [
         ("abfs://box@account.example.com/x", "addresses are written abfs://container@account"),
         ("abfs://account.dfs.core.windows.net/x", "addresses are written abfs://container@account"),
-        (
-            "abfss://box@acct.dfs.core.windows.net/x?endpoint=http://127.0.0.1:1",
-            "127.0.0.1:1 cannot be reached",
-        ),
+        ("abfss://box@acct.dfs.core.windows.net/x?endpoint=http://127.0.0.1:1", "127.0.0.1:1 cannot be reached"),
         ("gs://bucket/x?endpoint=http://127.0.0.1:1", "127.0.0.1:1 cannot be reached"),
         ("gs://bucket@x/y", "a bucket has no '@' in its name"),
     ],
@@ -282,9 +273,7 @@ def test_an_address_of_google_storage_is_resolved(monkeypatch):
     assert path == "bucket/a b/c%20d.parquet"
 
 
-def test_configuration_compare_and_mitigate(
-    bucket, loans, loans_model, fairkit_command, tmp_path, monkeypatch
-):
+def test_configuration_compare_and_mitigate(bucket, loans, loans_model, fairkit_command, tmp_path, monkeypatch):
     address = bucket.write("configured.parquet", loans)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fairkit.toml").write_text(
@@ -296,15 +285,7 @@ def test_configuration_compare_and_mitigate(
     later = fairkit_command("compare", loans_model.path, "--data", loans_model.data, "--against", address)
     assert later.exit_code == 0, later.output
     made = fairkit_command(
-        "mitigate",
-        "--plugin",
-        "reweigh",
-        "--learner",
-        "logistic",
-        "--set",
-        "sensitive=sex",
-        "--output",
-        "fair.onnx",
+        "mitigate", "--plugin", "reweigh", "--learner", "logistic", "--set", "sensitive=sex", "--output", "fair.onnx"
     )
     assert made.exit_code == 0, f"{made.output}{made.exception}"
     assert (tmp_path / "fair.onnx").exists()

@@ -65,9 +65,7 @@ def test_counts_by_day_are_those_of_the_rows(postgres, tmp_path, monkeypatch, se
         for name, split in read.data.splits.items():
             assert split.groups == counted.data.splits[name].groups
             for key, numbers in split.parts.items():
-                np.testing.assert_allclose(
-                    counted.data.splits[name].parts[key], numbers, rtol=1e-9, atol=1e-9
-                )
+                np.testing.assert_allclose(counted.data.splits[name].parts[key], numbers, rtol=1e-9, atol=1e-9)
         if "score" not in settings:
             assert read.totals() == counted.totals()
     postgres.run("SELECT 1 FROM decided LIMIT 1")  # it is still there

@@ -91,9 +91,7 @@ class Chances(EvidenceChart):
 
     def table(self, value: Any) -> ChartTable:
         """Return a row for each tenth."""
-        rows = [
-            (f"{place / 10:.1f} to {(place + 1) / 10:.1f}", int(count)) for place, count in enumerate(value)
-        ]
+        rows = [(f"{place / 10:.1f} to {(place + 1) / 10:.1f}", int(count)) for place, count in enumerate(value)]
         return ChartTable(columns=("chance", "rows"), rows=rows)
 
     def picture(self, value: Any, *, narrow: bool) -> Mapping[str, Any]:
@@ -133,8 +131,7 @@ class LotsModel(FittedModel):
         inner = self.inner.to_onnx()
         kinds = {1: "float", 8: "string"}
         feeds = {
-            entry.name: graph.input(entry.name, kinds[entry.type.tensor_type.elem_type])
-            for entry in inner.graph.input
+            entry.name: graph.input(entry.name, kinds[entry.type.tensor_type.elem_type]) for entry in inner.graph.input
         }
         outputs = graph.inline(inner, feeds)
         decided = graph.node("Mul", [outputs["decision_probability"], graph.constant([[1 - self.share]])])
@@ -162,17 +159,13 @@ class DrawLots(fairkit.Mitigator):
     class Parameters:
         """What can be set with --set KEY=VALUE."""
 
-        share: float = fairkit.parameter(
-            0.95, help="The share of decisions made by lot.", minimum=0, maximum=1
-        )
+        share: float = fairkit.parameter(0.95, help="The share of decisions made by lot.", minimum=0, maximum=1)
 
     def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
         """Train the learner; the lot's chance is the share of favorable outcomes."""
         inner = fit_learner(self.learner(run), table, run)
         rate = float(np.average(table.target, weights=table.weights))
-        return LotsModel(
-            inner=inner, share=self.parameters.share, rate=rate, details={"chance_of_the_lot": rate}
-        )
+        return LotsModel(inner=inner, share=self.parameters.share, rate=rate, details={"chance_of_the_lot": rate})
 
     def promises(self) -> Sequence[fairkit.Rule]:
         """Bound the difference by what is not left to chance."""

@@ -31,9 +31,7 @@ MARK = ".fairkit-site"
 _MOST_ANCESTORS = 100
 
 
-def build(
-    registry: Registry, output: Path, *, title: str, url: str = "", checkpoint: bytes | None = None
-) -> int:
+def build(registry: Registry, output: Path, *, title: str, url: str = "", checkpoint: bytes | None = None) -> int:
     """Write the site of a registry, and return the number of its files.
 
     Parameters
@@ -88,9 +86,7 @@ def check(output: Path) -> None:
         )
 
 
-def _write(
-    registry: Registry, folder: Path, seen: Seen, *, title: str, url: str, checkpoint: bytes | None
-) -> int:
+def _write(registry: Registry, folder: Path, seen: Seen, *, title: str, url: str, checkpoint: bytes | None) -> int:
     count = 0
     made: set[Path] = set()
     for name, content in _files(registry, seen, title=title, url=url, checkpoint=checkpoint):
@@ -179,6 +175,4 @@ def _remember(registry: Path, remembered: dict[str, list[Any]]) -> None:
     path = _memory(registry)
     with suppress(OSError, FairkitError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(
-            path, json.dumps({"fairkit": version("fairkit"), "found": remembered}).encode(), mode=0o600
-        )
+        write_atomic(path, json.dumps({"fairkit": version("fairkit"), "found": remembered}).encode(), mode=0o600)

@@ -59,9 +59,7 @@ def _chart(title: str, versions: Sequence[SeenVersion]) -> Markup:
         pair = None if mine[2] is None else (mine[2], mine[3])
         name = str(seen.version.version)
         status = rules[0][3] if rules else "none"
-        tip = f"version {name}: {number(mine[1])}, interval {interval(pair)}" + (
-            f", {status}" if rules else ""
-        )
+        tip = f"version {name}: {number(mine[1])}, interval {interval(pair)}" + (f", {status}" if rules else "")
         points.append(Point(name=name, value=mine[1], interval=pair, status=status, tip=tip))
         rows.append((name, number(mine[1]), interval(pair), status if rules else "no rule"))
     said = f"{title} over {len(points)} versions, with intervals"

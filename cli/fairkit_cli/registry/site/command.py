@@ -12,21 +12,16 @@ from fairkit_cli.terminal.output import print_as
 
 def site(
     *,
-    output: Annotated[
-        Path, opt.option("--output", "FOLDER", "The folder; a site that is there is replaced whole.")
-    ],
+    output: Annotated[Path, opt.option("--output", "FOLDER", "The folder; a site that is there is replaced whole.")],
     title: Annotated[
         str, opt.option("--title", "TEXT", "The title of the first page. Default: Model registry.")
     ] = "Model registry",
     url: Annotated[
-        str,
-        opt.option("--url", "URL", "Where the site will be, as https://example.org/models/; for its feed."),
+        str, opt.option("--url", "URL", "Where the site will be, as https://example.org/models/; for its feed.")
     ] = "",
     checkpoint: Annotated[
         Path | None,
-        opt.option(
-            "--checkpoint", "FILE", "A signed checkpoint (`fairkit registry checkpoint`) to publish with it."
-        ),
+        opt.option("--checkpoint", "FILE", "A signed checkpoint (`fairkit registry checkpoint`) to publish with it."),
     ] = None,
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",

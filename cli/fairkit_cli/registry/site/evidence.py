@@ -55,12 +55,7 @@ class Evidence:
 
 
 def look(
-    raw: bytes,
-    digest: str,
-    model: str,
-    trusted: Sequence[PublicKey],
-    revocations: Revocations,
-    declared: Headlines,
+    raw: bytes, digest: str, model: str, trusted: Sequence[PublicKey], revocations: Revocations, declared: Headlines
 ) -> Evidence:
     """Check a certificate about a model, and take from it what a page shows; `declared` says what comes first."""
     from fairkit_registry.errors import CertificateError, VerificationError
@@ -69,9 +64,7 @@ def look(
     why, holds = "", None
     try:
         if trusted:
-            certificate = certificates.verify(
-                raw, trusted, model_sha256=model, revocations=revocations, full=False
-            )
+            certificate = certificates.verify(raw, trusted, model_sha256=model, revocations=revocations, full=False)
             holds = True
         else:
             certificate = certificates.read(raw)
@@ -108,12 +101,7 @@ def _told(certificate: Certificate, declared: Headlines) -> dict[str, Any]:
 def _rule(report: Report, place: int) -> list[Any]:
     rule = report.policy[place]
     title = rule.metric if rule.place is None else f"{rule.metric} · {rule.place}"
-    return [
-        title,
-        *(rule.to_dict().get(side) for side in ("max", "min")),
-        rule.verdict,
-        as_options(rule.reason),
-    ]
+    return [title, *(rule.to_dict().get(side) for side in ("max", "min")), rule.verdict, as_options(rule.reason)]
 
 
 def _numbers(found: Any) -> Numbers:

@@ -127,11 +127,7 @@ def _model(
     revokers = [parse_public(pem) for pem in sorted({pem for one in aliases for pem in one.policy.revokers})]
     revocations = of_registry(registry, trusted, revokers)
     basis = fingerprint(
-        [
-            [key.keyid for key in trusted],
-            sorted(one.sha256 for one in revocations.lists),
-            sorted(revocations.revokers),
-        ]
+        [[key.keyid for key in trusted], sorted(one.sha256 for one in revocations.lists), sorted(revocations.revokers)]
     )
     names_at: dict[int | None, list[str]] = {}
     for alias in aliases:

@@ -145,9 +145,7 @@ def reasons(event: Event) -> Inline:
     texts = [str(text) for text in event.body.get("reasons", ())]
     evidence = event.body.get("evidence")
     if isinstance(evidence, dict):
-        texts += [
-            f"{key}: {value}" for key, value in evidence.items() if isinstance(value, str | int | float)
-        ]
+        texts += [f"{key}: {value}" for key, value in evidence.items() if isinstance(value, str | int | float)]
     if not texts:
         return ""
     count = f"{len(texts)} reason{'s' * (len(texts) > 1)}"
@@ -200,9 +198,7 @@ def _alias(seen: SeenAlias) -> Markup:
     version, status = seen.alias.version, seen.verdict or "inconclusive"
     requirements = tag("p", "Asks for: ", policy(seen.alias.policy))
     if version is None:
-        return tag(
-            "div", tag("h3", name_of(seen.alias.alias)), tag("p", "Points to no version yet."), requirements
-        )
+        return tag("div", tag("h3", name_of(seen.alias.alias)), tag("p", "Points to no version yet."), requirements)
     if seen.alias.ended is not None:
         ended = tag("p", tag("strong", "Means nothing"), f" {seen.alias.ended}.", class_="verdict fail")
         return tag("div", tag("h3", name_of(seen.alias.alias)), ended, requirements)
@@ -214,9 +210,7 @@ def _alias(seen: SeenAlias) -> Markup:
     meant = [tag("a", f"version {version}", href=f"{version}.html"), f" {phrases[status]}."]
     banner = _banner(status, WORDS[status], meant)
     told = [tag("li", f"{kind}: {text}") for kind, text in seen.reasons]
-    return tag(
-        "div", tag("h3", name_of(seen.alias.alias)), banner, requirements, tag("ul", told) if told else None
-    )
+    return tag("div", tag("h3", name_of(seen.alias.alias)), banner, requirements, tag("ul", told) if told else None)
 
 
 def versions_table(versions: Sequence[SeenVersion]) -> Markup:
@@ -257,13 +251,8 @@ def version_page(name: str, seen: SeenVersion, ancestors: Sequence[str]) -> str:
         _banner("fail", "The model's file is damaged", seen.damage) if seen.damage else None,
         html_facts(Facts(entries)),
         _lineage(seen, ancestors),
-        *(
-            [_certificate(each, root) for each in seen.evidence]
-            or [tag("p", _NOBODY, class_="verdict inconclusive")]
-        ),
-        section("What was measured", *_measured(deciding))
-        if deciding is not None and deciding.told
-        else None,
+        *([_certificate(each, root) for each in seen.evidence] or [tag("p", _NOBODY, class_="verdict inconclusive")]),
+        section("What was measured", *_measured(deciding)) if deciding is not None and deciding.told else None,
     ]
     return linked_page(title, body, root=root)
 
@@ -321,9 +310,7 @@ def _certificate(evidence: Evidence, root: str) -> Markup:
     ]
     verdict = evidence.verdict
     head = "Certificate" if verdict is None else f"Certificate: {WORDS[verdict]}"
-    return section(
-        head, _banner(status, word.capitalize(), said), tag("ul", rules, class_="rules") if rules else None
-    )
+    return section(head, _banner(status, word.capitalize(), said), tag("ul", rules, class_="rules") if rules else None)
 
 
 def _measured(evidence: Evidence) -> list[Content]:

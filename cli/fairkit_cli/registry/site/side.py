@@ -34,9 +34,7 @@ def compare_page(model: SeenModel) -> str:
         tag("p", tag("a", "Model ", name_of(model.name), href="index.html"), class_="subject"),
         tag("h1", "Two versions of ", name_of(model.name)),
         tag("p", _HOW, class_="subject"),
-        tag(
-            "noscript", tag("p", "This page needs its script. Without: fairkit registry diff NAME@1 NAME@2.")
-        ),
+        tag("noscript", tag("p", "This page needs its script. Without: fairkit registry diff NAME@1 NAME@2.")),
         tag("div", fields),
         tag("div", id="sides", role="status", aria_live="polite"),
         Markup(f'<script type="application/json" id="numbers">{script_json(data(model))}</script>'),

@@ -33,9 +33,7 @@ class GroupCoefficients:
         return GroupCoefficients(matrix @ self.weights, size @ self.spread, size @ self.rough)
 
     def __add__(self, right: GroupCoefficients) -> GroupCoefficients:
-        return GroupCoefficients(
-            self.weights + right.weights, self.spread + right.spread, self.rough + right.rough
-        )
+        return GroupCoefficients(self.weights + right.weights, self.spread + right.spread, self.rough + right.rough)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,10 +84,7 @@ class Affine:
 
     def taken(self, rows: NDArray[np.int64]) -> Affine:
         """Return some columns."""
-        parts = {
-            g: GroupCoefficients(p.weights[rows], p.spread[rows], p.rough[rows])
-            for g, p in self.parts.items()
-        }
+        parts = {g: GroupCoefficients(p.weights[rows], p.spread[rows], p.rough[rows]) for g, p in self.parts.items()}
         return Affine(parts, self.bias[rows], self.size[rows], self.base[rows])
 
     def scaled(self, factors: Floats) -> Affine:
@@ -98,8 +93,7 @@ class Affine:
         column = wide[:, None]
         size = np.abs(column)
         parts = {
-            g: GroupCoefficients(column * p.weights, size * p.spread, size * p.rough)
-            for g, p in self.parts.items()
+            g: GroupCoefficients(column * p.weights, size * p.spread, size * p.rough) for g, p in self.parts.items()
         }
         return Affine(parts, wide * self.bias, np.abs(wide) * self.size, np.abs(wide) * self.base)
 

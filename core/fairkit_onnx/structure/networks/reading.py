@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 DENSE = frozenset({"MatMul", "Gemm", "BatchNormalization"})
 """Operators that mix columns."""
-UNITS = frozenset(
-    {"Relu", "LeakyRelu", "PRelu", "Clip", "Sigmoid", "Tanh", "HardSigmoid", "Abs", "Max", "Min"}
-)
+UNITS = frozenset({"Relu", "LeakyRelu", "PRelu", "Clip", "Sigmoid", "Tanh", "HardSigmoid", "Abs", "Max", "Min"})
 _KEEPS = ARRANGES | {"Cast", "Dropout"}
 _SUMS = frozenset({"Add", "Sub", "Mul", "Div", "Neg", "Sum"})
 _MOVES = frozenset({"Concat", "Gather", "Slice", "Split"})
@@ -46,9 +44,7 @@ class Reader:
         The tensor of the features, and how many there are.
     """
 
-    def __init__(
-        self, constant: Constant, values: Mapping[str, NDArray[Any]], matrix: str, width: int
-    ) -> None:
+    def __init__(self, constant: Constant, values: Mapping[str, NDArray[Any]], matrix: str, width: int) -> None:
         self._constant, self._values = constant, values
         self._groups: list[tuple[int, int, Affine | None]] = [(SAME, 0, None)]  # the function, level, sums
         self._known: dict[str, Affine] = {matrix: Affine.of_group(0, width)}
@@ -129,8 +125,7 @@ class Reader:
             scale, bias, mean, variance = (row for row in rows if row is not None)
             factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
             return [
-                (tensor + Affine.constant(-mean)).rounded(2).scaled(factor).rounded(4)
-                + Affine.constant(bias).rounded()
+                (tensor + Affine.constant(-mean)).rounded(2).scaled(factor).rounded(4) + Affine.constant(bias).rounded()
             ]
         weights = self._numbers(node.input[1])
         if weights is None or weights.ndim != 2 or attributes.get("transA"):
@@ -194,11 +189,7 @@ class Reader:
             return [tensor.taken(numbers[np.asarray(at, dtype=np.int64)])] if fits else None
         if node.op_type == "Split" and attributes.get("axis", 0) in (1, -1):
             ends = np.cumsum([self._values[name].shape[1] for name in node.output])
-            return (
-                [tensor.taken(rows) for rows in np.split(numbers, ends[:-1])]
-                if ends[-1] == tensor.width
-                else None
-            )
+            return [tensor.taken(rows) for rows in np.split(numbers, ends[:-1])] if ends[-1] == tensor.width else None
         constants = [self._numbers(name) for name in node.input[1:] if name]
         if node.op_type != "Slice" or len(constants) < 3 or any(c is None or c.size != 1 for c in constants):
             return None
@@ -229,9 +220,7 @@ class Reader:
             return [(tensor.scaled(below) + self._unit(RELU, tensor).scaled(1.0 - below)).rounded()]
         if kind == "HardSigmoid":
             slope, shift = attributes.get("alpha", 0.2), attributes.get("beta", 0.5)
-            shifted = tensor.scaled(np.array([slope])).rounded() + Affine.constant(
-                np.full(tensor.width, shift)
-            )
+            shifted = tensor.scaled(np.array([slope])).rounded() + Affine.constant(np.full(tensor.width, shift))
             return [self._clipped(shifted.rounded(), np.zeros(1), np.ones(1))]
         if kind in ("Max", "Min"):
             others = [name for name in node.input if name not in self._known]
@@ -242,9 +231,7 @@ class Reader:
         ends: list[NDArray[np.float64] | None] = [None, None]
         for place, key in enumerate(("min", "max")):
             name = node.input[place + 1] if len(node.input) > place + 1 else ""
-            ends[place] = (
-                self._numbers(name) if name else np.array([attributes[key]]) if key in attributes else None
-            )
+            ends[place] = self._numbers(name) if name else np.array([attributes[key]]) if key in attributes else None
             if name and ends[place] is None:
                 return None
         return [self._clipped(tensor, *ends)]
@@ -254,9 +241,7 @@ class Reader:
         self._groups.append((kind, level, sums))
         return Affine.of_group(len(self._groups) - 1, sums.width)
 
-    def _clipped(
-        self, tensor: Affine, low: NDArray[np.float64] | None, high: NDArray[np.float64] | None
-    ) -> Affine:
+    def _clipped(self, tensor: Affine, low: NDArray[np.float64] | None, high: NDArray[np.float64] | None) -> Affine:
         """Write min(max(x, a), b) as a + relu(x - a) - relu(relu(x - a) - (b - a)); it adds no rounding of its own."""
         result = tensor
         if low is not None:
@@ -300,8 +285,6 @@ def _layered(groups: Sequence[tuple[int, int, Affine | None]]) -> list[Layer]:
                     matrix[:, place] = some
             kinds = np.full(sums.width, kind, dtype=np.int8)
             rows.append(Layer(blank[0], sums.bias, blank[1], blank[2], sums.base, kinds))
-        made.append(
-            Layer(*(np.concatenate([getattr(row, name) for row in rows]) for name in Layer.__slots__))
-        )
+        made.append(Layer(*(np.concatenate([getattr(row, name) for row in rows]) for name in Layer.__slots__)))
         live = new + carried
     return made

@@ -30,16 +30,7 @@ if TYPE_CHECKING:
     from fairkit_onnx.structure.encoded import Features
     from fairkit_onnx.structure.ensemble import Ensemble
 
-KEEPS = ARRANGES | {
-    "Cast",
-    "ZipMap",
-    "Softmax",
-    "ArgMax",
-    "LabelEncoder",
-    "Mul",
-    "ArrayFeatureExtractor",
-    "Gather",
-}
+KEEPS = ARRANGES | {"Cast", "ZipMap", "Softmax", "ArgMax", "LabelEncoder", "Mul", "ArrayFeatureExtractor", "Gather"}
 """Operators after a classifier that leave the largest class the largest."""
 _BAND = 2e-6
 """By how much sums differ whose probabilities a Softmax in float32 may round to one."""
@@ -77,9 +68,7 @@ class ClassModel(Encoded):
         ensemble = self.ensembles[0]
         encode, defaults = self.encoding(doubles=True), self.defaults(domains)
         pieces = self.pieces(domains, features)
-        blocks, tests = make_blocks(
-            ensemble, features.source, domains, encode, defaults, self.kinds(), pieces
-        )
+        blocks, tests = make_blocks(ensemble, features.source, domains, encode, defaults, self.kinds(), pieces)
         plain = Problem(
             blocks=blocks,
             changing=changing,
@@ -133,9 +122,7 @@ def read_classes(scorer: OnnxScorer) -> ClassModel:
         factor = None
         if after.op_type == "Mul":
             factor = next((c for name in after.input if (c := constant_of(graph, name)) is not None), None)
-        if after.op_type not in KEEPS or (
-            after.op_type == "Mul" and (factor is None or not (factor > 0).all())
-        ):
+        if after.op_type not in KEEPS or (after.op_type == "Mul" and (factor is None or not (factor > 0).all())):
             raise ModelError(
                 f"the node {after.op_type} {after.name or after.output[0]!r} after the trees is not understood: "
                 f"these are, which leave the largest class the largest: {', '.join(sorted(KEEPS))}"
@@ -175,11 +162,7 @@ def _check(model: ClassModel, node: onnx.NodeProto) -> None:
     sums = np.vstack([sums, np.round(rng.normal(size=(200, size)))])
     graph, reading = model.scorer.model.proto.graph, model.scorer.reading
     softmax = any(one.op_type == "Softmax" for one in tail_nodes(graph, reading.wanted, list(node.output)))
-    if (
-        attributes_of(node).get("post_transform", b"NONE") == b"NONE"
-        and not softmax
-        and reading.kind == "probability"
-    ):
+    if attributes_of(node).get("post_transform", b"NONE") == b"NONE" and not softmax and reading.kind == "probability":
         sums = np.abs(sums) + np.eye(size)[0] * (np.abs(sums).sum(axis=1) == 0)[:, None]
         sums /= sums.sum(axis=1, keepdims=True)
     sums = sums.astype(np.float32).astype(np.float64)
@@ -189,9 +172,7 @@ def _check(model: ClassModel, node: onnx.NodeProto) -> None:
     feeds = {PROBE: np.arange(len(sums), dtype=np.float32).reshape(-1, 1)}
     said = reading.read(tail.opened(proto).run(feeds, reading.wanted)).predicted
     if said is None or not np.array_equal(said, sums[:, list(model.order)].argmax(axis=1)):
-        raise ModelError(
-            f"{model.scorer.info.name}: the predicted class is not that of the largest sum of trees"
-        )
+        raise ModelError(f"{model.scorer.info.name}: the predicted class is not that of the largest sum of trees")
 
 
 def _lookup(node: onnx.NodeProto, sums: NDArray[np.float64]) -> onnx.NodeProto:

@@ -99,21 +99,14 @@ class ClassProblem:
         """Return the margins that must be positive, each with the cell at which it must."""
         s, t, k, m = question
         others = range(len(self.names))
-        return [
-            (cell, self.margin(own, other))
-            for cell, own in ((s, k), (t, m))
-            for other in others
-            if other != own
-        ]
+        return [(cell, self.margin(own, other)) for cell, own in ((s, k), (t, m)) for other in others if other != own]
 
     def forests(self, kind: int, question: Sequence[int]) -> list[Forest]:
         """Return the sums of which the least must be positive: the margins, and half of the margin's change."""
         del kind
         s, t, k, m = question
         gap = self.margin(k, m).gap(s, t)
-        half = replace(
-            gap, value=gap.value / 2.0, high=gap.high / 2.0, low=gap.low / 2.0, base=gap.base / 2.0
-        )
+        half = replace(gap, value=gap.value / 2.0, high=gap.high / 2.0, low=gap.low / 2.0, base=gap.base / 2.0)
         return [*(margin.at(cell) for cell, margin in self.margins(question)), half]
 
     @cached_property

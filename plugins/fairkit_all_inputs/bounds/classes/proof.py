@@ -26,9 +26,7 @@ def proved_classes(problem: ClassProblem, log: Log) -> float:
     """
     keys = [",".join(map(str, question)) for question in problem.questions]
     if set(log) != set(keys):
-        raise DataError(
-            f"the proof log is about {len(set(log))} changes of a class, and there are {len(keys)}"
-        )
+        raise DataError(f"the proof log is about {len(set(log))} changes of a class, and there are {len(keys)}")
     starts = np.concatenate([[0], np.cumsum(problem.layout.sizes)]).astype(np.int64)
     upper = -math.inf
     for question, key in zip(problem.questions, keys, strict=True):

@@ -83,9 +83,7 @@ def chance(first: Floats, least: Floats, most: Floats, gap: Floats) -> Floats:
     return np.asarray(np.maximum.reduce(found))
 
 
-def objective(
-    kind: int, first: Floats, second: Floats, thresholds: tuple[Floats | float, Floats | float]
-) -> Floats:
+def objective(kind: int, first: Floats, second: Floats, thresholds: tuple[Floats | float, Floats | float]) -> Floats:
     """Return an objective of known sums."""
     if kind == FLIP:
         return np.minimum(first - thresholds[0], thresholds[1] - second)

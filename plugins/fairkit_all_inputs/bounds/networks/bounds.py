@@ -119,22 +119,12 @@ def bounds(
         least = last.bias[0] - _followed(layers, ranges.lines[1], depth, -start, boxes, sides[1])[:, 0]
     aim = aim or Aim(SCORE, (0.0, 0.0))
     some = _planes(layers, ranges)
-    got = bounded(
-        layers, ranges.lines, some, Aim(SCORE, (0.0, 0.0)) if aim.kind == CHANCE else aim, boxes, sides
-    )
+    got = bounded(layers, ranges.lines, some, Aim(SCORE, (0.0, 0.0)) if aim.kind == CHANCE else aim, boxes, sides)
     points, reached = None, np.zeros(len(boxes.low), dtype=np.bool_)
     if aim.kind != FLIP and small(layers):
-        above = (
-            got.most if aim.kind == SCORE else chance(first, least, most, np.minimum(got.most, first - least))
-        )
-        points, reached = solved(
-            layers, corners(layers, ranges), got, boxes, sides, (above > target) & ~ranges.empty
-        )
-    drops = (
-        value(layers, corners(layers, ranges), boxes, sides, got.sums, got.rates)[1]
-        if points is not None
-        else None
-    )
+        above = got.most if aim.kind == SCORE else chance(first, least, most, np.minimum(got.most, first - least))
+        points, reached = solved(layers, corners(layers, ranges), got, boxes, sides, (above > target) & ~ranges.empty)
+    drops = value(layers, corners(layers, ranges), boxes, sides, got.sums, got.rates)[1] if points is not None else None
     if aim.kind == CHANCE:
         lowest = last.bias[0] - _followed(layers, ranges.lines[0], depth, -start, boxes, sides[0])[:, 0]
         aim = replace(aim, ends=(np.minimum(lowest, first), first, np.minimum(least, most), most))
@@ -184,9 +174,7 @@ def _ranges(
             most = _followed(layers, ranges.lines[run], depth, start, boxes, sides[run]) + layer.bias
             least = layer.bias - _followed(layers, ranges.lines[run], depth, -start, boxes, sides[run])
             if depth:
-                values = [
-                    applied(layers[depth - 1].kind, ends[run][-1]) for ends in (ranges.least, ranges.most)
-                ]
+                values = [applied(layers[depth - 1].kind, ends[run][-1]) for ends in (ranges.least, ranges.most)]
                 # interval arithmetic too: W⁺ u + W⁻ l + b is sometimes tighter than the lines
                 plus, minus = np.maximum(layer.weights, 0.0), np.minimum(layer.weights, 0.0)
                 most = np.minimum(most, values[1] @ plus.T + values[0] @ minus.T + layer.bias)
@@ -224,12 +212,7 @@ def _back(weights: Floats, line: Lines) -> tuple[Floats, Floats]:
 
 
 def _followed(
-    layers: Sequence[Layer],
-    some: Sequence[Lines],
-    depth: int,
-    weights: Floats,
-    boxes: BoxRanges,
-    side: Floats,
+    layers: Sequence[Layer], some: Sequence[Lines], depth: int, weights: Floats, boxes: BoxRanges, side: Floats
 ) -> Floats:
     """Return the largest weighted sums of the values before layer `depth`, shape [B, n]."""
     total: Floats = np.zeros((len(boxes.low), weights.shape[1]))

@@ -131,8 +131,7 @@ class Climber:
                 moved, ends = self.leap(moved, ends)
             new = self.climb(moved, ends, enough)
             chosen, top, reached = (
-                np.concatenate([old[order], more])
-                for old, more in zip((chosen, top, reached), new, strict=True)
+                np.concatenate([old[order], more]) for old, more in zip((chosen, top, reached), new, strict=True)
             )
 
     def leap(self, chosen: Cells, top: Tops) -> tuple[Cells, Tops]:
@@ -230,9 +229,7 @@ class Climber:
         if size <= tries or tries < TRIES:
             return np.repeat(some[None, :], len(now), axis=0)
         beside = now[:, None] + np.array([-16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16])
-        return np.concatenate(
-            [np.repeat(some[None, :], len(now), axis=0), np.clip(beside, 0, size - 1)], axis=1
-        )
+        return np.concatenate([np.repeat(some[None, :], len(now), axis=0), np.clip(beside, 0, size - 1)], axis=1)
 
     def _keep(self, worth: float, chosen: NDArray[np.int64], top: NDArray[np.bool_]) -> None:
         if worth <= self.best:

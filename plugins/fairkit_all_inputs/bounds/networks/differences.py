@@ -25,9 +25,7 @@ class Planes:
     below: Floats
 
 
-def planes(
-    kind: NDArray[np.int8], first: Lines, second: Lines, apart: Lines, ends: Sequence[Floats]
-) -> Planes:
+def planes(kind: NDArray[np.int8], first: Lines, second: Lines, apart: Lines, ends: Sequence[Floats]) -> Planes:
     """Return the planes of a layer's units.
 
     Parameters
@@ -45,9 +43,7 @@ def planes(
     return Planes(_above(kind, first, second, apart, ends), np.stack([p, -r, -q, -s]))
 
 
-def _above(
-    kind: NDArray[np.int8], first: Lines, second: Lines, apart: Lines, ends: Sequence[Floats]
-) -> Floats:
+def _above(kind: NDArray[np.int8], first: Lines, second: Lines, apart: Lines, ends: Sequence[Floats]) -> Floats:
     """Planes above: of the difference alone; of the two runs' lines; and of min(relu(z), the largest z - z').
 
     The last: y - y' <= relu(z), and <= d = max(0, most of z - z'), so the line through (least z, 0), (d, d) is above.

@@ -94,11 +94,7 @@ def followed(
     # a f - b g = c (f - g) + (a - c) f + (c - b) g with c = min(a, b)
     low = np.minimum(*rates)
     last = layers[-1].weights
-    delta, first, second = (
-        low[:, None] * last,
-        (rates[0] - low)[:, None] * last,
-        (low - rates[1])[:, None] * last,
-    )
+    delta, first, second = (low[:, None] * last, (rates[0] - low)[:, None] * last, (low - rates[1])[:, None] * last)
     total = (rates[0] - rates[1]) * layers[-1].bias[0]
     weights, sums = [], []
     for depth in range(len(layers) - 2, -1, -1):
@@ -190,14 +186,8 @@ def better_of(first_bound: Bounded, second_bound: Bounded) -> Bounded:
         chosen(first_bound.most, second_bound.most),
         chosen(first_bound.shared, second_bound.shared),
         [chosen(*some) for some in zip(first_bound.lost, second_bound.lost, strict=True)],
-        [
-            (chosen(a[0], b[0]), chosen(a[1], b[1]))
-            for a, b in zip(first_bound.sums, second_bound.sums, strict=True)
-        ],
-        (
-            chosen(first_bound.rates[0], second_bound.rates[0]),
-            chosen(first_bound.rates[1], second_bound.rates[1]),
-        ),
+        [(chosen(a[0], b[0]), chosen(a[1], b[1])) for a, b in zip(first_bound.sums, second_bound.sums, strict=True)],
+        (chosen(first_bound.rates[0], second_bound.rates[0]), chosen(first_bound.rates[1], second_bound.rates[1])),
     )
 
 

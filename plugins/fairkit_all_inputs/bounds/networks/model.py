@@ -62,9 +62,7 @@ class NetworkModel(Encoded):
         """How far from the threshold float32 may decide either way: a Softmax of two is not quite monotone."""
         return 1e-5 if self.tail.columns == 2 else 0.0
 
-    def problem(
-        self, domains: Sequence[Numbers | Listed], changing: int, features: Features
-    ) -> NetworkProblem:
+    def problem(self, domains: Sequence[Numbers | Listed], changing: int, features: Features) -> NetworkProblem:
         """Return the model over a domain whose numbers are cut into cells.
 
         Raises
@@ -106,9 +104,7 @@ class NetworkModel(Encoded):
             threshold = None if rule is None else 0.0
         beside = threshold if rule is None else float(np.abs(rule.table).max())
         # sums of double precision are looked up as float32: the next of those is as far away
-        band = self.band + (
-            2.0**-22 * abs(beside or 0.0) if self.tail.double and np.isfinite(beside or 0.0) else 0.0
-        )
+        band = self.band + (2.0**-22 * abs(beside or 0.0) if self.tail.double and np.isfinite(beside or 0.0) else 0.0)
         layers = self.layers if direction > 0 else [*self.layers[:-1], _negated(self.layers[-1])]
         return replace(made, layers=layers, threshold=threshold, logistic=logistic, band=band, rule=rule)
 
@@ -206,9 +202,7 @@ def _alone(graph: onnx.GraphProto, wanted: Sequence[str], tensor: str, fed: set[
     return not (read | {name for node in behind for name in node.input}) & fed
 
 
-def _front(
-    scorer: OnnxScorer, nodes: Sequence[onnx.NodeProto], values: Mapping[str, NDArray[Any]]
-) -> tuple[str, int]:
+def _front(scorer: OnnxScorer, nodes: Sequence[onnx.NodeProto], values: Mapping[str, NDArray[Any]]) -> tuple[str, int]:
     """Return the last tensor, and its width, that everything passes through and whose features have one column each."""
     graph, wanted = scorer.model.proto.graph, score_of(scorer)
     names = list(dict.fromkeys(column for feed in scorer.feeds for column in feed.columns))
@@ -237,11 +231,7 @@ def _front(
 
 
 def _network(
-    scorer: OnnxScorer,
-    nodes: Sequence[onnx.NodeProto],
-    values: Mapping[str, NDArray[Any]],
-    matrix: str,
-    width: int,
+    scorer: OnnxScorer, nodes: Sequence[onnx.NodeProto], values: Mapping[str, NDArray[Any]], matrix: str, width: int
 ) -> NetworkModel:
     """Read from the features to the last layer's sum, from which on the order of the score is kept."""
     graph, wanted = scorer.model.proto.graph, score_of(scorer)
@@ -282,9 +272,7 @@ def _network(
     )
 
 
-def _constants(
-    graph: onnx.GraphProto, values: Mapping[str, NDArray[Any]]
-) -> Callable[[str], NDArray[Any] | None]:
+def _constants(graph: onnx.GraphProto, values: Mapping[str, NDArray[Any]]) -> Callable[[str], NDArray[Any] | None]:
     """Return a look-up of constants: initialisers, Constant nodes, and what the graph computes from them."""
     made = {name: node for node in graph.node for name in node.output}
 
@@ -293,9 +281,7 @@ def _constants(
         if found is not None:
             return found
         behind = ancestors(graph, [name]) if name in made else []
-        read = {one for node in behind for one in node.input} - {
-            one for node in behind for one in node.output
-        }
+        read = {one for node in behind for one in node.input} - {one for node in behind for one in node.output}
         alone = all(constant_of(graph, one) is not None for one in read if one)
         return values.get(name) if behind and alone else None
 

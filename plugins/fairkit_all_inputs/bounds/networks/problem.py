@@ -104,10 +104,7 @@ class NetworkProblem:
         """By how much the runtime's sum may differ from the exact one, anywhere."""
         opened = self.cells.opened(self.root)
         return max(
-            (
-                float(bounds(self.layers, opened, self.sides(pair), whole=False).error[0])
-                for pair in self.pairs
-            ),
+            (float(bounds(self.layers, opened, self.sides(pair), whole=False).error[0]) for pair in self.pairs),
             default=0.0,
         )
 
@@ -171,8 +168,7 @@ class NetworkProblem:
     def last(self) -> Floats:
         """What makes a unit of the last hidden layer come first, shape [2 · units]."""
         layers = [
-            np.full(len(layer.bias), place == len(self.layers) - 2)
-            for place, layer in enumerate(self.layers[:-1])
+            np.full(len(layer.bias), place == len(self.layers) - 2) for place, layer in enumerate(self.layers[:-1])
         ]
         return np.tile(np.concatenate([np.zeros(0), *layers]), 2) * 1e6
 
@@ -198,25 +194,16 @@ class NetworkProblem:
             return self.rule.table
         return np.asarray(self.rule.table.take(cell, axis=self.rule.blocks.index(self.changing)))
 
-    def thresholds_at(
-        self, pair: tuple[int, int], points: NDArray[np.int64]
-    ) -> tuple[Floats | float, Floats | float]:
+    def thresholds_at(self, pair: tuple[int, int], points: NDArray[np.int64]) -> tuple[Floats | float, Floats | float]:
         """Return the thresholds of both values at points given by a cell of each block."""
         if self.rule is None:
             return self.thresholds(pair, {})
         free = tuple(points[:, block] for block in self.rule.blocks if block != self.changing)
-        first, second = (
-            self._at(cell)[free] if free else np.full(len(points), float(self._at(cell))) for cell in pair
-        )
+        first, second = (self._at(cell)[free] if free else np.full(len(points), float(self._at(cell))) for cell in pair)
         return first, second
 
     def bound(
-        self,
-        kind: int,
-        pair: tuple[int, int],
-        packed: NDArray[np.int64],
-        unit_signs: NDArray[np.int8],
-        target: float,
+        self, kind: int, pair: tuple[int, int], packed: NDArray[np.int64], unit_signs: NDArray[np.int8], target: float
     ) -> tuple[Floats, Floats, Bounds]:
         """Bound an objective in boxes; `unit_signs` and `target` are those of `bounds`.
 
@@ -229,9 +216,7 @@ class NetworkProblem:
         thresholds = self.thresholds(pair, self.cells.masks(packed)) if kind == FLIP else (0.0, 0.0)
         aim = Aim(kind, thresholds)
         opened, sides = self.cells.opened(packed), self.sides(pair)
-        bounded = bounds(
-            self.layers, opened, sides, kind != SCORE, unit_signs if split else None, aim, target
-        )
+        bounded = bounds(self.layers, opened, sides, kind != SCORE, unit_signs if split else None, aim, target)
         size = np.abs(bounded.gap) + np.maximum(np.abs(bounded.least), np.abs(bounded.first))
         error = bounded.error + SLACK * (1.0 + size) + (self.band if kind == FLIP else 0.0)
         most, extra = bounded.gap, 2.0 * error
@@ -240,9 +225,7 @@ class NetworkProblem:
             most, extra = most + error, np.zeros(len(most))
         elif kind == CHANCE:
             extra = 0.5 * error + 1e-6
-        if (
-            kind == FLIP
-        ):  # equal sums are decided alike by one threshold, or where the first one's is the larger
+        if kind == FLIP:  # equal sums are decided alike by one threshold, or where the first one's is the larger
             most = np.where(bounded.still & (thresholds[0] >= thresholds[1]), -np.inf, most)
         else:
             most = np.where(bounded.still, np.minimum(most, 0.0), most)

@@ -35,9 +35,7 @@ TOLERANCE = 1e-7
 def small(layers: Sequence[Layer]) -> bool:
     """Tell whether boxes of a network are bounded by programmes: all units are linear or relu, and they are few."""
     hidden = sum(len(layer.bias) for layer in layers[:-1])
-    return 0 < hidden <= MOST_UNITS and all(
-        ((layer.kind == RELU) | (layer.kind == SAME)).all() for layer in layers
-    )
+    return 0 < hidden <= MOST_UNITS and all(((layer.kind == RELU) | (layer.kind == SAME)).all() for layer in layers)
 
 
 def solved(
@@ -81,11 +79,7 @@ def solved(
 
 
 def multipliers(
-    layers: Sequence[Layer],
-    some: Sequence[Vertices],
-    boxes: BoxRanges,
-    row: int,
-    sides: tuple[Floats, Floats],
+    layers: Sequence[Layer], some: Sequence[Vertices], boxes: BoxRanges, row: int, sides: tuple[Floats, Floats]
 ) -> tuple[list[tuple[Floats, Floats]], NDArray[np.int64], float] | None:
     """Return the multipliers of both runs' sums, by layer shape [n], that bound f - g best in one box.
 
@@ -118,9 +112,7 @@ def multipliers(
         ones += list(whole)
         for run, z in enumerate((some[depth].first, some[depth].second)):
             rows = slice(at, at + widths[depth])
-            sums[np.arange(at, at + widths[depth])[unit], np.arange(here.start, here.stop)] = z[
-                vertex, row, unit
-            ]
+            sums[np.arange(at, at + widths[depth])[unit], np.arange(here.start, here.stop)] = z[vertex, row, unit]
             right[rows] = layer.bias
             if depth == 0:
                 sums[rows, : inputs.shape[1]] = -inputs
@@ -150,8 +142,7 @@ def multipliers(
     found = -np.asarray(solved.eqlin.marginals, dtype=np.float64)
     cuts = np.cumsum([0, *(width for width in widths for _ in (0, 1))]).tolist()
     made = [
-        (found[cuts[2 * k] : cuts[2 * k + 1]], found[cuts[2 * k + 1] : cuts[2 * k + 2]])
-        for k in range(len(widths))
+        (found[cuts[2 * k] : cuts[2 * k + 1]], found[cuts[2 * k + 1] : cuts[2 * k + 2]]) for k in range(len(widths))
     ]
     point = np.asarray(solved.x[: inputs.shape[1]])
     return made, _beside(boxes, row, point), _apart(layers, inputs @ point, sides)
@@ -189,9 +180,7 @@ def _beside(boxes: BoxRanges, row: int, point: Floats) -> NDArray[np.int64]:
     return chosen
 
 
-def _inputs(
-    layer: Layer, boxes: BoxRanges, row: int
-) -> tuple[Floats, Floats, Floats, list[NDArray[np.int64]]]:
+def _inputs(layer: Layer, boxes: BoxRanges, row: int) -> tuple[Floats, Floats, Floats, list[NDArray[np.int64]]]:
     """Return the columns of the first sums, shape [n, v], their ends, and which add up to 1."""
     cells = boxes.cells
     parts, low, high, groups = [], [], [], []

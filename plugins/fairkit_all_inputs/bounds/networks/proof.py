@@ -56,9 +56,7 @@ def boxes_of(problem: NetworkProblem, entries: Sequence[Any]) -> tuple[NDArray[n
     )
 
 
-def _split_unit(
-    problem: NetworkProblem, number: Any, below: NDArray[np.int8], above: NDArray[np.int8]
-) -> None:
+def _split_unit(problem: NetworkProblem, number: Any, below: NDArray[np.int8], above: NDArray[np.int8]) -> None:
     """Split a unit by the sign of its sum."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2 * problem.units:
         raise DataError(f"the proof log splits the unit {number!r}, and there are {2 * problem.units}")
@@ -85,9 +83,7 @@ def _halves(
     try:
         cells = int(key, 16)
     except ValueError as error:
-        raise DataError(
-            f"the proof log has the entry {[block, key]!r}, which is no split of a set"
-        ) from error
+        raise DataError(f"the proof log has the entry {[block, key]!r}, which is no split of a set") from error
     for word in range(width):
         mask = cells >> (BITS * word) & ((1 << BITS) - 1)
         left[at + word] &= mask
@@ -111,9 +107,7 @@ def proved_network(problem: NetworkProblem, kind: int, log: Log, claim: float = 
     """
     expected = {f"{first},{second}" for first, second in problem.pairs}
     if set(log) != expected:
-        raise DataError(
-            f"the proof log is about {len(set(log))} pairs of values, and there are {len(expected)}"
-        )
+        raise DataError(f"the proof log is about {len(set(log))} pairs of values, and there are {len(expected)}")
     upper = -np.inf
     for pair in problem.pairs:
         boxes, held = boxes_of(problem, log[f"{pair[0]},{pair[1]}"])

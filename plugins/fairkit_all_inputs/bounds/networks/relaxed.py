@@ -66,9 +66,7 @@ def lines(kind: NDArray[np.int8], least: Floats, most: Floats) -> Lines:
         low_at = np.where(bowl, at_middle - touching * middle, np.where(dome, at_most - chord * most, low_at))
         low_at = np.where(dome, np.minimum(low_at, at_least - chord * least), low_at)
         high = np.where(dome, touching, np.where(bowl, chord, high))
-        high_at = np.where(
-            dome, at_middle - touching * middle, np.where(bowl, at_least - chord * least, high_at)
-        )
+        high_at = np.where(dome, at_middle - touching * middle, np.where(bowl, at_least - chord * least, high_at))
         high_at = np.where(bowl, np.maximum(high_at, at_most - chord * most), high_at)
     gap = np.maximum((high - low) * least + high_at - low_at, (high - low) * most + high_at - low_at)
     return Lines(low, low_at, high, high_at, np.maximum(gap, 0.0))
@@ -100,11 +98,7 @@ def difference_lines(kind: NDArray[np.int8], least: Floats, most: Floats, low: F
     down, up = (large, small), (small, large)
     tilt_low = np.where(mixed, (down[1] * high - down[0] * low) / width, below)
     tilt_high = np.where(mixed, (up[1] * high - up[0] * low) / width, above)
-    low_at = np.where(
-        mixed, np.minimum(down[0] * low - tilt_low * low, down[1] * high - tilt_low * high), 0.0
-    )
+    low_at = np.where(mixed, np.minimum(down[0] * low - tilt_low * low, down[1] * high - tilt_low * high), 0.0)
     high_at = np.where(mixed, np.maximum(up[0] * low - tilt_high * low, up[1] * high - tilt_high * high), 0.0)
-    gap = np.maximum(
-        (tilt_high - tilt_low) * low + high_at - low_at, (tilt_high - tilt_low) * high + high_at - low_at
-    )
+    gap = np.maximum((tilt_high - tilt_low) * low + high_at - low_at, (tilt_high - tilt_low) * high + high_at - low_at)
     return Lines(tilt_low, low_at, tilt_high, high_at, np.maximum(gap, 0.0))

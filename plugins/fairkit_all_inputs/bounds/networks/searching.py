@@ -55,9 +55,7 @@ def _shown(problem: NetworkProblem, values: Mapping[str, NDArray[np.generic]]) -
     defaults = {name: own.item() if isinstance(own, np.generic) else own for name, own in defaults.items()}
     matrix, starts = encode_rows(blocks, problem.encode, defaults)
     wide = matrix.astype(np.float64)
-    return [
-        wide[starts[block] : starts[block + 1]][:, mine] for block, mine in enumerate(problem.cells.features)
-    ]
+    return [wide[starts[block] : starts[block + 1]][:, mine] for block, mine in enumerate(problem.cells.features)]
 
 
 class NetworkSearch:
@@ -80,9 +78,7 @@ class NetworkSearch:
     ) -> None:
         floor = max(floor, 0.0) if kind == FLIP else floor
         shown = None if values is None else _shown(problem, values)
-        self.trees = [
-            Tree(Climber(problem, kind, pair, costs or {}, near, shown, floor)) for pair in problem.pairs
-        ]
+        self.trees = [Tree(Climber(problem, kind, pair, costs or {}, near, shown, floor)) for pair in problem.pairs]
         self.kind, self._far = kind, near < math.inf
         self.enough = problem.rounding + problem.band if kind == FLIP else math.inf
         self._work = work_of(problem)
@@ -163,10 +159,7 @@ class NetworkSearch:
             point=tree.climber.point if is_reached else None,
             values=tree.climber.values if is_reached else None,
             rounding=0.0,  # the bounds contain it
-            splits={
-                one.pair: Splits(one.split[: one.count], one.masks[: one.count], one.total)
-                for one in self.trees
-            },
+            splits={one.pair: Splits(one.split[: one.count], one.masks[: one.count], one.total) for one in self.trees},
             boxes=boxes,
         )
 

@@ -122,16 +122,12 @@ class Tree:
         if self.kind == FLIP and self.problem.rule is not None:
             least, most = self.problem.thresholds(self.pair[:1] * 2, masks)
             for block in set(self.problem.rule.blocks) & set(masks):
-                scores[:, block] = np.where(
-                    scores[:, block] < 0, -1.0, np.maximum(scores[:, block], most - least)
-                )
+                scores[:, block] = np.where(scores[:, block] < 0, -1.0, np.maximum(scores[:, block], most - least))
         chosen, most = scores.argmax(axis=1), scores.max(axis=1)
         if bounds.units.shape[1]:
             scores_of = np.where(bounds.units >= 0.0, bounds.units + self.problem.last, -1.0)
             unit = scores_of.argmax(axis=1)
-            left = sum(
-                (np.log(np.maximum(mask.sum(axis=1), 1)) for mask in masks.values()), np.zeros(len(packed))
-            )
+            left = sum((np.log(np.maximum(mask.sum(axis=1), 1)) for mask in masks.values()), np.zeros(len(packed)))
             sign = (scores_of.max(axis=1) >= 0.0) & ((left > np.log(POINTS)) | (most < 0.0))
             self.split[numbers[sign], 0] = len(cells.features) + unit[sign]
             most = np.where(sign, -1.0, most)
@@ -155,10 +151,7 @@ class Tree:
     def halves(self, numbers: NDArray[np.int64]) -> range:
         """Split boxes; return the numbers of the halves."""
         layout, blocks = self.problem.layout, len(self.problem.cells.features)
-        children, unit_signs = (
-            np.repeat(self.boxes[numbers], 2, axis=0),
-            np.repeat(self.held[numbers], 2, axis=0),
-        )
+        children, unit_signs = (np.repeat(self.boxes[numbers], 2, axis=0), np.repeat(self.held[numbers], 2, axis=0))
         for row, number in enumerate(numbers.tolist()):
             block, key, _ = self.split[number].tolist()
             if block >= blocks:

@@ -55,10 +55,7 @@ def vertices(layer: Layer, ends: Sequence[Floats]) -> Vertices:
     first, second = np.stack(first_sums), np.stack(second_sums)
     relu = layer.kind == RELU
     return Vertices(
-        first,
-        second,
-        np.where(relu, np.maximum(first, 0.0), first),
-        np.where(relu, np.maximum(second, 0.0), second),
+        first, second, np.where(relu, np.maximum(first, 0.0), first), np.where(relu, np.maximum(second, 0.0), second)
     )
 
 
@@ -80,20 +77,13 @@ def value(
     drops: tuple[list[Floats], list[Floats]] = ([], [])
     for depth, layer in enumerate(layers[:-1]):
         if depth + 2 < len(layers):
-            first_weights, second_weights = (
-                some_sums @ layers[depth + 1].weights for some_sums in sums[depth + 1]
-            )
+            first_weights, second_weights = (some_sums @ layers[depth + 1].weights for some_sums in sums[depth + 1])
         else:
-            first_weights, second_weights = (
-                rates[0][:, None] * last.weights,
-                -rates[1][:, None] * last.weights,
-            )
+            first_weights, second_weights = (rates[0][:, None] * last.weights, -rates[1][:, None] * last.weights)
         p, q = sums[depth]
         at = some[depth]
         # weak duality: for any multipliers p, q of the sums the maximum over a unit's vertices bounds it
-        worth = (
-            first_weights * at.value_first + second_weights * at.value_second - p * at.first - q * at.second
-        )
+        worth = first_weights * at.value_first + second_weights * at.value_second - p * at.first - q * at.second
         most = worth.max(axis=0)
         total = total + most.sum(axis=1) + (p + q) @ layer.bias
         for drop, z in zip(drops, (at.first, at.second), strict=True):

@@ -82,12 +82,7 @@ def _of_reference(finding: Finding, report: Report) -> Iterator[str]:
     base = known.get(finding.reference)
     for group in finding.groups:
         rate = known.get(group.group)
-        if (
-            group.value is not None
-            and rate is not None
-            and base is not None
-            and not about(rate - base, group.value)
-        ):
+        if group.value is not None and rate is not None and base is not None and not about(rate - base, group.value):
             yield f"group {group.group} differs by {group.value:g}, and the groups' own numbers by {rate - base:g}"
 
 

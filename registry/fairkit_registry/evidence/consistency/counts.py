@@ -7,13 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fairkit_registry.evidence.arithmetic import (
-    extreme,
-    share_limits,
-    spread_difference,
-    spread_ratio,
-    two_sided,
-)
+from fairkit_registry.evidence.arithmetic import extreme, share_limits, spread_difference, spread_ratio, two_sided
 from fairkit_registry.evidence.consistency.facts import facts
 from fairkit_registry.evidence.declared import GROUP
 
@@ -114,9 +108,7 @@ def _of_column(
         yield from _pooled(sensitive, groups, whole, sharp=sharp and not dependent)
 
 
-def _repeated(
-    sensitive: str, findings: Mapping[str, Finding], differences: Mapping[str, Finding]
-) -> Iterator[str]:
+def _repeated(sensitive: str, findings: Mapping[str, Finding], differences: Mapping[str, Finding]) -> Iterator[str]:
     """Yield where findings of one rate have other numbers of a group than its difference."""
     for metric, finding in findings.items():
         first = differences.get(str(facts()[metric].base))
@@ -191,9 +183,7 @@ def _cells(shares: Counts, rows: int) -> tuple[float, float, float] | None:
     negative = shares.get("false_positive_rate") or shares.get("true_negative_rate")
     if positive is None and negative is None:
         return None
-    positives = (
-        positive.over if positive is not None else rows - negative.over if negative is not None else 0.0
-    )
+    positives = positive.over if positive is not None else rows - negative.over if negative is not None else 0.0
     right = wrong = 0.0
     if "true_positive_rate" in shares:
         right = shares["true_positive_rate"].count
@@ -208,9 +198,7 @@ def _cells(shares: Counts, rows: int) -> tuple[float, float, float] | None:
 
 def _sharp(shares: Counts) -> bool:
     """Tell whether every count is whole: decisions are yes or no, not drawn."""
-    return all(
-        abs(share.count - round(share.count)) <= SLACK + 1e-9 * share.over for share in shares.values()
-    )
+    return all(abs(share.count - round(share.count)) <= SLACK + 1e-9 * share.over for share in shares.values())
 
 
 def _own_intervals(name: str, groups: tuple[GroupValue, ...], confidence: float) -> Iterator[str]:
@@ -262,10 +250,7 @@ def interval_of(kind: str, shares: Shares, confidence: float) -> Interval | None
 
 
 def _same(stated: Interval, again: Interval) -> bool:
-    return all(
-        math.isclose(one, other, rel_tol=SLACK, abs_tol=SLACK)
-        for one, other in zip(stated, again, strict=True)
-    )
+    return all(math.isclose(one, other, rel_tol=SLACK, abs_tol=SLACK) for one, other in zip(stated, again, strict=True))
 
 
 def _pooled(

@@ -134,13 +134,8 @@ def check_unknowns(finding: Finding) -> Iterator[str]:
 def check_nearby(finding: Finding) -> Iterator[str]:
     """Yield where evidence about rows nearby does not have the form by which verdicts are made."""
     nearby = finding.evidence.get("nearby")
-    names = (
-        "rows",
-        *(f"{name}{end}" for name in ("here", "nearby", "change") for end in ("", "_low", "_high")),
-    )
-    if nearby is not None and not (
-        isinstance(nearby, Mapping) and all(_is_number(nearby.get(name)) for name in names)
-    ):
+    names = ("rows", *(f"{name}{end}" for name in ("here", "nearby", "change") for end in ("", "_low", "_high")))
+    if nearby is not None and not (isinstance(nearby, Mapping) and all(_is_number(nearby.get(name)) for name in names)):
         yield "its numbers about rows nearby lack one"
 
 

@@ -178,9 +178,7 @@ def check_pooled(report: Report, *, weighted: bool) -> Iterator[str]:
     weighted
         Whether rows have weights; then only the range of the groups is known.
     """
-    overall = {
-        (f.metric, _class(f)): f for f in report.findings if f.auditor == GROUP and f.sensitive is None
-    }
+    overall = {(f.metric, _class(f)): f for f in report.findings if f.auditor == GROUP and f.sensitive is None}
     for finding in report.findings:
         fact = facts().get(finding.metric)
         if finding.auditor != GROUP or fact is None or fact.kind != "difference":
@@ -228,8 +226,7 @@ def check_odds(report: Report) -> Iterator[str]:
 def _rms(parts: list[Finding | None]) -> float | None:
     """Return the largest root mean square of two gaps over pairs of groups that have both rates."""
     positive, negative = (
-        {group.group: group.value for group in part.groups if group.value is not None} if part else {}
-        for part in parts
+        {group.group: group.value for group in part.groups if group.value is not None} if part else {} for part in parts
     )
     names = sorted(set(positive) & set(negative))
     gaps = [
@@ -264,9 +261,7 @@ def check_missing(report: Report, binding: float) -> Iterator[str]:
             low, high = bounds.get("low", finding.value), bounds.get("high", finding.value)
             if not low - ROUNDING <= finding.value <= high + ROUNDING:
                 yield f"{name} is {finding.value:g}, outside its own bounds [{low:g}, {high:g}]"
-            if (bounds.get("low") is not None or missing > binding * report.data.rows) and not bounds.get(
-                "binding"
-            ):
+            if (bounds.get("low") is not None or missing > binding * report.data.rows) and not bounds.get("binding"):
                 yield f"{name} does not hold its verdict against the {missing:,} rows without a group"
 
 

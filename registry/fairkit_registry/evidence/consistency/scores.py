@@ -128,11 +128,7 @@ def _cumulative(bins: list[tuple[float, float, float, float]], rows: float) -> t
     surely = inside = 0.0
     for no, yes, low, high in bins:
         both = no + yes
-        outcomes, least_scores, most_scores = (
-            outcomes + yes,
-            least_scores + both * low,
-            most_scores + both * high,
-        )
+        outcomes, least_scores, most_scores = (outcomes + yes, least_scores + both * low, most_scores + both * high)
         least, most = outcomes - most_scores, outcomes - least_scores
         surely = max(surely, least, -most)
         after = max(abs(least), abs(most))

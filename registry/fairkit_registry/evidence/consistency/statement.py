@@ -79,9 +79,7 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
     yield from _policy(whole, settings)
 
 
-def _alone(
-    finding: Finding, report: Report, settings: Mapping[str, Any], asked: frozenset[str]
-) -> Iterator[str]:
+def _alone(finding: Finding, report: Report, settings: Mapping[str, Any], asked: frozenset[str]) -> Iterator[str]:
     """Yield what contradicts itself in a finding, and what cannot be in one that is not between groups as they are."""
     own = checks(finding.auditor)
     if own is not None:
@@ -131,9 +129,7 @@ def _settings(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
             f"{_columns(report.model.predictions)}"
         )
     asked = {key: value for key, value in settings.get("endpoint", {}).items() if key in ("url", "model")}
-    if asked != {key: report.model.endpoint.get(key) for key in asked} or bool(asked) != bool(
-        report.model.endpoint
-    ):
+    if asked != {key: report.model.endpoint.get(key) for key in asked} or bool(asked) != bool(report.model.endpoint):
         yield (
             f"the settings ask {asked.get('url', 'no endpoint')}, the report is about "
             f"{report.model.endpoint.get('url', 'no endpoint')}"
@@ -180,9 +176,7 @@ def _compared(finding: Finding, report: Report, asked: frozenset[str]) -> Iterat
 
 def _twice(report: Report) -> Iterator[str]:
     """Yield findings that are there twice: which of them counts would be the reader's guess."""
-    keys = Counter(
-        (_name(f), json.dumps(dict(f.parameters), sort_keys=True, default=str)) for f in report.findings
-    )
+    keys = Counter((_name(f), json.dumps(dict(f.parameters), sort_keys=True, default=str)) for f in report.findings)
     for (name, _), count in keys.items():
         if count > 1:
             yield f"{name} is in it {count} times"
