@@ -41,24 +41,12 @@ STRATA_BUCKETS = BUCKETS // 16
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What buckets say about a number in every group.
+    """What buckets say about a number in every group."""
 
-    Attributes
-    ----------
-    influence
-        How far each bucket pulls the number, shape [G, B]: their products add up to (co)variances.
-    buckets
-        Buckets with rows, shape [G].
-    degrees
-        Of freedom of the variance, shape [G]: fewer than buckets where a few of them make up most of it.
-    effective
-        As how many buckets of one size they count, shape [G].
-    """
-
-    influence: Array
-    buckets: Array
-    degrees: Array
-    effective: Array
+    influence: Array  # how far each bucket pulls the number, shape [G, B]: their products add up to (co)variances
+    buckets: Array  # buckets with rows, shape [G]
+    degrees: Array  # of freedom of the variance, shape [G]: fewer than buckets where a few of them make up most of it
+    effective: Array  # as how many buckets of one size they count, shape [G]
 
     @property
     def variance(self) -> Array:
@@ -111,17 +99,7 @@ def effective_clusters(sizes: Array) -> Array:
 
 
 def noise_of(influence: Array, there: NDArray[np.bool_], sizes: Array | None = None) -> Noise:
-    """Return the noise that buckets make.
-
-    Parameters
-    ----------
-    influence
-        How far each bucket pulls the number, shape [G, B].
-    there
-        Which buckets count in the group, the same shape.
-    sizes
-        How much each counts, the same shape; None: all the same.
-    """
+    """Return the noise that buckets make."""
     buckets = there.sum(axis=1).astype(np.float64)
     effective = buckets if sizes is None else effective_clusters(np.where(there, sizes, 0.0))
     with np.errstate(all="ignore"):
@@ -140,11 +118,6 @@ def ratio_noise(top: Array, base: Array) -> Noise:
     McCaffrey 2002). The degrees of freedom (Σ M_bb)² / Σ M_bc², M the covariance of these, and the rest of the bias are
     the worse of two working models: independent rows, and clusters whose rows are all alike (Pustejovsky & Tipton
     2018 use one). Of B clusters of one size both give the jackknife and B - 1.
-
-    Parameters
-    ----------
-    top, base
-        By group and bucket, shape [G, B].
     """
     there = (base > 0) | (top != 0)
     with np.errstate(all="ignore"):
@@ -169,15 +142,7 @@ def ratio_noise(top: Array, base: Array) -> Noise:
 
 
 def jackknife(compute: Callable[[Array], Array], sums: Array) -> Noise:
-    """Return the noise of a function of sums: without each bucket in turn.
-
-    Parameters
-    ----------
-    compute
-        Turns sums, shape [..., m], into the number, shape [...].
-    sums
-        By group and bucket, shape [G, B, m].
-    """
+    """Return the noise of a function of sums: without each bucket in turn."""
     total = sums.sum(axis=1, keepdims=True)
     there = np.asarray((sums != 0).any(axis=2))
     with np.errstate(all="ignore"):
@@ -189,17 +154,7 @@ def jackknife(compute: Callable[[Array], Array], sums: Array) -> Noise:
 
 
 def jackknife_pair(compute: Callable[[Array], Array], sums: Array, weights: Array) -> Noise:
-    """Return the noise of two numbers that are pooled over strata with the same weights.
-
-    Parameters
-    ----------
-    compute
-        Turns sums, shape [..., m], into the number, shape [...].
-    sums
-        By stratum, group (two of them) and bucket, shape [S, 2, B, m].
-    weights
-        Of the strata, shape [S].
-    """
+    """Return the noise of two numbers that are pooled over strata with the same weights."""
     used = weights > 0
     mine, used_weights = sums[used], weights[used]
     total = mine.sum(axis=2, keepdims=True)
@@ -223,17 +178,7 @@ def by_bucket(first: Array, groups: int) -> Array:
 
 
 def clustered(metric: Metric, totals: Any, estimate: Estimate, sums: Array | ScoreTable) -> Estimate:
-    """Return an estimate with the limits that dependent rows allow.
-
-    Parameters
-    ----------
-    metric, totals
-        The metric and its totals.
-    estimate
-        What it says of independent rows.
-    sums
-        Its sums by group and bucket, shape [G, B, m]; or its score table with ``G * SCORE_BUCKETS`` groups.
-    """
+    """Return an estimate with the limits that dependent rows allow."""
     if isinstance(sums, ScoreTable):
         noise = noise_of_scores(metric, sums, len(estimate.values))
         return widened(estimate, noise, metric.range)
@@ -248,34 +193,14 @@ def clustered(metric: Metric, totals: Any, estimate: Estimate, sums: Array | Sco
 
 
 def noise_of_scores(metric: Metric, table: ScoreTable, groups: int) -> Noise:
-    """Return the noise of a function of score distributions, from a score table by group and bucket.
-
-    Parameters
-    ----------
-    metric
-        Its `influence` says how far rows pull it.
-    table
-        With ``groups * SCORE_BUCKETS`` groups.
-    groups
-        How many groups there are.
-    """
+    """Return the noise of a function of score distributions, from a score table by group and bucket."""
     pull, there = score_influence(metric, table, groups, SCORE_BUCKETS)
     sizes = table.mass.sum(axis=(0, 2)).reshape(groups, SCORE_BUCKETS)
     return noise_of(pull, there, sizes)
 
 
 def score_influence(metric: Metric, table: ScoreTable, groups: int, buckets: int) -> tuple[Array, NDArray[np.bool_]]:
-    """Return how far each bucket pulls a function of score distributions, and which buckets have rows, shapes [G, B].
-
-    Parameters
-    ----------
-    metric
-        Its `influence` says how far rows pull it.
-    table
-        With ``groups * buckets`` groups, buckets last.
-    groups, buckets
-        How many there are.
-    """
+    """Return each bucket's pull on a function of score distributions, and which buckets have rows, shapes [G, B]."""
     mass = table.mass.reshape(len(table.values), groups, buckets, 2)
     with np.errstate(all="ignore"):
         pull = np.nan_to_num(metric.influence(mass.sum(axis=2), table.middles))

@@ -57,27 +57,13 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Totals of one flip; adding two merges the rows behind them.
+    """Totals of one flip; adding two merges the rows behind them."""
 
-    Attributes
-    ----------
-    rows
-        How many rows.
-    sums
-        Σ w, Σ w c, Σ w d, for consistency c and mean absolute change d of the score.
-    squares
-        Σ w², Σ w² c, Σ w² c², Σ w² d, Σ w² d².
-    whole
-        Whether every c was 0 or 1 and no row weighted.
-    top
-        The rows that change most.
-    """
-
-    rows: int
-    sums: Array
-    squares: Array
-    whole: bool
-    top: tuple[Changed, ...]
+    rows: int  # how many rows
+    sums: Array  # Σ w, Σ w c, Σ w d, for consistency c and mean absolute change d of the score
+    squares: Array  # Σ w², Σ w² c, Σ w² c², Σ w² d, Σ w² d²
+    whole: bool  # whether every c was 0 or 1 and no row weighted
+    top: tuple[Changed, ...]  # the rows that change most
 
     def __add__(self, other: Flips) -> Flips:
         top = sorted(self.top + other.top, key=lambda changed: (-changed.change, changed.row))[:TOP_ROWS]

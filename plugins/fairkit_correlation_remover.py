@@ -27,24 +27,6 @@ def remove_correlation(
     With s̄ the mean of each sensitive column (one per column, not one for all) and B the least-squares
     coefficients of the features on s - s̄, the result of a row is x - α (s - s̄) B. At α = 1 its columns have no
     correlation with any sensitive column, and their means are those of x.
-
-    Parameters
-    ----------
-    features
-        Shape [n, d].
-    sensitive
-        Shape [n, k]; columns may depend on each other, as one-hot columns do.
-    weights
-        Shape [n], nonnegative.
-    alpha
-        0 changes nothing.
-
-    Returns
-    -------
-    matrix
-        Shape [d + k, d]: the map of (x, s - s̄) to the result.
-    mean
-        s̄, shape [k].
     """
     mean = np.average(sensitive, axis=0, weights=weights)
     root = np.sqrt(weights)[:, None]
@@ -82,13 +64,7 @@ class CorrelationRemover(PreProcessor):
 
 
 def learn_encoding(table: Table, alpha: float) -> LinearEncoding:
-    """Learn the encoding that removes correlation from a table's features.
-
-    Raises
-    ------
-    fairkit.DataError
-        There is no sensitive column to read, or no other feature.
-    """
+    """Learn the encoding that removes correlation from a table's features."""
     sensitive = _sensitive_columns(table)
     features = [name for name in table.features if name not in sensitive]
     if not features:

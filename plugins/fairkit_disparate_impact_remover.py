@@ -32,18 +32,10 @@ _FLOAT = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """A step function of one number: ``values[i]`` from ``edges[i - 1]`` on, below ``edges[i]``.
+    """A step function of one number: ``values[i]`` from ``edges[i - 1]`` on, below ``edges[i]``."""
 
-    Attributes
-    ----------
-    edges
-        Increasing, float32, shape [k - 1].
-    values
-        Nondecreasing, float32, shape [k].
-    """
-
-    edges: NDArray[np.float32]
-    values: NDArray[np.float32]
+    edges: NDArray[np.float32]  # increasing, float32, shape [k - 1]
+    values: NDArray[np.float32]  # nondecreasing, float32, shape [k]
 
     def __call__(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the values, the shape of `x`."""
@@ -71,20 +63,6 @@ def median_repair(samples: list[Floats], weights: list[Floats], most: int) -> li
     A value x of group g goes to the median over all groups j of F_j⁻¹(F_g(x)). F is the mid-distribution and
     F⁻¹ its linear interpolation, so that groups of one distribution are left as they are. What lies between
     two values of the training rows goes where the nearer one goes.
-
-    Parameters
-    ----------
-    samples
-        The values in each group, none of them empty.
-    weights
-        Their weights.
-    most
-        The most steps of one map.
-
-    Returns
-    -------
-    list of Steps
-        One for each group, and one for rows of no group: the map of all rows together.
     """
     knots = [quantile_knots(x, w, most) for x, w in zip(samples, weights, strict=True)]
     everybody = quantile_knots(np.concatenate(samples), np.concatenate(weights), most)
@@ -100,27 +78,13 @@ def median_repair(samples: list[Floats], weights: list[Floats], most: int) -> li
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RepairedEncoding:
-    """An encoder whose numeric columns are repaired by group: x becomes (1 - λ) x + λ steps(x).
+    """An encoder whose numeric columns are repaired by group: x becomes (1 - λ) x + λ steps(x)."""
 
-    Attributes
-    ----------
-    encoder
-        From raw columns to a matrix; increasing in every number.
-    groups
-        Each row's group.
-    places
-        The columns of the matrix that are repaired.
-    maps
-        For each of them the steps of every group, and of rows of no group.
-    amount
-        λ in [0, 1].
-    """
-
-    encoder: Encoder
-    groups: GroupCodes
-    places: list[int]
-    maps: list[list[Steps]]
-    amount: float
+    encoder: Encoder  # from raw columns to a matrix; increasing in every number
+    groups: GroupCodes  # each row's group
+    places: list[int]  # the columns of the matrix that are repaired
+    maps: list[list[Steps]]  # for each of them the steps of every group, and of rows of no group
+    amount: float  # λ in [0, 1]
 
     @property
     def names(self) -> list[str]:
@@ -218,13 +182,7 @@ class DisparateImpactRemover(PreProcessor):
 def learn_repair(
     table: Table, groups: Groups, learner: str, *, amount: float = 1.0, most: int = 1000
 ) -> RepairedEncoding:
-    """Learn the encoding that repairs a table's numeric features.
-
-    Raises
-    ------
-    fairkit.DataError
-        The groups cannot be computed from columns of the table, or nothing is left of the features.
-    """
+    """Learn the encoding that repairs a table's numeric features."""
     codes = GroupCodes.learn(table.columns, groups)
     sensitive = {column.name for column in codes.keys.columns}
     kept = tuple(name for name in table.features if name not in sensitive)

@@ -27,22 +27,6 @@ def massage(
     A group of weight W_g with favorable weight P_g is to gain W_g P / W - P_g: its unfavorable rows of the
     highest scores are promoted, or its favorable rows of the lowest scores demoted, until the change is as
     near to that as whole rows allow. For two groups this is the M of Kamiran & Calders (2009).
-
-    Parameters
-    ----------
-    target
-        1 where the label is favorable, else 0, shape [n].
-    codes
-        Groups from 0, shape [n].
-    scores
-        How likely the favorable label is, shape [n]; equal scores are taken in the order of the rows.
-    weights
-        Shape [n], nonnegative; ones where all rows count the same.
-
-    Returns
-    -------
-    ndarray
-        The new labels, shape [n].
     """
     changed = target.copy()
     overall = float(weights @ target / weights.sum())

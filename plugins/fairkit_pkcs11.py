@@ -29,13 +29,7 @@ class Pkcs11Signer(Signer):
 
     @classmethod
     def open(cls, address: str, *, passphrase: Callable[[str], str]) -> Self:
-        """Log in to the token and find the key.
-
-        Raises
-        ------
-        ParameterError
-            The address is no such URI, or the module, token, PIN or key is not as it says.
-        """
+        """Log in to the token and find the key."""
         attributes = parse(address)
         module = attributes.get("module-path")
         if module is None:
@@ -77,13 +71,7 @@ class Pkcs11Signer(Signer):
 
 
 def parse(address: str) -> dict[str, str]:
-    """Return the attributes of a PKCS #11 URI.
-
-    Raises
-    ------
-    ParameterError
-        It is none, names something that is not known here, or has a PIN in it, which other users would see.
-    """
+    """Return the attributes of a PKCS #11 URI."""
     path, _, query = address.removeprefix("pkcs11:").partition("?")
     attributes: dict[str, str] = {}
     for part, separator, names in ((path, ";", _PATH), (query, "&", _QUERY)):

@@ -66,11 +66,6 @@ def learn_projection(table: Table, strength: float = 0.1, directions: Sequence[s
 
     P projects on the sensitive subspace. The axes are those of the features, not a rotation of them: trees
     split along axes.
-
-    Raises
-    ------
-    fairkit.DataError
-        There is no sensitive column, a sensitive column is constant, or nothing is left of the features.
     """
     from fairkit_similarity.learn import subspace
 

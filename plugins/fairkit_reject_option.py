@@ -26,22 +26,7 @@ GRID = tuple(round(0.01 * step, 2) for step in range(1, 101))
 
 
 def band_decisions(scores: NDArray[np.float64], deprived: NDArray[np.bool_], theta: float) -> NDArray[np.float64]:
-    """Decide by a band: with |2p - 1| ≤ θ by the group, else by the score.
-
-    Parameters
-    ----------
-    scores
-        p, shape [n].
-    deprived
-        Whether the row's group is accepted inside the band, shape [n].
-    theta
-        θ in [0, 1].
-
-    Returns
-    -------
-    ndarray
-        0 or 1, shape [n].
-    """
+    """Decide by a band: with |2p - 1| ≤ θ by the group, else by the score."""
     own, other = _thresholds(theta)
     accepted: NDArray[np.float64] = (scores >= np.where(deprived, own, other)).astype(np.float64)
     return accepted

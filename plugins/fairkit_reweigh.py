@@ -24,22 +24,6 @@ def independent_weights(
 
     A row of group g with label y gets W(g) W(y) / (W W(g, y)), where W(·) sums the given weights: what was
     to be expected under independence, over what is there.
-
-    Parameters
-    ----------
-    codes
-        Groups from 0, shape [n].
-    labels
-        Classes from 0, shape [n].
-    weights
-        Shape [n], nonnegative; ones where all rows count the same.
-
-    Returns
-    -------
-    ndarray
-        Shape [n], nonnegative; 1 everywhere where group and label are independent already. Weighted by it,
-        the shares of the labels are the same in every group, and the groups and labels weigh what they did.
-        Groups that lack a label weigh less then: what is absent cannot be weighted.
     """
     cells = np.zeros((int(codes.max()) + 1, int(labels.max()) + 1))
     np.add.at(cells, (codes, labels), weights)

@@ -26,13 +26,6 @@ def odds_factors(priors: NDArray[np.float64], target: float) -> NDArray[np.float
 
     By Bayes' rule (Saerens et al., eq. 2.4 for two classes) the corrected score p' has
     p'/(1 - p') = p/(1 - p) · [π/(1 - π)] / [π_k/(1 - π_k)].
-
-    Parameters
-    ----------
-    priors
-        Each group's share of favorable outcomes, in (0, 1), shape [K].
-    target
-        π, in (0, 1).
     """
     factors: NDArray[np.float64] = target / (1.0 - target) * (1.0 - priors) / priors
     return factors

@@ -29,15 +29,7 @@ _NEGLIGIBLE = 1e-10
 
 @dataclass(frozen=True, slots=True)
 class Hull:
-    """The corners of a group's ROC convex hull: the threshold rules that a mixture is worth making of.
-
-    Attributes
-    ----------
-    thresholds
-        Decreasing, shape [V]: from above every score, where nobody is accepted, to 0, where everybody is.
-    accepted_good, accepted_bad
-        The weight of the accepted rows with the favorable and with the other outcome, shape [V].
-    """
+    """The corners of a group's ROC convex hull: the threshold rules that a mixture is worth making of."""
 
     thresholds: NDArray[np.float64]
     accepted_good: NDArray[np.float64]
@@ -66,15 +58,6 @@ def roc_hull(scores: NDArray[np.float64], favorable: NDArray[np.float64], weight
 
     The hull's slopes are the decreasing isotonic regression of the outcome on the scores in decreasing order:
     its blocks end at the corners.
-
-    Parameters
-    ----------
-    scores
-        Shape [n], in [0, 1].
-    favorable
-        1 or 0, shape [n].
-    weights
-        Shape [n], nonnegative.
     """
     try:
         from scipy.optimize import isotonic_regression
@@ -109,22 +92,6 @@ def mixtures(
 
         max Σ_g Σ_v x_gv (good accepted - bad accepted)
         s.t. Σ_v x_gv = 1,  |Σ_v x_gv m_gv - r_m| ≤ ε/2 for every measure m,  x ≥ 0
-
-    Parameters
-    ----------
-    hulls
-        One for each group.
-    constraint
-        Which rates m shall be equal.
-    epsilon
-        How far two groups may be apart.
-    bounds
-        Where each common rate must lie, in [0, 1]; free where not given.
-
-    Returns
-    -------
-    list of ndarray, list of float
-        Each group's shares, shape [V] with sum 1, and the common rates.
     """
     from scipy.optimize import linprog
 
@@ -253,11 +220,6 @@ def sharp_thresholds(
     A window of that width is moved through the first rate of all groups; inside it each group takes its best
     threshold, or the nearest where there is none. Where no choice keeps the tolerance in every rate, it is the one that
     is nearest to it. With a `rate` the window lies around it.
-
-    Returns
-    -------
-    list of int
-        Each group's place in its curve.
     """
     measures = [one.measures(constraint) for one in curves]
     gains = [one.accepted_good - one.accepted_bad for one in curves]

@@ -105,32 +105,20 @@ _NESTED = frozenset({"audit", "mitigate"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The settings of one file; every table may be absent.
+    """The settings of one file; every table may be absent."""
 
-    Attributes
-    ----------
-    path
-        The file; None where there is none. Relative paths in it start from its folder.
-    data, audit, model, endpoint, sandbox, mitigate, registry, watch
-        The tables of these names, without the tables inside them.
-    auditors, mitigators
-        Parameters by auditor and by plugin: the tables ``[audit.NAME]`` and ``[mitigate.NAME]``.
-    policy
-        The rules.
-    """
-
-    path: Path | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
-    audit: Mapping[str, Any] = field(default_factory=dict)
-    model: Mapping[str, Any] = field(default_factory=dict)
+    path: Path | None = None  # the file; None where there is none. Relative paths in it start from its folder
+    data: Mapping[str, Any] = field(default_factory=dict)  # the tables of these names, without the tables inside them
+    audit: Mapping[str, Any] = field(default_factory=dict)  # the tables of these names, without the tables inside them
+    model: Mapping[str, Any] = field(default_factory=dict)  # the tables of these names, without the tables inside them
     endpoint: Mapping[str, Any] = field(default_factory=dict)
     sandbox: Mapping[str, Any] = field(default_factory=dict)
     mitigate: Mapping[str, Any] = field(default_factory=dict)
     registry: Mapping[str, Any] = field(default_factory=dict)
-    watch: Mapping[str, Any] = field(default_factory=dict)
+    watch: Mapping[str, Any] = field(default_factory=dict)  # the tables of these names, without the tables inside them
     auditors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     mitigators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    policy: tuple[Rule, ...] = ()
+    policy: tuple[Rule, ...] = ()  # the rules
 
     def file(self, path: str) -> Path:
         """Return a path that stands in the file, relative to the file's folder."""
@@ -144,13 +132,7 @@ class Config:
         return locate(option, configured=None if path is None else self.file(path))
 
     def witnesses(self) -> tuple[str, ...]:
-        """Return the files and addresses that remember the registry's newest event.
-
-        Raises
-        ------
-        RegistryError
-            They are neither text nor a list of texts.
-        """
+        """Return the files and addresses that remember the registry's newest event."""
         from fairkit_registry.store.location import witnesses
 
         return witnesses(self.registry.get("witness"), folder=self.path and self.path.parent)
@@ -159,11 +141,6 @@ class Config:
         """Return a table that stands in the file: a path, or an address, whose path is relative to the file's folder.
 
         ``duckdb:loans.db?query=...`` has such a path; ``s3://bucket/...`` has none.
-
-        Raises
-        ------
-        ConfigError
-            Secrets would go to a host that this file alone names.
         """
         from fairkit.sources.finders import is_address
 
@@ -179,11 +156,6 @@ def find_config(start: Path | None = None) -> Path | None:
     """Find the nearest `fairkit.toml`, or pyproject.toml with `[tool.fairkit]`, in a folder or above it.
 
     The search ends at the repository's root, or at the user's home; outside of both only the folder itself counts.
-
-    Raises
-    ------
-    ConfigError
-        Others than this user could have written the file that is nearest.
     """
     folder = (start or Path.cwd()).resolve()
     for here in _searched(folder):
@@ -232,13 +204,7 @@ def load_announced(path: Path | None = None) -> Config:
 
 
 def load_config(path: Path | None = None, *, start: Path | None = None) -> Config:
-    """Read the settings, by default from the nearest file; without one all tables are empty.
-
-    Raises
-    ------
-    ConfigError
-        The file does not exist, is not TOML, or has an unknown key; the message says which, and near names.
-    """
+    """Read the settings, by default from the nearest file; without one all tables are empty."""
     chosen = path or find_config(start)
     if chosen is None:
         return Config()
@@ -258,13 +224,7 @@ def _section(project: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def read_config(tables: Mapping[str, Any], path: Path | None = None) -> Config:
-    """Check tables and return them the form of `Config`.
-
-    Raises
-    ------
-    ConfigError
-        See `load_config`.
-    """
+    """Check tables and return them the form of `Config`."""
     where = "the settings" if path is None else path.name
     for table in tables:
         if table not in KEYS:

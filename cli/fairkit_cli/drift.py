@@ -24,35 +24,17 @@ class UnreadableSourceError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """A clause held against its source.
-
-    Attributes
-    ----------
-    result
-        Whether the quoted words, and where it is known the digest of the whole text, are as they were.
-    reason
-        Why, in words.
-    sha256
-        The digest of the normalised text that was fetched, for `text_sha256`; None where there was none.
-    """
+    """A clause held against its source."""
 
     clause: str
     address: str | None
-    result: Result
-    reason: str
+    result: Result  # whether the quoted words, and where it is known the digest of the whole text, are as they were
+    reason: str  # why, in words
     sha256: str | None = None
 
 
 def drift_of(clause: Mapping[str, Any], fetch: Callable[[str], str]) -> Drift:
-    """Compare a clause with its first source: the quoted words first, then the digest of the text.
-
-    Parameters
-    ----------
-    clause
-        A record of `PackFormat.clauses`: `clause`, `address`, `quote` and `text_sha256`.
-    fetch
-        Returns the text at an address, or raises `UnreadableSourceError`; see `fetched`.
-    """
+    """Compare a clause with its first source: the quoted words first, then the digest of the text."""
     name, address, quote = clause["clause"], clause["address"], clause["quote"]
     if address is None or quote is None:
         lack = "no source is named" if address is None else "no words are quoted to compare"
@@ -80,13 +62,7 @@ def normalised(text: str) -> str:
 
 
 def fetched(address: str) -> str:
-    """Return the text of a page.
-
-    Raises
-    ------
-    UnreadableSourceError
-        It cannot be reached, is no page of text, or is larger than `LARGEST`.
-    """
+    """Return the text of a page."""
     from urllib.error import HTTPError, URLError
     from urllib.request import Request, urlopen
 

@@ -19,30 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A certificate and what its check said.
+    """A certificate and what its check said."""
 
-    Attributes
-    ----------
-    name
-        The file's name.
-    certificate
-        What it says.
-    failed
-        Why it does not hold; None where it does, as far as it was checked.
-    keyed
-        Whether a trusted key was named, so that the signature was checked.
-    stamped
-        Whether it carries a timestamp, whoever made it.
-    doubts
-        What is not known about its revocation, in sentences.
-    """
-
-    name: str
-    certificate: Certificate
-    failed: str | None
-    keyed: bool
-    stamped: bool = False
-    doubts: tuple[str, ...] = ()
+    name: str  # the file's name
+    certificate: Certificate  # what it says
+    failed: str | None  # why it does not hold; None where it does, as far as it was checked
+    keyed: bool  # whether a trusted key was named, so that the signature was checked
+    stamped: bool = False  # whether it carries a timestamp, whoever made it
+    doubts: tuple[str, ...] = ()  # what is not known about its revocation, in sentences
 
     @property
     def signed(self) -> bool:
@@ -85,26 +69,7 @@ def read_evidence(
     revocations: Revocations | str | None = None,
     roots: Sequence[Path] = (),
 ) -> list[Shown]:
-    """Read and check certificates, the oldest first.
-
-    Parameters
-    ----------
-    paths
-        The files.
-    keys
-        Public keys that are trusted; without any only the form is checked, and whether a statement contradicts itself.
-    revocations
-        What counts no longer, or why that cannot be said; None: what this user has seen before.
-    roots
-        Roots of time-stamping authorities; with any, a timestamp by one of them is asked for.
-
-    Raises
-    ------
-    ParameterError
-        Roots without a key.
-    CertificateError
-        A file is missing or no certificate.
-    """
+    """Read and check certificates, the oldest first."""
     from fairkit.errors import ParameterError
     from fairkit_registry.evidence.keys import load_public
     from fairkit_registry.evidence.timestamps import read_roots

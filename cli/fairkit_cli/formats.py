@@ -14,13 +14,7 @@ if TYPE_CHECKING:
 
 
 def page_of(result: Any) -> Page:
-    """Return what is shown of a result.
-
-    Raises
-    ------
-    ParameterError
-        This kind of result has no page.
-    """
+    """Return what is shown of a result."""
     from fairkit.results.comparisons import Comparison
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
@@ -73,13 +67,7 @@ def screen(result: Any, *, terminal: bool) -> str:
 
 
 def html(result: Any) -> str:
-    """Return a result's page.
-
-    Raises
-    ------
-    FairkitError
-        The extra ``html`` is not installed, or this kind of result has no page.
-    """
+    """Return a result's page."""
     from contextlib import nullcontext
 
     from fairkit.results.findings import Finding
@@ -91,13 +79,7 @@ def html(result: Any) -> str:
 
 
 def markdown(result: Any) -> str:
-    """Return a result as Markdown.
-
-    Raises
-    ------
-    ParameterError
-        It is no report and no comparison.
-    """
+    """Return a result as Markdown."""
     from fairkit.results.comparisons import Comparison
     from fairkit.results.report import Report
     from fairkit_cli.render.markdown import markdown_page
@@ -115,13 +97,7 @@ def _as_recorded(result: Any) -> AbstractContextManager[None]:
 
 
 def junit(result: Any) -> str:
-    """Return a report's policy as JUnit XML.
-
-    Raises
-    ------
-    ParameterError
-        It is no report.
-    """
+    """Return a report's policy as JUnit XML."""
     from fairkit.results.report import Report
     from fairkit_cli.junit import junit as junit_of
 

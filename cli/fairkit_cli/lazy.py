@@ -20,15 +20,7 @@ Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Commands(Mapping[str, Any]):
-    """Commands by name, each made at its first use.
-
-    Parameters
-    ----------
-    places
-        Where each is: ``module:function``, or ``module:app`` for a group of commands.
-    wrap
-        What every function is wrapped with.
-    """
+    """Commands by name, each made at its first use."""
 
     def __init__(self, places: Mapping[str, str], wrap: Wrap) -> None:
         self._places, self._wrap = places, wrap

@@ -64,13 +64,7 @@ def installed() -> tuple[dict[str, PackFile], list[str]]:
 
 
 def find_pack(name: str) -> PackFile:
-    """Return a pack by its name.
-
-    Raises
-    ------
-    ParameterError
-        There is none.
-    """
+    """Return a pack by its name."""
     packs, failures = installed()
     base, _, edition = name.partition("@")
     if base in packs and packs[base].to_dict()["edition"] == edition:
@@ -82,13 +76,7 @@ def find_pack(name: str) -> PackFile:
 
 
 def facts_table(path: Path) -> dict[str, Any]:
-    """Read a file of facts.
-
-    Raises
-    ------
-    ConfigError
-        It is missing, or no TOML.
-    """
+    """Read a file of facts."""
     try:
         return tomllib.loads(read_small(path))
     except OSError as error:
@@ -98,13 +86,7 @@ def facts_table(path: Path) -> dict[str, Any]:
 
 
 def read_facts_file(pack: PackFile, path: Path | None) -> dict[str, str | bool]:
-    """Read the facts that a person stated.
-
-    Raises
-    ------
-    ConfigError
-        The file is missing, no TOML, or has what the pack does not know.
-    """
+    """Read the facts that a person stated."""
     from fairkit.plugins.finding import pack_plugins
 
     return {} if path is None else pack_plugins()[1].read_facts(pack, facts_table(path))
@@ -117,13 +99,7 @@ def rendered(
     accepted: Mapping[str, str] | None = None,
     watch: Mapping[str, Any] | None = None,
 ) -> Rendering:
-    """Fill a pack with what a certificate states, and with a look at a watch.
-
-    Raises
-    ------
-    RefusedError
-        The law refuses the audit, or a kept edition is too old for it.
-    """
+    """Fill a pack with what a certificate states, and with a look at a watch."""
     import datetime
 
     from fairkit.plugins.finding import pack_plugins
@@ -148,13 +124,7 @@ def rendered(
 def asked_by(
     name: str | None, columns: opt.DataOptions, conditions: opt.ConditionOptions, config: Config
 ) -> tuple[opt.DataOptions, opt.ConditionOptions]:
-    """Add to what was typed what a pack's audit needs: intersections, references.
-
-    Raises
-    ------
-    ParameterError
-        There is no such pack, it refuses group probabilities, or no sensitive column is named.
-    """
+    """Add to what was typed what a pack's audit needs: intersections, references."""
     if name is None:
         return columns, conditions
     from fairkit_cli.options.data import listed
@@ -183,22 +153,7 @@ def asked_by(
 def counted_above_the_median(
     name: str | None, subject: Subject, dataset: Dataset, settings: AuditSettings, *, scores: bool
 ) -> AuditSettings:
-    """Put the threshold just above the median of all scores, where the law counts scores above it and the tool scores.
-
-    Parameters
-    ----------
-    name
-        The pack; None: none was named.
-    subject, dataset, settings
-        What is audited, on which rows, and how.
-    scores
-        Whether a person says that the tool scores; columns of scores alone say so themselves.
-
-    Raises
-    ------
-    ParameterError
-        The pack has no such count, a threshold is given too, or the scores cannot be counted.
-    """
+    """Put the threshold just above the median of all scores, where the law counts scores above it."""
     counts = name is not None and bool(find_pack(name).audit.get("scores"))
     if scores and not counts:
         raise ParameterError("--tool-scores belongs to a pack that counts scores: --pack nyc-ll144")

@@ -19,29 +19,12 @@ _LISTS = ("sensitive", "features", "drop")
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """An audit in a test.
+    """An audit in a test."""
 
-    Attributes
-    ----------
-    report
-        What was found.
-    """
-
-    report: Report
+    report: Report  # what was found
 
     def assert_policy(self, *, undecided: bool = False) -> None:
-        """Fail the test unless every rule of the policy passes.
-
-        Parameters
-        ----------
-        undecided
-            Whether a rule that the rows cannot decide is let through.
-
-        Raises
-        ------
-        AssertionError
-            A rule is broken or not decided, or there is no rule at all; the message is the report.
-        """
+        """Fail the test unless every rule of the policy passes."""
         __tracebackhide__ = True
         from fairkit_cli.formats import screen
 

@@ -26,23 +26,6 @@ def compare_reports(before: Report, after: Report, policy: Sequence[Rule] = ()) 
     The reports are taken as independent: of other rows, as of two months. The interval of a difference is made from
     those of the two numbers (Newcombe's method 10). Two models on the same rows are compared far more sharply by
     `fairkit.compare`, which pairs the rows.
-
-    Parameters
-    ----------
-    before, after
-        Of `fairkit.audit`, or read with `Report.from_dict`, as from a certificate; of one confidence.
-    policy
-        Rules, which both are judged by.
-
-    Returns
-    -------
-    Comparison
-        Equal for equal inputs; its data are those of the later report.
-
-    Raises
-    ------
-    ParameterError
-        The confidences differ, or no number is in both.
     """
     if before.confidence != after.confidence:
         raise ParameterError(

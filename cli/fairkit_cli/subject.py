@@ -74,13 +74,7 @@ def carried_by(table: str) -> dict[str, Any]:
 def chosen(
     model: str | None, predictions: Sequence[str] | None, config: Config, served: opt.EndpointOptions | None = None
 ) -> Subject:
-    """Return the audit's subject; the command line wins over the configuration file.
-
-    Raises
-    ------
-    FairkitError
-        There is no model and no column, or both were typed, or one of them cannot be used.
-    """
+    """Return the audit's subject; the command line wins over the configuration file."""
     from fairkit.data.predictions import PredictionRoles
 
     if served is not None and (answering := _answering(model, predictions, config, served)) is not None:

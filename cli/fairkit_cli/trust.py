@@ -44,13 +44,7 @@ def written_by_user(path: Path) -> bool:
 
 
 def trusted_hosts() -> set[str]:
-    """Return the hosts that the command line and the user's own settings trust.
-
-    Raises
-    ------
-    ConfigError
-        The user's settings cannot be read, or others could have written them.
-    """
+    """Return the hosts that the command line and the user's own settings trust."""
     path = user_file()
     hosts: Any = []
     if path.is_file():
@@ -67,22 +61,7 @@ def trusted_hosts() -> set[str]:
 
 
 def check_host(host: str | None, config: Path | None, what: str) -> None:
-    """Refuse to send secrets to a host that only a configuration file names.
-
-    Parameters
-    ----------
-    host
-        With or without a port; None: there is nothing to send, or nowhere.
-    config
-        The file that names it; None: the command line does, which is trust.
-    what
-        Which secrets, in words.
-
-    Raises
-    ------
-    ConfigError
-        Neither the command line nor the user's own settings trust the host.
-    """
+    """Refuse to send secrets to a host that only a configuration file names."""
     if host is None or config is None:
         return
     known, name = trusted_hosts(), host.strip().lower()
@@ -100,13 +79,7 @@ def _bare(host: str) -> str:
 
 
 def check_table(address: str, config: Path | None) -> None:
-    """Refuse a table that a configuration names on a host that nobody trusts; see `check_host`.
-
-    Raises
-    ------
-    ConfigError
-        Nobody trusts the host.
-    """
+    """Refuse a table that a configuration names on a host that nobody trusts; see `check_host`."""
     from fairkit.sources.address import Address, scheme_of
     from fairkit.sources.finders import find_source
 

@@ -37,18 +37,10 @@ _SCORES = ("y_score", "y_scores", "scores", "score", "y_prob", "y_proba", "y_pro
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:
-    """Rows as they are, with their groups; adding two puts them together.
-
-    Attributes
-    ----------
-    parts
-        For each batch outcomes, decisions or None, scores or None, weights or None, and groups, each of shape [n].
-    groups
-        How many groups there are.
-    """
+    """Rows as they are, with their groups; adding two puts them together."""
 
     parts: tuple[tuple[Any, ...], ...]
-    groups: int
+    groups: int  # how many groups there are
 
     def __add__(self, other: KeptRows) -> KeptRows:
         return KeptRows((*self.parts, *other.parts), self.groups)
@@ -184,22 +176,7 @@ def _wants_scores(parameters: Sequence[str]) -> bool:
 
 
 def metrics_of(functions: Mapping[str, Function], taken: Sequence[str] = ()) -> list[type[Metric]]:
-    """Return functions as metrics.
-
-    Parameters
-    ----------
-    functions
-        By the metric's name. Each takes outcomes and decisions, or outcomes and scores where its second parameter is
-        called ``y_score``, ``y_prob`` or alike, each of shape [n], and ``sample_weight`` if it wants weights; it
-        returns a number. Outcomes and decisions are 1 where favorable, else 0; in regression numbers.
-    taken
-        Names that other metrics have.
-
-    Raises
-    ------
-    ParameterError
-        A name cannot be used, or what stands behind it cannot be called.
-    """
+    """Return functions as metrics."""
     made: list[type[Metric]] = []
     for name, function in functions.items():
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or re.search(r"_(difference|ratio|group_m(in|ax))$", name):
@@ -228,11 +205,6 @@ def imported(text: str) -> tuple[str, Function]:
     """Import ``module:function``, or ``name=module:function``; return the metric's name and the function.
 
     Importing a module runs it: only the user's own words come here, no file and no certificate.
-
-    Raises
-    ------
-    ParameterError
-        It is not spelled so, or there is no such function.
     """
     name, _, path = text.rpartition("=")
     module, _, attribute = path.partition(":")

@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 def looking(
     loaded: LoadedAuditors | None, scorers: Sequence[Scorer], data: Dataset, engine: Engine, progress: Progress
 ) -> list[Audit]:
-    """Prepare the auditors for each model; none where none is loaded for.
-
-    Raises
-    ------
-    ParameterError
-        An auditor does not compare models.
-    """
+    """Prepare the auditors for each model; none where none is loaded for."""
     if loaded is None:
         return []
     _check(loaded)
@@ -44,13 +38,7 @@ def each(
 
 
 def check_auditors(names: Sequence[str]) -> None:
-    """Refuse auditors that are not there, or do not compare models, before anything is trained.
-
-    Raises
-    ------
-    FairkitError
-        The first of them is named.
-    """
+    """Refuse auditors that are not there, or do not compare models, before anything is trained."""
     from fairkit.auditing.prepare import LoadedAuditors
     from fairkit.settings import AuditSettings
 

@@ -32,25 +32,13 @@ Class = str | None
 
 @dataclass(frozen=True, slots=True)
 class RankedRows:
-    """Rows with two models' scores.
+    """Rows with two models' scores."""
 
-    Attributes
-    ----------
-    scores
-        Of the two models.
-    outcome, weights
-        Shape [n]; no weights where all count the same.
-    groups
-        By sensitive column, each row's group, shape [n]; under None zeros.
-    clusters
-        The bucket of each row's cluster, shape [n]; None: rows are independent.
-    """
-
-    scores: tuple[DrawnScores, DrawnScores]
-    outcome: Array
-    weights: Array | None
-    groups: dict[str | None, NDArray[np.int64]]
-    clusters: NDArray[np.int64] | None = None
+    scores: tuple[DrawnScores, DrawnScores]  # of the two models
+    outcome: Array  # shape [n]; no weights where all count the same
+    weights: Array | None  # shape [n]; no weights where all count the same
+    groups: dict[str | None, NDArray[np.int64]]  # by sensitive column, each row's group, shape [n]; under None zeros
+    clusters: NDArray[np.int64] | None = None  # the bucket of each row's cluster, shape [n]; None: rows are independent
 
     @classmethod
     def joined(cls, parts: Sequence[RankedRows]) -> RankedRows:
@@ -72,21 +60,11 @@ class RankedRows:
 
 @dataclass(slots=True)
 class PairTotals:
-    """What two models leave behind.
-
-    Attributes
-    ----------
-    sums
-        Joint sums by class, sensitive column (or column | strata) and statistic.
-    buckets
-        The same by group and bucket of clusters, where rows depend on each other.
-    ranked
-        By class, the rows, a part for each batch.
-    """
+    """What two models leave behind."""
 
     sums: dict[tuple[Class, str | None, str], Sums] = field(default_factory=dict)
     buckets: dict[tuple[Class, str | None, str], Array] = field(default_factory=dict)
-    ranked: dict[Class, list[RankedRows]] = field(default_factory=dict)
+    ranked: dict[Class, list[RankedRows]] = field(default_factory=dict)  # by class, the rows, a part for each batch
 
     def __add__(self, right: PairTotals) -> PairTotals:
         return PairTotals(
@@ -120,20 +98,11 @@ class Pairing:
     """Adds up each model jointly with the first (see `fairkit.auditing.measure.Reader`).
 
     On its way to a worker it leaves the rows behind.
-
-    Attributes
-    ----------
-    scorers
-        The models.
-    dataset
-        Knows groups and labels.
-    metrics
-        What is compared.
     """
 
-    scorers: tuple[Scorer, ...]
-    dataset: Dataset
-    metrics: tuple[Metric, ...]
+    scorers: tuple[Scorer, ...]  # the models
+    dataset: Dataset  # knows groups and labels
+    metrics: tuple[Metric, ...]  # what is compared
     columns: tuple[str, ...] = ()
     spread: bool = False
 

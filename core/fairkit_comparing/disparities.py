@@ -37,18 +37,10 @@ MOST_FORMS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """Forms of the places' numbers for both models.
+    """Forms of the places' numbers for both models."""
 
-    Attributes
-    ----------
-    values
-        Shape [2, P].
-    slopes
-        Shape [2, P, S]: their slopes in the places' numbers.
-    """
-
-    values: Array
-    slopes: Array
+    values: Array  # shape [2, P]
+    slopes: Array  # shape [2, P, S]: their slopes in the places' numbers
 
 
 def differences(paired: Paired) -> Forms:
@@ -75,11 +67,6 @@ def root_mean_squares(first: Paired, second: Paired) -> Forms:
 
     It is the largest over angles of (cos t (v_a - v_b) + sin t (w_a - w_b)) / sqrt 2: each pair is looked at from
     a few directions and from the two models' own, where the forms are exact. So there is no kink at 0.
-
-    Parameters
-    ----------
-    first, second
-        Two numbers in the same places, over different rows; the forms are of ``first.beside(second)``.
     """
     places = first.values.shape[1]
     pairs = np.array(list(itertools.permutations(range(places), 2)))
@@ -128,20 +115,7 @@ def levels(paired: Paired) -> Forms:
 
 
 def change(forms: Forms, paired: Paired, confidence: float, *, directions: bool = False) -> Difference:
-    """Compare the largest forms of two models (see the module's derivation).
-
-    Parameters
-    ----------
-    forms
-        At least one.
-    paired
-        What they are forms of.
-    confidence
-        Of the interval, in (0, 1).
-    directions
-        Whether the forms are views from many directions. Near 0 the largest of them is noise of the most
-        favourable direction: then q is p alone.
-    """
+    """Compare the largest forms of two models (see the module's derivation)."""
     z, screen = two_sided(confidence), two_sided(SCREEN)
     top = forms.values.argmax(axis=1)
     seen, clear = [], []
@@ -182,17 +156,7 @@ def mirrored(found: Difference) -> Difference:
 
 
 def within_strata(paired: Paired, weights: Array, groups: int) -> Forms:
-    """Return the pooled difference of every ordered pair of groups: Σ W_s (v_as - v_bs) over strata with both.
-
-    Parameters
-    ----------
-    paired
-        Of places in the order of strata, then groups; a place that is not known has the value NaN.
-    weights
-        Of the numbers in every place, from which Mantel and Haenszel's weights are made, shape [S G].
-    groups
-        How many groups there are.
-    """
+    """Return the pooled difference of every ordered pair of groups: Σ W_s (v_as - v_bs) over strata with both."""
     strata = paired.values.shape[1] // groups
     defined = np.isfinite(paired.values).all(axis=0).reshape(strata, groups)
     mass = weights.reshape(strata, groups)

@@ -42,25 +42,7 @@ def change_of_parity(
     weights: Array | None,
     confidence: float,
 ) -> Difference:
-    """Compare the Kolmogorov-Smirnov distances of two models' scores between a group and everybody.
-
-    Parameters
-    ----------
-    scores
-        Of the two models.
-    groups, n_groups
-        Each row's group, shape [n], and how many there are; every one has a row.
-    weights
-        Shape [n], nonnegative; None where all are 1.
-    confidence
-        Of the interval, in (0, 1).
-
-    Returns
-    -------
-    Difference
-        Both distances, in [0, 1], and the interval of second less first, within [-1, 1]; the same for the same
-        rows, whatever their order in a group.
-    """
+    """Compare the Kolmogorov-Smirnov distances of two models' scores between a group and everybody."""
     if (groups < 0).any():  # rows of no group
         known = groups >= 0
         scores = (scores[0].some(known), scores[1].some(known))
@@ -86,20 +68,12 @@ def change_of_parity(
 
 @dataclass(frozen=True, slots=True)
 class _Curves:
-    """One model's distributions of scores.
+    """One model's distributions of scores."""
 
-    Attributes
-    ----------
-    place, shares
-        Which of the U scores each possible score of a row is, shape [n, K], and the chances [K].
-    own, everybody
-        The distribution in each group [G, U] and over all [U].
-    """
-
-    place: NDArray[np.int64]
-    shares: Array
-    own: Array
-    everybody: Array
+    place: NDArray[np.int64]  # which of the U scores each possible score of a row is, shape [n, K], and the chances [K]
+    shares: Array  # which of the U scores each possible score of a row is, shape [n, K], and the chances [K]
+    own: Array  # the distribution in each group [G, U] and over all [U]
+    everybody: Array  # the distribution in each group [G, U] and over all [U]
 
     @classmethod
     def of(cls, scores: DrawnScores, groups: NDArray[np.int64], weights: Array, sizes: Array) -> _Curves:
@@ -133,23 +107,13 @@ class _Curves:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """One model's differences F_a(z) - F(z) at some scores, the same shares of everybody for both models.
+    """One model's differences F_a(z) - F(z) at some scores, the same shares of everybody for both models."""
 
-    Attributes
-    ----------
-    distance
-        The largest, over all scores.
-    bins, shares
-        Between which of the scores each possible score lies, shape [n, K], and the chances [K].
-    own, gaps
-        F_a there, and its differences from F, shape [G, Z].
-    """
-
-    distance: float
-    bins: NDArray[np.int64]
-    shares: Array
-    own: Array
-    gaps: Array
+    distance: float  # the largest, over all scores
+    bins: NDArray[np.int64]  # between which of the scores each possible score lies, shape [n, K], and the chances [K]
+    shares: Array  # between which of the scores each possible score lies, shape [n, K], and the chances [K]
+    own: Array  # F_a there, and its differences from F, shape [G, Z]
+    gaps: Array  # F_a there, and its differences from F, shape [G, Z]
 
     def moved(self, pulls: Array, bins: NDArray[np.int64], groups: NDArray[np.int64], sizes: Array) -> Array:
         """Return how far rows pulled by so much each move the differences, shape [G, grid]."""

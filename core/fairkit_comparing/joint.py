@@ -39,24 +39,7 @@ def contributions(metric: Metric, rows: Rows) -> Array:
 
 
 def joint_sums(first: Array, second: Array, weights: Array | None, groups: NDArray[np.int64], n_groups: int) -> Sums:
-    """Total the contributions of two models to the same rows.
-
-    Parameters
-    ----------
-    first, second
-        Shape [n, m] each.
-    weights
-        Shape [n], or None where all are 1.
-    groups
-        Each row's group, shape [n].
-    n_groups
-        How many groups there are.
-
-    Returns
-    -------
-    Sums
-        Of 2m contributions, the first model's before the second's.
-    """
+    """Total the contributions of two models to the same rows."""
     parts = np.hstack([first, second])
     weighted = parts if weights is None else parts * weights[:, None]
     width = parts.shape[1]
@@ -74,15 +57,6 @@ def paired(metric: Metric, sums: Sums, z: float) -> Paired:
 
     Where the models agree on every row of a rate, the plain covariance says that the difference is exactly 0.
     As Bonett & Price (2012) do for paired proportions, one row each way is added to the disagreements.
-
-    Parameters
-    ----------
-    metric
-        Its `compute` is differentiated numerically.
-    sums
-        From `joint_sums`, added up over batches.
-    z
-        The normal quantile that will be used; means have their variance widened to Student's.
     """
     width = sums.first.shape[1] // 2
     values = np.empty((2, len(sums.count)))
@@ -103,30 +77,14 @@ def paired(metric: Metric, sums: Sums, z: float) -> Paired:
 
 
 def joint_buckets(first: Array, second: Array, weights: Array | None, cells: NDArray[np.int64], n_cells: int) -> Array:
-    """Sum the contributions of two models by group and bucket of clusters, shape [n_cells, 2m].
-
-    Parameters
-    ----------
-    first, second, weights
-        As in `joint_sums`.
-    cells, n_cells
-        Each row's group and bucket as one number, and how many there are.
-    """
+    """Sum the contributions of two models by group and bucket of clusters, shape [n_cells, 2m]."""
     parts = np.hstack([first, second])
     weighted = parts if weights is None else parts * weights[:, None]
     return np.stack([np.bincount(cells, column, n_cells) for column in weighted.T], axis=1)
 
 
 def dependent(metric: Metric, sums: Sums, buckets: Array, z: float) -> Paired:
-    """Turn joint sums into both models' numbers, with the noise of buckets of clusters.
-
-    Parameters
-    ----------
-    metric, sums, z
-        As in `paired`.
-    buckets
-        The sums by group and bucket, shape [G, B, 2m].
-    """
+    """Turn joint sums into both models' numbers, with the noise of buckets of clusters."""
     plain = paired(metric, sums, z)
     width = sums.first.shape[1] // 2
     pull = np.empty((2, *buckets.shape[:2]))
@@ -163,17 +121,6 @@ def paired_areas(
     clusters: NDArray[np.int64] | None = None,
 ) -> Paired:
     """Return both models' areas under the ROC curve in every group, with DeLong's covariance.
-
-    Parameters
-    ----------
-    scores
-        Of the two models, on n rows.
-    outcome
-        1 where favorable, shape [n].
-    weights, groups, n_groups
-        As in `joint_sums`.
-    clusters
-        The bucket of each row's cluster, shape [n]; None: rows are independent.
 
     References
     ----------

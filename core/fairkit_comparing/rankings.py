@@ -24,21 +24,7 @@ if TYPE_CHECKING:
 def changes_of_rankings(
     items: Items, models: int, data: Dataset, metrics: Sequence[Metric], confidence: float
 ) -> Iterator[list[Change]]:
-    """Compare each model with the first.
-
-    Parameters
-    ----------
-    items
-        All items with the scores of every model.
-    models
-        How many there are.
-    data
-        Knows the groups.
-    metrics
-        Those of rankings among them are compared, at the first `TOP` places.
-    confidence
-        Of the intervals.
-    """
+    """Compare each model with the first."""
     whole = items.whole()
     splits: list[tuple[str | None, int]] = [(None, 1)]
     splits += [(name, len(data.group_names(name))) for name in data.profile.groups]

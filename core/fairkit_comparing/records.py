@@ -15,21 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """One number of two models in independent places (groups).
+    """One number of two models in independent places (groups)."""
 
-    Attributes
-    ----------
-    values
-        Shape [2, S]: first model, second model; NaN where the number is not defined.
-    covariance
-        Shape [S, 2, 2], of the two values in each place; places are independent.
-    pull
-        Where rows depend on each other, how far each bucket of clusters moves each value, shape [2, S, B]: places are
-        then as independent as the buckets say. None: rows are independent.
-    """
-
-    values: Array
-    covariance: Array
+    values: Array  # shape [2, S]: first model, second model; NaN where the number is not defined
+    covariance: Array  # shape [S, 2, 2], of the two values in each place; places are independent
     pull: Array | None = None
 
     def chosen(self, keep: NDArray[Any]) -> Paired:
@@ -38,13 +27,7 @@ class Paired:
         return Paired(self.values[:, keep], self.covariance[keep], pull)
 
     def variance(self, first: Array, second: Array) -> Array:
-        """Return the variance of forms of both models' values, shape [P].
-
-        Parameters
-        ----------
-        first, second
-            The slopes in the first model's values and in the second's, shape [P, S].
-        """
+        """Return the variance of forms of both models' values, shape [P]."""
         if self.pull is not None:
             return np.asarray(((first @ self.pull[0] + second @ self.pull[1]) ** 2).sum(axis=-1))
         c = self.covariance
@@ -89,18 +72,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class DrawnScores:
-    """Scores of one model: each row's is one of K, drawn with the same chances.
+    """Scores of one model: each row's is one of K, drawn with the same chances."""
 
-    Attributes
-    ----------
-    values
-        Shape [n, K].
-    shares
-        Shape [K], adding up to 1.
-    """
-
-    values: Array
-    shares: Array
+    values: Array  # shape [n, K]
+    shares: Array  # shape [K], adding up to 1
 
     def some(self, keep: NDArray[np.bool_]) -> DrawnScores:
         """Return the rows where `keep`, shape [n], is true."""

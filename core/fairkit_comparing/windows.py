@@ -33,19 +33,7 @@ def changes_between(
     engine: Engine | str | None = None,
     scheduler: str | None = None,
 ) -> list[Change]:
-    """Return the changes by auditors that compare tables; every model scores both tables.
-
-    Parameters
-    ----------
-    models
-        One, or that of the first table and that of the second.
-    tables
-        The earlier rows and the later ones.
-    settings
-        Auditors that compare no tables are left out.
-    progress, engine, scheduler
-        As in `fairkit.audit`.
-    """
+    """Return the changes by auditors that compare tables; every model scores both tables."""
     loaded = LoadedAuditors.of(settings)
     able = tuple(auditor for auditor in loaded.auditors if isinstance(auditor, ComparesTables))
     if not able:

@@ -33,20 +33,6 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
 
     A cluster on this machine speaks TLS with a key that only its processes have: whoever else reaches its ports can
     neither read rows nor run code. A scheduler that is named is reached as its address says; `tcp` trusts the network.
-
-    Parameters
-    ----------
-    scheduler
-        Such as ``tcp://10.0.0.1:8786``; None starts a process of one thread for each core.
-    workers
-        How many processes to start instead.
-
-    Raises
-    ------
-    EngineError
-        No scheduler answers, or it has no workers.
-    MissingExtraError
-        Dask is not installed.
     """
     try:
         import distributed
@@ -103,22 +89,7 @@ def _client(distributed: Any, scheduler: str) -> Iterator[Any]:
 
 
 def check_workers(client: Any, distributions: Mapping[str, str], extras: Iterable[str] = ()) -> None:
-    """Compare fairkit and other distributions on every worker with those here, and look for what extras need.
-
-    Parameters
-    ----------
-    client
-        A `distributed.Client`.
-    distributions
-        Versions by name.
-    extras
-        Names of fairkit's extras.
-
-    Raises
-    ------
-    EngineError
-        The message names the worker, what it lacks, and the command that fixes it.
-    """
+    """Compare fairkit and other distributions on every worker with those here, and look for what extras need."""
     wanted = {"fairkit": version("fairkit"), **{_plain(name): told for name, told in distributions.items()}}
     libraries = {extra: _libraries(extra) for extra in sorted(extras)}
     for address, found in client.run(_probe()).items():

@@ -32,11 +32,6 @@ class DaskEngine:
 
     Every task is a pure function of its part and of shared tasks, so that Dask can run it again elsewhere when a
     worker is lost. Merging goes by the parts' order, whenever they are done: equal inputs, equal bytes.
-
-    Parameters
-    ----------
-    client
-        A `distributed.Client`. Files must have the same paths for it and for the workers.
     """
 
     here = False

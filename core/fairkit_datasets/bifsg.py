@@ -50,27 +50,15 @@ BINS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameTable:
-    """A list that was read.
+    """A list that was read."""
 
-    Attributes
-    ----------
-    path, sha256, licence, address
-        The file, the digest of its bytes, its licence as stated (None: nobody did), and where it is from.
-    index
-        The row of each name or place.
-    values
-        Shape [n, 6]: p(r | name), or for places and first names p(place | r), p(name | r).
-    totals
-        Shape [6]: the share of each group among all people of the list.
-    """
-
-    path: str
-    sha256: str
+    path: str  # the file, the digest of its bytes, its licence as stated (None: nobody did), and where it is from
+    sha256: str  # the file, the digest of its bytes, its licence as stated (None: nobody did), and where it is from
     licence: str | None
     address: str | None
-    index: Mapping[str, int]
-    values: Array
-    totals: Array
+    index: Mapping[str, int]  # the row of each name or place
+    values: Array  # shape [n, 6]: p(r | name), or for places and first names p(place | r), p(name | r)
+    totals: Array  # shape [6]: the share of each group among all people of the list
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table's record: path, content, licence, address and rows."""
@@ -82,11 +70,6 @@ def read_surnames(path: str | Path, licence: str | None = None) -> NameTable:
     """Read the Census list of surnames: name, count and six percentages; ``(S)`` is a percentage that is suppressed.
 
     What the known percentages leave of 100 is divided equally among the suppressed ones, as the Bureau's users do.
-
-    Raises
-    ------
-    DataError
-        A column is missing, or a row does not add up to 100.
     """
     table, digest = _read(path)
     names = _column(table, "name", path)
@@ -105,13 +88,7 @@ def read_surnames(path: str | Path, licence: str | None = None) -> NameTable:
 
 
 def read_first_names(path: str | Path, licence: str | None = None) -> NameTable:
-    """Read a list of first names (firstname, obs and six percentages), as p(f | r).
-
-    Raises
-    ------
-    DataError
-        A column is missing, or a row does not add up to 100.
-    """
+    """Read a list of first names (firstname, obs and six percentages), as p(f | r)."""
     table, digest = _read(path)
     names = _column(table, "firstname", path)
     people = _shares(table, path) * _numbers(table, "obs", path)[:, None]
@@ -119,13 +96,7 @@ def read_first_names(path: str | Path, licence: str | None = None) -> NameTable:
 
 
 def read_places(path: str | Path, licence: str | None = None) -> NameTable:
-    """Read counts of people by place (place and the six groups of `GROUPS`), as p(g | r).
-
-    Raises
-    ------
-    DataError
-        A column is missing, or a count is negative.
-    """
+    """Read counts of people by place (place and the six groups of `GROUPS`), as p(g | r)."""
     table, digest = _read(path)
     people = np.stack([_numbers(table, group, path) for group in GROUPS], axis=1)
     return _conditional(path, digest, licence, _column(table, "place", path), people)
@@ -223,21 +194,11 @@ def plain_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probabilities:
-    """Group probabilities of people.
+    """Group probabilities of people."""
 
-    Attributes
-    ----------
-    values
-        Shape [n, 6], in the order of `GROUPS`; each row adds up to 1, or is NaN where nothing is known.
-    matched
-        People whose surname, first name and place are in the lists.
-    conflicts
-        Parts that were left out, because they exclude every group that the parts before them allow.
-    """
-
-    values: Array
-    matched: Mapping[str, int]
-    conflicts: int
+    values: Array  # shape [n, 6], in the order of `GROUPS`; each row adds up to 1, or is NaN where nothing is known
+    matched: Mapping[str, int]  # people whose surname, first name and place are in the lists
+    conflicts: int  # parts that were left out, because they exclude every group that the parts before them allow
 
 
 def probabilities(
@@ -246,16 +207,7 @@ def probabilities(
     first_names: NameTable | None = None,
     places: NameTable | None = None,
 ) -> Probabilities:
-    """Compute p(r | surname, first name, place) for each person (Voicu 2018, eq. 2).
-
-    Parameters
-    ----------
-    people
-        ``surname``, and where the lists are given ``first`` and ``place``: one text for each person, None where it is
-        missing.
-    surnames, first_names, places
-        The lists.
-    """
+    """Compute p(r | surname, first name, place) for each person (Voicu 2018, eq. 2)."""
     rows = len(people["surname"])
     at = {"surname": _rows_of(people["surname"], surnames, name=True)}
     values = np.where((at["surname"] >= 0)[:, None], surnames.values[at["surname"]], surnames.totals)
@@ -293,29 +245,7 @@ def _rows_of(texts: Sequence[str | None], table: NameTable, *, name: bool) -> ND
 
 
 def calibration(values: Array, truth: Sequence[str | None], confidence: float = 0.95) -> list[dict[str, Any]]:
-    """Return for each group how the probabilities compare with the known groups.
-
-    Parameters
-    ----------
-    values
-        Shape [n, 6].
-    truth
-        Each person's group, one of `GROUPS`; None: not known.
-    confidence
-        Of the intervals.
-
-    Returns
-    -------
-    list of dict
-        ``group``; ``people`` whose group is known; ``expected`` (mean probability) and ``observed`` share with
-        ``observed_interval`` (Wilson); ``difference`` (observed - expected) with ``difference_interval`` (normal);
-        ``brier``; and ``bins`` of tenths of probability with ``people``, ``expected``, ``observed``, ``interval``.
-
-    Raises
-    ------
-    DataError
-        A group is not of `GROUPS`, or nobody's group is known.
-    """
+    """Return for each group how the probabilities compare with the known groups."""
     odd = sorted({str(one) for one in truth if one is not None} - set(GROUPS))
     if odd:
         raise DataError(f"the known groups are {', '.join(GROUPS)}; {', '.join(odd[:6])} is none of them")

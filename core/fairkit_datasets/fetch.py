@@ -25,46 +25,22 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """A file at its publisher's.
+    """A file at its publisher's."""
 
-    Attributes
-    ----------
-    url
-        Its address, https.
-    sha256
-        Of its bytes; None where only the content is pinned.
-    size_limit
-        Bytes after which the download is given up.
-    """
-
-    url: str
-    sha256: str | None = None
-    size_limit: int = 64 << 20
+    url: str  # its address, https
+    sha256: str | None = None  # of its bytes; None where only the content is pinned
+    size_limit: int = 64 << 20  # bytes after which the download is given up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to get a data set, and what its columns are for.
+    """How to get a data set, and what its columns are for."""
 
-    Attributes
-    ----------
-    name
-        The Parquet file is ``NAME.parquet``.
-    downloads
-        The publisher's files.
-    convert
-        Turns their bytes, in the same order, into the table.
-    content
-        The digest of the converted table's content (`fairkit.data.digest.TableDigest`).
-    roles
-        Arguments of `fairkit.load_data`.
-    """
-
-    name: str
-    downloads: tuple[Download, ...]
-    convert: Callable[[Sequence[bytes]], pa.Table]
-    content: str
-    roles: Mapping[str, Any]
+    name: str  # the Parquet file is `NAME.parquet`
+    downloads: tuple[Download, ...]  # the publisher's files
+    convert: Callable[[Sequence[bytes]], pa.Table]  # turns their bytes, in the same order, into the table
+    content: str  # the digest of the converted table's content (`fairkit.data.digest.TableDigest`)
+    roles: Mapping[str, Any]  # arguments of `fairkit.load_data`
 
     @property
     def filename(self) -> str:
@@ -73,20 +49,7 @@ class Recipe:
 
 
 def locate(recipe: Recipe, cache: Path | None = None) -> Path:
-    """Return the data set's Parquet file, downloading it where that must be.
-
-    Parameters
-    ----------
-    recipe
-        Which.
-    cache
-        The folder for downloads; by default the user's cache folder.
-
-    Raises
-    ------
-    DataError
-        FAIRKIT_DATA does not hold the file, or the publisher's file cannot be had or is not the known one.
-    """
+    """Return the data set's Parquet file, downloading it where that must be."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder:
         path = Path(folder).expanduser() / recipe.filename

@@ -31,27 +31,7 @@ _WOMEN = 0.4
 
 
 def hiring_table(openings: int = 500, seed: int = 0, *, penalty: float = 1.0) -> pa.Table:
-    """Return one row for each applicant, in random order.
-
-    Parameters
-    ----------
-    openings
-        How many queries.
-    seed
-        Equal seeds give equal tables.
-    penalty
-        How much lower a woman's recommendation is than a man's of the same merit, in standard deviations of merit.
-
-    Returns
-    -------
-    pyarrow.Table
-        ``opening``, ``sex``, ``test``, ``recommendation``, ``score``, and ``relevance``, a grade from 0 to 3.
-
-    Raises
-    ------
-    ParameterError
-        There are no openings.
-    """
+    """Return one row for each applicant, in random order."""
     import pyarrow as pa
 
     if openings < 1:

@@ -65,27 +65,7 @@ _SPREAD = math.hypot(_INCOME_WEIGHT * _INCOME_SPREAD, _DEBT_WEIGHT * _DEBT_SPREA
 
 
 def loans_table(rows: int = 10_000, seed: int = 0) -> pa.Table:
-    """Draw applicants.
-
-    Parameters
-    ----------
-    rows
-        How many, at least 1.
-    seed
-        Equal seeds give equal tables.
-
-    Returns
-    -------
-    pyarrow.Table
-        Text: ``sex``, ``ethnicity``, ``region``, ``employment``, ``would_repay`` (yes, no), ``decision``
-        (approved, denied). Numbers: ``age`` (years), ``income`` (per year), ``debt_ratio`` (in [0, 1]),
-        ``amount``.
-
-    Raises
-    ------
-    ParameterError
-        `rows` is less than 1.
-    """
+    """Draw applicants."""
     if rows < 1:
         raise ParameterError(f"rows={rows}: a data set has at least one row")
     import pyarrow as pa
@@ -124,23 +104,12 @@ def loans_table(rows: int = 10_000, seed: int = 0) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoansTruth:
-    """What is true of the process that draws the loan data, not of a sample.
+    """What is true of the process that draws the loan data, not of a sample."""
 
-    Attributes
-    ----------
-    approved
-        For ``sex`` and ``ethnicity``, each group's probability of approval.
-    approved_given_repay, approved_given_default
-        The same among those who would repay, and among those who would not: the true and false positive
-        rates of the bank's decisions for the outcome ``would_repay``.
-    repay
-        Each group's probability of repayment.
-    """
-
-    approved: Mapping[str, Mapping[str, float]]
+    approved: Mapping[str, Mapping[str, float]]  # for `sex` and `ethnicity`, each group's probability of approval
     approved_given_repay: Mapping[str, Mapping[str, float]]
     approved_given_default: Mapping[str, Mapping[str, float]]
-    repay: Mapping[str, Mapping[str, float]]
+    repay: Mapping[str, Mapping[str, float]]  # each group's probability of repayment
 
     def demographic_parity_difference(self, sensitive: str) -> float:
         """The largest difference of the groups' probabilities of approval, in [0, 1]; 0 is parity."""

@@ -57,13 +57,7 @@ class Cutter:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Raise LateError where the block takes longer, as soon as the request in it notices.
-
-        Parameters
-        ----------
-        seconds
-            From now on.
-        """
+        """Raise LateError where the block takes longer, as soon as the request in it notices."""
         import httpx
 
         late = threading.Event()
@@ -90,22 +84,7 @@ class Cutter:
 
 
 def collect(parts: Iterable[bytes], most: int, deadline: float) -> bytes:
-    """Return the bytes of an answer, read piece by piece.
-
-    Parameters
-    ----------
-    parts
-        Its pieces as they come.
-    most
-        Bytes that are read.
-    deadline
-        The time of `time.monotonic` by which all of it must be there.
-
-    Raises
-    ------
-    OversizedError, LateError
-        It is longer, or takes longer.
-    """
+    """Return the bytes of an answer, read piece by piece."""
     body = bytearray()
     for part in parts:
         body += part

@@ -50,28 +50,14 @@ def _tree_nodes(node: onnx.NodeProto) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Arranged:
-    """Distinct rows in order.
+    """Distinct rows in order."""
 
-    Attributes
-    ----------
-    places
-        Shape [m]: which rows are run, in this order; of equal ones the first.
-    back
-        Shape [n]: where each row's result is among those of `places`.
-    """
-
-    places: NDArray[np.int64]
-    back: NDArray[np.int64]
+    places: NDArray[np.int64]  # shape [m]: which rows are run, in this order; of equal ones the first
+    back: NDArray[np.int64]  # shape [n]: where each row's result is among those of `places`
 
     @classmethod
     def of(cls, feeds: Feeds) -> Self | None:
-        """Put the rows in order, by the columns with few values first; None where they are run as they come.
-
-        Parameters
-        ----------
-        feeds
-            The graph's inputs, shape [n] or [n, width].
-        """
+        """Put the rows in order, by the columns with few values first; None where they are run as they come."""
         columns = [column for array in feeds.values() for column in _columns(array)]
         rows = {len(array) for array in feeds.values()}
         if len(rows) != 1 or max(rows) < FEWEST or not 0 < len(columns) <= WIDEST:

@@ -31,15 +31,7 @@ class Batches:
         self._growing = peak_memory() is not None
 
     def each(self, feeds: Feeds, run: Callable[[Feeds], list[Any]]) -> list[list[Any]]:
-        """Run a graph on rows in batches, and return the outputs of each.
-
-        Parameters
-        ----------
-        feeds
-            The graph's inputs, each with the rows along the first axis.
-        run
-            Runs the graph.
-        """
+        """Run a graph on rows in batches, and return the outputs of each."""
         count = len(next(iter(feeds.values())))
         if count <= self.rows:
             return [run(feeds)]

@@ -31,20 +31,6 @@ def neighbours(
 
     Where numbers have few values, most rows next to a row are rows of the table themselves. Moves to those say nothing
     about a model that knows the table; a row for which `TRIES` moves find no other one stays.
-
-    Parameters
-    ----------
-    cells
-        Columns, each of shape [n].
-    fixed
-        Columns that stay.
-    rng
-        Draws column, direction and distance.
-
-    Returns
-    -------
-    dict, array
-        The columns after it, and the rows that moved, shape [n].
     """
     rows = len(next(iter(cells.values())))
     columns = {

@@ -75,27 +75,15 @@ def with_nearby(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FirstRows:
-    """The table's first rows: the same ones however the table lies in parts.
+    """The table's first rows: the same ones however the table lies in parts."""
 
-    Attributes
-    ----------
-    cells, groups
-        By column, and the groups' numbers by split, each of shape [n].
-    favorable, classes
-        Binary: the outcomes; of several classes: the place of each label among them, -1 where it is none of them.
-    targets
-        Of predicted numbers: the labels.
-    weights, clusters
-        None: all alike; each row by itself.
-    """
-
-    cells: dict[str, NDArray[Any]]
-    groups: dict[str, NDArray[np.int64]]
+    cells: dict[str, NDArray[Any]]  # by column, and the groups' numbers by split, each of shape [n]
+    groups: dict[str, NDArray[np.int64]]  # by column, and the groups' numbers by split, each of shape [n]
     favorable: NDArray[np.bool_] | None
     classes: NDArray[np.int64] | None
-    targets: Array | None
-    weights: Array | None
-    clusters: NDArray[np.int64] | None
+    targets: Array | None  # of predicted numbers: the labels
+    weights: Array | None  # none: all alike; each row by itself
+    clusters: NDArray[np.int64] | None  # none: all alike; each row by itself
 
     @property
     def rows(self) -> int:

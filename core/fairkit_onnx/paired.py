@@ -75,17 +75,7 @@ class PairedDecisions:
 
 
 class PairedNumbers:
-    """Predicted numbers of rows and of rows next to them, by group; and draws of such tables.
-
-    Parameters
-    ----------
-    outcome, group, here, there
-        By row, shape [n].
-    draws
-        How often each row counts, shape [1 + D, n]; None: rows are drawn one by one.
-    means
-        The metrics that are means over rows, by name.
-    """
+    """Predicted numbers of rows and of rows next to them, by group; and draws of such tables."""
 
     def __init__(
         self,
@@ -159,24 +149,7 @@ def means_of(metrics: Sequence[type[Metric]]) -> dict[str, Mean]:
 
 
 def disparity(metric: str, cells: Array, rates: Mapping[str, Rate], rows: Sequence[Array]) -> Array | None:
-    """Return a disparity of rates of several tables.
-
-    Parameters
-    ----------
-    metric
-        Such as ``demographic_parity_difference``, ``equalized_odds_ratio``, ``accuracy_group_min``.
-    cells
-        Confusion cells by table and group, shape [D, G, 4].
-    rates
-        The rates by name and alias.
-    rows
-        How many rows the cells of each group have, shape [G, 4], here and there: `SMALL` groups are left out.
-
-    Returns
-    -------
-    array or None
-        Shape [D]; None for what is no disparity of rates.
-    """
+    """Return a disparity of rates of several tables."""
     parts = _parts(metric, rates)
     if parts is None:
         return None

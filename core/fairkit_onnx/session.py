@@ -17,21 +17,7 @@ _ONLY_FATAL = 4
 
 @phase("load model")
 def open_session(model: onnx.ModelProto | bytes | Path, *, threads: int | None = None, optimised: bool = True) -> Any:
-    """Open a session on the CPU.
-
-    Parameters
-    ----------
-    model
-        A graph, its bytes, or its file: a file where tensors lie in other files beside it.
-    threads
-        None leaves their number to onnxruntime.
-    optimised
-        Whether onnxruntime may rewrite the graph.
-
-    Returns
-    -------
-    onnxruntime.InferenceSession
-    """
+    """Open a session on the CPU."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -27,23 +27,11 @@ GRADES = 50.0
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Items of one batch.
+    """Items of one batch."""
 
-    Attributes
-    ----------
-    query
-        A number for each item's query, shape [n], uint64.
-    scores
-        Of each model, shape [M, n].
-    relevance
-        Shape [n]; None without a label.
-    groups
-        By sensitive column each item's group, shape [n]; -1 where it is not known.
-    """
-
-    query: NDArray[np.uint64]
-    scores: Array
-    relevance: Array | None
+    query: NDArray[np.uint64]  # a number for each item's query, shape [n], uint64
+    scores: Array  # of each model, shape [M, n]
+    relevance: Array | None  # shape [n]; None without a label
     groups: Mapping[str, NDArray[np.int64]]
 
 
@@ -76,15 +64,7 @@ class Items:
 
 
 def items_of(batch: Batch, said: Sequence[Predictions], dataset: Dataset) -> Items:
-    """Keep what rankings need of a batch.
-
-    Raises
-    ------
-    DataError
-        A row has no query, or a relevance is no grade.
-    ModelError
-        A model gives no score, or draws it.
-    """
+    """Keep what rankings need of a batch."""
     if batch.queries is None:
         raise DataError("a ranking needs the column of queries; name it with `query`")
     scores = []
@@ -98,13 +78,7 @@ def items_of(batch: Batch, said: Sequence[Predictions], dataset: Dataset) -> Ite
 
 
 def relevance_of(batch: Batch, dataset: Dataset) -> Array | None:
-    """Return each item's relevance, shape [n]: 1 for the favorable label, where one is named, else the label.
-
-    Raises
-    ------
-    DataError
-        A relevance is negative, or larger than `GRADES`.
-    """
+    """Return each item's relevance, shape [n]: 1 for the favorable label, where one is named, else the label."""
     name = dataset.roles.label
     if name is None:
         return None

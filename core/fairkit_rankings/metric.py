@@ -28,15 +28,9 @@ _NONE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class OverQueries(Statistic):
-    """Names the totals of queries.
+    """Names the totals of queries."""
 
-    Attributes
-    ----------
-    key
-        ``queries`` for numbers of each group; ``rankings`` for those that only whole rankings have.
-    """
-
-    key: str = "queries"
+    key: str = "queries"  # `queries` for numbers of each group; `rankings` for those that only whole rankings have
 
     def collect(self, *_: Any) -> Any:
         """Refuse: the items of a query may be anywhere in the table (see `fairkit_rankings.items`)."""
@@ -65,13 +59,7 @@ class QueryMetric(Metric):
 
     @abstractmethod
     def pulls(self, queries: Queries) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Return the number in every group, how far each query pulls it, and which queries count in it.
-
-        Returns
-        -------
-        values, influence, there
-            Shape [G], [G, Q] and [G, Q].
-        """
+        """Return the number in every group, how far each query pulls it, and which queries count in it."""
 
     def compute(self, sums: Array) -> Array:
         """Refuse: the number is no function of sums over rows."""

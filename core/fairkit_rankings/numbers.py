@@ -56,13 +56,7 @@ def per_relevance(part: Array, queries: Queries) -> Pulls:
 
 
 def mean_of(values: Array, there: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Return means over the queries that count, shape [G], and how far each query pulls them, shape [G, Q].
-
-    Parameters
-    ----------
-    values, there
-        Shape [G, Q].
-    """
+    """Return means over the queries that count, shape [G], and how far each query pulls them, shape [G, Q]."""
     count = there.sum(axis=1)
     with np.errstate(all="ignore"):
         means = np.where(there, values, 0.0).sum(axis=1) / count

@@ -23,21 +23,11 @@ MOST_GRADES = 64
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where items stand in their queries' rankings.
+    """Where items stand in their queries' rankings."""
 
-    Attributes
-    ----------
-    query
-        Each item's query, shape [n], from 0, not decreasing.
-    before
-        How many items of its query have a larger score, shape [n].
-    tied
-        How many have the same score, itself included, shape [n].
-    """
-
-    query: Places
-    before: Places
-    tied: Places
+    query: Places  # each item's query, shape [n], from 0, not decreasing
+    before: Places  # how many items of its query have a larger score, shape [n]
+    tied: Places  # how many have the same score, itself included, shape [n]
 
     @classmethod
     def of(cls, query: Places, scores: Array) -> Positions:
@@ -55,13 +45,7 @@ class Positions:
         return cls(query, before, tied)
 
     def worth(self, values: Array) -> Array:
-        """Return the mean worth of each item's positions, shape [n].
-
-        Parameters
-        ----------
-        values
-            Of the first position, the second, ...; later ones are worth nothing.
-        """
+        """Return the mean worth of each item's positions, shape [n]."""
         total = np.r_[0.0, np.cumsum(values)]
         last = len(values)
         start, end = np.minimum(self.before, last), np.minimum(self.before + self.tied, last)

@@ -23,44 +23,20 @@ TOP = 10
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Sums by query and group, shape [Q, G] each.
+    """Sums by query and group, shape [Q, G] each."""
 
-    Attributes
-    ----------
-    rows, exposure, top
-        Items, their exposures, and the places that they have among the first k.
-    relevance, clicks
-        The sum of relevance, and of exposure times relevance; None without a label.
-    right, pairs
-        Pairs with a less relevant item that are in the right order, and all; None where they are not counted.
-    ndcg
-        Of each query, shape [Q]; None without a label.
-    """
-
-    rows: Array
-    exposure: Array
-    top: Array
-    relevance: Array | None = None
-    clicks: Array | None = None
+    rows: Array  # items, their exposures, and the places that they have among the first k
+    exposure: Array  # items, their exposures, and the places that they have among the first k
+    top: Array  # items, their exposures, and the places that they have among the first k
+    relevance: Array | None = None  # the sum of relevance, and of exposure times relevance; None without a label
+    clicks: Array | None = None  # the sum of relevance, and of exposure times relevance; None without a label
     right: Array | None = None
     pairs: Array | None = None
-    ndcg: Array | None = None
+    ndcg: Array | None = None  # of each query, shape [Q]; None without a label
 
 
 def queries_of(items: Chunk, k: int, groups: list[tuple[str | None, int]], model: int = 0) -> list[Queries]:
-    """Sum the items of a model's rankings, by every one of several ways to split them.
-
-    Parameters
-    ----------
-    items
-        Ordered by query.
-    k
-        How many places are the top.
-    groups
-        Sensitive columns with the number of their groups; None: all items as one group.
-    model
-        Whose scores rank the items.
-    """
+    """Sum the items of a model's rankings, by every one of several ways to split them."""
     query = np.unique(items.query, return_inverse=True)[1].ravel().astype(np.int64)
     positions = Positions.of(query, items.scores[model])
     count = int(query[-1]) + 1 if len(query) else 0

@@ -32,34 +32,7 @@ def audit_beside(
     *,
     compared: Dataset | None = None,
 ) -> tuple[list[Report], Comparison]:
-    """Audit models and compare them with the first; every row is scored once by each.
-
-    Parameters
-    ----------
-    engine
-        Runs the pass where the rows are.
-    models
-        Two or more.
-    data
-        The rows, with a label.
-    loaded
-        The audit, the same for all.
-    options
-        What cannot be guessed about each model.
-    progress
-        Told how many rows are scored.
-    compared
-        Rows to compare on in a pass of their own; by default those of the audits.
-
-    Returns
-    -------
-    list of Report, Comparison
-
-    Raises
-    ------
-    FairkitError
-        A model or the data cannot be used, or the models have different tasks.
-    """
+    """Audit models and compare them with the first; every row is scored once by each."""
     data.learn(engine.total)
     scorers = [bound(model, data, each) for model, each in zip(models, options, strict=True)]
     audits = [loaded.about(scorer, data, engine, progress, index=place) for place, scorer in enumerate(scorers)]

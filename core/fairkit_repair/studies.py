@@ -21,24 +21,12 @@ _NONE = Capability(constraints=("none",))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Power:
-    """What the test rows can show.
-
-    Attributes
-    ----------
-    chance
-        That a model whose rates are equal in all groups passes the rules on disparities, all of them together.
-    rows
-        The test rows that there are.
-    needed
-        Those with which the chance would be nine in ten; None where that was not asked for, or no number is enough.
-    small
-        Groups with too few test rows for any verdict.
-    """
+    """What the test rows can show."""
 
     chance: float
-    rows: int
+    rows: int  # the test rows that there are
     needed: int | None = None
-    small: tuple[str, ...] = ()
+    small: tuple[str, ...] = ()  # groups with too few test rows for any verdict
 
 
 _UNKNOWN = Power(chance=0.0, rows=0)
@@ -46,58 +34,25 @@ _UNKNOWN = Power(chance=0.0, rows=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One method with its parameters, measured on calibration rows that its model did not see.
+    """One method with its parameters, measured on calibration rows that its model did not see."""
 
-    Attributes
-    ----------
-    method, parameters
-        What was tried; ``unconstrained`` is the learner, or the given model, as it is.
-    randomized, reads_group
-        Whether decisions are drawn by chance (before it is measured: whether the method says so); whether the model
-        needs the group to decide.
-    accuracy
-        On the calibration rows, of other tasks than binary and multi-class ones `Study.performance`; None where it was
-        not measured.
-    values
-        The numbers under the policy's limits there, by ``metric:column``.
-    chance
-        The predicted chance that the audit of the test rows passes, in [0, 1].
-    chances
-        The same of each limit by itself, by ``metric:column``; empty where it is not known.
-    rate
-        The rate of everybody there that the first limit between groups is on, such as the true positive rate.
-    change
-        Its accuracy minus that of the first alternative that does not decide all alike, on the same rows, with the ends
-        of the paired 95 % interval.
-    seconds
-        What measuring it took.
-    status, reason
-        What became of it, and why it was left out.
-    mitigator, capability
-        The method as an object, and in which of its ways it is used.
-    family
-        What it has in common with trials that differ in their dial.
-    fixed
-        The parameters that the user gave.
-    """
-
-    method: str
-    parameters: Mapping[str, Any]
+    method: str  # what was tried; `unconstrained` is the learner, or the given model, as it is
+    parameters: Mapping[str, Any]  # what was tried; `unconstrained` is the learner, or the given model, as it is
     randomized: bool
     reads_group: bool
     accuracy: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
-    chance: float | None = None
+    chance: float | None = None  # the predicted chance that the audit of the test rows passes, in [0, 1]
     chances: Mapping[str, float] = field(default_factory=dict)
     rate: float | None = None
     change: tuple[float, float, float] | None = None
-    seconds: float = 0.0
-    status: Status = "tried"
-    reason: str = ""
-    mitigator: Any = None
-    capability: Capability = _NONE
-    family: str = ""
-    fixed: frozenset[str] = frozenset()
+    seconds: float = 0.0  # what measuring it took
+    status: Status = "tried"  # what became of it, and why it was left out
+    reason: str = ""  # what became of it, and why it was left out
+    mitigator: Any = None  # the method as an object, and in which of its ways it is used
+    capability: Capability = _NONE  # the method as an object, and in which of its ways it is used
+    family: str = ""  # what it has in common with trials that differ in their dial
+    fixed: frozenset[str] = frozenset()  # the parameters that the user gave
 
     @classmethod
     def of(
@@ -142,68 +97,29 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """A search for the most accurate model that will surely pass a policy.
+    """A search for the most accurate model that will surely pass a policy."""
 
-    Attributes
-    ----------
-    rules
-        The policy.
-    sure, blind, deterministic, unconstrained
-        What was asked for: see `fairkit_repair.repairing.run.repair`.
-    budget, seed
-        The minutes that the search may take; for every random draw.
-    learner
-        What trains where a method does not say.
-    named
-        Whether methods were named.
-    power
-        What the test rows can show.
-    alternatives
-        Everything that was considered, in the order in which it was.
-    picked
-        The place of the pick.
-    calibration_rows
-        How many rows the predictions are made from.
-    seconds
-        What the search took, without the look at the test rows.
-    looks
-        How often these test rows were looked at, this time included, as far as this machine and the file that is
-        replaced tell (see `fairkit_repair.repairing.looks`).
-    look, looks_doubt
-        What tells this search from others, and why there may have been more looks; None where nothing says so.
-    test_sha256
-        The digest of the test rows.
-    performance
-        What `Trial.accuracy` is: accuracy, in regression r2_score, of rankings ndcg.
-    optimism
-        Of a given model: by how much its accuracy on the calibration rows is above that on the test rows, 0 where that
-        is not certain; the accuracies of repairs of it are lowered by as much. None where the model was trained here on
-        other rows, or outcomes are not two.
-    given
-        Whether the first alternative is a model that was given.
-    """
-
-    rules: tuple[Rule, ...]
-    sure: float
-    budget: float
-    seed: int = 0
-    blind: bool = False
-    deterministic: bool | None = False
-    unconstrained: bool = True
-    learner: str = "lightgbm"
-    named: bool = False
-    power: Power = _UNKNOWN
-    alternatives: tuple[Trial, ...] = ()
-    picked: int = 0
-    calibration_rows: int = 0
-    seconds: float = 0.0
+    rules: tuple[Rule, ...]  # the policy
+    sure: float  # what was asked for: see `fairkit_repair.repairing.run.repair`
+    budget: float  # the minutes that the search may take; for every random draw
+    seed: int = 0  # the minutes that the search may take; for every random draw
+    blind: bool = False  # what was asked for: see `fairkit_repair.repairing.run.repair`
+    deterministic: bool | None = False  # what was asked for: see `fairkit_repair.repairing.run.repair`
+    unconstrained: bool = True  # what was asked for: see `fairkit_repair.repairing.run.repair`
+    learner: str = "lightgbm"  # what trains where a method does not say
+    named: bool = False  # whether methods were named
+    power: Power = _UNKNOWN  # what the test rows can show
+    alternatives: tuple[Trial, ...] = ()  # everything that was considered, in the order in which it was
+    picked: int = 0  # the place of the pick
+    calibration_rows: int = 0  # how many rows the predictions are made from
+    seconds: float = 0.0  # what the search took, without the look at the test rows
     looks: int = 1
-    test_sha256: str = ""
+    test_sha256: str = ""  # the digest of the test rows
     look: str = ""
     looks_doubt: str | None = None
-    performance: str = "accuracy"
+    performance: str = "accuracy"  # what `Trial.accuracy` is: accuracy, in regression r2_score, of rankings ndcg
     optimism: float | None = None
-    given: bool = False
+    given: bool = False  # whether the first alternative is a model that was given
 
     def __post_init__(self) -> None:
         if not self.rules:

@@ -23,23 +23,13 @@ class TradeoffPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tradeoff(Evidence):
-    """The models that a method learned in one run along a parameter, on held-out rows.
-
-    Attributes
-    ----------
-    x_title, y_title
-        What is on the axes.
-    better
-        Whether a higher or a lower `y` is better.
-    points
-        In the order in which they were learned.
-    """
+    """The models that a method learned in one run along a parameter, on held-out rows."""
 
     key = "frontier"
-    x_title: str
-    y_title: str
-    better: Literal["higher", "lower"]
-    points: tuple[TradeoffPoint, ...]
+    x_title: str  # what is on the axes
+    y_title: str  # what is on the axes
+    better: Literal["higher", "lower"]  # whether a higher or a lower `y` is better
+    points: tuple[TradeoffPoint, ...]  # in the order in which they were learned
 
     @classmethod
     def read(cls, value: Any) -> Self | None:

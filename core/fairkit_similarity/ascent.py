@@ -42,17 +42,7 @@ class Reward(Protocol):
 
 
 class Disparity:
-    """d_Y(h(x), h(x')) (SenSeI, appendix B); see `fairkit_similarity.outputs`.
-
-    Parameters
-    ----------
-    here
-        h(x), shape (n, K).
-    direction
-        Shape (n, K): where to set out while h(x') = h(x), where d_Y has no slope.
-    logits
-        Whether h are logits; else numbers.
-    """
+    """d_Y(h(x), h(x')) (SenSeI, appendix B); see `fairkit_similarity.outputs`."""
 
     def __init__(self, here: Tensor, direction: Tensor, *, logits: bool = False) -> None:
         self.here, self.direction, self.logits = here, direction, logits
@@ -95,26 +85,14 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AscentResult:
-    """What the search found for n rows.
+    """What the search found for n rows."""
 
-    Attributes
-    ----------
-    s, t
-        Shapes (n, r) and (n, m): the moves along the free and the paid axes; x' = x + s freeᵀ + t paidᵀ.
-    reward, cost
-        Shape (n,): the reward at x', and d²(x, x').
-    outputs
-        h(x'), shape (n, K).
-    evaluations
-        How often the outputs of all rows were computed, h(x) aside.
-    """
-
-    s: Tensor
-    t: Tensor
-    reward: Tensor
-    cost: Tensor
-    outputs: Tensor
-    evaluations: int
+    s: Tensor  # shapes (n, r) and (n, m): the moves along the free and the paid axes; x' = x + s freeᵀ + t paidᵀ
+    t: Tensor  # shapes (n, r) and (n, m): the moves along the free and the paid axes; x' = x + s freeᵀ + t paidᵀ
+    reward: Tensor  # shape (n,): the reward at x', and d²(x, x')
+    cost: Tensor  # shape (n,): the reward at x', and d²(x, x')
+    outputs: Tensor  # h(x'), shape (n, K)
+    evaluations: int  # how often the outputs of all rows were computed, h(x) aside
 
     def moved(self, x: Tensor, frame: Frame) -> Tensor:
         """Return x'."""
@@ -282,33 +260,7 @@ def worst_case(
     steps: int,
     start: tuple[Tensor, Tensor] | None = None,
 ) -> AscentResult:
-    """Search in two stages: along the free axes only, then everywhere (SenSeI Algorithm 1, line 3).
-
-    Parameters
-    ----------
-    network, origin
-        See `fairkit_similarity.networks`, and the network at these rows.
-    x
-        Shape (n, d): the rows.
-    reward
-        What is made large.
-    frame
-        Where rows may go, and at what cost.
-    multiplier
-        λ ≥ 0.
-    epsilon
-        ε ≥ 0, a squared distance: how far the second stage sets out. At 0 there is no second stage, since moves
-        that cost are not allowed.
-    free_steps, steps
-        Steps of either stage, besides setting out.
-    start
-        Moves s and t to try besides, such as those of the last epoch.
-
-    Returns
-    -------
-    Found
-        Every row's objective is at least its value at x' = x.
-    """
+    """Search in two stages: along the free axes only, then everywhere (SenSeI Algorithm 1, line 3)."""
     climb = Climb(network, origin, reward, frame, x, multiplier)
     if frame.free.shape[1]:
         climb.set_out()

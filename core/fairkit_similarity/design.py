@@ -21,18 +21,10 @@ FEW = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Codes:
-    """One column of many categories.
+    """One column of many categories."""
 
-    Attributes
-    ----------
-    places
-        The numbers of its features, shape (v,).
-    code
-        Which of them is 1 in each row, shape (n,); v where all are 0.
-    """
-
-    places: Ints
-    code: Ints
+    places: Ints  # the numbers of its features, shape (v,)
+    code: Ints  # which of them is 1 in each row, shape (n,); v where all are 0
 
     @property
     def size(self) -> int:
@@ -41,23 +33,7 @@ class _Codes:
 
 
 class Design:
-    """The features of n rows, with a constant feature at the end, without those of some columns.
-
-    Parameters
-    ----------
-    encoder
-        Raw columns to features.
-    columns
-        Raw columns by name, each of shape (n,).
-    without
-        Columns whose features are taken for 0: they are left out of the design.
-
-    Attributes
-    ----------
-    kept
-        The numbers of the features that the design has, shape (d,); coefficients stand in this order, and the
-        constant's after them.
-    """
+    """The features of n rows, with a constant feature at the end, without those of some columns."""
 
     def __init__(self, encoder: Encoder, columns: Columns, without: str) -> None:
         dense, sparse, positions, start = [], [], [], 0

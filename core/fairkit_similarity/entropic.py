@@ -57,30 +57,6 @@ def entropic_plan(
     """Find η with <C, Π(η)> = ε by bisection, from the feasible side.
 
     Time is O(u²) for each of about 40 values of η, where u counts distinct rows of (z, losses); memory is O(u).
-
-    Parameters
-    ----------
-    z
-        Shape (n, d): coordinates of the fair metric.
-    values
-        Shape (K, n): the loss of each row under each label.
-    labels
-        Shape (n,): 0 ... K - 1.
-    epsilon
-        ε > 0; as ε falls to 0 no finite η is enough, since every row keeps some mass for its neighbours.
-    gamma
-        γ > 0, in units of the loss.
-    weights
-        Shape (n,): nonnegative weights of the rows that move; equal by default. They are scaled to sum 1.
-    eta
-        About which η to expect.
-    precision
-        Relative width at which the bisection ends.
-
-    Raises
-    ------
-    ParameterError
-        ε or γ is not positive and finite.
     """
     if not (np.isfinite(gamma) and gamma > 0.0):
         raise ParameterError(f"gamma is {gamma}: it must be a positive number in units of the loss")

@@ -23,44 +23,18 @@ class Geometry:
 
     Moves along `free`, the sensitive directions, cost nothing; they are bounded by the range that the rows have
     there. Moves along `paid` are no longer than `reach`.
-
-    Attributes
-    ----------
-    free
-        Shape (d, r), orthonormal: the null space of the metric, turned to the principal axes of the rows in it.
-    low, high
-        Shape (r,): the range of x · free over the rows.
-    paid
-        Shape (d, m), orthonormal, r + m = d.
-    price
-        Shape (m,), positive: squared distance per squared length.
-    reach
-        The root mean squared distance of two rows drawn at random: a row is never moved farther.
     """
 
     free: Floats
-    low: Floats
-    high: Floats
-    paid: Floats
-    price: Floats
-    reach: float
+    low: Floats  # shape (r,): the range of x · free over the rows
+    high: Floats  # shape (r,): the range of x · free over the rows
+    paid: Floats  # shape (d, m), orthonormal, r + m = d
+    price: Floats  # shape (m,), positive: squared distance per squared length
+    reach: float  # the root mean squared distance of two rows drawn at random: a row is never moved farther
 
     @classmethod
     def learn(cls, features: Floats, matrix: Floats) -> Self:
-        """Find the axes of d²(x, x') = ‖(x - x') · matrix‖².
-
-        Parameters
-        ----------
-        features
-            Shape (n, d), finite: the rows.
-        matrix
-            Shape (d, k), finite.
-
-        Raises
-        ------
-        DataError
-            The shapes do not fit, or a number is not finite.
-        """
+        """Find the axes of d²(x, x') = ‖(x - x') · matrix‖²."""
         features = np.asarray(features, dtype=np.float64)
         matrix = np.asarray(matrix, dtype=np.float64)
         if features.ndim != 2 or not len(features):

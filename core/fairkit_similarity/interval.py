@@ -26,31 +26,14 @@ CHOOSERS = 2_500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A gap with its standard errors; intervals follow at any confidence.
+    """A gap with its standard errors; intervals follow at any confidence."""
 
-    Attributes
-    ----------
-    gap
-        L(ε) less the mean reward of staying.
-    error
-        Standard error of `gap`, from the standard deviation of φ_j(η*) - R_jj over the rows.
-    bound
-        The mean over two halves of the rows of  η ε + mean(φ_j(η) - R_jj), each at an η that was chosen on the
-        other half. Weak duality puts its expectation above the population's gap, whatever η is.
-    bound_error
-        Standard error of `bound`.
-    bound_skew
-        Skewness of `bound`: its third central moment over `bound_error`³. Few rows that gain much make it positive.
-    rows
-        Effective number of rows, (Σ w)² / Σ w².
-    """
-
-    gap: float
-    error: float
+    gap: float  # L(ε) less the mean reward of staying
+    error: float  # standard error of `gap`, from the standard deviation of φ_j(η*) - R_jj over the rows
     bound: float
-    bound_error: float
+    bound_error: float  # standard error of `bound`
     bound_skew: float
-    rows: float
+    rows: float  # effective number of rows, (Σ w)² / Σ w²
 
     def interval(self, confidence: float) -> tuple[float, float] | None:
         """Two-sided normal interval, cut at 0 where gaps begin; None with fewer than `FEWEST` effective rows."""
@@ -73,19 +56,7 @@ class Spread:
 
 
 def spread(solution: Solution, rng: np.random.Generator) -> Spread:
-    """Measure how sure the gap of a solution is.
-
-    Parameters
-    ----------
-    solution
-        From `Transport.solve`.
-    rng
-        Splits the rows in halves.
-
-    Returns
-    -------
-    Spread
-    """
+    """Measure how sure the gap of a solution is."""
     problem, epsilon = solution.problem, solution.epsilon
     excess = solution.contributions() - problem.own
     rows = 1.0 / float(problem.mass @ problem.mass)

@@ -35,13 +35,7 @@ class Network(Protocol):
 
 
 class Image:
-    """A linear map from moves along axes, shape (n, a), to moves of the root, shape (n, h).
-
-    Parameters
-    ----------
-    factors
-        Matrices whose product, in this order, is the map.
-    """
+    """A linear map from moves along axes, shape (n, a), to moves of the root, shape (n, h)."""
 
     def __init__(self, factors: Sequence[Tensor]) -> None:
         self.factors = list(factors)
@@ -73,11 +67,6 @@ class Image:
 
 class DenseNetwork:
     """A fully connected network with derivatives written by hand.
-
-    Parameters
-    ----------
-    layers
-        For each layer its weight (out, in), its bias (out,) and the name of the activation behind it.
 
     Notes
     -----
@@ -203,22 +192,7 @@ def as_matrix(outputs: Tensor) -> Tensor:
 
 
 def check_module(module: Any, width: int, outputs: Sequence[int]) -> int:
-    """Run a module on two rows and return its number of outputs.
-
-    Parameters
-    ----------
-    module
-        A `torch.nn.Module`.
-    width
-        The number of features d.
-    outputs
-        The numbers of outputs that are accepted.
-
-    Raises
-    ------
-    ModelError
-        It fails on rows of this width, or its outputs have another shape.
-    """
+    """Run a module on two rows and return its number of outputs."""
     import torch
 
     first = next(iter(module.parameters()), torch.zeros(()))

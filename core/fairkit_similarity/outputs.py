@@ -18,19 +18,7 @@ from typing import Any
 
 
 def centred_logits(logits: Any) -> Any:
-    """Return centred logits: the mean of squared differences over their columns is d_Y.
-
-    Parameters
-    ----------
-    logits
-        Shape (n, K); K = 1: the log-odds of two classes.
-
-    Returns
-    -------
-    Array or tensor
-        Shape (n, 1) for two classes, half the log-odds: the other logit differs in its sign only. Else shape (n, K), of
-        mean 0 in every row.
-    """
+    """Return centred logits: the mean of squared differences over their columns is d_Y."""
     if logits.shape[1] == 1:
         return logits / 2.0
     if logits.shape[1] == 2:
@@ -39,20 +27,7 @@ def centred_logits(logits: Any) -> Any:
 
 
 def squared_difference(gap: Any, *, logits: bool) -> tuple[Any, Any]:
-    """Compute d_Y from h(x') - h(x), and its gradient in h(x').
-
-    Parameters
-    ----------
-    gap
-        Shape (n, K).
-    logits
-        Whether h are logits; else numbers.
-
-    Returns
-    -------
-    tuple
-        d_Y, shape (n,), nonnegative; and its gradient, shape (n, K).
-    """
+    """Compute d_Y from h(x') - h(x), and its gradient in h(x')."""
     if logits and gap.shape[1] == 1:
         return gap[:, 0] ** 2 / 4.0, gap / 2.0
     if logits:

@@ -28,38 +28,16 @@ CHUNK = 8_192
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
-    """The best plan over given candidates.
+    """The best plan over given candidates."""
 
-    Attributes
-    ----------
-    value
-        Its mean gain, at a mean cost of at most ε.
-    multiplier
-        λ.
-    contributions
-        Shape (n,): max_c [g - λ c]; their weighted mean plus λ ε is `value`.
-    place
-        Shape (n,): which candidate attains it.
-    """
-
-    value: float
-    multiplier: float
-    contributions: Floats
-    place: NDArray[np.int64]
+    value: float  # its mean gain, at a mean cost of at most ε
+    multiplier: float  # λ
+    contributions: Floats  # shape (n,): max_c [g - λ c]; their weighted mean plus λ ε is `value`
+    place: NDArray[np.int64]  # shape (n,): which candidate attains it
 
 
 def best_plan(gain: Floats, cost: Floats, weights: Floats, epsilon: float) -> Choice:
-    """Minimise λ ε + Σ_j w_j max_c [g_cj - λ c_cj] over λ ≥ 0, to the last bit that matters.
-
-    Parameters
-    ----------
-    gain, cost
-        Shape (C, n): candidates of every row; one of cost 0 among them.
-    weights
-        Shape (n,), of sum 1.
-    epsilon
-        ε ≥ 0.
-    """
+    """Minimise λ ε + Σ_j w_j max_c [g_cj - λ c_cj] over λ ≥ 0, to the last bit that matters."""
 
     def at(multiplier: float) -> tuple[float, float, NDArray[np.int64]]:
         place = (gain - multiplier * cost).argmax(axis=0)
@@ -106,25 +84,13 @@ def best_plan(gain: Floats, cost: Floats, weights: Floats, epsilon: float) -> Ch
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outside:
-    """What the search found.
+    """What the search found."""
 
-    Attributes
-    ----------
-    choice
-        The best plan over all candidates, the given ones too.
-    gain, cost
-        Shape (C, n): the candidates; first the given ones.
-    moved
-        Shape (C - given, n, d): x' of the candidates that were found.
-    given
-        How many candidates were given.
-    """
-
-    choice: Choice
-    gain: Floats
-    cost: Floats
-    moved: NDArray[Any]
-    given: int
+    choice: Choice  # the best plan over all candidates, the given ones too
+    gain: Floats  # shape (C, n): the candidates; first the given ones
+    cost: Floats  # shape (C, n): the candidates; first the given ones
+    moved: NDArray[Any]  # shape (C - given, n, d): x' of the candidates that were found
+    given: int  # how many candidates were given
 
 
 def search_outside(
@@ -141,31 +107,7 @@ def search_outside(
     tolerance: float = 1e-3,
     logits: bool = False,
 ) -> Outside:
-    """Search rows' worst cases, and price them until the multiplier settles.
-
-    Parameters
-    ----------
-    network
-        See `fairkit_similarity.networks`.
-    x
-        Tensor of shape (n, d).
-    frame
-        Where rows may go.
-    epsilon
-        ε ≥ 0.
-    weights
-        Shape (n,), of sum 1.
-    start
-        Gains and costs, shape (C, n) each, of candidates that are known; staying need not be among them.
-    free_steps, steps
-        Of every search.
-    rounds
-        At most so many searches.
-    tolerance
-        Stop where a search adds less than this share of the value.
-    logits
-        Whether the network's outputs are logits, as for `fairkit_similarity.outputs.squared_difference`.
-    """
+    """Search rows' worst cases, and price them until the multiplier settles."""
     stay = np.zeros((1, len(x)))
     gains = [stay] if start is None else [stay, start[0]]
     costs = [stay] if start is None else [stay, start[1]]

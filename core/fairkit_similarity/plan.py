@@ -15,25 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
-    """The nonzero entries of Π: at most two for each row that was asked, two for one row only.
+    """The nonzero entries of Π: at most two for each row that was asked, two for one row only."""
 
-    Attributes
-    ----------
-    source, target
-        Shape (e,): the row j that moves and the row i it moves to; equal where it stays.
-    mass
-        Shape (e,): Π_ij > 0; sums over each source to the row's weight, in all to 1.
-    distance
-        Shape (e,): C_ij, a squared distance.
-    gain
-        Shape (e,): R_ij - R_jj ≥ 0.
-    """
-
-    source: Ints
-    target: Ints
-    mass: Floats
-    distance: Floats
-    gain: Floats
+    source: Ints  # shape (e,): the row j that moves and the row i it moves to; equal where it stays
+    target: Ints  # shape (e,): the row j that moves and the row i it moves to; equal where it stays
+    mass: Floats  # shape (e,): Π_ij > 0; sums over each source to the row's weight, in all to 1
+    distance: Floats  # shape (e,): C_ij, a squared distance
+    gain: Floats  # shape (e,): R_ij - R_jj ≥ 0
 
     @property
     def cost(self) -> float:
@@ -55,19 +43,7 @@ class Plan:
         return entries[order][:count]
 
     def label_weights(self, labels: Ints, rows: int, classes: int) -> Floats:
-        """Sum the mass that arrives at each row under each label: Σ_j Π_ij 1[y_j = k].
-
-        Parameters
-        ----------
-        labels
-            Shape (n,): every row's label.
-        rows, classes
-            n and K.
-
-        Returns
-        -------
-        array of shape (n, K), of sum 1 (BuDRO Algorithm 1, line 5)
-        """
+        """Sum the mass that arrives at each row under each label: Σ_j Π_ij 1[y_j = k]."""
         flat = self.target * classes + labels[self.source]
         summed: Floats = np.bincount(flat, weights=self.mass, minlength=rows * classes).astype(np.float64)
         return summed.reshape(rows, classes)

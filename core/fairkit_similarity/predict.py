@@ -35,40 +35,13 @@ def logistic_directions(design: Design, targets: NDArray[np.bool_], strength: fl
     """Fit logistic models, one for each row of targets, that share the features.
 
     Each minimises Σ_i log(1 + exp(-t_i (x_i·w + b))) + ½ strength ‖w‖² over w and b, with t = ±1.
-
-    Parameters
-    ----------
-    design
-        The features of n rows.
-    targets
-        Shape (K, n): none of them constant.
-    strength
-        The l2 penalty, at least 0, weighed against the summed loss; the intercept has none.
-
-    Returns
-    -------
-    array
-        Shape (K, d): the coefficients w.
     """
     chunks = [targets[start : start + TOGETHER] for start in range(0, len(targets), TOGETHER)]
     return np.concatenate([_newton(design, chunk, strength) for chunk in chunks])
 
 
 def ridge_direction(design: Design, target: Floats) -> Floats:
-    """Fit a ridge regression whose penalty, one of `PENALTIES`, has the least leave-one-out error.
-
-    Parameters
-    ----------
-    design
-        The features of n rows.
-    target
-        Shape (n,).
-
-    Returns
-    -------
-    array
-        Shape (d,): the coefficients.
-    """
+    """Fit a ridge regression whose penalty, one of `PENALTIES`, has the least leave-one-out error."""
     features = design.dense()
     features -= features.mean(axis=0)
     centred = target - target.mean()

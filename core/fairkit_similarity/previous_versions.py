@@ -22,20 +22,7 @@ STRENGTH = 0.1
 
 @phase("learn metric")
 def former_subspace(columns: Columns, sensitive: Sequence[str]) -> FairMetric:
-    """Learn what `fairkit_similarity.learn.subspace` learned before: by scikit-learn's L-BFGS, to its tolerance.
-
-    Parameters
-    ----------
-    columns, sensitive
-        As for `fairkit_similarity.learn.subspace`.
-
-    Raises
-    ------
-    DataError
-        See there.
-    MissingExtraError
-        scikit-learn is not installed.
-    """
+    """Learn what `fairkit_similarity.learn.subspace` learned before: by scikit-learn's L-BFGS, to its tolerance."""
     try:
         from sklearn.linear_model import LogisticRegression, RidgeCV
     except ImportError as error:

@@ -34,28 +34,14 @@ REMEMBERED = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Queries:
-    """The query classes, as every worker gets them.
+    """The query classes, as every worker gets them."""
 
-    Attributes
-    ----------
-    z, bounding
-        Coordinates, shape (m, d), and bounding coordinates.
-    label
-        Shape (m,): each one's loss vector (losses).
-    target
-        Shape (m, K): each one's target (outputs); otherwise of shape (m, 0).
-    frame
-        Makes bounding coordinates.
-    kind
-        Of the rewards.
-    """
-
-    z: Floats
-    bounding: Floats
-    label: Ints
-    target: Floats
-    frame: Frame
-    kind: int
+    z: Floats  # coordinates, shape (m, d), and bounding coordinates
+    bounding: Floats  # coordinates, shape (m, d), and bounding coordinates
+    label: Ints  # shape (m,): each one's loss vector (losses)
+    target: Floats  # shape (m, K): each one's target (outputs); otherwise of shape (m, 0)
+    frame: Frame  # makes bounding coordinates
+    kind: int  # of the rewards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,40 +55,20 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartAnswers:
-    """The answers of one part that are worth more than the floor.
+    """The answers of one part that are worth more than the floor."""
 
-    Attributes
-    ----------
-    place
-        Numbers within `Ask.chosen`.
-    lines
-        The answers: numbers of rows in the whole table.
-    looks
-        Distances and box bounds computed.
-    """
-
-    place: Ints
-    lines: Lines
-    looks: int
+    place: Ints  # numbers within `Ask.chosen`
+    lines: Lines  # the answers: numbers of rows in the whole table
+    looks: int  # distances and box bounds computed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartRows:
-    """The rows of one part: distinct places under losses, as `fairkit_similarity.transport.Support` has them.
+    """The rows of one part: distinct places under losses, as `fairkit_similarity.transport.Support` has them."""
 
-    Attributes
-    ----------
-    z
-        Shape (places, d).
-    values
-        Losses: shape (K, places). Outputs: shape (places, K).
-    row
-        Shape (K or 1, places): the number, in the whole table, of the row that stands for a place.
-    """
-
-    z: Floats
-    values: Floats
-    row: Ints
+    z: Floats  # shape (places, d)
+    values: Floats  # losses: shape (K, places). Outputs: shape (places, K)
+    row: Ints  # shape (K or 1, places): the number, in the whole table, of the row that stands for a place
 
     @classmethod
     def of(cls, z: Floats, values: Floats, kind: int, start: int) -> PartRows:
@@ -174,31 +140,7 @@ def nearest(part: PartRows, queries: Queries) -> PartAnswers:
 
 
 class SpreadTransport(Problem):
-    """The problem of `Support.losses` or `Support.outputs` on a support that lies on workers.
-
-    Parameters
-    ----------
-    engine
-        Runs the work.
-    parts
-        Pieces of type `PartRows`.
-    kind
-        ``LOSSES``, ``SQUARED`` or ``ABSOLUTE``.
-    z
-        Shape (m, d): coordinates of the rows that are asked.
-    asked
-        Shape (m,): their numbers in the whole table.
-    values
-        Shape (m, K): their losses under each label, or their outputs.
-    label
-        Shape (m,): their labels (losses), else zeros.
-    target
-        Shape (m, K): their targets (outputs), else of shape (m, 0).
-    own
-        Shape (m,): R_jj.
-    weights
-        Shape (m,): nonnegative; None for equal ones.
-    """
+    """The problem of `Support.losses` or `Support.outputs` on a support that lies on workers."""
 
     def __init__(
         self,

@@ -36,18 +36,7 @@ KINDS = {"losses": LOSSES, "squared": SQUARED, "absolute": ABSOLUTE}
 
 
 class Support:
-    """The rows that mass can move to, and the distances between them.
-
-    Parameters
-    ----------
-    z
-        Shape (n, d), finite: coordinates whose squared Euclidean distance is the fair distance.
-
-    Raises
-    ------
-    DataError
-        z has no rows, or a number in it is not finite.
-    """
+    """The rows that mass can move to, and the distances between them."""
 
     @phase("search")
     def __init__(self, z: Floats) -> None:
@@ -86,21 +75,7 @@ class Support:
         weights: Floats | None = None,
         eta: float | None = None,
     ) -> Transport:
-        """Make the problem R_ij = v^{y_j}_i of a performance gap.
-
-        Parameters
-        ----------
-        values
-            Shape (K, n), finite: the loss of each row under each label.
-        labels
-            Shape (n,): each row's own label, 0 ... K - 1.
-        rows
-            Shape (m,): the rows j that are asked, repeats allowed; all by default. The support stays whole.
-        weights
-            Shape (m,): nonnegative weights of these rows; equal by default. They are scaled to sum 1.
-        eta
-            About which η to expect: the tree is fitted to it. The answer does not depend on it.
-        """
+        """Make the problem R_ij = v^{y_j}_i of a performance gap."""
         values = finite(np.atleast_2d(np.asarray(values, dtype=np.float64)), "loss")
         labels = np.asarray(labels, dtype=np.int64)
         if values.shape[1] != len(self.z) or labels.shape != (len(self.z),):
@@ -144,20 +119,7 @@ class Support:
         weights: Floats | None = None,
         eta: float | None = None,
     ) -> Transport:
-        """Make the problem R_ij = mean_k (h_ik - t_jk)², or of absolute differences.
-
-        Parameters
-        ----------
-        values
-            Shape (n, K), finite: the outputs h of each row.
-        targets
-            Shape (n, K): what row j's outputs are compared with: the true values (a regression's performance
-            gap), or by default the row's own outputs (distributional individual fairness).
-        kind
-            ``squared`` or ``absolute``.
-        rows, weights, eta
-            As for `losses`.
-        """
+        """Make the problem R_ij = mean_k (h_ik - t_jk)², or of absolute differences."""
         values = finite(np.ascontiguousarray(values, dtype=np.float64).reshape(len(values), -1), "output")
         target = values if targets is None else np.ascontiguousarray(targets, dtype=np.float64)
         target = finite(target.reshape(len(target), -1), "target")
@@ -194,13 +156,7 @@ _MOST_GAP = 1e150
 
 
 def check_coordinates(z: Floats) -> None:
-    """Refuse coordinates that no distance can be taken of.
-
-    Raises
-    ------
-    DataError
-        There are none, one is not finite, or beyond `LARGEST`.
-    """
+    """Refuse coordinates that no distance can be taken of."""
     if z.ndim != 2 or not len(z):
         raise DataError(f"the support has the shape {z.shape}: at least one row of coordinates is needed")
     if not np.isfinite(z).all():
@@ -229,15 +185,7 @@ def _asked(n: int, rows: Ints | None, weights: Floats | None) -> tuple[Ints, Flo
 
 
 class Transport(Problem):
-    """A reward on a support in memory. Made by `Support.losses` and `Support.outputs`.
-
-    Attributes
-    ----------
-    target
-        The targets of each query class.
-    row
-        Shape (K, places): the row that stands for a place under a label, the first with the largest loss.
-    """
+    """A reward on a support in memory. Made by `Support.losses` and `Support.outputs`."""
 
     def __init__(
         self,

@@ -20,18 +20,10 @@ _ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class CounterfactualTable:
-    """The table of counterfactual rows.
+    """The table of counterfactual rows."""
 
-    Attributes
-    ----------
-    columns
-        What the model reads, each of shape [p].
-    places
-        For every original, its rows in `columns`.
-    """
-
-    columns: Mapping[str, NDArray[Any]]
-    places: Mapping[Any, NDArray[np.int64]]
+    columns: Mapping[str, NDArray[Any]]  # what the model reads, each of shape [p]
+    places: Mapping[Any, NDArray[np.int64]]  # for every original, its rows in `columns`
 
     def originals(self) -> NDArray[np.int64]:
         """Return a number of each row's original, shape [p], from 0."""
@@ -42,22 +34,7 @@ class CounterfactualTable:
 
 
 def read_given(path: str, of: str, wanted: Sequence[str]) -> CounterfactualTable:
-    """Read a table of counterfactual rows.
-
-    Parameters
-    ----------
-    path
-        CSV or Parquet.
-    of
-        The column that names each row's original.
-    wanted
-        The columns that the model reads.
-
-    Raises
-    ------
-    DataError
-        There is no such file or column, it has no rows, or an original is not named.
-    """
+    """Read a table of counterfactual rows."""
     source = open_source(path)
     for name in (of, *wanted):
         if name not in source.columns:

@@ -35,61 +35,30 @@ COUNT = "n"
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """How a column of scores is cut where it has too many values: into equal steps, and at thresholds.
+    """How a column of scores is cut where it has too many values: into equal steps, and at thresholds."""
 
-    Attributes
-    ----------
-    low, high
-        The range; what is beyond is in the outermost bins.
-    cuts
-        Thresholds: scores on different sides of one are in different bins, and near one they stay as they are.
-    """
-
-    low: float
-    high: float
+    low: float  # the range; what is beyond is in the outermost bins
+    high: float  # the range; what is beyond is in the outermost bins
     cuts: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """How columns are read where their own values are not needed.
+    """How columns are read where their own values are not needed."""
 
-    Attributes
-    ----------
-    edges
-        By binned column, the edges: each row has a number of its bin.
-    bins
-        By column of scores, its bins: the rows of a bin have their mean.
-    expressions
-        By column, what stands for its values: the buckets of clusters.
-    nan
-        Whether the engine's numbers may be no number.
-    few
-        Whether binned columns have few values: rows are counted by these, and the counts are added up by bin, which is
-        cheaper than to find the bin of each row.
-    """
-
-    edges: Mapping[str, tuple[float, ...]]
-    bins: Mapping[str, Bins]
-    expressions: Mapping[str, Any]
-    nan: bool = True
+    edges: Mapping[str, tuple[float, ...]]  # by binned column, the edges: each row has a number of its bin
+    bins: Mapping[str, Bins]  # by column of scores, its bins: the rows of a bin have their mean
+    expressions: Mapping[str, Any]  # by column, what stands for its values: the buckets of clusters
+    nan: bool = True  # whether the engine's numbers may be no number
     few: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Distinct rows, in an order of their own, with their counts.
+    """Distinct rows, in an order of their own, with their counts."""
 
-    Attributes
-    ----------
-    rows
-        Plain columns.
-    counts
-        How often each occurs, shape [U].
-    """
-
-    rows: pa.Table
-    counts: NDArray[np.int64]
+    rows: pa.Table  # plain columns
+    counts: NDArray[np.int64]  # how often each occurs, shape [U]
 
     @property
     def total(self) -> int:
@@ -113,19 +82,7 @@ class Cells:
 
 
 def expression_of(table: Any, columns: Sequence[str], coding: Coding, most: int = MOST_CELLS) -> Any:
-    """Return the expression of distinct rows and their counts: a ``GROUP BY``, or two, and one row too many at most.
-
-    Parameters
-    ----------
-    table
-        The relation's.
-    columns
-        What to tell rows apart by; their places are the names of the result's columns.
-    coding
-        How some are read.
-    most
-        Cells.
-    """
+    """Return the expression of distinct rows and their counts: a ``GROUP BY``, or two, and one row too many at most."""
     if coding.few and not coding.bins and not coding.expressions:
         raw = {f"k{place}": table[name] for place, name in enumerate(columns)}
         cells = table.group_by(**raw).agg(**{COUNT: table.count()})
@@ -190,15 +147,7 @@ def _scored(column: Any, bins: Bins) -> dict[str, Any]:
 
 
 def counted(relation: Relation, columns: Sequence[str], coding: Coding, name: str, most: int = MOST_CELLS) -> Cells:
-    """Count equal rows.
-
-    Raises
-    ------
-    RowsNeededError
-        There are too many distinct ones.
-    DataError
-        The engine refuses, or a column has a type that is not read.
-    """
+    """Count equal rows."""
     check_known(relation, columns)
     found = relation.fetch(expression_of(relation.table, columns, coding, most))
     if found.num_rows > most:
@@ -207,13 +156,7 @@ def counted(relation: Relation, columns: Sequence[str], coding: Coding, name: st
 
 
 def check_known(relation: Relation, columns: Sequence[str]) -> None:
-    """Refuse columns that the engine does not read as fairkit does.
-
-    Raises
-    ------
-    RowsNeededError
-        There is one.
-    """
+    """Refuse columns that the engine does not read as fairkit does."""
     absent = [column for column in columns if column not in relation.table.columns]
     if absent:
         raise RowsNeededError(f"the column {absent[0]!r} has a type that is not counted by SQL")

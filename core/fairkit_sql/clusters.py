@@ -31,11 +31,6 @@ def bucket_of(column: Any, key: int, dialect: str) -> Any:
 
     Whole numbers go through a polynomial of degree three with secret coefficients modulo a prime: of any four ids the
     buckets are independent. Others go through MD5 with the key before the text.
-
-    Raises
-    ------
-    RowsNeededError
-        The engine has no MD5.
     """
     if column.type().is_integer():
         draws = random.Random(key)  # noqa: S311 -- a hash family's coefficients, from the digest of the rows

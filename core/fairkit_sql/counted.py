@@ -105,27 +105,13 @@ def pa_table(arrays: Sequence[Any], names: Sequence[str]) -> pa.Table:
 
 @dataclass(slots=True)
 class Counts:
-    """What was counted of a table.
+    """What was counted of a table."""
 
-    Attributes
-    ----------
-    part
-        The table.
-    cells
-        Distinct rows with their counts, by their columns.
-    coding
-        How the columns with a role are read.
-    cluster
-        The column of clusters, where there is one, and how many ids it has.
-    sha256
-        The digest of the rows in the columns that the audit reads, but the clusters' ids.
-    """
-
-    part: CountedPart
+    part: CountedPart  # the table
     cells: dict[tuple[str, ...], Cells] = field(default_factory=dict)
-    coding: Coding = field(default_factory=lambda: Coding({}, {}, {}))
-    cluster: tuple[str, int] | None = None
-    sha256: str = ""
+    coding: Coding = field(default_factory=lambda: Coding({}, {}, {}))  # how the columns with a role are read
+    cluster: tuple[str, int] | None = None  # the column of clusters, where there is one, and how many ids it has
+    sha256: str = ""  # the digest of the rows in the columns that the audit reads, but the clusters' ids
 
     @property
     def total(self) -> int:
@@ -135,19 +121,7 @@ class Counts:
     def learn(
         self, roles: Roles, splits: Iterable[Sensitive], columns: Sequence[str], scores: Mapping[str, Bins]
     ) -> None:
-        """Count the columns that have a role.
-
-        Parameters
-        ----------
-        roles
-            What the columns are for.
-        splits
-            Each way to split people, with its bins.
-        columns
-            The columns that the audit reads, in the table's order.
-        scores
-            The bins of scores.
-        """
+        """Count the columns that have a role."""
         others = {roles.label, roles.weights, roles.cluster, *(roles.predictions.columns if roles.predictions else ())}
         edges = {column: known for column, known in edges_of(splits).items() if column not in others}
         self.coding = Coding(edges, scores, {}, self.part.relation.dialect != "sqlite", few=self.part.few(list(edges)))
@@ -216,13 +190,7 @@ def critical(options: ModelOptions, cut: float | None, unit: bool) -> tuple[floa
 
 
 def score_bins(counts: CountedPart, roles: Roles, options: ModelOptions, cut: float | None) -> dict[str, Bins]:
-    """Return the bins of the scores that have many values among the first rows.
-
-    Raises
-    ------
-    RowsNeededError
-        Decisions are made of such scores, which are in a form that their threshold is not.
-    """
+    """Return the bins of the scores that have many values among the first rows."""
     predicted = roles.predictions
     score = None if predicted is None else predicted.score
     if predicted is None or score is None or score not in counts.relation.table.columns:

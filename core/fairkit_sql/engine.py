@@ -39,13 +39,7 @@ IN_BINS = (
 
 
 class SqlEngine(LocalEngine):
-    """Runs functions on the distinct rows of a table that a database counts (see `fairkit.engines.base.Engine`).
-
-    Parameters
-    ----------
-    pulls
-        Whether an audit reads the rows where they cannot be counted; else it is refused.
-    """
+    """Runs functions on the distinct rows of a table that a database counts (see `fairkit.engines.base.Engine`)."""
 
     def __init__(self, *, pulls: bool = True) -> None:
         super().__init__()
@@ -54,13 +48,7 @@ class SqlEngine(LocalEngine):
         self._options: tuple[ModelOptions, float | None] | None = None
 
     def placed(self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None) -> Dataset:
-        """See `Engine.placed`: the rows stay where they are.
-
-        Raises
-        ------
-        RowsNeededError
-            The rows must be read, or no engine has them.
-        """
+        """See `Engine.placed`: the rows stay where they are."""
         if reasons:
             raise RowsNeededError(reasons[0])
         own = None if data.roles.join is not None else counted_part(data.source)
@@ -130,21 +118,11 @@ def _evidence(counts: Counts) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class PiecePart:
-    """The distinct rows whose counts have a binary digit.
+    """The distinct rows whose counts have a binary digit."""
 
-    Attributes
-    ----------
-    counts
-        The table.
-    bit
-        The digit's place.
-    raw
-        Columns that are read as they are.
-    """
-
-    counts: Counts
-    bit: int
-    raw: tuple[str, ...]
+    counts: Counts  # the table
+    bit: int  # the digit's place
+    raw: tuple[str, ...]  # columns that are read as they are
 
     alone = True
     """Whether one thread has to do it all: the connection is that thread's."""

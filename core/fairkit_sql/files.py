@@ -24,13 +24,7 @@ _PATTERN = "*?[]{}"
 
 
 def counting_of(parts: Sequence[Any]) -> Counting | None:
-    """Return where files are counted; None where a part is something else, or the files' columns differ.
-
-    Raises
-    ------
-    MissingExtraError
-        DuckDB is not installed.
-    """
+    """Return where files are counted; None where a part is something else, or the files' columns differ."""
     first = _columns(parts[0].schema())
     if any(_columns(part.schema()) != first for part in parts[1:]):
         return None

@@ -23,13 +23,7 @@ _WITH = re.compile(r"\s*WITH\s", re.IGNORECASE)
 
 
 def ibis() -> Any:
-    """Return the library.
-
-    Raises
-    ------
-    MissingExtraError
-        It is not installed.
-    """
+    """Return the library."""
     try:
         import ibis
         import ibis.formats.pyarrow
@@ -39,42 +33,18 @@ def ibis() -> Any:
 
 
 class Relation(Protocol):
-    """Rows that an engine counts.
+    """Rows that an engine counts."""
 
-    Attributes
-    ----------
-    table
-        They, as an ibis table.
-    dialect
-        The name that ibis gives to the engine.
-    """
-
-    table: Any
-    dialect: str
+    table: Any  # they, as an ibis table
+    dialect: str  # the name that ibis gives to the engine
 
     def fetch(self, expression: Any) -> pa.Table:
-        """Return the rows of an expression over `table`.
-
-        Raises
-        ------
-        DataError
-            The engine refuses it.
-        """
+        """Return the rows of an expression over `table`."""
         ...
 
 
 def relation_of(counting: Any, schema: pa.Schema, name: str) -> Relation:
-    """Return rows as a relation.
-
-    Parameters
-    ----------
-    counting
-        A `fairkit.sources.Counting`, or an ibis table.
-    schema
-        The rows' columns, as they would be read.
-    name
-        What messages call the rows.
-    """
+    """Return rows as a relation."""
     if isinstance(counting, Counting):
         return Query(counting, schema, name)
     return Bound(counting, name)

@@ -32,15 +32,7 @@ _TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass", "answers")
 
 
 class Audited:
-    """An auditor with its settings, and what it finds on the sample data.
-
-    Parameters
-    ----------
-    auditor
-        The class.
-    settings
-        Its parameters.
-    """
+    """An auditor with its settings, and what it finds on the sample data."""
 
     def __init__(self, auditor: type[Auditor], settings: Mapping[str, Any]) -> None:
         self.cls = auditor

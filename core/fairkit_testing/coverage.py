@@ -37,34 +37,18 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What many samples of one population gave.
+    """What many samples of one population gave."""
 
-    Attributes
-    ----------
-    family, name, metric, comparison, truth
-        Of the population.
-    samples
-        How many were drawn.
-    covers
-        The share of intervals that hold the truth or are noted; None: the runner has no such number.
-    noted
-        The share that said that nothing should be decided, or gave no interval.
-    false_pass
-        The share that is not noted and leaves the truth out on the side that a policy wants.
-    width
-        The median, of those that have two finite ends.
-    """
-
-    family: str
-    name: str
-    metric: str
-    comparison: str
-    truth: float
-    samples: int
-    covers: float | None
-    noted: float
-    false_pass: float
-    width: float | None
+    family: str  # of the population
+    name: str  # of the population
+    metric: str  # of the population
+    comparison: str  # of the population
+    truth: float  # of the population
+    samples: int  # how many were drawn
+    covers: float | None  # the share of intervals that hold the truth or are noted; None: the runner has no such number
+    noted: float  # the share that said that nothing should be decided, or gave no interval
+    false_pass: float  # the share that is not noted and leaves the truth out on the side that a policy wants
+    width: float | None  # the median, of those that have two finite ends
 
     @property
     def holds(self) -> bool:
@@ -86,11 +70,6 @@ class Runner:
     (see `fairkit_testing.populations.Population`), an answer ``{"id", "low", "high"}``; with ``"noted": true`` where
     nothing should be decided by the interval, with null ends where there is none, and ``{"id", "unsupported": true}``
     where the library has no such number.
-
-    Parameters
-    ----------
-    command
-        As typed in a shell, without one: ``"python my_runner.py"``.
     """
 
     def __init__(self, command: str) -> None:
@@ -127,13 +106,7 @@ class Runner:
             self._process.wait()
 
     def ask(self, population: Population, columns: dict[str, Any], number: int, confidence: float) -> Answer:
-        """Return the interval of one sample.
-
-        Raises
-        ------
-        ParameterError
-            The runner ended, or answered with something else.
-        """
+        """Return the interval of one sample."""
         request = {
             "id": number,
             "metric": population.metric,
@@ -175,13 +148,7 @@ class Runner:
 
 
 def chosen_populations(families: Sequence[str], every: int = 1) -> list[Population]:
-    """Return the populations of some families (none: all), each `every`-th of them.
-
-    Raises
-    ------
-    ParameterError
-        There is no such family.
-    """
+    """Return the populations of some families (none: all), each `every`-th of them."""
     every_one = list(populations())
     known = list(dict.fromkeys(population.family for population in every_one))
     for name in families:
@@ -194,21 +161,7 @@ def chosen_populations(families: Sequence[str], every: int = 1) -> list[Populati
 def coverage_of(
     runner: Runner, chosen: Sequence[Population], *, samples: int, seed: int, confidence: float
 ) -> Iterator[Coverage]:
-    """Yield each population's coverage and width.
-
-    Parameters
-    ----------
-    runner
-        Makes the intervals.
-    chosen
-        The populations.
-    samples
-        How many are drawn of each.
-    seed
-        Equal seeds give equal samples, whichever runner and populations are chosen.
-    confidence
-        Of the intervals, in (0, 1).
-    """
+    """Yield each population's coverage and width."""
     number = 0
     for population in chosen:
         rng = np.random.default_rng([seed, *population.family.encode(), *population.name.encode()])

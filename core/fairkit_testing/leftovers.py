@@ -13,13 +13,7 @@ from fairkit_testing.require import require
 
 @contextmanager
 def nothing_left_behind(doing: str) -> Iterator[Path]:
-    """Run a block in an empty working folder with empty room for temporary files; both must be empty after.
-
-    Raises
-    ------
-    ContractError
-        Files are left.
-    """
+    """Run a block in an empty working folder with empty room for temporary files; both must be empty after."""
     before, temporary = Path.cwd(), tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="fairkit-check-") as folder:
         work, room = Path(folder) / "work", Path(folder) / "tmp"

@@ -30,15 +30,7 @@ PROMISE_ROWS = 4_000
 
 
 class Trained:
-    """A mitigator with its settings, and the models that it trains on the sample data; each is trained once.
-
-    Parameters
-    ----------
-    mitigator
-        The class.
-    settings
-        Its parameters.
-    """
+    """A mitigator with its settings, and the models that it trains on the sample data; each is trained once."""
 
     def __init__(self, mitigator: type[Mitigator], settings: Mapping[str, Any]) -> None:
         self.cls = mitigator

@@ -27,30 +27,13 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """One population and one number of it.
+    """One population and one number of it."""
 
-    Attributes
-    ----------
-    family, name
-        What it is a corner of, and which one.
-    metric
-        The number's name, as in fairkit's reports: ``selection_rate``, ``roc_auc``, ``mean_absolute_error``, ...
-    comparison
-        ``level``: over all rows. Between the groups: the largest ``difference``, the smallest ``ratio``, the smallest
-        or the largest group (``group_min``, ``group_max``), or the largest ``distance`` of a group's scores from
-        everybody's.
-    truth
-        The number in the population.
-    draw
-        Gives one sample: columns ``outcome``, ``decision``, ``score``, and where they are needed ``group`` (whole
-        numbers from 0), ``weight`` and ``cluster``, shape [n] each.
-    """
-
-    family: str
-    name: str
-    metric: str
+    family: str  # what it is a corner of, and which one
+    name: str  # what it is a corner of, and which one
+    metric: str  # the number's name, as in fairkit's reports: `selection_rate`, `roc_auc`, `mean_absolute_error`,
     comparison: Comparison
-    truth: float
+    truth: float  # the number in the population
     draw: Draw
 
     @property

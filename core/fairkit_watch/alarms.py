@@ -35,31 +35,14 @@ LATE_AFTER = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A change of state, with its evidence.
-
-    Attributes
-    ----------
-    level
-        ``fail``: a rule is broken over the whole period; ``changed``: it is broken lately; ``late``: no data came;
-        ``shares``: the groups' shares changed.
-    subject
-        The rule or split, such as ``demographic_parity_difference:sex``; a group's share is ``sex=female``.
-    day
-        The day whose data raised it.
-    text
-        A sentence with the numbers.
-    evidence
-        The numbers.
-    number
-        Which of the watch's alarms it is, from 1; 0 where it was not written yet.
-    """
+    """A change of state, with its evidence."""
 
     level: Level
-    subject: str
-    day: str
-    text: str
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    number: int = 0
+    subject: str  # the rule or split, such as `demographic_parity_difference:sex`; a group's share is `sex=female`
+    day: str  # the day whose data raised it
+    text: str  # a sentence with the numbers
+    evidence: Mapping[str, Any] = field(default_factory=dict)  # the numbers
+    number: int = 0  # which of the watch's alarms it is, from 1; 0 where it was not written yet
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

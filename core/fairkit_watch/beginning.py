@@ -18,13 +18,7 @@ from fairkit_watch.settings import WatchSettings, canonical
 
 
 def begin(folder: Path, settings: WatchSettings) -> None:
-    """Make the folder of a watch.
-
-    Raises
-    ------
-    FairkitError
-        A rule cannot be watched, or the folder is in use or cannot be written.
-    """
+    """Make the folder of a watch."""
     settings = WatchSettings.from_dict(settings.to_dict())  # as it will be read
     _check(settings)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

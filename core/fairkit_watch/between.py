@@ -25,20 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Rates of groups at the two ends of what unresolved rows could make of them; one array where all are resolved.
+    """Rates of groups at the two ends of what unresolved rows could make of them; one array where all are resolved."""
 
-    Attributes
-    ----------
-    least, least_n
-        The smallest possible rate and the rows it is over, shape [..., G].
-    most, most_n
-        The largest; the same arrays where every row is resolved.
-    """
-
-    least: Array
-    least_n: Array
-    most: Array
-    most_n: Array
+    least: Array  # the smallest possible rate and the rows it is over, shape [..., G]
+    least_n: Array  # the smallest possible rate and the rows it is over, shape [..., G]
+    most: Array  # the largest; the same arrays where every row is resolved
+    most_n: Array  # the largest; the same arrays where every row is resolved
 
     @classmethod
     def certain(cls, rate: Array, n: Array) -> Ends:
@@ -73,11 +65,6 @@ def pairs(groups: int, declared: int) -> tuple[NDArray[np.intp], NDArray[np.intp
     """Return the pairs of groups and the share of α of each at the lower end.
 
     A pair is declared if both its groups are; later pairs come in the order of their later group.
-
-    Returns
-    -------
-    array, array, array
-        The first and the second group of each pair, and shares that sum to at most 1, each [G (G-1) / 2].
     """
     b, a = np.tril_indices(groups, -1)  # ordered by the later group
     return a, b, spending(np.arange(len(a)), declared * (declared - 1) // 2)
@@ -90,21 +77,11 @@ def _information(n_a: Array, n_b: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """What an interval between groups is made with.
+    """What an interval between groups is made with."""
 
-    Attributes
-    ----------
-    alpha
-        The chance of ever being wrong, both ends together.
-    declared
-        How many groups were declared at the start; the first of the groups.
-    best
-        information₀ of a pair of the groups, shape [G, G]: where its interval is to be narrowest.
-    """
-
-    alpha: float
-    declared: int
-    best: Array
+    alpha: float  # the chance of ever being wrong, both ends together
+    declared: int  # how many groups were declared at the start; the first of the groups
+    best: Array  # information₀ of a pair of the groups, shape [G, G]: where its interval is to be narrowest
 
 
 def difference(ends: Ends, how: Between) -> tuple[Array, Array]:

@@ -28,20 +28,7 @@ NEXT = ".next"
 
 
 def change(folder: Path, settings: WatchSettings) -> Path:
-    """Let a watch go on with other settings; return the folder in which the former one is now.
-
-    Parameters
-    ----------
-    folder
-        The watch's.
-    settings
-        The new ones, as `fairkit_watch.settings.WatchSettings` of the former with changes.
-
-    Raises
-    ------
-    FairkitError
-        Nothing would change, a rule cannot be watched, or the folder cannot be used.
-    """
+    """Let a watch go on with other settings; return the folder in which the former one is now."""
     recover(folder)
     with OpenWatch.open(folder) as watch:
         if replace(settings, follows=watch.settings.follows, since=watch.settings.since) == watch.settings:
@@ -75,13 +62,7 @@ def change(folder: Path, settings: WatchSettings) -> Path:
 
 
 def recover(folder: Path) -> None:
-    """Finish a change that was interrupted; nothing is lost, whenever that was.
-
-    Raises
-    ------
-    StateError
-        Two unfinished changes are there: somebody moved folders by hand.
-    """
+    """Finish a change that was interrupted; nothing is lost, whenever that was."""
     if folder.exists():
         unfinished = folder / NEXT
         if unfinished.exists():  # interrupted before anything moved: the new watch has counted nothing

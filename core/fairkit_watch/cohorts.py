@@ -25,26 +25,14 @@ if TYPE_CHECKING:
 
 
 class Cohorts:
-    """The open cohorts of a watch.
-
-    Parameters
-    ----------
-    book
-        Its records.
-    """
+    """The open cohorts of a watch."""
 
     def __init__(self, book: WatchRecords) -> None:
         self.book = book
         self.pending = Pending(book.folder / OPEN, book.settings.sensitive)
 
     def keep(self, pending: Mapping[str, Sequence[pa.Table]], table: str) -> dict[str, list[str]]:
-        """Write the rows whose outcome comes later, and return the files by day.
-
-        Raises
-        ------
-        DataError
-            An id stands twice, or waits already.
-        """
+        """Write the rows whose outcome comes later, and return the files by day."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

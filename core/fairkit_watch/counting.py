@@ -32,36 +32,16 @@ ROWS = 262_144
 
 @dataclass(slots=True)
 class Counted:
-    """What a table adds.
+    """What a table adds."""
 
-    Attributes
-    ----------
-    increments
-        Counts by day, split and group.
-    rows
-        How many decisions.
-    ungrouped
-        By split: the rows without a sensitive value, where such rows are left out.
-    pending
-        By day: tables with the rows whose outcome comes later.
-    """
-
-    increments: Increments = field(default_factory=dict)
-    rows: int = 0
+    increments: Increments = field(default_factory=dict)  # counts by day, split and group
+    rows: int = 0  # how many decisions
     ungrouped: dict[str, int] = field(default_factory=dict)
     pending: dict[str, list[pa.Table]] = field(default_factory=dict)
 
 
 class Counter:
-    """Counts tables of decisions.
-
-    Parameters
-    ----------
-    settings
-        Of the watch.
-    labels
-        Whether outcomes are needed at all.
-    """
+    """Counts tables of decisions."""
 
     def __init__(self, settings: WatchSettings, *, labels: bool) -> None:
         self.settings, self.labels = settings, labels
@@ -70,26 +50,7 @@ class Counter:
     def count(
         self, source: Source, day: str | None, check_day: Callable[[str], None], *, by_engine: bool = False
     ) -> Counted:
-        """Count a table.
-
-        Parameters
-        ----------
-        source
-            The table.
-        day
-            A column's name, or one day for all rows.
-        check_day
-            Raises where a day is out of the period.
-        by_engine
-            Have the database that holds the rows count, or DuckDB where they are Parquet files.
-
-        Raises
-        ------
-        RowsNeededError
-            No engine can count them.
-        DataError
-            A column is missing, or a value cannot be used; the message says which, and in how many rows.
-        """
+        """Count a table."""
         columns = self.settings.columns
         fixed = None if day is None or day in source.columns else read_day(day).isoformat()
         labelled = self.labels and (not self.later or columns.label in source.columns)

@@ -35,20 +35,7 @@ _NEAR = 3.0
 
 
 def rate_increments(counted: Array, n: Array, limit: float) -> Array:
-    """Return λ_k S - n log(1 + p₀(exp(λ_k) - 1)) of a rate that is to stay at most p₀.
-
-    Parameters
-    ----------
-    counted, n
-        S and n of each batch, of one shape.
-    limit
-        p₀ in [0, 1]. The rate that is to stay at least p₀ is that of the others, at most 1 - p₀.
-
-    Returns
-    -------
-    array
-        Shape [..., K]; λ_k belongs to the excess d_k, log((p₀+d)(1-p₀) / (p₀(1-p₀-d))).
-    """
+    """Return λ_k S - n log(1 + p₀(exp(λ_k) - 1)) of a rate that is to stay at most p₀."""
     p = min(max(limit, 1e-6), 1 - 1e-6)
     d = np.minimum(EXCESSES, (1 - p) / 2)
     grid = np.log((p + d) * (1 - p) / (p * (1 - p - d)))
@@ -56,15 +43,7 @@ def rate_increments(counted: Array, n: Array, limit: float) -> Array:
 
 
 def contrast_increments(value: Array, information: Array, limit: float) -> Array:
-    """Return δ_k I (D - ε) - δ_k² I/2 of a contrast that is to stay at most ε.
-
-    Parameters
-    ----------
-    value, information
-        D and I = 1/se² of each batch, of one shape; NaN or 0 where a batch says nothing.
-    limit
-        ε.
-    """
+    """Return δ_k I (D - ε) - δ_k² I/2 of a contrast that is to stay at most ε."""
     known = np.isfinite(value) & (information > 0)
     value, information = np.where(known, value, limit), np.where(known, information, 0.0)
     return np.asarray(information[..., None] * (EXCESSES * (value - limit)[..., None] - EXCESSES**2 / 2))
@@ -72,21 +51,11 @@ def contrast_increments(value: Array, information: Array, limit: float) -> Array
 
 @dataclass(slots=True)
 class Detector:
-    """The evidence of several streams against one limit, batch by batch.
+    """The evidence of several streams against one limit, batch by batch."""
 
-    Attributes
-    ----------
-    weights
-        Of the streams, shape [S]; they add up to at most 1.
-    length
-        A: the mean run length that is promised, in batches.
-    evidence
-        R of each stream and excess, shape [S, K].
-    """
-
-    weights: Array
-    length: float
-    evidence: Array = field(init=False)
+    weights: Array  # of the streams, shape [S]; they add up to at most 1
+    length: float  # a: the mean run length that is promised, in batches
+    evidence: Array = field(init=False)  # R of each stream and excess, shape [S, K]
 
     def __post_init__(self) -> None:
         self.restart()
@@ -103,18 +72,7 @@ class Detector:
 
 
 def batches(n_a: Array, n_b: Array) -> NDArray[np.int64]:
-    """Return the batch of each day: days are taken together until both groups have `LEAST_ROWS` rows.
-
-    Parameters
-    ----------
-    n_a, n_b
-        Rows by day, shape [T].
-
-    Returns
-    -------
-    array
-        Shape [T], rising; -1 for days after the last whole batch.
-    """
+    """Return the batch of each day: days are taken together until both groups have `LEAST_ROWS` rows."""
     if ((n_a >= LEAST_ROWS) & (n_b >= LEAST_ROWS)).all():
         return np.arange(len(n_a))
     batch = np.full(len(n_a), -1, dtype=np.int64)
@@ -134,20 +92,6 @@ def contrasts(
 
     The variance is made with the rates of earlier batches, in sums that halve every ten batches, so that a batch
     does not choose its own weight.
-
-    Parameters
-    ----------
-    first, second
-        Counted and rows of the groups a and b by day, each [T].
-    scale
-        1 for a difference; the limit for a ratio.
-    reference
-        The rates to begin with, such as a certificate's; 0.5 where nothing is known.
-
-    Returns
-    -------
-    array, array
-        Shape [T]; NaN and 0 on days that end no batch.
     """
     days = len(first[0])
     value, information = np.full(days, np.nan), np.zeros(days)
@@ -176,17 +120,6 @@ def locate(value: Array, information: Array) -> tuple[int, int, int]:
 
     The likelihood of two means around a split, in the last `LOCATED_WITHIN` entries; the range holds the splits whose
     log likelihood is within 3 of the best.
-
-    Parameters
-    ----------
-    value, information
-        By day, shape [T]; days without information do not count.
-
-    Returns
-    -------
-    int, int, int
-        Places in the sequence: the likeliest, the earliest and the latest last day before the change. -1 stands for the
-        time before the sequence.
     """
     start = max(len(value) - LOCATED_WITHIN, 0)
     days = np.flatnonzero((information > 0) & np.isfinite(value))

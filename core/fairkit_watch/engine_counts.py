@@ -25,19 +25,9 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True, slots=True)
 class CountedColumns:
-    """What a watch reads of a table.
+    """What a watch reads of a table."""
 
-    Attributes
-    ----------
-    keys
-        The columns whose own values count: that of the day, of decisions, of outcomes.
-    splits
-        The ways to split people; columns that are binned wherever they are used are binned by the engine.
-    day, weights, score
-        The column of the day, that of the weights, and that of the score; None where there is none.
-    """
-
-    keys: tuple[str, ...]
+    keys: tuple[str, ...]  # the columns whose own values count: that of the day, of decisions, of outcomes
     splits: tuple[Sensitive, ...]
     day: str | None = None
     weights: str | None = None
@@ -60,15 +50,7 @@ class CountedColumns:
 
 
 def counted_cells(source: Source, columns: CountedColumns) -> tuple[pa.RecordBatch, RowSums]:
-    """Return the cells of equal rows, their columns named as the table's, and the sums of each.
-
-    Raises
-    ------
-    RowsNeededError
-        No engine holds the rows, a column has a type that it does not count, or there are too many distinct rows.
-    DataError
-        A weight or score cannot be used, or the engine refuses.
-    """
+    """Return the cells of equal rows, their columns named as the table's, and the sums of each."""
     from fairkit_sql.counted import counted_part
 
     part = counted_part(source, columns.day)

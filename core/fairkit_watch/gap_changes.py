@@ -33,13 +33,6 @@ def gap_change(groups: Sequence[str], before: Array, since: Array) -> GapChange 
 
     Of the two groups that lie farthest apart since the change. The periods were chosen by who saw the change: the
     intervals are those of periods that were chosen beforehand.
-
-    Parameters
-    ----------
-    groups
-        Their names.
-    before, since
-        Closed decisions: (outcome 0, no), (outcome 0, yes), (outcome 1, no), (outcome 1, yes), shape [G, 4].
     """
     there = np.flatnonzero(np.minimum(before.sum(axis=1), since.sum(axis=1)) >= FEWEST)
     if len(there) < 2:

@@ -26,23 +26,7 @@ _MISREAD = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, Re
 
 
 def check_records(records: Sequence[Any], settings: WatchSettings, where: str) -> None:
-    """Refuse a log that no watch with these settings has written.
-
-    Parameters
-    ----------
-    records
-        The log, from its beginning.
-    settings
-        Of the watch.
-    where
-        What messages call the log.
-
-    Raises
-    ------
-    StateError
-        A record has another form, days outside of the watch, counts that are negative, no numbers, do not fit each
-        other or the record's digest; or a batch counts twice, or time goes back.
-    """
+    """Refuse a log that no watch with these settings has written."""
     batches: set[str] = set()
     last = ""
     for number, record in enumerate(records):
@@ -139,15 +123,7 @@ def _check_files(names: Iterable[str]) -> None:
 
 
 def log_digests(records: Sequence[Record], lengths: Iterable[int]) -> dict[int, str]:
-    """Return the SHA-256 of the log's first records, for each number of records up to all of them.
-
-    Parameters
-    ----------
-    records
-        The log.
-    lengths
-        The numbers of records; those beyond the log are left out.
-    """
+    """Return the SHA-256 of the log's first records, for each number of records up to all of them."""
     wanted = set(lengths)
     running = hashlib.sha256()
     found = {0: running.hexdigest()} if 0 in wanted else {}

@@ -30,18 +30,10 @@ MANY_UNRESOLVED = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What intervals are made with: settings, and the questions that share α.
+    """What intervals are made with: settings, and the questions that share α."""
 
-    Attributes
-    ----------
-    settings
-        Of the watch.
-    questions
-        Its rules.
-    """
-
-    settings: WatchSettings
-    questions: tuple[Question, ...]
+    settings: WatchSettings  # of the watch
+    questions: tuple[Question, ...]  # its rules
 
     @property
     def alpha(self) -> float:
@@ -54,19 +46,7 @@ class Judge:
         return max(len({one.same for one in self.questions}), 1)
 
     def interval(self, question: Question, split: Split, parts: Mapping[str, Array], part: float = 1.0) -> Path:
-        """Return a rule's number and interval for totals of shape [..., G, K].
-
-        Parameters
-        ----------
-        question
-            The rule.
-        split
-            Whose groups the totals are of.
-        parts
-            The totals.
-        part
-            The part of the rule's α to use.
-        """
+        """Return a rule's number and interval for totals of shape [..., G, K]."""
         alpha = part * self.alpha / self.streams
         values, lows, highs = [], [], []
         ratio, many = question.target.kind == "ratio", len(question.target.rates)

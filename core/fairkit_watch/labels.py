@@ -18,27 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_labels(source: Source, id_column: str, label: str, favorable: Any) -> pa.Table:
-    """Read a table of ids and outcomes.
-
-    Parameters
-    ----------
-    source
-        The table.
-    id_column, label
-        Its columns.
-    favorable
-        The favorable outcome.
-
-    Returns
-    -------
-    pyarrow.Table
-        ``id`` as text, ``label`` 0 or 1; rows without an outcome are left out.
-
-    Raises
-    ------
-    DataError
-        A column is missing, or an id stands twice with two outcomes.
-    """
+    """Read a table of ids and outcomes."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -38,18 +38,7 @@ def frame(record: Mapping[str, Any]) -> bytes:
 
 
 def read(raw: bytes, where: str) -> tuple[list[Record], int]:
-    """Read records until the end, or until what an interrupted write left.
-
-    Returns
-    -------
-    list, int
-        The records, and how many bytes they take.
-
-    Raises
-    ------
-    StateError
-        A record is damaged that others follow.
-    """
+    """Read records until the end, or until what an interrupted write left."""
     records: list[Record] = []
     at = 0
     while at < len(raw):
@@ -92,15 +81,7 @@ def _later(raw: bytes, at: int) -> bool:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with the process.
-
-    Raises
-    ------
-    StateError
-        Another process holds it.
-    FileError
-        The file cannot be opened.
-    """
+    """Hold a lock that ends with the process."""
     try:
         handle = path.open("ab")
     except OSError as error:
@@ -128,27 +109,7 @@ def _lock(descriptor: int) -> None:
 
 
 class Log:
-    """A log file, open to append.
-
-    Parameters
-    ----------
-    path
-        The file; it is made where there is none.
-
-    Attributes
-    ----------
-    records
-        Everything in it.
-    cut
-        Bytes that an interrupted write had left, and that are gone now.
-
-    Raises
-    ------
-    StateError
-        It is damaged.
-    FileError
-        It cannot be read or written.
-    """
+    """A log file, open to append."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -168,13 +129,7 @@ class Log:
             raise
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write a record; when this returns, it is on the disk.
-
-        Raises
-        ------
-        FileError
-            It cannot be written, for instance because the disk is full. The log is what it was before.
-        """
+        """Write a record; when this returns, it is on the disk."""
         data = frame(record)
         try:
             self._file.seek(self._size)

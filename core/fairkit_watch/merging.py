@@ -13,13 +13,7 @@ _OWN = ("pending", "closed", "at", "policy", "clock")
 
 
 def merge(here: WatchRecords, there: WatchRecords) -> tuple[int, set[str]]:
-    """Append the records of another writer that are not here yet; return the decisions and their days.
-
-    Raises
-    ------
-    StateError
-        It has other settings, or a batch of one name with other counts. Nothing was merged.
-    """
+    """Append the records of another writer that are not here yet; return the decisions and their days."""
     if there.settings.digest != here.settings.digest:
         raise StateError(
             f"{str(there.folder)!r} has other settings than {str(here.folder)!r}; only equal ones are merged"

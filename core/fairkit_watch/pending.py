@@ -27,15 +27,7 @@ if TYPE_CHECKING:
 
 
 class Pending:
-    """The folder of open cohorts.
-
-    Parameters
-    ----------
-    folder
-        It is made when the first file is written.
-    splits
-        The ways to split people, in the order of the settings.
-    """
+    """The folder of open cohorts."""
 
     def __init__(self, folder: Path, splits: Sequence[str]) -> None:
         self.folder = folder
@@ -54,13 +46,7 @@ class Pending:
         return name
 
     def read(self, names: Iterable[str]) -> pa.Table | None:
-        """Read files as one table; None where there are none.
-
-        Raises
-        ------
-        StateError
-            A file is missing or damaged.
-        """
+        """Read files as one table; None where there are none."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -22,21 +22,11 @@ SELECTIVE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One rule, and what it asks of which groups.
+    """One rule, and what it asks of which groups."""
 
-    Attributes
-    ----------
-    rule
-        The rule.
-    target
-        The rates that the number is made of, and how groups are compared.
-    split
-        The sensitive column; ``""`` for a rule about everybody.
-    """
-
-    rule: Rule
-    target: Target
-    split: str
+    rule: Rule  # the rule
+    target: Target  # the rates that the number is made of, and how groups are compared
+    split: str  # the sensitive column; `""` for a rule about everybody
 
     @property
     def name(self) -> str:
@@ -76,13 +66,7 @@ def among_accepted(rate: type[Rate]) -> bool:
 
 
 def questions(settings: WatchSettings, metrics: Sequence[type[Metric]]) -> tuple[Question, ...]:
-    """Return the rules as questions.
-
-    Raises
-    ------
-    PolicyError
-        A rule is not about rates of decisions, names no watched column, or needs outcomes that do not exist.
-    """
+    """Return the rules as questions."""
     declared = [
         Question(rule=rule, target=_target(rule, metrics), split=split)
         for rule in settings.policy()
@@ -110,13 +94,7 @@ def without_outcomes(
 
 
 def check_selective(question: Question, *, selective: bool) -> None:
-    """Refuse a rate over people whose outcomes do not exist.
-
-    Raises
-    ------
-    PolicyError
-        See `SELECTIVE`.
-    """
+    """Refuse a rate over people whose outcomes do not exist."""
     if selective and any(needs_labels(rate) and not among_accepted(rate) for rate in question.target.rates):
         raise PolicyError(SELECTIVE.format(metric=question.rule.metric))
 

@@ -26,15 +26,9 @@ NAMES = ("base_rate_part", "true_positive_rate_part", "false_positive_rate_part"
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A group's shares of (outcome 0, no), (outcome 0, yes), (outcome 1, no), (outcome 1, yes), and how many rows.
+    """A group's shares of (outcome 0, no), (outcome 0, yes), (outcome 1, no), (outcome 1, yes), and how many rows."""
 
-    Attributes
-    ----------
-    counts
-        Shape [4]; under weights scaled to the effective number of rows.
-    """
-
-    counts: Array
+    counts: Array  # shape [4]; under weights scaled to the effective number of rows
 
     def rates(self, added: float = 0.0) -> Array:
         """Return π, t, f, shape [3], with so much added to every cell; NaN where a rate is over no rows."""
@@ -71,19 +65,11 @@ def gradients(a: Array, b: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts with their intervals.
+    """The parts with their intervals."""
 
-    Attributes
-    ----------
-    values
-        From the raw counts, so that they add up to the gap; shape [3].
-    middles, errors
-        With half a count in every cell, and their standard errors, shapes [3].
-    """
-
-    values: Array
-    middles: Array
-    errors: Array
+    values: Array  # from the raw counts, so that they add up to the gap; shape [3]
+    middles: Array  # with half a count in every cell, and their standard errors, shapes [3]
+    errors: Array  # with half a count in every cell, and their standard errors, shapes [3]
 
     def less(self, former: Parts) -> Parts:
         """Return how the parts changed since another period, of other rows."""
@@ -97,15 +83,7 @@ class Parts:
 
 
 def parts_of(cells: tuple[Cells, Cells], design: Sequence[float] = (1.0, 1.0, 1.0)) -> Parts:
-    """Divide a gap.
-
-    Parameters
-    ----------
-    cells
-        Of the group, and of the reference.
-    design
-        By which the variances are multiplied where rows depend on each other.
-    """
+    """Divide a gap."""
     a, b = (one.rates(0.5) for one in cells)
     by_a, by_b = gradients(a, b)
     variance = by_a**2 @ cells[0].variances(0.5) + by_b**2 @ cells[1].variances(0.5)

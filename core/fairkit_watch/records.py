@@ -27,24 +27,7 @@ SURE = 100
 
 
 class WatchRecords:
-    """The records of a watch.
-
-    Parameters
-    ----------
-    folder
-        Of the watch.
-    settings
-        Of the watch.
-    records
-        Everything in the log.
-    log
-        To append to; None where the watch is only looked at.
-
-    Raises
-    ------
-    StateError
-        The log has no beginning, or began with other settings.
-    """
+    """The records of a watch."""
 
     def __init__(self, folder: Path, settings: WatchSettings, records: list[Record], log: Log | None) -> None:
         self.folder, self.settings, self.records, self._log = folder, settings, records, log
@@ -103,32 +86,13 @@ class WatchRecords:
             ) from None
 
     def refuse_bytes(self, name: str, digest: str | None) -> None:
-        """Refuse a file that was added before under this name.
-
-        Raises
-        ------
-        StateError
-            It was.
-        """
+        """Refuse a file that was added before under this name."""
         for record in self.records:
             if record.get("batch") == name and digest is not None and record.get("sha256") == digest:
                 raise _again(name, record)
 
     def refuse_counts(self, name: str, digest: str | None, counts: str, rows: int, *, named: bool) -> None:
-        """Refuse decisions that were counted before: under this name, or the same ones under another.
-
-        Parameters
-        ----------
-        name, digest, counts, rows
-            The batch's name, the digest of its file, the digest of its counts, its rows.
-        named
-            The user gave the name: what looks the same under another name is meant.
-
-        Raises
-        ------
-        StateError
-            They were.
-        """
+        """Refuse decisions that were counted before: under this name, or the same ones under another."""
         for record in self.records:
             if record["kind"] not in ("add", "close"):
                 continue
@@ -170,13 +134,7 @@ def _again(name: str, record: Mapping[str, Any]) -> StateError:
 
 
 def read_settings(folder: Path) -> WatchSettings:
-    """Read the settings of a watch.
-
-    Raises
-    ------
-    StateError
-        There is no watch, or the file was changed.
-    """
+    """Read the settings of a watch."""
     try:
         raw = (folder / SETTINGS).read_bytes()
     except OSError as error:
@@ -192,13 +150,7 @@ def read_settings(folder: Path) -> WatchSettings:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """Read the log without writing to it; what an interrupted write left is passed over.
-
-    Raises
-    ------
-    StateError
-        It cannot be read, or is damaged.
-    """
+    """Read the log without writing to it; what an interrupted write left is passed over."""
     try:
         return read((folder / LOG).read_bytes(), str(folder / LOG))[0]
     except OSError as error:

@@ -14,14 +14,7 @@ if TYPE_CHECKING:
 
 
 def reference_of(report: Report) -> Reference:
-    """Return the rates, shares and numbers of a report.
-
-    Parameters
-    ----------
-    report
-        Of the model before it was deployed. Its rows are no part of the sequence: they were not sampled from the
-        decisions that follow.
-    """
+    """Return the rates, shares and numbers of a report."""
     rates: dict[str, dict[str, dict[str, float]]] = {}
     numbers: dict[str, tuple[float, float, float]] = {}
     for finding in report.findings:

@@ -22,35 +22,19 @@ def _listed(pair: Interval | None) -> list[float] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleLook:
-    """One rule at one look.
+    """One rule at one look."""
 
-    Attributes
-    ----------
-    metric, sensitive, kind, limit
-        The rule; `kind` is ``max`` or ``min``.
-    value, interval
-        Of all decisions since the start; None where nothing is known.
-    verdict, reason
-        What the interval says, and why.
-    unresolved
-        The share of closed decisions whose outcome is not known.
-    week
-        Of the current calendar week alone: value, interval (at a year's part of α) and verdict.
-    reference
-        The certificate's value and interval; None where there is none.
-    """
-
-    metric: str
-    sensitive: str | None
-    kind: Literal["max", "min"]
-    limit: float
-    value: float | None
-    interval: Interval | None
-    verdict: Verdict
-    reason: str
-    unresolved: float = 0.0
+    metric: str  # the rule; `kind` is `max` or `min`
+    sensitive: str | None  # the rule; `kind` is `max` or `min`
+    kind: Literal["max", "min"]  # the rule; `kind` is `max` or `min`
+    limit: float  # the rule; `kind` is `max` or `min`
+    value: float | None  # of all decisions since the start; None where nothing is known
+    interval: Interval | None  # of all decisions since the start; None where nothing is known
+    verdict: Verdict  # what the interval says, and why
+    reason: str  # what the interval says, and why
+    unresolved: float = 0.0  # the share of closed decisions whose outcome is not known
     week: tuple[float | None, Interval | None, Verdict] = (None, None, "undecided")
-    reference: tuple[float, Interval] | None = None
+    reference: tuple[float, Interval] | None = None  # the certificate's value and interval; None where there is none
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -72,25 +56,13 @@ class RuleLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLook:
-    """One group at one look.
+    """One group at one look."""
 
-    Attributes
-    ----------
-    split, group, rows
-        Which, and how many decisions.
-    share
-        Of all decisions with a group.
-    expected
-        Whether it was declared at the start.
-    rates
-        By rate (and ``mean_score``): value and band; the bands of all groups hold together, at every look.
-    """
-
-    split: str
-    group: str
-    rows: int
-    share: float
-    expected: bool
+    split: str  # which, and how many decisions
+    group: str  # which, and how many decisions
+    rows: int  # which, and how many decisions
+    share: float  # of all decisions with a group
+    expected: bool  # whether it was declared at the start
     rates: Mapping[str, tuple[float | None, Interval | None]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,58 +73,27 @@ class GroupLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchSnapshot:
-    """A watch at one time.
+    """A watch at one time."""
 
-    Attributes
-    ----------
-    since, until
-        The first and the newest day with decisions; None before the first.
-    today
-        The day of the look.
-    rows, days
-        Decisions, and days with them.
-    missing_days
-        Days between the first and the newest for which nothing came.
-    model, alias, certificate
-        What is watched.
-    confidence, streams
-        Of all verdicts together; the number of questions that share α.
-    verdict
-        The worst of the rules'; None where there are none.
-    rules, groups
-        See `RuleLook` and `GroupLook`.
-    alarms
-        Every alarm so far, the oldest first.
-    lately
-        The rules that are broken lately, and since when: the verdict is about all decisions, these are about the
-        newest.
-    open
-        Decisions whose outcome is still awaited.
-    odd
-        What was merely odd in the data, as counts by sentence.
-    notes
-        What a reader must know.
-    """
-
-    since: str | None
-    until: str | None
-    today: str
-    rows: int
-    days: int
-    missing_days: tuple[str, ...]
-    model: str | None
-    alias: str | None
-    certificate: str | None
-    confidence: float
-    streams: int
-    verdict: Verdict | None
-    rules: tuple[RuleLook, ...]
-    groups: tuple[GroupLook, ...]
-    alarms: tuple[Alarm, ...]
+    since: str | None  # the first and the newest day with decisions; None before the first
+    until: str | None  # the first and the newest day with decisions; None before the first
+    today: str  # the day of the look
+    rows: int  # decisions, and days with them
+    days: int  # decisions, and days with them
+    missing_days: tuple[str, ...]  # days between the first and the newest for which nothing came
+    model: str | None  # what is watched
+    alias: str | None  # what is watched
+    certificate: str | None  # what is watched
+    confidence: float  # of all verdicts together; the number of questions that share α
+    streams: int  # of all verdicts together; the number of questions that share α
+    verdict: Verdict | None  # the worst of the rules'; None where there are none
+    rules: tuple[RuleLook, ...]  # see `RuleLook` and `GroupLook`
+    groups: tuple[GroupLook, ...]  # see `RuleLook` and `GroupLook`
+    alarms: tuple[Alarm, ...]  # every alarm so far, the oldest first
     lately: Mapping[str, str] = field(default_factory=dict)
-    open: int
-    odd: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    open: int  # decisions whose outcome is still awaited
+    odd: Mapping[str, int] = field(default_factory=dict)  # what was merely odd in the data, as counts by sentence
+    notes: tuple[str, ...] = ()  # what a reader must know
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -161,33 +102,15 @@ class WatchSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """What a call of `Watch.add`, `Watch.label` or `Watch.merge` did; it is on the disk.
+    """What a call of `Watch.add`, `Watch.label` or `Watch.merge` did; it is on the disk."""
 
-    Attributes
-    ----------
-    batch
-        The name under which it was counted.
-    rows
-        Decisions, or labels that met a decision.
-    days
-        The days that they are of.
-    unknown
-        Labels for ids that no open cohort has.
-    closed
-        Days whose cohorts closed.
-    alarms
-        New alarms.
-    notes
-        Sentences about how the rows were counted.
-    """
-
-    batch: str
-    rows: int
-    days: tuple[str, ...] = ()
-    unknown: int = 0
-    closed: tuple[str, ...] = ()
-    alarms: tuple[Alarm, ...] = ()
-    notes: tuple[str, ...] = ()
+    batch: str  # the name under which it was counted
+    rows: int  # decisions, or labels that met a decision
+    days: tuple[str, ...] = ()  # the days that they are of
+    unknown: int = 0  # labels for ids that no open cohort has
+    closed: tuple[str, ...] = ()  # days whose cohorts closed
+    alarms: tuple[Alarm, ...] = ()  # new alarms
+    notes: tuple[str, ...] = ()  # sentences about how the rows were counted
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

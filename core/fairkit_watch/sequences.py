@@ -46,18 +46,7 @@ def _grid(variance: float | None) -> tuple[float, ...]:
 
 
 def lambda_grid(reference: float | None = None) -> Array:
-    """Return the exponents λ of the grid.
-
-    Parameters
-    ----------
-    reference
-        The rate that is expected, such as a certificate's; None covers rates from 0.01 to 0.99 with a wider grid.
-
-    Returns
-    -------
-    array
-        Shape [K], increasing; u / sqrt(p (1-p)) for 12 values u from 0.003 to 0.7, in equal ratios.
-    """
+    """Return the exponents λ of the grid."""
     if reference is None:
         return np.array(_grid(None))
     p = min(max(reference, 1e-4), 1 - 1e-4)
@@ -65,22 +54,7 @@ def lambda_grid(reference: float | None = None) -> Array:
 
 
 def rate_limits(counted: Array, n: Array, alpha: float | Array, grid: Array) -> tuple[Array, Array]:
-    """Return the λ-grid confidence sequence of a rate from counts.
-
-    Parameters
-    ----------
-    counted, n
-        Of one shape; n = 0 gives [0, 1].
-    alpha
-        The chance of ever missing the running mean, both sides together; a number, or one for each count.
-    grid
-        From `lambda_grid`.
-
-    Returns
-    -------
-    array, array
-        Lower and upper limits in [0, 1], of the same shape.
-    """
+    """Return the λ-grid confidence sequence of a rate from counts."""
     counted, n, alpha = np.broadcast_arrays(*(np.asarray(x, np.float64) for x in (counted, n, alpha)))
     # Ville's inequality, α / 2 on either side
     target = np.log(2 / alpha)
@@ -129,15 +103,7 @@ def deviance_lower(rate: Array, n: Array, r: Array) -> Array:
 
 
 def deviance_limits(rate: Array, n: Array, r: float | Array) -> tuple[Array, Array]:
-    """Return {p : n·kl(rate, p) ≤ r} as limits in [0, 1]; they need no care at rates 0 and 1.
-
-    Parameters
-    ----------
-    rate, n
-        Of one shape; n may be effective rows; n = 0 gives [0, 1].
-    r
-        Half the squared factor of standard errors: c²/2.
-    """
+    """Return {p : n·kl(rate, p) ≤ r} as limits in [0, 1]; they need no care at rates 0 and 1."""
     rate, n, r = np.broadcast_arrays(*(np.asarray(x, np.float64) for x in (rate, n, r)))
     both = deviance_lower(np.stack([rate, 1 - rate]), np.stack([n, n]), np.stack([r, r]))
     return both[0], 1 - both[1]
@@ -181,20 +147,7 @@ def _tuning(alpha: float) -> float:
 
 
 def factor(share: Array, alpha: float | Array) -> Array:
-    """Return the sequence's quantile: c(t) = sqrt((tρ²+1)/(tρ²) (log(tρ²+1) + 2 log(1/α))).
-
-    Parameters
-    ----------
-    share
-        t / t₀: information now over the information at which the sequence is to be narrowest, positive; any shape.
-    alpha
-        The chance of ever missing, two-sided; a number, or an array that broadcasts with `share`.
-
-    Returns
-    -------
-    array
-        Of the shape of `share`; infinite for 0.
-    """
+    """Return the sequence's quantile: c(t) = sqrt((tρ²+1)/(tρ²) (log(tρ²+1) + 2 log(1/α)))."""
     alpha = np.asarray(alpha, np.float64)
     if alpha.ndim == 0:
         tuned = np.asarray(_tuning(float(alpha)))
@@ -207,22 +160,7 @@ def factor(share: Array, alpha: float | Array) -> Array:
 
 
 def mean_limits(moments: Array, alpha: float | Array, rows_best: float) -> tuple[Array, Array, Array]:
-    """Return the asymptotic sequence of a weighted mean from its moments.
-
-    Parameters
-    ----------
-    moments
-        Σw, Σw², Σwx, Σw²x, Σw²x² in the last axis, shape [..., 5].
-    alpha
-        The chance of ever missing the running mean.
-    rows_best
-        t₀: effective rows at which the interval is to be narrowest.
-
-    Returns
-    -------
-    array, array, array
-        The mean, its lower and upper limits, shape [...]; NaN for the limits before `BURN_IN_ROWS` effective rows.
-    """
+    """Return the asymptotic sequence of a weighted mean from its moments."""
     mass, squares, first, cross, second = (moments[..., i] for i in range(5))
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = first / mass

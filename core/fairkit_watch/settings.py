@@ -21,52 +21,24 @@ POOLED = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The columns of decisions' tables.
+    """The columns of decisions' tables."""
 
-    Attributes
-    ----------
-    decision
-        The decision: the favorable value or another, or 1 or 0.
-    favorable_decision
-        The value of a favorable decision; None: that of the label, or 1.
-    score
-        A number for each decision whose mean is watched; None: none.
-    label, favorable
-        The outcome and its favorable value; an outcome that is missing may come later.
-    id
-        What labels that come later name a decision by.
-    weights
-        Weights of the decisions.
-    day
-        The day of the decision; None: it is in the file's name, or said with each table.
-    """
-
-    decision: str
-    favorable_decision: Any = None
-    score: str | None = None
-    label: str | None = None
-    favorable: Any = None
-    id: str | None = None
-    weights: str | None = None
-    day: str | None = None
+    decision: str  # the decision: the favorable value or another, or 1 or 0
+    favorable_decision: Any = None  # the value of a favorable decision; None: that of the label, or 1
+    score: str | None = None  # a number for each decision whose mean is watched; None: none
+    label: str | None = None  # the outcome and its favorable value; an outcome that is missing may come later
+    favorable: Any = None  # the outcome and its favorable value; an outcome that is missing may come later
+    id: str | None = None  # what labels that come later name a decision by
+    weights: str | None = None  # weights of the decisions
+    day: str | None = None  # the day of the decision; None: it is in the file's name, or said with each table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What is expected before the first decision, from a certificate or an audit.
-
-    Attributes
-    ----------
-    rates
-        By split, group and rate; the split ``""`` holds the rates of everybody, under the group ``""``.
-    shares
-        By split and group: the share of the rows.
-    numbers
-        By metric and sensitive column (``metric:column``): value and interval.
-    """
+    """What is expected before the first decision, from a certificate or an audit."""
 
     rates: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
-    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by split and group: the share of the rows
     numbers: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
 
     def rate(self, split: str, group: str, name: str) -> float | None:
@@ -76,54 +48,20 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchSettings:
-    """The settings of a watch.
+    """The settings of a watch."""
 
-    Attributes
-    ----------
-    rules
-        The policy, as in a configuration file.
-    columns
-        What the tables' columns are.
-    sensitive
-        The ways to split people into groups, as ``sex`` or ``age:25:60+sex``.
-    missing
-        ``drop`` or ``group``: rows without a sensitive value.
-    groups
-        By split: the groups that are expected, in order. Others are counted as they come.
-    reference
-        What is expected of them.
-    confidence
-        Of all verdicts together, at all times; of all bands of groups, too.
-    horizon
-        Days after which a decision's outcome is known or counted as unresolved; 0 where outcomes come with the
-        decisions.
-    selective
-        Whether outcomes exist for favorable decisions only.
-    review_rows
-        Rows expected before the next review: intervals between groups are narrowest at a tenth of them.
-    run_length
-        Batches (days) between false alarms of recent change, on average, all rules together.
-    since
-        The first day; None: that of the first decisions.
-    follows
-        Of a watch whose settings were changed: the digest of the former settings, the SHA-256 of the former log, the
-        folder's name, its last day, decisions and alarms.
-    model, sha256, certificate, alias
-        What is watched: its name, the file's digest, the certificate's digest, the alias that may be taken back.
-    """
-
-    rules: tuple[Mapping[str, Any], ...]
-    columns: Columns
-    sensitive: tuple[str, ...] = ()
-    missing: str = "drop"
+    rules: tuple[Mapping[str, Any], ...]  # the policy, as in a configuration file
+    columns: Columns  # what the tables' columns are
+    sensitive: tuple[str, ...] = ()  # the ways to split people into groups, as `sex` or `age:25:60+sex`
+    missing: str = "drop"  # `drop` or `group`: rows without a sensitive value
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    reference: Reference = field(default_factory=Reference)
-    confidence: float = 0.95
+    reference: Reference = field(default_factory=Reference)  # what is expected of them
+    confidence: float = 0.95  # of all verdicts together, at all times; of all bands of groups, too
     horizon: int = 0
-    selective: bool = False
+    selective: bool = False  # whether outcomes exist for favorable decisions only
     review_rows: int = 100_000
-    run_length: int = 1_000
-    since: str | None = None
+    run_length: int = 1_000  # batches (days) between false alarms of recent change, on average, all rules together
+    since: str | None = None  # the first day; None: that of the first decisions
     model: str | None = None
     sha256: str | None = None
     certificate: str | None = None
@@ -168,13 +106,7 @@ class WatchSettings:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote.
-
-        Raises
-        ------
-        ParameterError
-            It has another form.
-        """
+        """Read what `to_dict` wrote."""
         try:
             numbers = {key: (float(a), float(b), float(c)) for key, (a, b, c) in record["reference"]["numbers"].items()}
             return cls(
@@ -203,13 +135,7 @@ def canonical(value: Any) -> bytes:
 
 
 def read_day(text: str) -> date:
-    """Read a day in the form 2026-11-21.
-
-    Raises
-    ------
-    ParameterError
-        It has another form.
-    """
+    """Read a day in the form 2026-11-21."""
     try:
         return date.fromisoformat(text)
     except ValueError:

@@ -112,23 +112,11 @@ def missing_days(days: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A number over the days, and week by week.
+    """A number over the days, and week by week."""
 
-    Attributes
-    ----------
-    question
-        The rule.
-    days
-        The days of `path`, thinned to about `POINTS`; the last one is the newest.
-    path
-        Of all decisions up to the day, shape [T].
-    weeks
-        The first and the last day of each calendar week, and its own value and interval.
-    """
-
-    question: Question
-    days: tuple[str, ...]
-    path: Path
+    question: Question  # the rule
+    days: tuple[str, ...]  # the days of `path`, thinned to about `POINTS`; the last one is the newest
+    path: Path  # of all decisions up to the day, shape [T]
     weeks: tuple[tuple[str, str, float | None, tuple[float, float] | None], ...]
 
 

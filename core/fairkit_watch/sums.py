@@ -18,21 +18,11 @@ MOMENTS = 5
 
 @dataclass(frozen=True, slots=True)
 class RowSums:
-    """Sums over each row, or over each cell of rows that are equal in what a watch reads.
+    """Sums over each row, or over each cell of rows that are equal in what a watch reads."""
 
-    Attributes
-    ----------
-    rows
-        How many rows a cell stands for, shape [n]; None: each is one row.
-    weights, squares
-        Σw and Σw² of the rows' weights, shape [n]; None where decisions have none.
-    moments
-        `MOMENTS` sums of the score, shape [n] each; None where no score is watched.
-    """
-
-    rows: Array | None = None
-    weights: Array | None = None
-    squares: Array | None = None
+    rows: Array | None = None  # how many rows a cell stands for, shape [n]; None: each is one row
+    weights: Array | None = None  # Σw and Σw² of the rows' weights, shape [n]; None where decisions have none
+    squares: Array | None = None  # Σw and Σw² of the rows' weights, shape [n]; None where decisions have none
     moments: tuple[Array, ...] | None = None
 
     @classmethod

@@ -32,21 +32,11 @@ Increments = dict[str, dict[str, dict[str, dict[str, list[float]]]]]
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The counts of one way to split people: arrays by day and group.
+    """The counts of one way to split people: arrays by day and group."""
 
-    Attributes
-    ----------
-    groups
-        Their names: the declared ones first, then in the order of their first day.
-    declared
-        How many of them were declared.
-    parts
-        By the name of the part (see `PARTS`), shape [T, G, K].
-    """
-
-    groups: tuple[str, ...]
-    declared: int
-    parts: Mapping[str, Array]
+    groups: tuple[str, ...]  # their names: the declared ones first, then in the order of their first day
+    declared: int  # how many of them were declared
+    parts: Mapping[str, Array]  # by the name of the part (see `PARTS`), shape [T, G, K]
 
     def window(self, start: int, stop: int) -> Split:
         """Return some days."""
@@ -63,18 +53,10 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Daily:
-    """All counts.
+    """All counts."""
 
-    Attributes
-    ----------
-    days
-        Every day that was reported, also one without decisions, in order.
-    splits
-        By name; ``""`` is everybody.
-    """
-
-    days: tuple[str, ...]
-    splits: Mapping[str, Split]
+    days: tuple[str, ...]  # every day that was reported, also one without decisions, in order
+    splits: Mapping[str, Split]  # by name; `""` is everybody
 
     @property
     def rows(self) -> Array:
@@ -83,17 +65,7 @@ class Daily:
 
 
 def daily(records: Iterable[Increments], declared: Mapping[str, Sequence[str]], splits: Sequence[str]) -> Daily:
-    """Add increments up, in any order.
-
-    Parameters
-    ----------
-    records
-        What each record adds.
-    declared
-        By split: the groups that were declared at the start. Where none were, those of the first day count as declared.
-    splits
-        The splits' names, without that of everybody.
-    """
+    """Add increments up, in any order."""
     summed = add_up(records)
     days = tuple(sorted(summed))
     by_split = {}
@@ -158,13 +130,6 @@ def rate_ends(rate: type[Rate], parts: Mapping[str, Array]) -> Ends:
     """Return a rate in every group, at both ends of what unresolved rows could make of it, shape [..., G].
 
     Rows are whole numbers, or effective ones where decisions have weights.
-
-    Parameters
-    ----------
-    rate
-        A metric over confusion cells.
-    parts
-        Totals by `PARTS`, shape [..., G, K].
     """
     if not needs_labels(rate):
         return Ends.certain(*_rate(rate, parts["d"], parts["dd"]))

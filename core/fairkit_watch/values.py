@@ -50,24 +50,7 @@ def days_of(column: pa.Array, sums: RowSums, table: str, name: str) -> tuple[lis
 
 
 def binary(column: pa.Array, favorable: Any, table: str, what: str, name: str, *, guessed: bool = False) -> Codes:
-    """Return 1 for the favorable value, 0 for others, `UNKNOWN` for missing ones, shape [n].
-
-    Parameters
-    ----------
-    column
-        The cells.
-    favorable
-        The favorable value; None: the values are 1 and 0.
-    table, what, name
-        For messages: the table, ``decision`` or ``label``, the column.
-    guessed
-        The value is that of another column: flags then are 1 where they are favorable.
-
-    Raises
-    ------
-    DataError
-        The values are neither 1 and 0 nor have the favorable one among them.
-    """
+    """Return 1 for the favorable value, 0 for others, `UNKNOWN` for missing ones, shape [n]."""
     values, codes = _encoded(column)
     missing = [value is None or value_text(value) == MISSING_GROUP for value in values]
     present = [value for value, gone in zip(values, missing, strict=True) if not gone]
@@ -106,13 +89,7 @@ def binary(column: pa.Array, favorable: Any, table: str, what: str, name: str, *
 
 
 def text_ids(column: pa.Array, table: str, name: str) -> pa.Array:
-    """Return ids as text, so that those of decisions and of labels meet.
-
-    Raises
-    ------
-    DataError
-        One is missing.
-    """
+    """Return ids as text, so that those of decisions and of labels meet."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -129,13 +106,7 @@ def text_ids(column: pa.Array, table: str, name: str) -> pa.Array:
 def usable_numbers(
     batch: pa.RecordBatch, column: str | None, table: str, what: str, least: float = -np.inf
 ) -> NDArray[np.float64] | None:
-    """Return a column of weights or scores as doubles, shape [n]; None where no column is named.
-
-    Raises
-    ------
-    DataError
-        It holds text, or a number is missing, infinite or below the least.
-    """
+    """Return a column of weights or scores as doubles, shape [n]; None where no column is named."""
     if column is None:
         return None
     values = as_numpy(batch.column(column))

@@ -15,22 +15,6 @@ def make_adversary(count: int, hidden: Sequence[int], *, label: bool, seed: int)
 
     It sees ``s = σ((1 + |c|) h)`` of the logit h, with c learned; with the label y (equalized odds) ``s y``,
     ``s (1 - y)`` and y. One with hidden layers sees h beside s, in the same form.
-
-    Parameters
-    ----------
-    count
-        The groups that it tells apart.
-    hidden
-        Units of each hidden layer; empty: linear.
-    label
-        Whether it sees the label.
-    seed
-        Of its first weights.
-
-    Returns
-    -------
-    torch.nn.Module
-        From logits (n,) and labels (n,) to the groups' logits (n, count).
     """
     import torch
     from torch import nn
@@ -59,15 +43,6 @@ def update(loss: Sequence[Tensor], adversary: Sequence[Tensor], weight: float, *
 
     ``∇L_P - proj_{∇L_A} ∇L_P - α ∇L_A``, over all parameters together. With `projection` it never has a part along
     the adversary's gradient that would lower the adversary's loss.
-
-    Parameters
-    ----------
-    loss, adversary
-        The gradients of the network's loss and of the adversary's loss in the network's parameters.
-    weight
-        α.
-    projection
-        Whether the middle term is there.
     """
     along = 0.0
     if projection:

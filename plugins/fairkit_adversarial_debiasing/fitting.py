@@ -48,41 +48,23 @@ class Way:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fitting:
-    """What is known before the training.
-
-    Attributes
-    ----------
-    inside
-        The rows that train.
-    outside
-        The rows that measure the accuracy of the networks on the way.
-    compared
-        The rows that measure their disparity: those of the user's to choose by, else all.
-    """
+    """What is known before the training."""
 
     run: Run
     parameters: Any
     settings: TrainingSettings
     encoder: Encoder
-    inside: Table
+    inside: Table  # the rows that train
     protected: Sequence[Protected]
-    outside: Table
-    compared: Table
+    outside: Table  # the rows that measure the accuracy of the networks on the way
+    compared: Table  # the rows that measure their disparity: those of the user's to choose by, else all
     notes: tuple[str, ...]
 
     @classmethod
     def prepare(
         cls, table: Table, run: Run, parameters: Any, *, validation: Table | None = None, adversary: bool = True
     ) -> Fitting:
-        """Check the table, and split off validation rows where none are given.
-
-        Raises
-        ------
-        DataError
-            One class only, or no groups to compare.
-        MissingExtraError, ParameterError
-            torch is not installed; there is no such device.
-        """
+        """Check the table, and split off validation rows where none are given."""
         check_target(table)
         _counts(table, balanced=False)
         device_for(parameters.device, extra="adversarial-debiasing")

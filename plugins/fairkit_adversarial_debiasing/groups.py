@@ -27,28 +27,13 @@ LABELS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Protected:
-    """One split for one adversary.
+    """One split for one adversary."""
 
-    Attributes
-    ----------
-    name
-        The split's name.
-    names
-        The groups that are compared: codes 0, 1, ...
-    codes
-        Shape (n,): each row's group; 0 where the row does not count.
-    share
-        Shape (n,), nonnegative with mean 1: what a row counts for the adversary. Every group counts the same, within
-        each label of the constraint, so that label and size of a group tell it nothing.
-    cells
-        Shape (n,): the group within its label, -1 where the row does not count.
-    """
-
-    name: str
-    names: tuple[str, ...]
-    codes: NDArray[np.int64]
+    name: str  # the split's name
+    names: tuple[str, ...]  # the groups that are compared: codes 0, 1,
+    codes: NDArray[np.int64]  # shape (n,): each row's group; 0 where the row does not count
     share: NDArray[np.float64]
-    cells: NDArray[np.int64]
+    cells: NDArray[np.int64]  # shape (n,): the group within its label, -1 where the row does not count
 
     @classmethod
     def of(cls, table: Table, constraint: str, name: str, names: Sequence[str]) -> Self:
@@ -91,24 +76,7 @@ class Protected:
 def protect(
     table: Table, constraint: str, wanted: Sequence[str], least: int
 ) -> tuple[list[Protected], tuple[str, ...]]:
-    """Find the groups to protect in every split, and say which are too small.
-
-    Parameters
-    ----------
-    table
-        Rows with groups.
-    constraint
-        One of `LABELS`.
-    wanted
-        The splits; empty: all.
-    least
-        The least rows of a group within each label of the constraint.
-
-    Raises
-    ------
-    DataError
-        There is no such split, no split at all, or no two groups of one are large enough.
-    """
+    """Find the groups to protect in every split, and say which are too small."""
     if not table.groups:
         raise DataError(f"{table.name}: this method needs a sensitive column; name it with `sensitive`")
     for name in wanted:

@@ -42,33 +42,16 @@ class TrainingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stage:
-    """A network on the way.
+    """A network on the way."""
 
-    Attributes
-    ----------
-    epoch
-        How far training was, in epochs.
-    weight
-        α then.
-    loss, adversary
-        The mean losses since the stage before: cross-entropies in nats. The adversary's is a share of the loss of an
-        adversary that knows nothing: 1 says that it reads nothing.
-    state
-        The network's parameters.
-    accuracy, disparity
-        On the rows that choose.
-    constant
-        Whether it decides all of them alike.
-    """
-
-    epoch: float
-    weight: float
+    epoch: float  # how far training was, in epochs
+    weight: float  # α then
     loss: float
     adversary: float
-    state: dict[str, Tensor]
-    accuracy: float
-    disparity: float
-    constant: bool
+    state: dict[str, Tensor]  # the network's parameters
+    accuracy: float  # on the rows that choose
+    disparity: float  # on the rows that choose
+    constant: bool  # whether it decides all of them alike
 
 
 def train(
@@ -86,23 +69,7 @@ def train(
     threads: int | None,
     progress: Progress,
 ) -> tuple[list[Stage], tuple[str, ...]]:
-    """Train a network in place, and return the networks on the way.
-
-    Parameters
-    ----------
-    network, adversaries
-        Torch modules; one adversary for each of `protected`, none for the plain network.
-    x, target, share
-        Shapes (n, d), (n,), (n,): encoded rows, labels 0 and 1, what a row counts in the loss, of mean 1.
-    protected
-        Who is told apart.
-    settings
-        How.
-    measure
-        Gives accuracy, disparity, and whether all are decided alike, of a network.
-    device, seed, threads, progress
-        Where; of all draws; of torch; told after every epoch.
-    """
+    """Train a network in place, and return the networks on the way."""
     import torch
 
     def put(values: NDArray[Any], kind: Any) -> Tensor:

@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 
 def opened(context: AuditContext) -> TreeModel | LinearModel | NetworkModel | ClassModel:
-    """Read the model.
-
-    Raises
-    ------
-    ModelError
-        It is no ONNX file, or of a kind that is not bounded.
-    """
+    """Read the model."""
     scorer = context.scorer
     if not isinstance(scorer, OnnxScorer):
         raise ModelError(

@@ -78,32 +78,16 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """What was seen of the rows so far; `+` merges.
+    """What was seen of the rows so far; `+` merges."""
 
-    Attributes
-    ----------
-    seen
-        By column.
-    most, draw, rows, columns
-        At most so many people are kept: those of the smallest draws, with their row numbers and raw columns.
-    weights
-        What each counts, shape [n]; None where all count the same.
-    count
-        How many rows there are.
-    groups
-        Groups of 0-1 columns of which every row has exactly one.
-    combinations
-        By its text, each combination of values of the columns that change; None: more than `MOST_VALUES`.
-    """
-
-    seen: Mapping[str, Seen]
-    most: int
+    seen: Mapping[str, Seen]  # by column
+    most: int  # at most so many people are kept: those of the smallest draws, with their row numbers and raw columns
     draw: NDArray[np.uint64]
     rows: NDArray[np.int64]
     columns: Mapping[str, NDArray[Any]]
-    weights: NDArray[np.float64] | None
-    count: int
-    groups: frozenset[tuple[str, ...]] = frozenset()
+    weights: NDArray[np.float64] | None  # what each counts, shape [n]; None where all count the same
+    count: int  # how many rows there are
+    groups: frozenset[tuple[str, ...]] = frozenset()  # groups of 0-1 columns of which every row has exactly one
     combinations: Mapping[tuple[str, ...], tuple[Any, ...]] | None = None
 
     @classmethod

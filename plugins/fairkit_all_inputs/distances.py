@@ -33,13 +33,7 @@ class BlockDistance:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Summed:
-    """A fair metric that adds up over the blocks.
-
-    Attributes
-    ----------
-    parts
-        By block; a block without one is as near as any, for the metric does not look at it.
-    """
+    """A fair metric that adds up over the blocks."""
 
     parts: dict[int, BlockDistance]
 
@@ -48,11 +42,6 @@ def taken(metric: FairMetric, problem: AnyProblem, name: str) -> Summed | Weighe
     """Take a metric apart into the blocks of a problem; the columns that change do not count.
 
     A metric that weighs columns of two blocks together stays whole.
-
-    Raises
-    ------
-    ParameterError
-        The metric takes a column for categories, and the model for numbers.
     """
     sigma = metric.matrix @ metric.matrix.T
     owner = {column: place for place, block in enumerate(problem.blocks) for column in block.columns}

@@ -24,15 +24,7 @@ MOST_COMBINATIONS = 64
 def domains_of(
     people: People, columns: Sequence[str], changing: Sequence[str], features: Features | None, parameters: Parameters
 ) -> tuple[list[Numbers | Listed], list[str]]:
-    """Return a domain for each block of columns, that of the changing columns last, and sentences about them.
-
-    Raises
-    ------
-    ParameterError
-        `domain` or `values` names something that is not there.
-    DataError
-        A column changes between too many values, or has none.
-    """
+    """Return a domain for each block of columns, that of the changing columns last, and sentences about them."""
     for name in parameters.domain:
         if name not in columns:
             raise ParameterError(

@@ -21,13 +21,7 @@ STRENGTH = 0.1
 
 
 def check_metric(parameters: Parameters) -> None:
-    """Refuse parameters of a metric where they mean nothing.
-
-    Raises
-    ------
-    ParameterError
-        There is no `near`, or no subspace, or no such file.
-    """
+    """Refuse parameters of a metric where they mean nothing."""
     if parameters.fair_metric is not None and parameters.near is None:
         raise ParameterError("all-inputs: fair_metric is the distance of near, which is not given; add near=0.1")
     if parameters.fair_metric != SUBSPACE and (parameters.strength != STRENGTH or parameters.directions is not None):
@@ -37,13 +31,7 @@ def check_metric(parameters: Parameters) -> None:
 
 
 def metric_of(parameters: Parameters, context: AuditContext) -> FairMetric:
-    """Load or learn the metric; a subspace is that of `restricted-dro`, from all rows.
-
-    Raises
-    ------
-    DataError, ParameterError
-        There is no such file, it was made for other columns, or nothing is sensitive; the rows do not fit in memory.
-    """
+    """Load or learn the metric; a subspace is that of `restricted-dro`, from all rows."""
     assert parameters.fair_metric is not None  # noqa: S101 -- asked only then
     if parameters.fair_metric != SUBSPACE:
         return _loaded(parameters.fair_metric, context.dataset.columns)

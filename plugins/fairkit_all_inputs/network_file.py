@@ -31,13 +31,7 @@ DIGITS = 12
 
 
 def refuse_unreadable(model: NetworkModel, problem: NetworkProblem, near: float | None) -> None:
-    """Refuse to write a proof that the checker would not read.
-
-    Raises
-    ------
-    ParameterError
-        The network is no chain of layers of relu units, or the domain lies around people.
-    """
+    """Refuse to write a proof that the checker would not read."""
     graph = model.scorer.model.proto.graph
     before = {name for node in ancestors(graph, [model.matrix]) for name in node.output}
     inner = [node for node in ancestors(graph, [str(model.tail.cut)]) if not before & set(node.output)]

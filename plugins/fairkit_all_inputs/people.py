@@ -40,22 +40,12 @@ Nearest = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How many of the people looked at can be flipped.
+    """How many of the people looked at can be flipped."""
 
-    Attributes
-    ----------
-    flips, open
-        By person: whether a flip was found; whether it is not decided.
-    weights
-        What each person counts; None where all count the same.
-    boxes
-        How many boxes were split.
-    """
-
-    flips: NDArray[np.bool_]
-    open: NDArray[np.bool_]
-    weights: NDArray[np.float64] | None
-    boxes: int
+    flips: NDArray[np.bool_]  # by person: whether a flip was found; whether it is not decided
+    open: NDArray[np.bool_]  # by person: whether a flip was found; whether it is not decided
+    weights: NDArray[np.float64] | None  # what each person counts; None where all count the same
+    boxes: int  # how many boxes were split
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -164,12 +154,6 @@ def nearby(
     """Bound an objective over the inputs within `near` of any of the people; the witness is near one of them.
 
     When the boxes or seconds are used up, one bound of all that is near each of the others is taken.
-
-    Returns
-    -------
-    Answer, mapping, list of Answer
-        The values nearest to that person, in which the witness is written; None without a witness. The answers about
-        each of the people, whose splits prove the upper bound; fewer where a flip was found.
     """
     assert parameters.near is not None  # noqa: S101 -- asked only then
     lower, boxes, started = -math.inf, 0, time.monotonic()

@@ -29,30 +29,16 @@ MOST_BYTES = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Record:
-    """What the file says about one problem, with the distances of the data at hand.
+    """What the file says about one problem, with the distances of the data at hand."""
 
-    Attributes
-    ----------
-    problem, costs, near
-        By person, the distances: computed anew, never read from the file.
-    logs, witnesses
-        By question, as the file has them.
-    """
-
-    problem: Problem
-    costs: Sequence[Costs]
-    near: float
-    logs: Mapping[str, Any]
-    witnesses: Mapping[str, Any]
+    problem: Problem  # by person, the distances: computed anew, never read from the file
+    costs: Sequence[Costs]  # by person, the distances: computed anew, never read from the file
+    near: float  # by person, the distances: computed anew, never read from the file
+    logs: Mapping[str, Any]  # by question, as the file has them
+    witnesses: Mapping[str, Any]  # by question, as the file has them
 
     def proved(self, kind: int, question: str) -> float:
-        """Return the upper bound that the logs prove.
-
-        Raises
-        ------
-        DataError, KeyError, TypeError, ValueError
-            There are none, or they do not cover everything.
-        """
+        """Return the upper bound that the logs prove."""
         return proved_near(self.problem, kind, self.logs[question], self.costs, self.near)
 
     def holds(self, point: NDArray[np.int64]) -> bool:

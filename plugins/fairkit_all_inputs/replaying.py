@@ -40,22 +40,12 @@ class ContradictionError(RuntimeError):
 
 @dataclass(kw_only=True, eq=False)
 class Replay:
-    """What inputs did when they were run.
+    """What inputs did when they were run."""
 
-    Attributes
-    ----------
-    rows, outside
-        How many rows of the table were run; by block, how many were not in the domain, and of any block.
-    most
-        By question, the largest change, and the two inputs that made it.
-    slack
-        By how much a change of the sum may be smaller than it is said here.
-    """
-
-    rows: int = 0
+    rows: int = 0  # how many rows of the table were run; by block, how many were not in the domain, and of any block
     outside: dict[str, int] = field(default_factory=dict)
     most: dict[int, tuple[float, Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=dict)
-    slack: float = 0.0
+    slack: float = 0.0  # by how much a change of the sum may be smaller than it is said here
 
     def notes(self) -> list[str]:
         """Say which rows the statements are not about."""
@@ -85,13 +75,7 @@ def replayed(scope: AuditScope, model: Encoded, problem: AnyProblem) -> Replay:
 
 
 def confirmed(scope: AuditScope, problem: AnyProblem, kind: int, finding: Finding, replay: Replay) -> Finding:
-    """Return a finding with what was run: an input that changes more than was found is its witness.
-
-    Raises
-    ------
-    ContradictionError
-        An input changes more than was proved.
-    """
+    """Return a finding with what was run: an input that changes more than was found is its witness."""
     if kind not in replay.most or finding.interval is None:
         return finding
     value, first, second = replay.most[kind]
@@ -201,13 +185,7 @@ def _repeated(value: Any, like: NDArray[Any], rows: int) -> NDArray[Any]:
 
 
 class _Sums:
-    """The runtime's own sums, as far as the file shows them: a tensor, the score itself, or the logit of a score.
-
-    Attributes
-    ----------
-    slack
-        By how much two of them may be closer than they are shown.
-    """
+    """The runtime's own sums, as far as the file shows them: a tensor, the score itself, or the logit of a score."""
 
     def __init__(self, model: Encoded, problem: AnyProblem) -> None:
         self.logistic = bool(getattr(problem, "logistic", False))

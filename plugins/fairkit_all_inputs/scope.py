@@ -23,29 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuditScope:
-    """What the findings of one audit share.
+    """What the findings of one audit share."""
 
-    Attributes
-    ----------
-    told, context
-        The parameters, and the audit.
-    changing, people
-        The columns that change, and what was seen of the rows.
-    metric
-        How near inputs are to people, where that is no sum over columns.
-    began
-        When the audit did, on the monotonic clock.
-    searched
-        Whether the search was compiled in time.
-    """
-
-    told: Parameters
-    changing: Sequence[str]
-    people: People
-    context: AuditContext
-    metric: Summed | Weighed | None = None
-    began: float = field(default_factory=time.monotonic)
-    searched: bool = True
+    told: Parameters  # the parameters, and the audit
+    changing: Sequence[str]  # the columns that change, and what was seen of the rows
+    people: People  # the columns that change, and what was seen of the rows
+    context: AuditContext  # the parameters, and the audit
+    metric: Summed | Weighed | None = None  # how near inputs are to people, where that is no sum over columns
+    began: float = field(default_factory=time.monotonic)  # when the audit did, on the monotonic clock
+    searched: bool = True  # whether the search was compiled in time
 
     @property
     def place(self) -> str:
@@ -60,13 +46,7 @@ class AuditScope:
         return max(self.told.seconds - (time.monotonic() - self.began), 0.0)
 
     def effort(self, left: int = 1) -> Effort:
-        """Return how much a question may cost: with `seconds`, an even share of what is left of them for the audit.
-
-        Parameters
-        ----------
-        left
-            How many questions are left, this one included.
-        """
+        """Return how much a question may cost: with `seconds`, an even share of what is left of them for the audit."""
         if self.told.seconds is None:
             return Effort(boxes=self.told.boxes)
         return Effort(boxes=self.told.boxes, seconds=self.seconds_left / max(left, 1))

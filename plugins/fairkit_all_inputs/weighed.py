@@ -27,32 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Weighed:
-    """A fair metric over the blocks of a problem; the columns that change, and those the model lacks, do not count.
+    """A fair metric over the blocks of a problem; the columns that change, and those the model lacks, do not count."""
 
-    Attributes
-    ----------
-    metric
-        Of these columns alone: others stay as they are.
-    encoders, matrices
-        By block, the columns' encodings, and the rows of a matrix of few columns with the same distances.
-    width
-        How many columns that has.
-    """
-
-    metric: FairMetric
+    metric: FairMetric  # of these columns alone: others stay as they are
     encoders: Mapping[int, Encoder]
     matrices: Mapping[int, Floats]
-    width: int
+    width: int  # how many columns that has
 
 
 def weighed(metric: FairMetric, problem: AnyProblem, name: str) -> Weighed:
-    """Take the parts of a metric that belong to the blocks that stay.
-
-    Raises
-    ------
-    ParameterError
-        The metric takes a column for categories, and the model for numbers.
-    """
+    """Take the parts of a metric that belong to the blocks that stay."""
     owner = {column: place for place, block in enumerate(problem.blocks) for column in block.columns}
     counted = [owner.get(column.name, problem.changing) != problem.changing for column in metric.encoder.columns]
     columns = [column for column, kept in zip(metric.encoder.columns, counted, strict=True) if kept]

@@ -35,21 +35,11 @@ _STEPS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarycenterModel(FittedModel):
-    """A regression whose predictions are moved to a common distribution, column by column, and mixed with its own.
+    """A regression whose predictions are moved to a common distribution, column by column, and mixed with its own."""
 
-    Attributes
-    ----------
-    base
-        The regression.
-    transports
-        The maps, in the order in which they are applied.
-    share
-        How far predictions are moved: 0 not at all, 1 to the barycenter.
-    """
-
-    base: TabularModel
-    transports: tuple[Transport, ...]
-    share: float
+    base: TabularModel  # the regression
+    transports: tuple[Transport, ...]  # the maps, in the order in which they are applied
+    share: float  # how far predictions are moved: 0 not at all, 1 to the barycenter
     details: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -125,13 +115,7 @@ class Barycenter(Mitigator):
     def fit(
         self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
     ) -> FittedModel:
-        """Train out of fold, learn the maps, and train on all rows.
-
-        Raises
-        ------
-        DataError
-            There is no such sensitive column, or a group has too few rows.
-        """
+        """Train out of fold, learn the maps, and train on all rows."""
         return self.fit_together([self], table, run)[0]
 
     @classmethod

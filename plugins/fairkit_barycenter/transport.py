@@ -26,18 +26,9 @@ NEAREST = 1e-4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transport:
-    """One increasing map for each group of one sensitive column; other values keep their prediction.
+    """One increasing map for each group of one sensitive column; other values keep their prediction."""
 
-    Attributes
-    ----------
-    codes
-        How raw columns become one of K groups.
-    start, end
-        The maps' knots, float32 of shape [K + 1, knots]: `start`, strictly increasing, goes to `end`; between and
-        beyond the knots a map is linear, beyond the outer ones with slope 1.
-    """
-
-    codes: GroupCodes
+    codes: GroupCodes  # how raw columns become one of K groups
     start: NDArray[np.float32]
     end: NDArray[np.float32]
 
@@ -81,19 +72,7 @@ def along(values: NDArray[np.float32], start: NDArray[np.float32], end: NDArray[
 def learn(
     values: NDArray[np.float64], codes: GroupCodes, groups: NDArray[np.int64], weights: NDArray[np.float64], knots: int
 ) -> Transport:
-    """Learn the maps from predictions.
-
-    Parameters
-    ----------
-    values
-        Predictions, shape [n].
-    codes, groups
-        The split, and each row's group, shape [n].
-    weights
-        Shape [n], nonnegative.
-    knots
-        At how many levels the quantile functions are taken.
-    """
+    """Learn the maps from predictions."""
     count = len(codes.names)
     levels = (np.arange(knots) + 0.5) / knots
     quantiles = np.stack(

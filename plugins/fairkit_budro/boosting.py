@@ -24,24 +24,12 @@ Watch = Callable[[Any, int], int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BoostingRows:
-    """Encoded rows.
+    """Encoded rows."""
 
-    Attributes
-    ----------
-    matrix
-        Shape (n, d), float32.
-    labels
-        Shape (n,): 0 ... K - 1.
-    mass
-        Shape (n,): weights of sum 1.
-    factors
-        Shape (K,): what each class weighs in the trees; the adversary's losses are not weighted by it.
-    """
-
-    matrix: NDArray[np.float32]
-    labels: Ints
-    mass: Floats
-    factors: Floats
+    matrix: NDArray[np.float32]  # shape (n, d), float32
+    labels: Ints  # shape (n,): 0 ... K - 1
+    mass: Floats  # shape (n,): weights of sum 1
+    factors: Floats  # shape (K,): what each class weighs in the trees; the adversary's losses are not weighted by it
 
     @property
     def classes(self) -> int:
@@ -51,41 +39,23 @@ class BoostingRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoostingSettings:
-    """How to train.
+    """How to train."""
 
-    Attributes
-    ----------
-    rounds
-        Trees after the first one (of every class), which is plain boosting.
-    params
-        XGBoost's parameters, on the scale of weights that sum to n.
-    first
-        What is different in the first round.
-    """
-
-    rounds: int
-    params: Mapping[str, Any]
-    first: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int  # trees after the first one (of every class), which is plain boosting
+    params: Mapping[str, Any]  # XGBoost's parameters, on the scale of weights that sum to n
+    first: Mapping[str, Any] = field(default_factory=dict)  # what is different in the first round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moment:
-    """One round as the adversary saw it, before its tree.
+    """One round as the adversary saw it, before its tree."""
 
-    Attributes
-    ----------
-    value, cost, eta, searched, shortfall
-        Those of the worst case; see `WorstCase`.
-    loss
-        Mean loss without the adversary; `value` less this is the performance gap on the training rows.
-    """
-
-    value: float
-    loss: float
-    cost: float
-    eta: float
-    searched: str
-    shortfall: float | None
+    value: float  # those of the worst case; see `WorstCase`
+    loss: float  # mean loss without the adversary; `value` less this is the performance gap on the training rows
+    cost: float  # those of the worst case; see `WorstCase`
+    eta: float  # those of the worst case; see `WorstCase`
+    searched: str  # those of the worst case; see `WorstCase`
+    shortfall: float | None  # those of the worst case; see `WorstCase`
 
     @classmethod
     def of(cls, worst: WorstCase, loss: float) -> Moment:
@@ -121,13 +91,6 @@ def train(
     The two weighted copies of the data in the paper's algorithm are not made: a tree gets, for n rows, the sums over
     the labels of gradients and hessians, Σ_k w(i, k) ℓ'(f_i, k). Weights sum to n there, so that ``lambda`` and
     ``min_child_weight`` mean what they mean in XGBoost.
-
-    Raises
-    ------
-    DataError
-        The features are all constant.
-    KeyboardInterrupt
-        Nothing is kept.
     """
     import xgboost
 

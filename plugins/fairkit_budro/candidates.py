@@ -33,15 +33,7 @@ REMEMBERED = 16
 
 
 class Candidates:
-    """The candidate lists of all query classes of a support.
-
-    Parameters
-    ----------
-    support
-        The geometry.
-    where
-        Shape (m,): the place of each query class.
-    """
+    """The candidate lists of all query classes of a support."""
 
     def __init__(self, support: Support, where: Ints) -> None:
         places = support.places
@@ -124,21 +116,7 @@ def _best(
 
 
 class NearTransport(Transport):
-    """A `Transport` whose answers are the best candidates; it builds no tree.
-
-    Parameters
-    ----------
-    exact
-        Any transport problem on the same support, rows and labels: its query classes are taken over.
-    candidates
-        Of its query classes.
-    values
-        Shape (K, places): the largest loss at each place under each label.
-    row
-        Shape (K, places): the row that has it.
-    own_values
-        Shape (m,): the loss of each asked row.
-    """
+    """A `Transport` whose answers are the best candidates; it builds no tree."""
 
     def __init__(self, exact: Transport, candidates: Candidates, values: Floats, row: Ints, own_values: Floats) -> None:
         self.candidates = candidates

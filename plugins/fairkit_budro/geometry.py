@@ -32,14 +32,7 @@ class Geometry(NamedTuple):
 def find_geometry(
     table: Table, metric: str, strength: float, directions: Sequence[str] | None = None
 ) -> Geometry | None:
-    """Learn or load the metric; None where there is nothing to learn it from: no groups, or one only.
-
-    Raises
-    ------
-    ParameterError, DataError
-        No such file; a column of it is missing; a sensitive column is constant; nothing is left of the features; the
-        rows do not fit in memory.
-    """
+    """Learn or load the metric; None where there is nothing to learn it from: no groups, or one only."""
     columns, sensitive = raw_columns(table)
     if metric != SUBSPACE:
         if not Path(metric).exists():

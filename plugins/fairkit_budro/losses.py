@@ -13,17 +13,7 @@ if TYPE_CHECKING:
 
 
 def class_losses(margins: Floats) -> Floats:
-    """Return every row's loss under each label, ℓ(f, k) = -log p_k(f).
-
-    Parameters
-    ----------
-    margins
-        Shape (n,) for two classes (the log-odds of class 1), or (n, K).
-
-    Returns
-    -------
-    array of shape (K, n)
-    """
+    """Return every row's loss under each label, ℓ(f, k) = -log p_k(f)."""
     if margins.ndim == 1:
         return np.stack([np.logaddexp(0.0, margins), np.logaddexp(0.0, -margins)])
     top = margins.max(axis=1, keepdims=True)
@@ -32,20 +22,7 @@ def class_losses(margins: Floats) -> Floats:
 
 
 def derivatives(margins: Floats, weights: Floats) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return gradient and hessian of Σ_ik w(i, k) ℓ(f_i, k) in the margins (BuDRO eq. 2.6).
-
-    Parameters
-    ----------
-    margins
-        Shape (n,) or (n, K).
-    weights
-        Shape (n, K): w(i, k).
-
-    Returns
-    -------
-    gradient, hessian : arrays of the margins' shape
-        For K margins the hessian is XGBoost's own bound of the diagonal, twice p (1 - p).
-    """
+    """Return gradient and hessian of Σ_ik w(i, k) ℓ(f_i, k) in the margins (BuDRO eq. 2.6)."""
     mass = weights.sum(axis=1)
     if margins.ndim == 1:
         chance = 0.5 * (1.0 + np.tanh(0.5 * margins))

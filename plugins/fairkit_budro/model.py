@@ -30,23 +30,14 @@ class BuDROModel(FittedModel):
 
     Decisions are made on margins: with small learning rates all probabilities are within a few units of single
     precision of 1/2, where the margin still tells rows apart.
-
-    Attributes
-    ----------
-    metric
-        None where nothing was projected out: then it is plain XGBoost.
-    audit_metric
-        Whether the metric reads raw columns of the data alone, so that an audit can use it.
-    epsilon
-        The budget of training, at which the certificate is given before and after.
     """
 
     encoder: Encoder
     booster: Any
     task: Task
-    metric: FairMetric | None
-    audit_metric: bool
-    epsilon: float
+    metric: FairMetric | None  # none where nothing was projected out: then it is plain XGBoost
+    audit_metric: bool  # whether the metric reads raw columns of the data alone, so that an audit can use it
+    epsilon: float  # the budget of training, at which the certificate is given before and after
     details: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

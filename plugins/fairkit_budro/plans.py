@@ -34,31 +34,13 @@ FEW_PLACES = 16 * NEAREST
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WorstCase:
-    """The worst case of one round.
+    """The worst case of one round."""
 
-    Attributes
-    ----------
-    weights
-        Shape (n, K): the mass that arrives at each row under each label, of sum 1.
-    value
-        Σ R Π of the plan, the inner maximum.
-    upper
-        What no plan exceeds (weak duality); None where not all rows were searched.
-    cost
-        <C, Π>.
-    eta
-        η: what a unit of squared distance is worth.
-    searched
-        ``all``: the plan is the best there is (to `TOLERANCE`); ``near``: the best over the candidates.
-    shortfall
-        Where all rows were searched: how far below `upper` the plan over the candidates was, relative to `upper`.
-    """
-
-    weights: Floats
-    value: float
-    upper: float | None
-    cost: float
-    eta: float
+    weights: Floats  # shape (n, K): the mass that arrives at each row under each label, of sum 1
+    value: float  # Σ R Π of the plan, the inner maximum
+    upper: float | None  # what no plan exceeds (weak duality); None where not all rows were searched
+    cost: float  # <C, Π>
+    eta: float  # η: what a unit of squared distance is worth
     searched: Searched = "all"
     shortfall: float | None = None
 
@@ -72,27 +54,13 @@ class Plan(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fixed:
-    """What does not change over the rounds.
+    """What does not change over the rounds."""
 
-    Attributes
-    ----------
-    support
-        The rows' coordinates under the fair metric.
-    labels
-        Shape (n,): 0 ... K - 1.
-    mass
-        Shape (n,): the rows' weights, of sum 1.
-    epsilon
-        The budget, in units of the squared distance.
-    classes
-        K.
-    """
-
-    support: Support
-    labels: Ints
-    mass: Floats
-    epsilon: float
-    classes: int
+    support: Support  # the rows' coordinates under the fair metric
+    labels: Ints  # shape (n,): 0 ... K - 1
+    mass: Floats  # shape (n,): the rows' weights, of sum 1
+    epsilon: float  # the budget, in units of the squared distance
+    classes: int  # K
 
 
 class ExactPlan:
@@ -102,13 +70,6 @@ class ExactPlan:
     8, ... below k and in every k-th. Between them each query looks at its `NEAREST` nearest rows and at the answers of
     the last exact searches. Such a plan is feasible, with <C, Π> = ε; its value is a lower bound of the inner maximum.
     In each exact round the plan over the candidates is found too, and its shortfall is told.
-
-    Parameters
-    ----------
-    problem
-        The rows.
-    every
-        k.
     """
 
     def __init__(self, problem: Fixed, every: int = 10) -> None:
@@ -190,17 +151,6 @@ class SampledPlan(ExactPlan):
 
     BuDRO Algorithm 2 in its sample-average form: the sampled dual is minimised exactly, instead of by stochastic
     gradient steps, whose size and number would be parameters. No row is split, so <C, Π> = ε only on average.
-
-    Parameters
-    ----------
-    problem
-        The rows.
-    every
-        As for `ExactPlan`: in which rounds all rows are searched for an answer.
-    sample
-        How many rows are drawn, by their weights, with replacement.
-    rng
-        Draws them.
     """
 
     def __init__(self, problem: Fixed, every: int, sample: int, rng: np.random.Generator) -> None:
@@ -234,15 +184,7 @@ class SampledPlan(ExactPlan):
 
 
 class EntropicPlan:
-    """The plan with an entropy term of strength γ: smooth where ties make the exact one jump (BuDRO B.1).
-
-    Parameters
-    ----------
-    problem
-        The rows.
-    gamma
-        γ > 0, in units of the loss.
-    """
+    """The plan with an entropy term of strength γ: smooth where ties make the exact one jump (BuDRO B.1)."""
 
     def __init__(self, problem: Fixed, gamma: float) -> None:
         self.problem, self.gamma = problem, gamma

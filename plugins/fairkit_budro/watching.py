@@ -28,26 +28,15 @@ class GapWatch:
     """Certifies the gap of every few rounds on validation rows, and says when the target is passed.
 
     A model that knows nothing has no gap; it grows as the trees learn to tell people apart.
-
-    Attributes
-    ----------
-    matrix, z, labels, weights
-        The validation rows: encoded, under the fair metric, their labels and weights.
-    epsilon
-        The budget.
-    target
-        The largest upper confidence bound (95 %, one-sided) that is accepted.
-    seed
-        Splits the rows in halves for the bound.
     """
 
-    matrix: NDArray[np.float32]
-    z: Floats
-    labels: Ints
-    weights: Floats
-    epsilon: float
-    target: float
-    seed: int
+    matrix: NDArray[np.float32]  # the validation rows: encoded, under the fair metric, their labels and weights
+    z: Floats  # the validation rows: encoded, under the fair metric, their labels and weights
+    labels: Ints  # the validation rows: encoded, under the fair metric, their labels and weights
+    weights: Floats  # the validation rows: encoded, under the fair metric, their labels and weights
+    epsilon: float  # the budget
+    target: float  # the largest upper confidence bound (95 %, one-sided) that is accepted
+    seed: int  # splits the rows in halves for the bound
     bounds: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -51,13 +51,7 @@ class AnswerRows:
 
 
 def columns_of(parameters: Parameters, columns: Sequence[str], table: str) -> dict[str, str]:
-    """Return the column of each role.
-
-    Raises
-    ------
-    DataError
-        A column that was named is not there.
-    """
+    """Return the column of each role."""
     default, roles = Parameters(), {}
     for role in ("document", "name", *OPTIONAL):
         column = getattr(parameters, role)
@@ -75,48 +69,26 @@ def columns_of(parameters: Parameters, columns: Sequence[str], table: str) -> di
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Answers of complete documents, in one way to split people.
+    """Answers of complete documents, in one way to split people."""
 
-    Attributes
-    ----------
-    documents, contexts, names, groups
-        What the codes stand for.
-    document, context, name, group
-        Codes, shape [n].
-    low, high
-        The answer if everything open is 0, and if it is 1, shape [n].
-    open
-        The probability that is open: 1 for a refusal, the unresolved part of a probability else, shape [n].
-    outcome
-        The outcome of each row, as its index in `OUTCOMES`.
-    order, block
-        Position in which it was asked, None where that is not known; and the look in which it was, shape [n].
-    tokens
-        Of the prompt, as the server counts them; None where it does not say.
-    look, looks
-        How many planned looks are complete, and how many there are; 1 and 1 without looks.
-    unfinished
-        Documents that are left out since not all of their questions were asked.
-    """
-
-    documents: list[str]
-    contexts: list[str]
-    names: list[tuple[str, str]]
-    groups: list[str]
-    document: Indices
-    context: Indices
-    name: Indices
-    group: Indices
-    low: Array
-    high: Array
-    open: Array
-    outcome: Indices
+    documents: list[str]  # what the codes stand for
+    contexts: list[str]  # what the codes stand for
+    names: list[tuple[str, str]]  # what the codes stand for
+    groups: list[str]  # what the codes stand for
+    document: Indices  # codes, shape [n]
+    context: Indices  # codes, shape [n]
+    name: Indices  # codes, shape [n]
+    group: Indices  # codes, shape [n]
+    low: Array  # the answer if everything open is 0, and if it is 1, shape [n]
+    high: Array  # the answer if everything open is 0, and if it is 1, shape [n]
+    open: Array  # the probability that is open: 1 for a refusal, the unresolved part of a probability else, shape [n]
+    outcome: Indices  # the outcome of each row, as its index in `OUTCOMES`
     order: Array | None
-    tokens: Array | None
+    tokens: Array | None  # of the prompt, as the server counts them; None where it does not say
     block: Indices
-    look: int
-    looks: int
-    unfinished: int
+    look: int  # how many planned looks are complete, and how many there are; 1 and 1 without looks
+    looks: int  # how many planned looks are complete, and how many there are; 1 and 1 without looks
+    unfinished: int  # documents that are left out since not all of their questions were asked
 
     @property
     def middle(self) -> Array:
@@ -138,17 +110,7 @@ class Answers:
         return replace(self, documents=documents, names=names, document=document, name=name, block=block, **kept)
 
     def cells(self, first: int, second: int, context: int | None = None, *, open_only: bool = False) -> Cells:
-        """Return the mean answers of two groups: draws of one cell are one entry.
-
-        Parameters
-        ----------
-        first, second
-            The groups; the difference is the first minus the second.
-        context
-            The context; None: all of them.
-        open_only
-            Compare the open shares in place of the answers.
-        """
+        """Return the mean answers of two groups: draws of one cell are one entry."""
         rows = (self.group == first) | (self.group == second)
         if context is not None:
             rows &= self.context == context
@@ -171,13 +133,7 @@ class Answers:
 def answers_of(
     table: pa.Table, group: Indices, groups: list[str], y: Array, parameters: Parameters, context: AuditContext
 ) -> Answers:
-    """Return the answers of complete documents.
-
-    Raises
-    ------
-    DataError
-        A document lacks a group, or a column holds what it cannot hold.
-    """
+    """Return the answers of complete documents."""
     label = context.dataset.name
     roles = columns_of(parameters, context.dataset.columns, label)
     document, documents = _coded(table, roles["document"])
@@ -277,11 +233,6 @@ def adjusted(table: pa.Table, y: Array, group: Indices, columns: Sequence[str]) 
     """Return answers without the effects of columns (a place in a list, a candidate's text), by least squares.
 
     Fits y on dummies of the groups and of each column together, and subtracts each column's part, centred.
-
-    Raises
-    ------
-    ParameterError
-        The columns have too many values.
     """
     codes = [np.maximum(group, 0), *(_coded(table, column)[0] for column in columns)]
     starts = np.cumsum([0, *(int(code.max()) + 1 for code in codes)])

@@ -54,44 +54,18 @@ def bill(plan: Plan, requests: Sequence[Request]) -> dict[str, Any]:
 
 @dataclass
 class Outcome:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes
-    ----------
-    table
-        The answers so far.
-    report
-        The audit of them, at the last complete look; None for a pilot, and where no look is complete.
-    spent
-        The money, with lost tries.
-    pending
-        Requests without an answer.
-    stopped
-        Why it ended before everything was asked; None where it did not.
-    """
-
-    table: pa.Table
+    table: pa.Table  # the answers so far
     report: Report | None
-    spent: float
-    pending: int
-    stopped: str | None = None
+    spent: float  # the money, with lost tries
+    pending: int  # requests without an answer
+    stopped: str | None = None  # why it ended before everything was asked; None where it did not
 
 
 @dataclass
 class Asker:
-    """Asks the requests of a plan.
-
-    Parameters
-    ----------
-    plan, client, store
-        What, whom, and where answers are kept.
-    budget
-        The most money; None only where nothing costs.
-    concurrency
-        Requests in flight.
-    rate
-        Requests a second; None: no limit.
-    """
+    """Asks the requests of a plan."""
 
     plan: Plan
     client: Client
@@ -125,13 +99,7 @@ class Asker:
         return [hashlib.sha256(json.dumps(one).encode()).hexdigest() for one in told]
 
     def run(self) -> Outcome:
-        """Ask what has no answer yet, look by look; stop where a look decides.
-
-        Raises
-        ------
-        ModelError
-            The server is none, refuses access, or fails too often.
-        """
+        """Ask what has no answer yet, look by look; stop where a look decides."""
         price, stopped = self.plan.price, None
         if self.budget is None and (price is None or price.prompt or price.completion):
             raise ParameterError("say how much may be spent with --budget (and [price] in the plan says what it costs)")
@@ -198,15 +166,7 @@ class Asker:
         return self._parameters or parameters_of(self.plan.asking)
 
     def probe(self) -> None:
-        """Find out once at every address what the server can do; at most four calls besides those that it puts off.
-
-        Raises
-        ------
-        DriftError
-            Another model answers than at the address before, or it takes other parameters.
-        ModelError
-            It is no such server, or cannot do what the plan asks for.
-        """
+        """Find out once at every address what the server can do; at most four calls besides those that it puts off."""
         known = json.loads(self.store.fact("probe") or "{}")
         if known.get("address") == self.client.address:
             self._parameters, self._stated = known["parameters"], known["stated_model"]

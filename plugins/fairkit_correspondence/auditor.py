@@ -109,13 +109,7 @@ class CorrespondenceAuditor(Auditor):
     def table_changes(
         self, totals: Sequence[Sequence[AnswerRows]], contexts: Sequence[Sequence[AuditContext]]
     ) -> list[Change]:
-        """Return how much the differences of two models differ (see `fairkit.auditors.ComparesTables`).
-
-        Raises
-        ------
-        ParameterError
-            The tables are not answers to the same questions.
-        """
+        """Return how much the differences of two models differ (see `fairkit.auditors.ComparesTables`)."""
         from fairkit_correspondence.comparing import changes
 
         before = self._statements(totals[0][0], contexts[0][0])

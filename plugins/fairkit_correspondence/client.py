@@ -25,13 +25,7 @@ _AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 
 
 def httpx_module() -> Any:
-    """Return httpx, which an extra installs.
-
-    Raises
-    ------
-    MissingExtraError
-        It is not installed.
-    """
+    """Return httpx, which an extra installs."""
     try:
         import httpx
     except ImportError as error:
@@ -41,21 +35,11 @@ def httpx_module() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Where and how a model is asked.
+    """Where and how a model is asked."""
 
-    Attributes
-    ----------
-    url
-        The address up to ``/v1``; a query may hold ``api-version`` and nothing else.
-    model
-        The model's name there.
-    timeout
-        Seconds that one reply may take.
-    """
-
-    url: str
-    model: str
-    timeout: float = 60.0
+    url: str  # the address up to `/v1`; a query may hold `api-version` and nothing else
+    model: str  # the model's name there
+    timeout: float = 60.0  # seconds that one reply may take
 
     def __post_init__(self) -> None:
         check_address(self.url, "http://host:port/v1", queries=("api-version",))
@@ -72,30 +56,14 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back: a record, or the reason why there is none.
+    """What came back: a record, or the reason why there is none."""
 
-    Attributes
-    ----------
-    record
-        The JSON; empty where it failed.
-    status
-        The HTTP status; 0 where the connection failed or the time ran out.
-    reason
-        Why it failed, in one short line without the token.
-    pause
-        Seconds after which the server may be asked again; None: as the client likes.
-    again
-        Whether another try can help.
-    paid
-        Whether the server may have done the work, so that the try counts as paid.
-    """
-
-    record: Mapping[str, Any] = field(default_factory=dict)
-    status: int = 0
-    reason: str = ""
-    pause: float | None = None
-    again: bool = False
-    paid: bool = True
+    record: Mapping[str, Any] = field(default_factory=dict)  # the JSON; empty where it failed
+    status: int = 0  # the HTTP status; 0 where the connection failed or the time ran out
+    reason: str = ""  # why it failed, in one short line without the token
+    pause: float | None = None  # seconds after which the server may be asked again; None: as the client likes
+    again: bool = False  # whether another try can help
+    paid: bool = True  # whether the server may have done the work, so that the try counts as paid
 
 
 class Client:

@@ -24,16 +24,6 @@ def changes(before: Statement, after: Statement) -> Iterator[Change]:
     """Yield the change of each pair's difference, averaged over contexts; the intervals of all pairs hold together.
 
     The largest one is that of the column as a whole; the others are those of their first group against the second.
-
-    Parameters
-    ----------
-    before, after
-        Of the two models, by the same column.
-
-    Raises
-    ------
-    ParameterError
-        The two answered different questions.
     """
     earlier, later = (_shared(before, after), _shared(after, before))
     joined = replace(after, answers=_difference(earlier, later))

@@ -42,27 +42,15 @@ FEW_SPEAKING = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Mean answers of two groups: one entry for each document, context and name.
+    """Mean answers of two groups: one entry for each document, context and name."""
 
-    Attributes
-    ----------
-    document, context, name
-        Indices, shape [n]; documents from 0 to `documents` - 1, names numbered across both groups.
-    side
-        Whether the name is of the first group, shape [n], bool.
-    low, high
-        The answer in [0, 1] if everything open is 0, and if it is 1, shape [n]; equal where nothing is open.
-    documents
-        How many there are: T.
-    """
-
-    document: Indices
-    context: Indices
-    name: Indices
-    side: NDArray[np.bool_]
-    low: Array
-    high: Array
-    documents: int
+    document: Indices  # indices, shape [n]; documents from 0 to `documents` - 1, names numbered across both groups
+    context: Indices  # indices, shape [n]; documents from 0 to `documents` - 1, names numbered across both groups
+    name: Indices  # indices, shape [n]; documents from 0 to `documents` - 1, names numbered across both groups
+    side: NDArray[np.bool_]  # whether the name is of the first group, shape [n], bool
+    low: Array  # the answer in [0, 1] if everything open is 0, and if it is 1, shape [n]; equal where nothing is open
+    high: Array  # the answer in [0, 1] if everything open is 0, and if it is 1, shape [n]; equal where nothing is open
+    documents: int  # how many there are: T
 
     def answers(self, towards: float) -> Array:
         """Return the answers with open ones at `towards` for the first group and 1 - `towards` for the second."""
@@ -72,33 +60,15 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the interval of one difference is made of: see the module's equations.
+    """What the interval of one difference is made of: see the module's equations."""
 
-    Attributes
-    ----------
-    differences
-        d_t, shape [T].
-    value
-        D.
-    documents
-        V_T.
-    names
-        N_g and N_h.
-    spread
-        W_g and W_h.
-    counts
-        J_g and J_h.
-    speaking
-        k.
-    """
-
-    differences: Array
-    value: float
-    documents: float
-    names: tuple[float, float]
-    spread: tuple[float, float]
-    counts: tuple[int, int]
-    speaking: float
+    differences: Array  # d_t, shape [T]
+    value: float  # D
+    documents: float  # V_T
+    names: tuple[float, float]  # N_g and N_h
+    spread: tuple[float, float]  # W_g and W_h
+    counts: tuple[int, int]  # J_g and J_h
+    speaking: float  # k
 
     @property
     def error(self) -> float:
@@ -107,15 +77,7 @@ class Parts:
 
 
 def parts(cells: Cells, towards: float = 0.5) -> Parts:
-    """Return the parts of a difference's variance; every document must have both groups in each of its contexts.
-
-    Parameters
-    ----------
-    cells
-        The answers.
-    towards
-        What the first group's open answers are taken to be, in [0, 1]; the second group's are 1 - `towards`.
-    """
+    """Return the parts of a difference's variance; every document must have both groups in each of its contexts."""
     y = cells.answers(towards)
     size, contexts = cells.documents, int(cells.context.max(initial=0)) + 1
     place = cells.document * contexts + cells.context

@@ -54,20 +54,7 @@ class NameList:
 
 
 def read_names(wanted: NameList, folder: Path) -> list[Name]:
-    """Read the names of all groups: from a table (CSV), a published list, or the SSA's names.zip.
-
-    Parameters
-    ----------
-    wanted
-        The list, what the file must have, and its column of groups.
-    folder
-        Where files are named from.
-
-    Raises
-    ------
-    FairkitError
-        The file is not there, is another one than was named, or holds no names; or a setting means nothing for it.
-    """
+    """Read the names of all groups: from a table (CSV), a published list, or the SSA's names.zip."""
     if wanted.born and (len(wanted.born) != 2 or wanted.born[0] > wanted.born[1]):
         raise ParameterError(f"born = {list(wanted.born)} is not the first and the last year, such as [1970, 1999]")
     if wanted.file == CENSUS and wanted.first_names is None:
@@ -190,15 +177,7 @@ def _births_of_table(raw: bytes) -> Iterator[tuple[list[str], Indices, Indices]]
 
 
 def _ssa(parts: Iterable[tuple[list[str], Indices, Indices]], born: Sequence[int]) -> Iterator[Name]:
-    """Yield the most frequent first names of either sex among births of these years, without those of both sexes.
-
-    Parameters
-    ----------
-    parts
-        `name,sex` by row, years by column, and births, shape [rows, years].
-    born
-        The first and the last year; empty: all.
-    """
+    """Yield the most frequent first names of either sex among births of these years, without those of both sexes."""
     first, last = born or (0, 9999)
     births: dict[str, tuple[int, int]] = {}  # and the sum of their years
     for keys, years, counts in parts:

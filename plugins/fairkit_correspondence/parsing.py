@@ -25,24 +25,12 @@ KEPT_TEXT = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reply says.
+    """What a reply says."""
 
-    Attributes
-    ----------
-    outcome
-        answered, refused, unreadable or cut off.
-    values
-        The answer in [0, 1], or one for each entry of a list; None where there is none.
-    unresolved
-        The probability in [0, 1] that belongs to no option.
-    text
-        The reply, at most `KEPT_TEXT` characters.
-    """
-
-    outcome: str
-    values: tuple[float | None, ...]
-    unresolved: float = 0.0
-    text: str = ""
+    outcome: str  # answered, refused, unreadable or cut off
+    values: tuple[float | None, ...]  # the answer in [0, 1], or one for each entry of a list; None where there is none
+    unresolved: float = 0.0  # the probability in [0, 1] that belongs to no option
+    text: str = ""  # the reply, at most `KEPT_TEXT` characters
 
 
 def read_reply(reply: Mapping[str, Any], question: Question, size: int, *, logprobs: bool) -> Reading:

@@ -98,32 +98,18 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A checked plan.
+    """A checked plan."""
 
-    Attributes
-    ----------
-    documents, contexts, names
-        The texts with slots, the prompts by name, and the names of every group.
-    column
-        What the groups are called: the sensitive column of the answers.
-    price
-        Of a million tokens.
-    digest
-        SHA-256 of everything that decides what is asked.
-    notes
-        What a person should look at.
-    """
-
-    documents: tuple[Document, ...]
-    contexts: Mapping[str, str]
-    names: tuple[Name, ...]
-    column: str
+    documents: tuple[Document, ...]  # the texts with slots, the prompts by name, and the names of every group
+    contexts: Mapping[str, str]  # the texts with slots, the prompts by name, and the names of every group
+    names: tuple[Name, ...]  # the texts with slots, the prompts by name, and the names of every group
+    column: str  # what the groups are called: the sensitive column of the answers
     question: Question
     asking: Asking
-    price: Price | None
-    digest: str
+    price: Price | None  # of a million tokens
+    digest: str  # SHA-256 of everything that decides what is asked
     placebo: str
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what a person should look at
 
     @property
     def groups(self) -> list[str]:
@@ -136,13 +122,7 @@ class Plan:
 
 
 def read_plan(path: Path, looks: int | None = None) -> Plan:
-    """Read and check a plan; `looks` takes the place of its number of looks.
-
-    Raises
-    ------
-    FairkitError
-        One sentence about what is wrong in the plan or its texts.
-    """
+    """Read and check a plan; `looks` takes the place of its number of looks."""
     try:
         record = tomllib.loads(read_small(path))
     except OSError as error:

@@ -44,27 +44,13 @@ def _expit(x: Array) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """Variances of answers on [0, 1], of both groups together.
+    """Variances of answers on [0, 1], of both groups together."""
 
-    Attributes
-    ----------
-    interaction
-        τ²: of the difference between the groups from document to document.
-    answer
-        σ²: of one answer around its document and group (2 p (1 - p) for two groups of yes and no).
-    name
-        ν: of the names' effects.
-    base
-        The mean answer.
-    whole
-        Whether an answer is yes or no, and no number between.
-    """
-
-    interaction: float = 0.0
-    answer: float = 0.5
-    name: float = 0.0
-    base: float = 0.5
-    whole: bool = True
+    interaction: float = 0.0  # τ²: of the difference between the groups from document to document
+    answer: float = 0.5  # σ²: of one answer around its document and group (2 p (1 - p) for two groups of yes and no)
+    name: float = 0.0  # ν: of the names' effects
+    base: float = 0.5  # the mean answer
+    whole: bool = True  # whether an answer is yes or no, and no number between
 
     @classmethod
     def of_rate(cls, base: float, *, probabilities: bool = False) -> Spread:
@@ -128,24 +114,14 @@ def _middle(base: float, deviation: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The size of an audit, and what is judged.
+    """The size of an audit, and what is judged."""
 
-    Attributes
-    ----------
-    names, each
-        J, and m: the names of a group on each document.
-    limit, truth
-        The difference that matters, and the true one, in [0, 1].
-    confidence, fixed
-        Of the interval, and whether the statement is about these names alone.
-    """
-
-    names: int
-    each: int
-    limit: float
-    truth: float = 0.0
-    confidence: float = 0.95
-    fixed: bool = False
+    names: int  # J, and m: the names of a group on each document
+    each: int  # J, and m: the names of a group on each document
+    limit: float  # the difference that matters, and the true one, in [0, 1]
+    truth: float = 0.0  # the difference that matters, and the true one, in [0, 1]
+    confidence: float = 0.95  # of the interval, and whether the statement is about these names alone
+    fixed: bool = False  # of the interval, and whether the statement is about these names alone
 
 
 def forecast(spread: Spread, documents: int, size: Size, audits: int = 400) -> tuple[float, float, float]:
@@ -197,13 +173,7 @@ def _smallest(spread: Spread, size: Size, power: float) -> int | None:
 
 
 def documents_needed(spread: Spread, size: Size, power: float = 0.8) -> int | None:
-    """Return the smallest number of documents that decides with chance `power`; None where even 100,000 do not.
-
-    Raises
-    ------
-    ParameterError
-        The limit is not above 0, or the power not in (0, 1).
-    """
+    """Return the smallest number of documents that decides with chance `power`; None where even 100,000 do not."""
     if not 0 < size.limit <= 1 or not 0 < power < 1:
         raise ParameterError(f"limit={size.limit} and power={power}: both are above 0, and power is below 1")
     target = _smallest(spread, size, power)

@@ -41,13 +41,7 @@ government, and fetches the others from their publisher."""
 
 
 def fetch(name: str, cache: Path | None = None) -> list[bytes]:
-    """Return the files of a published list, shipped or downloaded once, and checked against their digests.
-
-    Raises
-    ------
-    DataError
-        They cannot be had, or were changed.
-    """
+    """Return the files of a published list, shipped or downloaded once, and checked against their digests."""
     import platformdirs
 
     from fairkit.support.files import write_atomic

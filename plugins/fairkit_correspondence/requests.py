@@ -27,30 +27,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One question.
+    """One question."""
 
-    Attributes
-    ----------
-    number, order
-        Its position in the plan and in the random order of asking.
-    unit
-        The document, or the set of documents of a list, that it counts for.
-    entries
-        One document with its name, or those of a list in the order in which they are shown.
-    reversed
-        Whether the options are shown in the other order.
-    look
-        The planned look after which its unit counts, from 1.
-    """
-
-    number: int
-    order: int
-    unit: str
+    number: int  # its position in the plan and in the random order of asking
+    order: int  # its position in the plan and in the random order of asking
+    unit: str  # the document, or the set of documents of a list, that it counts for
     context: str
-    entries: tuple[Entry, ...]
+    entries: tuple[Entry, ...]  # one document with its name, or those of a list in the order in which they are shown
     draw: int
-    reversed: bool
-    look: int
+    reversed: bool  # whether the options are shown in the other order
+    look: int  # the planned look after which its unit counts, from 1
 
     def messages(self, plan: Plan) -> list[dict[str, str]]:
         """Return the chat messages."""

@@ -49,13 +49,7 @@ class Name:
 
 
 def matched(names: Sequence[Name], count: int | None, by: Sequence[str], seed: int) -> list[Name]:
-    """Return `count` names of each group, drawn at random or, for numbers to match by, nearest to the smallest group's.
-
-    Raises
-    ------
-    ParameterError
-        A group has fewer names, or a number to match by is unknown.
-    """
+    """Return `count` names of each group, drawn at random or nearest to the smallest group's numbers."""
     groups: dict[str, list[Name]] = {}
     for name in sorted(names, key=lambda name: (name.group, name.text)):
         groups.setdefault(name.group, []).append(name)

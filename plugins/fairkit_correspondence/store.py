@@ -31,15 +31,6 @@ class Store:
 
     Money is reserved before a request is sent and settled by what the server says it used. What was reserved when a
     process was killed counts as spent: the server may have done the work.
-
-    Parameters
-    ----------
-    path
-        The file.
-    plan
-        The digest of the plan; a file of another plan is refused.
-    model
-        The model's name; another one is refused.
     """
 
     def __init__(self, path: Path, plan: str, model: str) -> None:
@@ -89,13 +80,7 @@ class Store:
         return self._settled + self._lost
 
     def reserve(self, amount: float, budget: float | None) -> int:
-        """Reserve money for one try and return the reservation.
-
-        Raises
-        ------
-        BudgetError
-            Spent and reserved money would exceed the budget.
-        """
+        """Reserve money for one try and return the reservation."""
         with self._transaction():
             if budget is not None and self.spent + sum(self._held.values()) + amount > budget + 1e-12:
                 raise BudgetError("the budget is used up")

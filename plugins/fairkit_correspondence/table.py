@@ -58,17 +58,7 @@ def requests_digest(table: pa.Table) -> str | None:
 def answers_table(
     plan: Plan, requests: Sequence[Request], records: Mapping[int, Mapping[str, Any]], served: Mapping[str, str]
 ) -> pa.Table:
-    """Return the table of answers: a row for each request, or for each entry of a list; not asked ones included.
-
-    Parameters
-    ----------
-    plan, requests
-        What was planned.
-    records
-        What came back, by request number; without any it is the table of requests.
-    served
-        Address, model and parameters; empty for the table of requests.
-    """
+    """Return the table of answers: a row for each request, or for each entry of a list; not asked ones included."""
     import pyarrow as pa
 
     columns: dict[str, list[Any]] = {name: [] for name in (*REQUEST_COLUMNS, plan.column, *ANSWER_COLUMNS)}

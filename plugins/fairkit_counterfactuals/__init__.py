@@ -34,26 +34,14 @@ FAIRKIT_CHECK_SETTINGS = {"rows": str(Path(__file__).with_name("sample.csv"))}
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Totals over originals that have counterfactual rows; adding two merges them.
+    """Totals over originals that have counterfactual rows; adding two merges them."""
 
-    Attributes
-    ----------
-    rows, all_rows, matched
-        Such originals, all rows, and counterfactual rows of them.
-    sums
-        Σ w, Σ w c, Σ w d, for consistency c and change d of the score.
-    squares
-        Σ w², Σ w² c, Σ w² c², Σ w² d, Σ w² d².
-    whole
-        Whether every c was 0 or 1 and no row weighted.
-    """
-
-    rows: int
-    all_rows: int
-    matched: int
-    sums: Array
-    squares: Array
-    whole: bool
+    rows: int  # such originals, all rows, and counterfactual rows of them
+    all_rows: int  # such originals, all rows, and counterfactual rows of them
+    matched: int  # such originals, all rows, and counterfactual rows of them
+    sums: Array  # Σ w, Σ w c, Σ w d, for consistency c and change d of the score
+    squares: Array  # Σ w², Σ w² c, Σ w² c², Σ w² d, Σ w² d²
+    whole: bool  # whether every c was 0 or 1 and no row weighted
 
     def __add__(self, other: Versions) -> Versions:
         return Versions(

@@ -44,49 +44,24 @@ class Answering(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attestation:
-    """What a comparison of an endpoint with a file found.
+    """What a comparison of an endpoint with a file found."""
 
-    Attributes
-    ----------
-    endpoint
-        Address, model, version, platform, digest of the metadata.
-    model_name, model_sha256
-        The file.
-    data_name, data_sha256
-        The table that the rows are from.
-    rows
-        How many rows were sent.
-    compared, not_compared
-        The file's outputs that the endpoint has too, and the others.
-    labels_differ, numbers_differ
-        On how many rows a label (a class, a decision) is another, and a number is off by more than `tolerance`.
-    differ
-        On how many rows either is so.
-    upper
-        The share of such rows is at most this, at `confidence`, among rows like those that were sent: the exact
-        one-sided limit of Clopper and Pearson (1934), in [0, 1].
-    largest_gap
-        The largest difference of two numbers, divided by the larger of 1 and the number; None without numbers.
-    tolerance, confidence, seed
-        As asked.
-    """
-
-    endpoint: dict[str, Any]
-    model_name: str
-    model_sha256: str
-    data_name: str
-    data_sha256: str
-    rows: int
-    compared: tuple[str, ...]
-    not_compared: tuple[str, ...]
+    endpoint: dict[str, Any]  # address, model, version, platform, digest of the metadata
+    model_name: str  # the file
+    model_sha256: str  # the file
+    data_name: str  # the table that the rows are from
+    data_sha256: str  # the table that the rows are from
+    rows: int  # how many rows were sent
+    compared: tuple[str, ...]  # the file's outputs that the endpoint has too, and the others
+    not_compared: tuple[str, ...]  # the file's outputs that the endpoint has too, and the others
     labels_differ: int
     numbers_differ: int
-    differ: int
+    differ: int  # on how many rows either is so
     upper: float
     largest_gap: float | None
-    tolerance: float
-    confidence: float
-    seed: int
+    tolerance: float  # as asked
+    confidence: float  # as asked
+    seed: int  # as asked
 
     @property
     def matches(self) -> bool:
@@ -121,28 +96,6 @@ def attest(
 
     Outputs are compared by name, as they are: no label, no favorable value and no threshold is needed. A randomized
     model gets the same draws in both places.
-
-    Parameters
-    ----------
-    endpoint, file
-        What answers, and what should.
-    data
-        The rows. The limit is about rows like them: take rows as the endpoint gets them.
-    rows
-        How many of them, drawn by `seed`; None for all.
-    tolerance
-        Numbers nearer than this are equal, above 0; relative for numbers above 1.
-    confidence
-        Of the limit, in (0, 1).
-
-    Returns
-    -------
-    Attestation
-
-    Raises
-    ------
-    ModelError
-        The endpoint fails, or has other inputs than the file, or none of its outputs.
     """
     if not tolerance > 0:
         raise ParameterError(f"`tolerance` is {tolerance}; it is above 0")

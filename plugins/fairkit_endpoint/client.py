@@ -35,27 +35,13 @@ _BUSY = (429, 503)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSettings:
-    """How an endpoint is asked.
+    """How an endpoint is asked."""
 
-    Attributes
-    ----------
-    url
-        The server's address, such as ``http://host:8000``; what follows, ``/v2/models/...``, is added.
-    model
-        The model's name there.
-    version
-        Its version; None leaves the choice to the server.
-    timeout
-        Seconds that one answer may take, above 0.
-    rate
-        The largest number of requests a second; None for no limit.
-    """
-
-    url: str
-    model: str
-    version: str | None = None
-    timeout: float = 60.0
-    rate: float | None = None
+    url: str  # the server's address, such as `http://host:8000`; what follows, `/v2/models/...`, is added
+    model: str  # the model's name there
+    version: str | None = None  # its version; None leaves the choice to the server
+    timeout: float = 60.0  # seconds that one answer may take, above 0
+    rate: float | None = None  # the largest number of requests a second; None for no limit
 
     def __post_init__(self) -> None:
         check_address(self.url, "http://host:port or https://host")
@@ -87,13 +73,7 @@ class Answer:
 
 
 class Client:
-    """One endpoint's connection. It leaves the connection behind when it is pickled.
-
-    Parameters
-    ----------
-    settings
-        What is asked, and how.
-    """
+    """One endpoint's connection. It leaves the connection behind when it is pickled."""
 
     def __init__(self, settings: EndpointSettings) -> None:
         self.settings = settings
@@ -123,13 +103,7 @@ class Client:
         return f"the endpoint {visible(self.settings.base)}"
 
     def describe(self) -> dict[str, Any]:
-        """Return the model's metadata.
-
-        Raises
-        ------
-        ModelError
-            The endpoint does not answer, or has no such model.
-        """
+        """Return the model's metadata."""
         return self._record(self._send("GET", self.settings.path, None, {}))
 
     def server(self) -> dict[str, Any]:
@@ -140,13 +114,7 @@ class Client:
             return {}
 
     def infer(self, body: bytes, head: int | None) -> Answer:
-        """Send rows.
-
-        Raises
-        ------
-        ModelError
-            No answer, an error, or a redirect.
-        """
+        """Send rows."""
         headers = {"Content-Type": "application/json" if head is None else "application/octet-stream"}
         if head is not None:
             headers[BINARY_LENGTH] = str(head)

@@ -39,11 +39,6 @@ class EndpointModel:
     Inputs are matched with columns, and outputs are read, as an ONNX file's are. Nothing is known of the model but
     what it answers: there is no digest, so a certificate about it is about these answers to these rows.
 
-    Parameters
-    ----------
-    settings
-        The server's address, the model's name, and limits.
-
     Examples
     --------
     >>> model = EndpointModel(EndpointSettings(url="http://localhost:8000", model="credit"))  # doctest: +SKIP
@@ -116,15 +111,7 @@ class EndpointModel:
         return proto
 
     def bind(self, dataset: Dataset, options: ModelOptions | None = None) -> Scorer:
-        """Match inputs with columns, find the favorable score column, and say what was guessed.
-
-        Raises
-        ------
-        DataError
-            The model's inputs are not in the data.
-        ModelError
-            The endpoint fails, or its outputs cannot be interpreted.
-        """
+        """Match inputs with columns, find the favorable score column, and say what was guessed."""
         scorer = bind(self, dataset, options or ModelOptions())
         version = f", version {self._version}" if self._version else ""
         told = (
@@ -157,13 +144,7 @@ class EndpointModel:
         }
 
     def run(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str] | None = None) -> dict[str, Any]:
-        """Send rows in requests of at most `MOST_SENT` bytes, and return the answers.
-
-        Raises
-        ------
-        ModelError
-            The endpoint fails, or answers otherwise than its metadata say.
-        """
+        """Send rows in requests of at most `MOST_SENT` bytes, and return the answers."""
         rows = len(next(iter(feeds.values())))
         if rows >= _LOOK_AGAIN:
             self._look_again()
@@ -181,13 +162,7 @@ class EndpointModel:
         return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
     def run_in_parts(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int) -> dict[str, Any]:
-        """Send rows in requests of so many rows.
-
-        Raises
-        ------
-        ModelError
-            The endpoint fails.
-        """
+        """Send rows in requests of so many rows."""
         from fairkit_onnx.sandbox.wire import in_parts
 
         names = list(outputs)

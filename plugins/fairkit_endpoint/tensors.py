@@ -52,13 +52,7 @@ class Tensor:
 
     @classmethod
     def of(cls, record: Any, where: str) -> Tensor:
-        """Read one entry of the metadata.
-
-        Raises
-        ------
-        ModelError
-            It is none.
-        """
+        """Read one entry of the metadata."""
         try:
             name, datatype, shape = record["name"], record["datatype"], record["shape"]
             if not isinstance(name, str) or datatype not in _DTYPES:
@@ -72,22 +66,7 @@ class Tensor:
 def encode(
     feeds: Mapping[str, NDArray[Any]], types: Mapping[str, str], outputs: Sequence[str], *, binary: bool
 ) -> tuple[bytes, int | None]:
-    """Write a request.
-
-    Parameters
-    ----------
-    feeds, types
-        The inputs, each with the rows along the first axis, and their datatypes.
-    outputs
-        What is asked for.
-    binary
-        Tensors follow the JSON as bytes, and the answer may do the same.
-
-    Returns
-    -------
-    bytes, int or None
-        The body, and how much of it is JSON where bytes follow.
-    """
+    """Write a request."""
     inputs: list[dict[str, Any]] = []
     tail: list[bytes] = []
     for name, values in feeds.items():
@@ -114,30 +93,7 @@ def holds_gaps(feeds: Mapping[str, NDArray[Any]]) -> bool:
 def decode(
     body: bytes, head: int | None, described: Mapping[str, Tensor], rows: int, where: str
 ) -> tuple[dict[str, NDArray[Any]], str]:
-    """Read an answer, in whichever of the two forms it is.
-
-    Parameters
-    ----------
-    body, head
-        The answer, and how much of it is JSON where bytes follow.
-    described
-        The outputs that were asked for, as the metadata describe them.
-    rows
-        How many rows were sent.
-    where
-        What messages call the endpoint.
-
-    Returns
-    -------
-    dict, str
-        Each output with the rows along the first axis, of the type that the metadata promise; the model's version
-        as the answer names it.
-
-    Raises
-    ------
-    ModelError
-        The answer is damaged, or is about other outputs or another number of rows.
-    """
+    """Read an answer, in whichever of the two forms it is."""
     record, tail = _parsed(body, head, where)
     arrays: dict[str, NDArray[Any]] = {}
     for entry in _entries(record, where):

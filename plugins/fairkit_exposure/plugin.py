@@ -39,21 +39,11 @@ _MET = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftedModel(FittedModel):
-    """A ranker whose scores are shifted by group.
+    """A ranker whose scores are shifted by group."""
 
-    Attributes
-    ----------
-    base
-        The ranker.
-    keys
-        How raw columns become one of K groups.
-    shifts
-        K + 1 numbers that are added to the scores; the last, for other values, is 0.
-    """
-
-    base: BaseModel
-    keys: GroupKeys
-    shifts: NDArray[np.float64]
+    base: BaseModel  # the ranker
+    keys: GroupKeys  # how raw columns become one of K groups
+    shifts: NDArray[np.float64]  # K + 1 numbers that are added to the scores; the last, for other values, is 0
     details: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -156,17 +146,7 @@ class ExposureShift(Mitigator):
     def fit(
         self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
     ) -> ShiftedModel:
-        """Score the items and learn the shifts.
-
-        Raises
-        ------
-        ParameterError
-            There is no base model.
-        DataError
-            The rows are no rankings, or a group has too few items.
-        ModelError
-            The model gives no usable score.
-        """
+        """Score the items and learn the shifts."""
         if model is None:
             raise ParameterError(f"{self.name} repairs a model: name its file with `model`")
         if table.task != "ranking" or table.queries is None:

@@ -52,26 +52,6 @@ def learn_shifts(
     """Return shifts whose rankings keep the tolerance, as small as it takes.
 
     The group that is worst off is lifted until it keeps the tolerance with the one that is best off, then the next.
-
-    Parameters
-    ----------
-    items
-        Ordered by query, with one sensitive column, ``group``.
-    groups
-        How many groups there are.
-    constraint
-        One of `NUMBERS`.
-    tolerance
-        Of `disparity`, 0 or more.
-    k
-        How many places are the top.
-    progress
-        Called with the number of each round.
-
-    Returns
-    -------
-    shifts, before, after
-        Shape [K] each: what is added to the scores, and the groups' numbers without and with it.
     """
     scores, codes = items.scores[0], items.groups["group"]
     size = float(np.ptp(scores)) * (1 + 1e-9) if len(scores) else 0.0

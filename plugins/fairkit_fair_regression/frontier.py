@@ -28,24 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A mixture on some rows.
-
-    Attributes
-    ----------
-    loss, loss_interval
-        The mean loss in its usual form and the label's unit: squared error, log-loss, absolute error, pinball.
-    disparity, disparity_interval
-        Parity: the largest γ_{a,z}, with the half-width sqrt(ln(2 / α) / 2n) of the group where it is
-        reached. Group loss: the largest loss of a group, in the loss's unit, with its Student interval.
-    group
-        Where the disparity is reached.
-    """
+    """A mixture on some rows."""
 
     loss: float
     loss_interval: tuple[float, float]
     disparity: float
     disparity_interval: tuple[float, float]
-    group: str
+    group: str  # where the disparity is reached
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -74,26 +63,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frontier:
-    """All mixtures of one run.
+    """All mixtures of one run."""
 
-    Attributes
-    ----------
-    constraint, loss_name, chosen
-        What is traded against what, and the bound of the mixture that was chosen.
-    points
-        The unconstrained predictor first, then one for each bound.
-    members
-        The predictors by number.
-    ruler
-        How mixtures are measured.
-    """
-
-    constraint: str
-    loss_name: str
-    chosen: float
-    points: tuple[Point, ...]
-    members: Mapping[int, Member]
-    ruler: Ruler
+    constraint: str  # what is traded against what, and the bound of the mixture that was chosen
+    loss_name: str  # what is traded against what, and the bound of the mixture that was chosen
+    chosen: float  # what is traded against what, and the bound of the mixture that was chosen
+    points: tuple[Point, ...]  # the unconstrained predictor first, then one for each bound
+    members: Mapping[int, Member]  # the predictors by number
+    ruler: Ruler  # how mixtures are measured
 
     def with_test(self, matrix: Matrix, table: Table, confidence: float) -> Frontier:
         """Measure every point on other rows too."""
@@ -122,23 +99,13 @@ class Frontier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruler:
-    """Measures mixtures on rows.
+    """Measures mixtures on rows."""
 
-    Attributes
-    ----------
-    scale, loss
-        The label's unit, and the loss.
-    sensitive, names
-        The split and its groups.
-    parity
-        Whether the disparity is that of distributions, or the worst group's loss.
-    """
-
-    scale: Scale
-    loss: Loss
-    sensitive: str | None
-    names: tuple[str, ...]
-    parity: bool
+    scale: Scale  # the label's unit, and the loss
+    loss: Loss  # the label's unit, and the loss
+    sensitive: str | None  # the split and its groups
+    names: tuple[str, ...]  # the split and its groups
+    parity: bool  # whether the disparity is that of distributions, or the worst group's loss
 
     @property
     def unit(self) -> float:
@@ -205,13 +172,7 @@ class Ruler:
 
 
 def group_codes(table: Table, sensitive: str | None, names: tuple[str, ...]) -> NDArray[np.int64]:
-    """Return each row's place among the training groups.
-
-    Raises
-    ------
-    DataError
-        The table has a group that training lacked.
-    """
+    """Return each row's place among the training groups."""
     groups = table.only_groups(sensitive)
     unknown = [name for place, name in enumerate(groups.names) if name not in names and (groups.codes == place).any()]
     if unknown:
@@ -232,19 +193,7 @@ def mean_interval(rows: Array, weights: Array | None, confidence: float) -> tupl
 def price(
     labels: Array, before: Array, members: Array, shares: Sequence[float], weights: Array | None, confidence: float
 ) -> dict[str, Any]:
-    """Return the price of the constraint in root mean squared error, with a paired interval.
-
-    Parameters
-    ----------
-    labels, before
-        Labels and predictions without the constraint, in the label's unit, shape [n].
-    members, shares
-        The members' predictions [n, k] and their weights.
-    weights
-        Of the rows.
-    confidence
-        Of the interval, by the delta method on the rows' pairs of squared errors.
-    """
+    """Return the price of the constraint in root mean squared error, with a paired interval."""
     first = (before - labels) ** 2
     second = ((members - labels[:, None]) ** 2) @ np.array(shares)
     roots = [float(np.sqrt(np.average(rows, weights=weights))) for rows in (first, second)]

@@ -18,15 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The thresholds Z = {1/N, 2/N, ..., 1}; a prediction's level is how many of them it reaches.
+    """The thresholds Z = {1/N, 2/N, ..., 1}; a prediction's level is how many of them it reaches."""
 
-    Attributes
-    ----------
-    size
-        N.
-    """
-
-    size: int
+    size: int  # N
 
     @property
     def step(self) -> float:
@@ -54,32 +48,14 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Labels that stand for all labels: every label has one within α/2, and no two are that near.
+    """Labels that stand for all labels: every label has one within α/2, and no two are that near."""
 
-    Attributes
-    ----------
-    labels
-        Increasing, shape [Y], at most 2N.
-    codes
-        For each row the place of the smallest label within α/2, shape [n].
-    """
-
-    labels: Array
-    codes: Codes
+    labels: Array  # increasing, shape [Y], at most 2N
+    codes: Codes  # for each row the place of the smallest label within α/2, shape [n]
 
 
 def cover_labels(labels: Array, step: float, loss: Loss | None = None) -> Cover:
-    """Choose a cover from the labels themselves, from the smallest up (section 4.1).
-
-    Parameters
-    ----------
-    labels
-        In [0, 1], shape [n]; those of the Poisson loss are nonnegative.
-    step
-        α.
-    loss
-        The Poisson loss measures distances on its own scale (`Rates.to_cover`).
-    """
+    """Choose a cover from the labels themselves, from the smallest up (section 4.1)."""
     values, inverse = np.unique(labels, return_inverse=True)
     distinct = values if loss is None or loss.rates is None else loss.rates.to_cover(values)
     half = step / 2 * (1 + 1e-12)

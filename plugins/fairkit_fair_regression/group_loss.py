@@ -23,21 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How far bounds of group losses are out of reach.
+    """How far bounds of group losses are out of reach."""
 
-    Attributes
-    ----------
-    excess
-        The smallest t for which losses of ζ_a + t can be reached in all groups at once.
-    group
-        The group that keeps t from being smaller: the one with the largest multiplier.
-    gap
-        How much smaller t might be, if a best response was missed.
-    """
-
-    excess: float
-    group: int
-    gap: float
+    excess: float  # the smallest t for which losses of ζ_a + t can be reached in all groups at once
+    group: int  # the group that keeps t from being smaller: the one with the largest multiplier
+    gap: float  # how much smaller t might be, if a best response was missed
 
 
 def solve_group_loss(
@@ -48,26 +38,7 @@ def solve_group_loss(
     names: tuple[str, ...],
     watch: Callable[[Moment], None],
 ) -> Solution:
-    """Find the mixture of least loss with E[ℓ | a] <= ζ_a (algorithm 2).
-
-    Parameters
-    ----------
-    pool
-        Predictors to begin with.
-    zeta
-        Shape [A].
-    oracle, settings
-        Best responses, and how to solve.
-    names
-        The groups' names, for the message.
-    watch
-        Told the state after every iteration.
-
-    Raises
-    ------
-    DataError
-        Some group cannot reach its bound; the message names it and the smallest bound that can be reached.
-    """
+    """Find the mixture of least loss with E[ℓ | a] <= ζ_a (algorithm 2)."""
     found = solve(pool, zeta, oracle.respond, settings, watch=watch)
     if found.violation <= tolerance(zeta, settings):
         return found

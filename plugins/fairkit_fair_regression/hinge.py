@@ -25,16 +25,6 @@ def hinge_slopes(costs: Array) -> Array:
 
     The hinge loss of the classifiers 1[f >= z] (appendix G). Its kinks are the N + 1 middles between thresholds,
     α/2, 3α/2, ..., 1 + α/2, so that it is linear on N + 2 pieces; it is convex.
-
-    Parameters
-    ----------
-    costs
-        c(z) for z = α, 2α, ..., 1, shape [n, N].
-
-    Returns
-    -------
-    ndarray
-        Increasing along the pieces, shape [n, N + 2].
     """
     raised, lowered = np.maximum(-costs, 0.0), np.maximum(costs, 0.0)
     slopes = np.zeros((len(costs), costs.shape[1] + 2))
@@ -45,25 +35,7 @@ def hinge_slopes(costs: Array) -> Array:
 
 
 def fit_hinge(matrix: NDArray[np.float32], costs: Array) -> Any:
-    """Minimise Σ_i φ_i(β·x_i + b) over |β_j| <= 1 (appendix G), by the solver HiGHS.
-
-    Parameters
-    ----------
-    matrix
-        Shape [n, d].
-    costs
-        c_λ of every row and threshold, times the row's weight, shape [n, N].
-
-    Returns
-    -------
-    sklearn.linear_model.LinearRegression
-        With the coefficients of the optimum.
-
-    Raises
-    ------
-    FairkitError
-        The solver ends without an optimum.
-    """
+    """Minimise Σ_i φ_i(β·x_i + b) over |β_j| <= 1 (appendix G), by the solver HiGHS."""
     from scipy.optimize import linprog
     from scipy.sparse import csr_matrix, hstack
     from sklearn.linear_model import LinearRegression

@@ -33,24 +33,12 @@ _SOFT: Mapping[str, str] = {"lightgbm": "cross_entropy", "xgboost": "binary:logi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learner:
-    """What fits: a learner's name or an estimator of scikit-learn's kind, which is cloned for every fit.
+    """What fits: a learner's name or an estimator of scikit-learn's kind, which is cloned for every fit."""
 
-    Attributes
-    ----------
-    base
-        The name or the estimator.
-    run
-        Seed and threads.
-    settings
-        Parameters of the library itself (named learners).
-    categorical
-        Columns of codes (LightGBM).
-    """
-
-    base: Any
-    run: Run
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    categorical: Sequence[int] = ()
+    base: Any  # the name or the estimator
+    run: Run  # seed and threads
+    settings: Mapping[str, Any] = field(default_factory=dict)  # parameters of the library itself (named learners)
+    categorical: Sequence[int] = ()  # columns of codes (LightGBM)
 
     @property
     def name(self) -> str:
@@ -72,13 +60,7 @@ class Learner:
         return hasattr(self.base, "predict_proba")
 
     def fit_values(self, matrix: Matrix, targets: Array, weights: Array | None) -> Values:
-        """Least squares: fit numbers in [0, 1], shape [n], with weights [n] or none.
-
-        Raises
-        ------
-        ParameterError
-            It is a classifier, or takes no weights.
-        """
+        """Least squares: fit numbers in [0, 1], shape [n], with weights [n] or none."""
         if not self.gives_numbers:
             raise ParameterError(
                 f"fair-regression: the learner {self.name} predicts classes, and the oracle 'ls' needs a regression; "
@@ -90,11 +72,6 @@ class Learner:
         """Logistic loss: fit probabilities in [0, 1], shape [n], with weights [n] or none.
 
         A learner that takes hard labels only sees every row twice: as 1 with weight p, as 0 with weight 1 - p.
-
-        Raises
-        ------
-        ParameterError
-            It is a regression, or takes no weights.
         """
         if not self.gives_chances:
             raise ParameterError(
@@ -112,13 +89,7 @@ class Learner:
         return Chances(self._fit(*_twice(matrix, chances, weights), "binary", settings))
 
     def fit_quantile(self, matrix: Matrix, targets: Array, weights: Array | None, quantile: float) -> Values:
-        """Pinball loss: fit a quantile of numbers in [0, 1], shape [n].
-
-        Raises
-        ------
-        ParameterError
-            The learner cannot minimise it.
-        """
+        """Pinball loss: fit a quantile of numbers in [0, 1], shape [n]."""
         from importlib import import_module
 
         choices: Mapping[str, Mapping[str, Any]] = {
@@ -147,11 +118,6 @@ class Learner:
 
         LightGBM, XGBoost and linear models minimise the deviance with a logarithmic link, the forest splits by
         it. Any other regression is taken to give rates.
-
-        Raises
-        ------
-        ParameterError
-            It is a classifier, or takes no weights.
         """
         from importlib import import_module
 
@@ -180,15 +146,7 @@ class Learner:
         return Logs(fitted, rates, logged=self.base in ("lightgbm", "xgboost"))
 
     def fit_hinge(self, matrix: Matrix, costs: Array) -> Values:
-        """Hinge loss of the classifiers 1[f(x) >= z] of a linear f (appendix G); see `hinge.fit_hinge`.
-
-        Parameters
-        ----------
-        matrix
-            Shape [n, d].
-        costs
-            As for `fit_thresholds`, shape [n, N].
-        """
+        """Hinge loss of the classifiers 1[f(x) >= z] of a linear f (appendix G); see `hinge.fit_hinge`."""
         from fairkit_fair_regression.hinge import PIECES, fit_hinge
 
         if self.base != "linear" or self.settings:
@@ -203,17 +161,7 @@ class Learner:
         return Values(fit_hinge(matrix, costs))
 
     def fit_thresholds(self, matrix: Matrix, costs: Array, step: float) -> Counted:
-        """Weighted classification of (row, threshold) pairs (section 3): label 1[c <= 0], weight |c|.
-
-        Parameters
-        ----------
-        matrix
-            Shape [n, d].
-        costs
-            c_λ of every row and threshold, times the row's weight, shape [n, N].
-        step
-            α.
-        """
+        """Weighted classification of (row, threshold) pairs (section 3): label 1[c <= 0], weight |c|."""
         if not self.gives_chances:
             raise ParameterError(
                 f"fair-regression: the learner {self.name} predicts numbers, and the oracle 'cs' needs a classifier; "

@@ -20,22 +20,12 @@ STEEPNESS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The rates μ that predictions u in [0, 1] of the Poisson loss stand for: log μ = log low + u log(high / low).
+    """The rates μ that predictions u in [0, 1] of the Poisson loss stand for: log μ = log low + u log(high / low)."""
 
-    Attributes
-    ----------
-    low, high
-        The smallest and largest rate, 0 < low < high, in the label's unit.
-    mean
-        The mean label: labels are covered to a share of it (`to_cover`).
-    largest
-        The largest label.
-    """
-
-    low: float
-    high: float
-    mean: float
-    largest: float
+    low: float  # the smallest and largest rate, 0 < low < high, in the label's unit
+    high: float  # the smallest and largest rate, 0 < low < high, in the label's unit
+    mean: float  # the mean label: labels are covered to a share of it (`to_cover`)
+    largest: float  # the largest label
 
     @property
     def span(self) -> float:
@@ -79,20 +69,11 @@ class Loss:
     - quantile: max(τ (y - u), (τ - 1)(y - u))
     - poisson: (μ - y - y log(μ / y)) / K for the rate μ that u stands for (`Rates`): half the deviance, for labels
       y >= 0 in their own unit
-
-    Attributes
-    ----------
-    name
-        Which of them.
-    quantile
-        τ in (0, 1).
-    rates
-        What predictions of the Poisson loss stand for; None with the others.
     """
 
-    name: LossName
-    quantile: float = 0.5
-    rates: Rates | None = None
+    name: LossName  # which of them
+    quantile: float = 0.5  # τ in (0, 1)
+    rates: Rates | None = None  # what predictions of the Poisson loss stand for; None with the others
 
     def __call__(self, y: Array, u: Array) -> Array:
         """Return ℓ(y, u), of the shape that y and u broadcast to; 0 is a perfect prediction (not logistic)."""

@@ -87,21 +87,11 @@ class Chances:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """A regression of rates, or of their logarithms, which stand for predictions (log μ - log low) / L.
+    """A regression of rates, or of their logarithms, which stand for predictions (log μ - log low) / L."""
 
-    Attributes
-    ----------
-    estimator
-        A regression.
-    rates
-        What predictions stand for.
-    logged
-        Whether the regression gives logarithms.
-    """
-
-    estimator: Any
-    rates: Rates
-    logged: bool
+    estimator: Any  # a regression
+    rates: Rates  # what predictions stand for
+    logged: bool  # whether the regression gives logarithms
 
     def predict(self, matrix: Matrix) -> Array:
         """Return predictions, shape [n]."""

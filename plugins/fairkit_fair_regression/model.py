@@ -36,30 +36,16 @@ EDGE = 1e-4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FairRegressionModel(FittedModel):
-    """Predictors with weights behind one encoder: every row draws the predictor that it gets.
+    """Predictors with weights behind one encoder: every row draws the predictor that it gets."""
 
-    Attributes
-    ----------
-    encoder, members, weights
-        The mixture.
-    scale
-        The label's unit.
-    loss, task
-        What was minimised, and what the numbers mean.
-    unconstrained
-        The predictor without constraints, for the price; None where there is none.
-    frontier
-        All mixtures of a run over several bounds; None for one bound.
-    """
-
-    encoder: Encoder
-    members: Sequence[Member]
-    weights: tuple[float, ...]
-    scale: Scale
-    loss: Loss
-    task: Task
-    unconstrained: Member | None = None
-    frontier: Frontier | None = None
+    encoder: Encoder  # the mixture
+    members: Sequence[Member]  # the mixture
+    weights: tuple[float, ...]  # the mixture
+    scale: Scale  # the label's unit
+    loss: Loss  # what was minimised, and what the numbers mean
+    task: Task  # what was minimised, and what the numbers mean
+    unconstrained: Member | None = None  # the predictor without constraints, for the price; None where there is none
+    frontier: Frontier | None = None  # all mixtures of a run over several bounds; None for one bound
     details: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

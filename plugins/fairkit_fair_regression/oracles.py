@@ -60,30 +60,15 @@ def fit_loss(
 
 @dataclass(slots=True, kw_only=True)
 class ParityOracle:
-    """Best responses under statistical parity (section 4.4).
+    """Best responses under statistical parity (section 4.4)."""
 
-    Attributes
-    ----------
-    parity
-        The rows as cells.
-    learner, loss, oracle
-        How to fit.
-    matrix, labels, weights
-        Encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None.
-    targets
-        ``labels``: U_i minimises g_λ(y_i, a_i, ·), as published. ``predictions``: it minimises
-        E[g_λ(Y, a_i, ·) | x_i], with the expected label as the unconstrained predictor gives it. A learner
-        averages targets over rows that look alike; the first averages minimisers for noisy labels, the
-        second the minimiser of the average, which is what a best response is.
-    """
-
-    parity: Parity
-    learner: Learner
-    loss: Loss
-    oracle: OracleName
-    matrix: Matrix
-    labels: Array
-    weights: Array | None
+    parity: Parity  # the rows as cells
+    learner: Learner  # how to fit
+    loss: Loss  # how to fit
+    oracle: OracleName  # how to fit
+    matrix: Matrix  # encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None
+    labels: Array  # encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None
+    weights: Array | None  # encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None
     targets: Targets
     expected: Codes | None = None
 
@@ -173,26 +158,16 @@ class ParityOracle:
 
 @dataclass(slots=True, kw_only=True)
 class GroupLossOracle:
-    """Best responses under bounded group loss: one weighted fit (section 5).
+    """Best responses under bounded group loss: one weighted fit (section 5)."""
 
-    Attributes
-    ----------
-    learner, loss, oracle
-        How to fit.
-    matrix, labels, weights
-        Encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None.
-    groups, shares
-        Rows' groups [n], and the groups' shares p_a of the weight [A].
-    """
-
-    learner: Learner
-    loss: Loss
-    oracle: OracleName
-    matrix: Matrix
-    labels: Array
-    weights: Array | None
-    groups: Codes
-    shares: Array
+    learner: Learner  # how to fit
+    loss: Loss  # how to fit
+    oracle: OracleName  # how to fit
+    matrix: Matrix  # encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None
+    labels: Array  # encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None
+    weights: Array | None  # encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None
+    groups: Codes  # rows' groups [n], and the groups' shares p_a of the weight [A]
+    shares: Array  # rows' groups [n], and the groups' shares p_a of the weight [A]
 
     def respond(self, multipliers: Array) -> Response:
         """Fit with weights 1/n + λ_a / n_a, here times n: 1 + λ_a / p_a; multipliers [A]."""
@@ -220,13 +195,7 @@ class GroupLossOracle:
 
 
 def check_cover(groups: Codes, names: tuple[str, ...], size: int, name: str) -> None:
-    """Refuse groups with fewer rows than thresholds.
-
-    Raises
-    ------
-    DataError
-        It names the group and its rows.
-    """
+    """Refuse groups with fewer rows than thresholds."""
     from fairkit.errors import DataError
 
     rows = np.bincount(groups, minlength=len(names))

@@ -147,20 +147,7 @@ class FairRegressionParameters:
         return self.zeta if self.constraint == "bounded_group_loss" else self.tolerance
 
     def group_bounds(self, level: float, names: tuple[str, ...], rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return one bound per group: ε̂_a = ε_a + C / √n_a (theorem 2; the same for ζ_a in theorem 3).
-
-        Parameters
-        ----------
-        level
-            The bound of groups without one of their own.
-        names, rows
-            The groups and how many rows each has, shape [A].
-
-        Raises
-        ------
-        ParameterError
-            `bounds` names a group that the data lack.
-        """
+        """Return one bound per group: ε̂_a = ε_a + C / √n_a (theorem 2; the same for ζ_a in theorem 3)."""
         unknown = [name for name in self.bounds if name not in names]
         if unknown:
             hint = did_you_mean(unknown[0], names, what="groups")

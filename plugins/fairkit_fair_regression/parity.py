@@ -20,47 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parity:
-    """The rows as cells of (covered label, group), and what predictors on the grid cost there.
+    """The rows as cells of (covered label, group), and what predictors on the grid cost there."""
 
-    Attributes
-    ----------
-    grid
-        The thresholds z.
-    labels
-        The cover of the labels, shape [Y].
-    losses
-        ℓ(y, level), shape [Y, N + 1].
-    cells
-        For each row: label code · A + group, shape [n].
-    groups
-        For each row its group, shape [n].
-    shares
-        p_a, the groups' shares of the weight, shape [A].
-    weights
-        Rows' weights adding up to 1, shape [n].
-    """
-
-    grid: Grid
-    labels: Array
-    losses: Array
-    cells: Codes
-    groups: Codes
-    shares: Array
-    weights: Array
+    grid: Grid  # the thresholds z
+    labels: Array  # the cover of the labels, shape [Y]
+    losses: Array  # ℓ(y, level), shape [Y, N + 1]
+    cells: Codes  # for each row: label code · A + group, shape [n]
+    groups: Codes  # for each row its group, shape [n]
+    shares: Array  # p_a, the groups' shares of the weight, shape [A]
+    weights: Array  # rows' weights adding up to 1, shape [n]
 
     def measure(self, levels: Codes) -> tuple[float, Array]:
-        """Return a predictor's discretised loss and its constraint values.
-
-        Parameters
-        ----------
-        levels
-            The rows' levels, 0 to N, shape [n].
-
-        Returns
-        -------
-        float, array
-            E ℓ_α, and [γ, -γ] for γ_{a,z} = P[f >= z | a] - P[f >= z], shape [2 A N], group by group.
-        """
+        """Return a predictor's discretised loss and its constraint values."""
         size = self.grid.size + 1
         mass = np.bincount(self.cells * size + levels, self.weights, self.losses.size * len(self.shares))
         mass = mass.reshape(len(self.labels), len(self.shares), size)
@@ -88,19 +59,7 @@ class Parity:
 def make_parity(
     grid: Grid, loss: Loss, labels: Array, groups: Codes, n_groups: int, weights: Array | None = None
 ) -> Parity:
-    """Prepare the rows.
-
-    Parameters
-    ----------
-    grid, loss
-        As chosen.
-    labels
-        In [0, 1], or as the Poisson loss has them, shape [n].
-    groups, n_groups
-        Codes 0 to n_groups - 1, shape [n]; every group has some weight.
-    weights
-        Nonnegative, shape [n].
-    """
+    """Prepare the rows."""
     shares = np.full(len(labels), 1 / len(labels)) if weights is None else weights / weights.sum()
     cover = cover_labels(labels, grid.step, loss)
     return Parity(

@@ -49,13 +49,7 @@ WIDTH = 4.0
 
 
 def choose_rates(parameters: FairRegressionParameters, table: Table) -> Rates:
-    """Return the rates that may be predicted: declared, else around the mean label.
-
-    Raises
-    ------
-    DataError
-        Labels below 0, or two classes.
-    """
+    """Return the rates that may be predicted: declared, else around the mean label."""
     label = repr(table.roles.label) if table.roles.label else "the label"
     if table.task == "binary":
         raise DataError(f"{table.name}: the Poisson loss is for counts and rates; use loss=logistic for classes")

@@ -20,24 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """From predictions in [0, 1] to the label's unit and back.
+    """From predictions in [0, 1] to the label's unit and back."""
 
-    Attributes
-    ----------
-    low, high
-        The label's range.
-    chances
-        Whether predictions stand for probabilities (logistic loss).
-    rates
-        The rates that predictions stand for (Poisson loss), in the label's unit: the range is then 0 to 1.
-    grid
-        Where predictions are rounded down to the grid plus α/2; None where they are only clipped.
-    """
-
-    low: float
-    high: float
-    chances: bool
-    grid: Grid | None
+    low: float  # the label's range
+    high: float  # the label's range
+    chances: bool  # whether predictions stand for probabilities (logistic loss)
+    grid: Grid | None  # where predictions are rounded down to the grid plus α/2; None where they are only clipped
     rates: Rates | None = None
 
     def to_unit(self, labels: Array) -> Array:

@@ -19,22 +19,6 @@ def fit_seo(
 
     The features' coefficients are then those of comparisons within groups (Johnson, Foster & Stine 2016:
     substantive equality of opportunity); what the features tell about the group remains.
-
-    Parameters
-    ----------
-    matrix
-        Features without the sensitive columns, shape [n, d].
-    labels
-        In [0, 1], shape [n].
-    groups, n_groups
-        Codes, shape [n].
-    weights
-        Shape [n], or None.
-
-    Returns
-    -------
-    sklearn.linear_model.Ridge
-        Over the features alone.
     """
     from sklearn.linear_model import Ridge
 

@@ -31,21 +31,11 @@ _EQUAL = 1e-10
 
 
 class Response(NamedTuple):
-    """A predictor with its cost and constraint values.
+    """A predictor with its cost and constraint values."""
 
-    Attributes
-    ----------
-    cost
-        cost(h).
-    values
-        g(h), shape [m].
-    member
-        The predictor; the solver only keeps it.
-    """
-
-    cost: float
-    values: Array
-    member: Any
+    cost: float  # cost(h)
+    values: Array  # g(h), shape [m]
+    member: Any  # the predictor; the solver only keeps it
 
 
 @dataclass(slots=True)
@@ -53,20 +43,11 @@ class Pool:
     """Predictors found so far and multipliers answered so far: what several problems share.
 
     Costs and constraint values do not depend on the bounds, so that a whole frontier re-uses them.
-
-    Attributes
-    ----------
-    responses
-        Predictors, no two with the same cost and values.
-    answered
-        Multipliers that a best response was asked for, each of shape [m].
-    calls
-        How many best responses were asked for.
     """
 
-    responses: list[Response] = field(default_factory=list)
+    responses: list[Response] = field(default_factory=list)  # predictors, no two with the same cost and values
     answered: list[Array] = field(default_factory=list)
-    calls: int = 0
+    calls: int = 0  # how many best responses were asked for
     costs: Array = field(default_factory=lambda: np.empty(0))
     values: Array = field(default_factory=lambda: np.empty((0, 0)))
 
@@ -93,30 +74,14 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolverSettings:
-    """How to solve.
+    """How to solve."""
 
-    Attributes
-    ----------
-    nu
-        Stop at a duality gap of this.
-    bound
-        B, the most that all multipliers may add up to.
-    iterations
-        The most iterations, of two best responses each.
-    least
-        Iterations before the gap is believed: the best responses may be heuristics.
-    step
-        The learning rate of the exponentiated gradient, over B.
-    strength
-        What costs are multiplied by: 0 asks for the least violation alone.
-    """
-
-    nu: float
-    bound: float = 100.0
-    iterations: int = 50
-    least: int = 5
-    step: float = 2.0
-    strength: float = 1.0
+    nu: float  # stop at a duality gap of this
+    bound: float = 100.0  # B, the most that all multipliers may add up to
+    iterations: int = 50  # the most iterations, of two best responses each
+    least: int = 5  # iterations before the gap is believed: the best responses may be heuristics
+    step: float = 2.0  # the learning rate of the exponentiated gradient, over B
+    strength: float = 1.0  # what costs are multiplied by: 0 asks for the least violation alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,37 +96,19 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """The mixture found.
+    """The mixture found."""
 
-    Attributes
-    ----------
-    places, weights
-        Its members as places in the pool, and their weights, adding up to 1.
-    objective, values, violation
-        cost(Q), g(Q) of shape [m], and max(0, max_j (g_j(Q) - bounds_j)).
-    multipliers
-        The λ that prices the bounds, shape [m]: an increase of bounds_j by δ lowers the cost by λ_j δ.
-    gap
-        The duality gap, never negative.
-    iterations, calls
-        Iterations, and best responses that this solution asked for.
-    converged
-        Whether the gap reached ν.
-    history
-        One entry for each iteration, the first before any.
-    """
-
-    places: tuple[int, ...]
-    weights: tuple[float, ...]
-    objective: float
-    values: Array
-    violation: float
-    multipliers: Array
-    gap: float
-    iterations: int
-    calls: int
-    converged: bool
-    history: tuple[Moment, ...]
+    places: tuple[int, ...]  # its members as places in the pool, and their weights, adding up to 1
+    weights: tuple[float, ...]  # its members as places in the pool, and their weights, adding up to 1
+    objective: float  # cost(Q), g(Q) of shape [m], and max(0, max_j (g_j(Q) - bounds_j))
+    values: Array  # cost(Q), g(Q) of shape [m], and max(0, max_j (g_j(Q) - bounds_j))
+    violation: float  # cost(Q), g(Q) of shape [m], and max(0, max_j (g_j(Q) - bounds_j))
+    multipliers: Array  # the λ that prices the bounds, shape [m]: an increase of bounds_j by δ lowers the cost by λ_j δ
+    gap: float  # the duality gap, never negative
+    iterations: int  # iterations, and best responses that this solution asked for
+    calls: int  # iterations, and best responses that this solution asked for
+    converged: bool  # whether the gap reached ν
+    history: tuple[Moment, ...]  # one entry for each iteration, the first before any
 
 
 class Mixture(NamedTuple):
@@ -197,28 +144,6 @@ def solve(
     the exponentiated gradient, which remember all earlier answers and keep the first from jumping. The
     linear program's mixture is never worse than the average of the answers, which is one of those that it
     chooses from.
-
-    Parameters
-    ----------
-    pool
-        Predictors to begin with; gets the new ones.
-    bounds
-        Shape [m].
-    respond
-        From multipliers [m] to a predictor with a small cost + λ·g. It may be a heuristic: then the gap is
-        measured against the best of its answers.
-    settings
-        See `SolverSettings`.
-    simplify
-        From multipliers to others with the same best response that price the bounds no higher: where γ and
-        -γ are both bounded, the difference of their multipliers is all that counts.
-    watch
-        Told the state after every iteration.
-
-    Returns
-    -------
-    Solution
-        With at most as many members as there are tight bounds, plus one.
     """
     before = pool.calls
     theta = np.zeros(len(bounds))
@@ -238,13 +163,7 @@ def solve(
 
 
 def best_mixture(pool: Pool, bounds: Array, bound: float, *, strength: float = 1.0) -> Mixture:
-    """Solve min strength · cost·Q + B ξ over distributions Q on the pool and ξ >= 0 with g(Q) - bounds <= ξ.
-
-    Returns
-    -------
-    Mixture
-        A vertex: its support is no larger than the number of tight bounds plus one.
-    """
+    """Solve min strength · cost·Q + B ξ over distributions Q on the pool and ξ >= 0 with g(Q) - bounds <= ξ."""
     from scipy.optimize import linprog
 
     count, m = len(pool.responses), len(bounds)

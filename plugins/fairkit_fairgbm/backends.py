@@ -36,13 +36,7 @@ _REFUSED_XGBOOST = {
 
 
 def check(parameters: Any) -> None:
-    """Refuse parameters of the other library, and those of XGBoost that contradict the method.
-
-    Raises
-    ------
-    ParameterError
-        The message says what to give instead.
-    """
+    """Refuse parameters of the other library, and those of XGBoost that contradict the method."""
     if parameters.backend == "xgboost" and parameters.lightgbm:
         raise ParameterError("fairgbm: backend=xgboost takes no lightgbm.KEY; give xgboost.KEY")
     if parameters.backend == "xgboost" and parameters.min_child_samples != 20:
@@ -76,13 +70,7 @@ def xgboost_params(parameters: Any, run: Run) -> dict[str, Any]:
 
 
 def machinery(backend: str | None, run: Run) -> Any:
-    """Import a library and return the module that trains on it; numba gets as many threads.
-
-    Raises
-    ------
-    MissingExtraError
-        A library is not installed.
-    """
+    """Import a library and return the module that trains on it; numba gets as many threads."""
     library = backend or "lightgbm"
     try:
         __import__(library)  # the first to start its threads

@@ -34,24 +34,12 @@ _ROWS_OF = {"fnr": "favorable labels", "fpr": "unfavorable labels", "positive_ra
 
 @dataclass(frozen=True, slots=True)
 class ConstraintCells:
-    """Rows split by group and label.
-
-    Attributes
-    ----------
-    codes
-        ``2 * group + label`` for every row, shape [n], the smallest unsigned type that holds it.
-    weight
-        The weight of every cell, shape [2 * groups].
-    counts
-        The rows of every cell, shape [2 * groups].
-    names
-        The groups' names.
-    """
+    """Rows split by group and label."""
 
     codes: NDArray[np.unsignedinteger]
-    weight: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    names: tuple[str, ...]
+    weight: NDArray[np.float64]  # the weight of every cell, shape [2 * groups]
+    counts: NDArray[np.int64]  # the rows of every cell, shape [2 * groups]
+    names: tuple[str, ...]  # the groups' names
 
     @property
     def total(self) -> float:
@@ -84,24 +72,12 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What must hold: group rates within a tolerance, and overall rates below a target.
+    """What must hold: group rates within a tolerance, and overall rates below a target."""
 
-    Attributes
-    ----------
-    rates, tolerances
-        The rates to be equal between groups, and by how much they may differ.
-    targets
-        Overall rates and their limits, such as (("fpr", 0.05),).
-    two_sided
-        Targets are approached from both sides: they are operating points, not only limits.
-    left_out
-        For each rate the groups that its constraint does not bind; empty where all are bound.
-    """
-
-    rates: tuple[RateName, ...]
-    tolerances: tuple[float, ...]
-    targets: tuple[tuple[RateName, float], ...] = ()
-    two_sided: bool = False
+    rates: tuple[RateName, ...]  # the rates to be equal between groups, and by how much they may differ
+    tolerances: tuple[float, ...]  # the rates to be equal between groups, and by how much they may differ
+    targets: tuple[tuple[RateName, float], ...] = ()  # overall rates and their limits, such as (("fpr", 0.05),)
+    two_sided: bool = False  # targets are approached from both sides: they are operating points, not only limits
     left_out: tuple[frozenset[int], ...] = ()
     needs_positive: bool = field(init=False)
 
@@ -112,24 +88,7 @@ class Constraints:
     def among(
         self, cells: ConstraintCells, least: int, *, what: str, leave_out: bool = False
     ) -> tuple[Constraints, tuple[str, ...]]:
-        """Return the constraints on the groups that have enough rows, and what the user must know of the others.
-
-        Parameters
-        ----------
-        cells
-            Of the training rows.
-        least
-            Rows that a group's rate must be over, at least 1.
-        what
-            The table, for messages.
-        leave_out
-            Leave smaller groups out of a rate's constraint instead of refusing them.
-
-        Raises
-        ------
-        DataError
-            A group has too few rows for its rate. The message names the group, the rate and what to do.
-        """
+        """Return the constraints on the groups that have enough rows, and what the user must know of the others."""
         for name, _ in self.targets:
             if group_sizes(name, cells).sum() <= 0:
                 raise DataError(f"{what}: there are no {_ROWS_OF[name]}, so there is no overall {name}")

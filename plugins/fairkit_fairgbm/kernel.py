@@ -170,29 +170,7 @@ def gradients(
     gradient: NDArray[np.float32],
     hessian: NDArray[np.float32],
 ) -> float:
-    """Write the Lagrangian's gradient and the loss's hessian, and return the loss.
-
-    Parameters
-    ----------
-    scores
-        Log-odds f, shape [n].
-    cells
-        ``2 * group + label``, shape [n], an unsigned integer type.
-    weights
-        Shape [n], or None.
-    base
-        For each cell the coefficient of the loss itself (1, but for LightGBM's scale_pos_weight), shape [cells].
-    error, positive
-        For each cell the coefficient of the error proxy's and of the positive proxy's derivative (the
-        latter of label-positives; None where no constraint needs it), shape [cells].
-    gradient, hessian
-        Written, shape [n], float32.
-
-    Returns
-    -------
-    float
-        The weighted sum of the rows' cross-entropy.
-    """
+    """Write the Lagrangian's gradient and the loss's hessian, and return the loss."""
     out = np.empty(BLOCKS)
     pressed = np.empty(0) if positive is None else positive
     _gradients(scores, cells, _plain(weights), base, error, pressed, gradient, hessian, out)

@@ -133,13 +133,7 @@ class FairGBMParameters:
     xgboost: Mapping[str, Any] = parameter({}, help="Any other parameter of XGBoost, such as xgboost.max_depth=6.")
 
     def check(self) -> None:
-        """Refuse LightGBM parameters that contradict the method, and tolerances that match no constraint.
-
-        Raises
-        ------
-        ParameterError
-            The message says what to give instead.
-        """
+        """Refuse LightGBM parameters that contradict the method, and tolerances that match no constraint."""
         own = {alias: name for name, aliases in _OWN.items() for alias in (name, *aliases)}
         for key in self.lightgbm:
             if key in own:
@@ -200,13 +194,7 @@ class FairGBMParameters:
         return self.early_stopping > 0 or (choosing and self.is_constrained(groups))
 
     def lightgbm_params(self, run: Run) -> dict[str, Any]:
-        """Return LightGBM's parameters.
-
-        Raises
-        ------
-        ParameterError
-            LightGBM does not know one of them.
-        """
+        """Return LightGBM's parameters."""
         _check_known(self.lightgbm)
         threads = {} if run.threads is None else {"num_threads": run.threads}
         return {

@@ -21,21 +21,11 @@ _TINY = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A distribution over iterates.
+    """A distribution over iterates."""
 
-    Attributes
-    ----------
-    rounds
-        The numbers of trees, ascending.
-    weights
-        Their probabilities; they add up to 1.
-    notes
-        What the user must know about the choice.
-    """
-
-    rounds: tuple[int, ...]
-    weights: tuple[float, ...]
-    notes: tuple[str, ...] = ()
+    rounds: tuple[int, ...]  # the numbers of trees, ascending
+    weights: tuple[float, ...]  # their probabilities; they add up to 1
+    notes: tuple[str, ...] = ()  # what the user must know about the choice
 
 
 def choose(iterate: Iterate, path: Sequence[Moment], constraints: Constraints) -> Choice:

@@ -55,13 +55,7 @@ def train(
     *,
     progress: Progress,
 ) -> tuple[Trained, Encoder]:
-    """Train on the workers; `is_validation` marks the validation rows.
-
-    Raises
-    ------
-    EngineError
-        A worker was lost: XGBoost cannot go on without its rows.
-    """
+    """Train on the workers; `is_validation` marks the validation rows."""
     rows.engine.check({}, ("xgboost",))
     encoder = learn_encoder(rows, table)
     codes = (2 * groups.codes + (table.target > 0)).astype(np.uint8 if len(groups.names) <= 128 else np.uint32)

@@ -42,33 +42,15 @@ class TrainingRows:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The state after some trees, on one set of rows.
+    """The state after some trees, on one set of rows."""
 
-    Attributes
-    ----------
-    loss
-        Mean cross-entropy.
-    error
-        Share of wrong decisions, weighted.
-    rates
-        True rates at the threshold.
-    violation
-        The largest violation; at most 0 where all constraints hold.
-    gap
-        The largest difference between two groups' rates.
-    excess
-        The violation less one standard error of it: positive where the rows show that it is real.
-    accepted
-        Share of favorable decisions, weighted; at 0 and at 1 all people are decided alike.
-    """
-
-    loss: float
-    error: float
-    rates: Rates
-    violation: float
-    gap: float
-    excess: float
-    accepted: float
+    loss: float  # mean cross-entropy
+    error: float  # share of wrong decisions, weighted
+    rates: Rates  # true rates at the threshold
+    violation: float  # the largest violation; at most 0 where all constraints hold
+    gap: float  # the largest difference between two groups' rates
+    excess: float  # the violation less one standard error of it: positive where the rows show that it is real
+    accepted: float  # share of favorable decisions, weighted; at 0 and at 1 all people are decided alike
 
     @property
     def is_constant(self) -> bool:
@@ -83,57 +65,26 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSettings:
-    """How to train.
+    """How to train."""
 
-    Attributes
-    ----------
-    rounds
-        Trees at most.
-    multiplier_rate
-        The ascent's step, free of scale: a constraint's multipliers move by ``multiplier_rate * learning_rate
-        * min_a n_a / N`` times the violation, so that a row of the smallest group feels ``multiplier_rate *
-        learning_rate`` times the violation more of its own loss. Scores move at the pace of the learning
-        rate, and so do the multipliers.
-    multiplier_cap
-        The largest multiplier in the same unit.
-    follow_validation
-        Whether the multipliers follow the validation rows' rates instead of the training rows'.
-    patience
-        Stop when so many rounds brought nothing better on validation rows; 0 never stops early.
-    params
-        LightGBM's own parameters.
-    categorical
-        Columns of codes.
-    """
-
-    rounds: int
+    rounds: int  # trees at most
     multiplier_rate: float
-    multiplier_cap: float
+    multiplier_cap: float  # the largest multiplier in the same unit
     follow_validation: bool = False
-    patience: int = 0
-    params: Mapping[str, Any] = field(default_factory=dict)
-    categorical: Sequence[int] = ()
+    patience: int = 0  # stop when so many rounds brought nothing better on validation rows; 0 never stops early
+    params: Mapping[str, Any] = field(default_factory=dict)  # lightGBM's own parameters
+    categorical: Sequence[int] = ()  # columns of codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """A booster and its path.
+    """A booster and its path."""
 
-    Attributes
-    ----------
-    booster
-        Its trees add to `start`, the log-odds of the favorable share.
-    train, validation
-        One moment for each round, after its tree; `validation` is empty without validation rows.
-    multipliers
-        After every round's step, shape [rounds, constraints * groups + targets].
-    """
-
-    booster: Any
+    booster: Any  # its trees add to `start`, the log-odds of the favorable share
     start: float
-    train: list[Moment]
-    validation: list[Moment]
-    multipliers: NDArray[np.float64]
+    train: list[Moment]  # one moment for each round, after its tree; `validation` is empty without validation rows
+    validation: list[Moment]  # one moment for each round, after its tree; `validation` is empty without validation rows
+    multipliers: NDArray[np.float64]  # after every round's step, shape [rounds, constraints * groups + targets]
 
     @property
     def rounds(self) -> int:
@@ -152,11 +103,6 @@ def train(
     """Train under constraints.
 
     Without constraints the trees are stock LightGBM's: gradient and hessian are computed as it does.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        After the current round; nothing is kept.
     """
     import lightgbm
 

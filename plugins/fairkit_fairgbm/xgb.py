@@ -86,20 +86,12 @@ def trained(booster: Any, start: float) -> Trained:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What XGBoost calls in every process of a training; small, and made to be pickled.
+    """What XGBoost calls in every process of a training; small, and made to be pickled."""
 
-    Attributes
-    ----------
-    job
-        The training's name, unique in a process.
-    names
-        The groups' names.
-    """
-
-    job: str
+    job: str  # the training's name, unique in a process
     constraints: Constraints
     settings: TrainerSettings
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # the groups' names
 
     def params(self, start: float) -> dict[str, Any]:
         """Return XGBoost's parameters for scores that begin at `start`."""

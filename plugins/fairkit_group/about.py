@@ -22,31 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The rows that findings are about, in groups.
+    """The rows that findings are about, in groups."""
 
-    Attributes
-    ----------
-    auditor
-        The auditor's name.
-    sensitive
-        The column; None: all rows as one group.
-    names, rows
-        Of the groups.
-    confidence
-        Of every interval.
-    parameters
-        The class, where there are several.
-    caveats
-        What keeps a verdict from being made.
-    """
-
-    auditor: str
-    sensitive: str | None
-    names: list[str]
-    rows: list[int]
-    confidence: float
-    parameters: Mapping[str, Any]
-    caveats: Caveats
+    auditor: str  # the auditor's name
+    sensitive: str | None  # the column; None: all rows as one group
+    names: list[str]  # of the groups
+    rows: list[int]  # of the groups
+    confidence: float  # of every interval
+    parameters: Mapping[str, Any]  # the class, where there are several
+    caveats: Caveats  # what keeps a verdict from being made
 
     @classmethod
     def of(cls, auditor: Auditor, context: AuditContext, sensitive: str | None, label: str | None) -> About:

@@ -28,22 +28,7 @@ _STEPS = 2_001
 
 
 def allocated(metric: Metric, observed: Any, missing: Any) -> Box | None:
-    """Return the bounds on a metric in every group, whatever groups the missing rows belong to.
-
-    Parameters
-    ----------
-    metric
-        Whose number.
-    observed
-        Its totals by group.
-    missing
-        The totals of the rows without a group, as one group.
-
-    Returns
-    -------
-    Box or None
-        None where no bound is known for this metric.
-    """
+    """Return the bounds on a metric in every group, whatever groups the missing rows belong to."""
     if isinstance(metric, Rate):
         return _rate(np.array(metric.over), np.array(metric.counted), observed, missing)
     if isinstance(metric, F1Score):

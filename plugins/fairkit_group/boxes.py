@@ -38,18 +38,6 @@ def disparity_bounds(metric: str, boxes: Mapping[str, Box]) -> tuple[float, floa
 
     Each group's number lies in its box. For a rate, rows that raise one group's number are not those that
     lower another's, so that the largest difference is attained.
-
-    Parameters
-    ----------
-    metric
-        A disparity: ``demographic_parity_difference``, ``equalized_odds_ratio``, ``accuracy_group_min``.
-    boxes
-        By metric of a group.
-
-    Returns
-    -------
-    (float, float) or None
-        None where no box is known for what the disparity is made of.
     """
     if metric in ("gap_max", "gap_rms") or metric.startswith("equalized_odds_"):
         return _joint(metric, boxes)

@@ -15,22 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Caveats:
-    """The groups that an estimate is about.
+    """The groups that an estimate is about."""
 
-    Attributes
-    ----------
-    names, rows
-        Of the groups; one group that is called all where there is no sensitive column.
-    least
-        With fewer rows a group makes a finding inconclusive.
-    grouped
-        Whether there is a sensitive column.
-    """
-
-    names: list[str]
-    rows: list[int]
-    least: int
-    grouped: bool
+    names: list[str]  # of the groups; one group that is called all where there is no sensitive column
+    rows: list[int]  # of the groups; one group that is called all where there is no sensitive column
+    least: int  # with fewer rows a group makes a finding inconclusive
+    grouped: bool  # whether there is a sensitive column
 
     def of(self, estimate: Estimate) -> tuple[list[str], str | None]:
         """Say which groups are small, have no value or an interval in doubt, and whether a verdict must wait."""

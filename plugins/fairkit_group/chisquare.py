@@ -13,13 +13,6 @@ def chi_square_tail(value: float, degrees: float) -> float:
 
     The regularised incomplete gamma function Q(degrees / 2, value / 2): its power series below degrees + 2, Lentz's
     continued fraction above.
-
-    Parameters
-    ----------
-    value
-        Any number; NaN gives NaN.
-    degrees
-        Positive.
     """
     if math.isnan(value):
         return math.nan

@@ -30,15 +30,7 @@ SCORE_CELLS = 500_000
 
 
 class Collecting:
-    """Adds one batch up.
-
-    Parameters
-    ----------
-    batch
-        The rows.
-    dataset
-        Knows groups and strata.
-    """
+    """Adds one batch up."""
 
     def __init__(self, batch: Batch, dataset: Dataset) -> None:
         self.batch, self.dataset = batch, dataset

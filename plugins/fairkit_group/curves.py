@@ -23,26 +23,7 @@ CALIBRATION_BINS = 10
 
 
 def curves(table: ScoreTable, names: Sequence[str], confidence: float) -> dict[str, Any]:
-    """Return the curves of every group as plain values.
-
-    Parameters
-    ----------
-    table
-        Scores in [0, 1] by group and outcome.
-    names
-        The groups' names.
-    confidence
-        Of the intervals of observed shares.
-
-    Returns
-    -------
-    dict
-        ``roc``: per group a list of [false positive rate, true positive rate], from (0, 0) to (1, 1); empty
-        where the group has one outcome only. ``roc_band``: for each group, in order, how far the whole true curve may
-        lie from it in false positive and in true positive rates. ``calibration``: per group one record for
-        each tenth of the score range that holds rows, with the mean score, the observed share of favorable outcomes,
-        its interval (for each bin alone) and the weight of its rows.
-    """
+    """Return the curves of every group as plain values."""
     return {
         "roc_band": [half for i in range(len(names)) for half in roc_band(table, i, confidence)],
         "roc": {name: roc_points(table.mass[:, i]) for i, name in enumerate(names)},
@@ -51,13 +32,7 @@ def curves(table: ScoreTable, names: Sequence[str], confidence: float) -> dict[s
 
 
 def roc_points(mass: Array) -> list[list[float]]:
-    """Thin one group's ROC curve to points about evenly spaced along it.
-
-    Parameters
-    ----------
-    mass
-        Shape [U, 2], scores increasing, outcome last.
-    """
+    """Thin one group's ROC curve to points about evenly spaced along it."""
     total = mass.sum(axis=0)
     if not (total > 0).all():
         return []

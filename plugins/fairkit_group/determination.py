@@ -26,18 +26,10 @@ _COLUMNS = ((0, 0), (1, 0), (2, 0), (0, 1))
 
 @dataclass(frozen=True, slots=True)
 class ErrorSums(Sums):
-    """Sums of (1, target, target², squared error), and what variance and skewness of R² are made from.
+    """Sums of (1, target, target², squared error), and what variance and skewness of R² are made from."""
 
-    Attributes
-    ----------
-    powers
-        Σ w² y^i e^(2j) for i + 2j ≤ 6, shape [G, 16].
-    most
-        The largest squared error of any row, shape [1].
-    """
-
-    powers: Array
-    most: Array
+    powers: Array  # Σ w² y^i e^(2j) for i + 2j ≤ 6, shape [G, 16]
+    most: Array  # the largest squared error of any row, shape [1]
 
     def __add__(self, other: Sums) -> Sums:
         plain = Sums.__add__(self, other)

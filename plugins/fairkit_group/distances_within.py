@@ -22,31 +22,14 @@ _LEVELS = 150
 
 @dataclass(frozen=True, slots=True)
 class Standardised:
-    """Each group's distance to everybody inside strata.
-
-    Attributes
-    ----------
-    values
-        max over z of |Σ_s (n_as / n_a) (F_as(z) - F_s(z))| over the strata that have a and others, shape [G], in
-        [0, 1]; NaN for a group that shares no stratum.
-    scale
-        What Kolmogorov's quantile is multiplied by, shape [G].
-    at
-        The score where the distance is reached, shape [G].
-    bound
-        How much cells of scores can hide.
-    rows
-        The effective number of rows of each group in these strata, shape [G].
-    doubts
-        Why a group's interval is not to be trusted, by its place.
-    """
+    """Each group's distance to everybody inside strata."""
 
     values: Array
-    scale: Array
-    at: Array
-    bound: float
-    rows: Array
-    doubts: dict[int, str]
+    scale: Array  # what Kolmogorov's quantile is multiplied by, shape [G]
+    at: Array  # the score where the distance is reached, shape [G]
+    bound: float  # how much cells of scores can hide
+    rows: Array  # the effective number of rows of each group in these strata, shape [G]
+    doubts: dict[int, str]  # why a group's interval is not to be trusted, by its place
 
     def limits(self, confidence: float) -> tuple[Array, Array]:
         """Return limits for each group alone."""
@@ -64,15 +47,6 @@ def distances_within(table: ScoreTable, strata: int, buckets: ScoreTable | None)
     the F_s, less a covariance of the F_s. Its largest deviation is then stochastically at most C times Kolmogorov's
     (Anderson 1955): the limits hold, and are wide where strata have different scores. With one stratum it is
     `fairkit_group.ranking.distances`.
-
-    Parameters
-    ----------
-    table
-        Scores by stratum and group, strata first.
-    strata
-        How many there are.
-    buckets
-        The same with the buckets of clusters last, where rows depend on each other; else None.
     """
     mass, squares = (part.sum(axis=2).reshape(len(part), strata, -1) for part in (table.mass, table.squares))
     size, square = mass.sum(axis=0), squares.sum(axis=0)

@@ -32,19 +32,6 @@ def dunnett_quantile(ratios: Sequence[float], confidence: float) -> float:
     With independent estimates the differences D_g to the reference have correlations λ_g λ_h, where
     λ_g² = v_ref / (v_ref + v_g). Given the reference's own deviation x the differences are independent:
     P(max |T_g| ≤ c) = ∫ φ(x) Π_g [Φ((c + λ_g x) / √(1 - λ_g²)) - Φ((-c + λ_g x) / √(1 - λ_g²))] dx.
-
-    Parameters
-    ----------
-    ratios
-        For each group but the reference, v_ref / (v_ref + v_g) in [0, 1]: the share of the variance of the difference
-        that is the reference's.
-    confidence
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        The normal quantile for one group; at most Šidák's for more.
     """
     rounded = tuple(sorted(round(float(min(max(ratio, 0.0), 0.999)), 3) for ratio in ratios))
     return _solved(rounded, confidence)

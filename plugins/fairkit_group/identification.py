@@ -35,18 +35,10 @@ NEAR = 2.5
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One end of a group's rate.
+    """One end of a group's rate."""
 
-    Attributes
-    ----------
-    value
-        The rate; NaN where the group may have no rows that it is over.
-    slopes
-        In each cell's sums (π_1 .. π_K, confusion cells), shape [Z, K + 4].
-    """
-
-    value: float
-    slopes: Array
+    value: float  # the rate; NaN where the group may have no rows that it is over
+    slopes: Array  # in each cell's sums (π_1 .. π_K, confusion cells), shape [Z, K + 4]
 
 
 def end_of(
@@ -59,21 +51,7 @@ def end_of(
     largest: bool,
     sampling: Sampling | None = None,
 ) -> End:
-    """Return the smallest or the largest rate that a group can have.
-
-    Parameters
-    ----------
-    sums
-        By cell: the masses π of the groups, then the four confusion cells, shape [Z, K + 4].
-    group, groups
-        Its place, and how many there are.
-    over, counted
-        The cells that the rate is over and those that it counts, as 0 and 1, shape [4].
-    largest
-        Which end.
-    sampling
-        The noise of the sums: cells whose masses are about equal then have the mean of the two (see the module).
-    """
+    """Return the smallest or the largest rate that a group can have."""
     group_mass = np.zeros(groups + 4)
     group_mass[group] = 1
     good, bad = np.append(np.zeros(groups), counted), np.append(np.zeros(groups), over - counted)
@@ -115,18 +93,10 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Where the noise of functions of the sums comes from: rows, or buckets of clusters (the sandwich over buckets).
+    """Where the noise of functions of the sums comes from: rows, or buckets of clusters (the sandwich over buckets)."""
 
-    Attributes
-    ----------
-    second
-        By cell the sums of the products by row, shape [Z, K + 4, K + 4].
-    buckets
-        The sums by cell and bucket, shape [Z, B, K + 4]; None where rows are independent.
-    """
-
-    second: Array
-    buckets: Array | None = None
+    second: Array  # by cell the sums of the products by row, shape [Z, K + 4, K + 4]
+    buckets: Array | None = None  # the sums by cell and bucket, shape [Z, B, K + 4]; None where rows are independent
 
     def cell_errors(self, direction: Array) -> Array:
         """Return the standard error of a combination of each cell's sums, shape [Z]."""
@@ -150,22 +120,12 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The ends of what a number can be.
+    """The ends of what a number can be."""
 
-    Attributes
-    ----------
-    low, high
-        On these rows.
-    outer
-        The two ends with equal masses taken as equal: what limits start from.
-    errors
-        Their standard errors.
-    """
-
-    low: float
-    high: float
-    outer: tuple[float, float]
-    errors: tuple[Error, Error]
+    low: float  # on these rows
+    high: float  # on these rows
+    outer: tuple[float, float]  # the two ends with equal masses taken as equal: what limits start from
+    errors: tuple[Error, Error]  # their standard errors
 
     def limits(self, z: float) -> tuple[float, float]:
         """Return the ends with sampling error on top."""
@@ -174,17 +134,7 @@ class Bounds:
 
 
 def rate_bounds(sums: Array, sampling: Sampling, group: int, over: Array, counted: Array) -> Bounds:
-    """Return the bounds of a group's rate.
-
-    Parameters
-    ----------
-    sums
-        By cell, shape [Z, K + 4].
-    sampling
-        Their noise.
-    group, over, counted
-        As in `end_of`.
-    """
+    """Return the bounds of a group's rate."""
     plain, outer = (_ends(sums, group, over, counted, noise) for noise in (None, sampling))
     errors = sampling.error(outer[0].slopes), sampling.error(outer[1].slopes)
     return Bounds(plain[0].value, plain[1].value, (outer[0].value, outer[1].value), errors)

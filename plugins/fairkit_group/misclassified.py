@@ -37,31 +37,15 @@ _MOVES = ((0, 2), (2, 0), (1, 3), (3, 1))
 
 @dataclass(frozen=True, slots=True)
 class LabelError:
-    """The largest share of wrong values in a column.
+    """The largest share of wrong values in a column."""
 
-    Attributes
-    ----------
-    column
-        A sensitive column, or the label.
-    share
-        In (0, 0.5).
-    independent
-        Whether errors are taken to be independent of decision and outcome, given the true group.
-    """
-
-    column: str
-    share: float
+    column: str  # a sensitive column, or the label
+    share: float  # in (0, 0.5)
     independent: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``COLUMN=SHARE`` or ``COLUMN=SHARE:independent``.
-
-        Raises
-        ------
-        ParameterError
-            The text has another form, or the share is not in (0, 0.5).
-        """
+        """Read ``COLUMN=SHARE`` or ``COLUMN=SHARE:independent``."""
         column, equals, told = text.rpartition("=")
         number, colon, assumed = told.partition(":")
         try:
@@ -170,13 +154,7 @@ def independent_boxes(values: Array, share: float) -> Box:
 
 
 def told(errors: Sequence[str], columns: Sequence[str], label: str | None) -> dict[str, LabelError]:
-    """Return the stated label errors, by column.
-
-    Raises
-    ------
-    ParameterError
-        A column is neither sensitive nor the label, or is named twice, or outcomes are called independent.
-    """
+    """Return the stated label errors, by column."""
     by_column: dict[str, LabelError] = {}
     for text in errors:
         error = LabelError.parse(text)

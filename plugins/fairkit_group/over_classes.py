@@ -46,18 +46,10 @@ DRAWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ClassGaps:
-    """The gaps of every class between every pair of groups.
+    """The gaps of every class between every pair of groups."""
 
-    Attributes
-    ----------
-    estimates
-        True positive rates by group, of every class.
-    draws
-        Absolute standard normals, shape [draws, K].
-    """
-
-    estimates: Sequence[Estimate]
-    draws: Array
+    estimates: Sequence[Estimate]  # true positive rates by group, of every class
+    draws: Array  # absolute standard normals, shape [draws, K]
 
     @property
     def gaps(self) -> Array:
@@ -88,15 +80,7 @@ class ClassGaps:
         return np.nan_to_num(found, nan=0.0)
 
     def spread(self, name: str, confidence: float) -> Spread:
-        """Return the largest over pairs of groups, with its interval.
-
-        Parameters
-        ----------
-        name
-            One of `NAMES`.
-        confidence
-            In (0, 1).
-        """
+        """Return the largest over pairs of groups, with its interval."""
         gaps = self.gaps
         known = np.isfinite(gaps)
         count = known.sum(axis=0)
@@ -139,13 +123,7 @@ def _length(values: Array) -> Array:
 
 
 def over_classes(sections: Sequence[Section]) -> list[Finding]:
-    """Return the gaps over all classes of one sensitive column.
-
-    Parameters
-    ----------
-    sections
-        The column's sections, one of each class.
-    """
+    """Return the gaps over all classes of one sensitive column."""
     measured = [section for section in sections if RATE in section.estimates]
     if len(measured) < 2:
         return []

@@ -19,19 +19,7 @@ CHART_BINS = 40
 
 
 def parity_of_scores(about: About, table: ScoreTable, buckets: ScoreTable | None = None, *, curved: bool) -> Finding:
-    """Return the largest distance of a group's scores from those of all rows (statistical_parity_ks).
-
-    Parameters
-    ----------
-    about
-        The groups.
-    table
-        Their scores.
-    buckets
-        Their scores by bucket of clusters, where rows depend on each other.
-    curved
-        Whether there is an outcome to draw ROC curves and calibration with.
-    """
+    """Return the largest distance of a group's scores from those of all rows (statistical_parity_ks)."""
     gaps = distances(table)
     doubts: dict[int, str] = {}
     if isinstance(buckets, ScoreTable):

@@ -42,19 +42,7 @@ def by_proxies(auditor: Auditor, context: AuditContext, label: str | None, total
 
 
 class Proxy:
-    """The disparities between groups that only probabilities are known of.
-
-    Parameters
-    ----------
-    auditor, context
-        The audit.
-    name, groups
-        Of the proxy.
-    totals
-        What it adds up to.
-    parameters
-        Of every finding.
-    """
+    """The disparities between groups that only probabilities are known of."""
 
     def __init__(
         self,

@@ -26,39 +26,18 @@ LEAST_CELL = 100
 
 @dataclass(frozen=True, slots=True)
 class ProxyTotals:
-    """What group probabilities and decisions add up to.
+    """What group probabilities and decisions add up to."""
 
-    Attributes
-    ----------
-    keys
-        Cells of about equal probabilities, increasing, shape [Z].
-    rows
-        Rows of each, shape [Z].
-    sums, second
-        By cell, of the probabilities and the confusion cells of every row, with weights: sums [Z, K + 4], and sums of
-        products [Z, K + 4, K + 4].
-    joint, joint_second
-        Σ w p_a c, shape [K, 4], and Σ w² p_a² c c', shape [K, K, 4, 4].
-    thresholded
-        Confusion cells by each row's most probable group, shape [K, 4].
-    absent
-        Rows without probabilities.
-    buckets
-        Where rows depend on each other, `sums` by cell and bucket of clusters, shape [Z, B, K + 4]; else None.
-    joint_buckets
-        `joint` by bucket, shape [B, K, 4].
-    """
-
-    keys: NDArray[np.int64]
-    rows: Array
+    keys: NDArray[np.int64]  # cells of about equal probabilities, increasing, shape [Z]
+    rows: Array  # rows of each, shape [Z]
     sums: Array
     second: Array
-    joint: Array
-    joint_second: Array
-    thresholded: Array
-    absent: int
+    joint: Array  # Σ w p_a c, shape [K, 4], and Σ w² p_a² c c', shape [K, K, 4, 4]
+    joint_second: Array  # Σ w p_a c, shape [K, 4], and Σ w² p_a² c c', shape [K, K, 4, 4]
+    thresholded: Array  # confusion cells by each row's most probable group, shape [K, 4]
+    absent: int  # rows without probabilities
     buckets: Array | None = None
-    joint_buckets: Array | None = None
+    joint_buckets: Array | None = None  # `joint` by bucket, shape [B, K, 4]
 
     def __add__(self, other: ProxyTotals) -> ProxyTotals:
         keys = np.union1d(self.keys, other.keys)
@@ -101,17 +80,7 @@ class ProxyTotals:
 
 
 def proxy_totals(rows: Rows, shares: Array, clusters: NDArray[np.int64] | None = None) -> ProxyTotals:
-    """Add up one batch.
-
-    Parameters
-    ----------
-    rows
-        With decisions; without them only the rows are counted.
-    shares
-        The group probabilities, shape [n, K]; NaN in rows that have none.
-    clusters
-        The bucket of each row's cluster, shape [n]; None: rows are independent.
-    """
+    """Add up one batch."""
     has_proxy = np.isfinite(shares[:, 0])
     groups = shares.shape[1]
     p = shares[has_proxy]

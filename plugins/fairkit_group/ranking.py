@@ -134,27 +134,13 @@ def _hidden(totals: ScoreTable) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """Each group's Kolmogorov-Smirnov distance to everybody, with the parts of its interval.
+    """Each group's Kolmogorov-Smirnov distance to everybody, with the parts of its interval."""
 
-    Attributes
-    ----------
-    values
-        max over z of |P[f ≥ z | a] - P[f ≥ z]|, shape [G], in [0, 1].
-    scale
-        (1 - share) · sqrt(1 / n_a + 1 / n_rest): what Kolmogorov's quantile is multiplied by, shape [G].
-    at
-        The score where the distance is reached, shape [G].
-    bound
-        How much cells can hide: the largest share of a group in a cell of several scores; 0 where scores are exact.
-    sizes
-        The number of rows of each group, effective under weights, shape [G].
-    """
-
-    values: Array
-    scale: Array
-    at: Array
+    values: Array  # max over z of |P[f ≥ z | a] - P[f ≥ z]|, shape [G], in [0, 1]
+    scale: Array  # (1 - share) · sqrt(1 / n_a + 1 / n_rest): what Kolmogorov's quantile is multiplied by, shape [G]
+    at: Array  # the score where the distance is reached, shape [G]
     bound: float
-    sizes: Array
+    sizes: Array  # the number of rows of each group, effective under weights, shape [G]
 
     def limits(self, confidence: float) -> tuple[Array, Array]:
         """Return limits for each group alone, from Smirnov's two-sample limit distribution."""
@@ -192,18 +178,6 @@ def dependent_distances(measured: Distances, buckets: ScoreTable) -> tuple[Dista
 
     At every score the deviation of a group's distribution from everybody's is a mean over buckets; the limits of
     independent rows are stretched by the largest ratio of its standard error to the largest one that those have.
-
-    Parameters
-    ----------
-    measured
-        Of independent rows.
-    buckets
-        The scores by group and bucket.
-
-    Returns
-    -------
-    Distances, dict
-        And why a group's interval is not to be trusted, by its place.
     """
     groups = len(measured.values)
     mass = buckets.mass.sum(axis=2).reshape(len(buckets.values), groups, SCORE_BUCKETS)

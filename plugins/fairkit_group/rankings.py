@@ -20,13 +20,7 @@ OF_K = ("top_k_rate", "top_k_share", "ndcg")
 
 
 def check_ranking(parameters: Any) -> None:
-    """Refuse parameters that mean nothing in rankings.
-
-    Raises
-    ------
-    ParameterError
-        One of them was given.
-    """
+    """Refuse parameters that mean nothing in rankings."""
     if parameters.loss is not None:
         raise ParameterError("group.loss means nothing in a ranking; leave it out")
     if parameters.label_error:

@@ -38,32 +38,15 @@ _DECIDES = ("selection_rate", "mean_prediction")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The group that others are compared with.
+    """The group that others are compared with."""
 
-    Attributes
-    ----------
-    place
-        Among the groups.
-    chosen
-        Whether the data chose it, by its rate: the comparison must then hold whichever group it had been.
-    """
-
-    place: int
+    place: int  # among the groups
     chosen: bool = False
 
     def quantile(self, errors: Array, confidence: float, correlation: Array | None) -> float:
         """Return the factor with which all comparisons hold at once.
 
         Dunnett's for independent groups; Tukey's where the data chose the reference; Šidák's where groups depend.
-
-        Parameters
-        ----------
-        errors
-            Standard errors of the groups' numbers, shape [G].
-        confidence
-            Of all together.
-        correlation
-            Between groups; None: independent.
         """
         level, groups = guarded(confidence), len(errors)
         if correlation is not None:
@@ -166,24 +149,12 @@ def _finite(value: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Groups against the reference.
+    """Groups against the reference."""
 
-    Attributes
-    ----------
-    estimate
-        Of every group.
-    reference
-        The group that the others are compared with.
-    groups
-        The others' places.
-    kind
-        ``difference``, ``ratio``, or ``number`` where the estimate is the comparison already.
-    """
-
-    estimate: Estimate
-    reference: Reference
-    groups: tuple[int, ...]
-    kind: str
+    estimate: Estimate  # of every group
+    reference: Reference  # the group that the others are compared with
+    groups: tuple[int, ...]  # the others' places
+    kind: str  # `difference`, `ratio`, or `number` where the estimate is the comparison already
 
     @property
     def values(self) -> Array:

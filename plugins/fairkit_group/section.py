@@ -39,25 +39,7 @@ LOSSES: Mapping[str, str] = {
 
 
 class Section:
-    """What the auditor says of one sensitive column (None: all rows) and one class.
-
-    Parameters
-    ----------
-    auditor
-        The auditor `group`, for its parameters.
-    context
-        The audit.
-    sensitive, label
-        The column and the class.
-    totals
-        Each statistic of the groups, by its key.
-    buckets
-        Each statistic's sums by group and bucket of clusters, where rows depend on each other.
-    without, without_buckets
-        Each statistic of the rows without a group, and by bucket.
-    undetermined
-        The confusion cells by group of the rows whose decision rounding could turn; None where there are none.
-    """
+    """What the auditor says of one sensitive column (None: all rows) and one class."""
 
     def __init__(
         self,

@@ -37,40 +37,15 @@ JOINT = ("equalized_odds_difference", "equalized_odds_ratio", "gap_max", "gap_rm
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The disparities of one sensitive column and class.
+    """The disparities of one sensitive column and class."""
 
-    Attributes
-    ----------
-    cells
-        Totals of the confusion cells by group; None without decisions.
-    rates
-        The metrics that are functions of the cells.
-    others
-        How many metrics, or distances, besides.
-    """
-
-    cells: Sums | None
-    rates: Sequence[Metric]
-    others: int
+    cells: Sums | None  # totals of the confusion cells by group; None without decisions
+    rates: Sequence[Metric]  # the metrics that are functions of the cells
+    others: int  # how many metrics, or distances, besides
 
 
 def joint_confidence(families: Sequence[Family], confidence: float, rng: np.random.Generator) -> float:
-    """Return the confidence at which each interval is taken so that all hold at once.
-
-    Parameters
-    ----------
-    families
-        One for each sensitive column and class.
-    confidence
-        Of all together, in (0, 1).
-    rng
-        For the draws.
-
-    Returns
-    -------
-    float
-        At most Bonferroni's 1 - α/m.
-    """
+    """Return the confidence at which each interval is taken so that all hold at once."""
     drawn = [_least_confidence(f.cells, f.rates, rng) for f in families if f.cells is not None and f.rates]
     others = sum(family.others for family in families)
     count = others + sum(len(family.rates) for family in families)

@@ -22,15 +22,6 @@ def mean_differences(table: ScoreTable, buckets: ScoreTable | None, reference: i
 
     Its variance is that of the influence function (μ moves by y - μ, a variance by (y - μ)² - σ²), which needs no
     normal scores (Austin 2009 gives the form for normal ones).
-
-    Parameters
-    ----------
-    table
-        The groups' scores.
-    buckets
-        Those by bucket of clusters, where rows depend on each other.
-    reference
-        The place of the group that the others are compared with; its own value is 0.
     """
     mass = table.mass.sum(axis=2)
     squares = table.squares.sum(axis=2)

@@ -24,23 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Strata:
-    """The totals of one sensitive column inside the strata of one column.
+    """The totals of one sensitive column inside the strata of one column."""
 
-    Attributes
-    ----------
-    names
-        Of the strata.
-    groups
-        How many groups there are.
-    totals
-        By statistic: each of stratum and group.
-    buckets
-        By statistic: sums by stratum, group and bucket of clusters, where rows depend on each other.
-    """
-
-    names: list[str]
-    groups: int
-    totals: Mapping[str, Any]
+    names: list[str]  # of the strata
+    groups: int  # how many groups there are
+    totals: Mapping[str, Any]  # by statistic: each of stratum and group
     buckets: Mapping[str, Any]
 
     def counts(self) -> Array:

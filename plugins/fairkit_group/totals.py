@@ -38,32 +38,14 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class GroupTotals:
-    """Totals by (sensitive column, class, statistic); adding two merges the rows behind them.
+    """Totals by (sensitive column, class, statistic); adding two merges the rows behind them."""
 
-    Attributes
-    ----------
-    parts
-        By group.
-    missing
-        Of the rows without a group, as one group, where there are such rows.
-    clusters, missing_clusters
-        The same by group and bucket of clusters, where rows depend on each other.
-    strata
-        By stratum and group, under the key (column of the strata, sensitive column, class, statistic).
-    strata_clusters
-        By stratum, group and bucket.
-    proxies
-        By (proxy, class): what group probabilities tell.
-    undetermined
-        By group, of the rows whose decision rounding could turn, where there are such rows.
-    """
-
-    parts: Mapping[Key, Any]
+    parts: Mapping[Key, Any]  # by group
     missing: Mapping[Key, Any] = field(default_factory=dict)
     clusters: Mapping[Key, Any] = field(default_factory=dict)
     missing_clusters: Mapping[Key, Any] = field(default_factory=dict)
     strata: Mapping[StratumKey, Any] = field(default_factory=dict)
-    strata_clusters: Mapping[StratumKey, Any] = field(default_factory=dict)
+    strata_clusters: Mapping[StratumKey, Any] = field(default_factory=dict)  # by stratum, group and bucket
     proxies: Mapping[tuple[str, str | None], Any] = field(default_factory=dict)
     undetermined: Mapping[Key, Any] = field(default_factory=dict)
 
@@ -140,15 +122,7 @@ def summed(statistic: Statistic, rows: Rows, codes: NDArray[np.int64], n_groups:
 
 
 def dependent(metric: Metric, totals: Any, estimate: Estimate, sums: Any) -> Estimate:
-    """Widen the limits where rows of one cluster depend on each other.
-
-    Parameters
-    ----------
-    metric, totals, estimate
-        What is measured, from what, and what it says of independent rows.
-    sums
-        The totals by group and bucket; None where rows are independent.
-    """
+    """Widen the limits where rows of one cluster depend on each other."""
     if sums is None:
         return estimate
     if isinstance(sums, Failure):

@@ -27,21 +27,7 @@ def ungrouped(
     confidence: float,
     rng: np.random.Generator,
 ) -> GroupValue | None:
-    """Return a metric of the rows without a group; None where there are none.
-
-    Parameters
-    ----------
-    metric
-        What is measured.
-    without, buckets
-        Each statistic of these rows as one group, and by bucket of clusters where rows depend on each other.
-    rows
-        How many they are.
-    confidence
-        Of the interval.
-    rng
-        For metrics whose interval is drawn.
-    """
+    """Return a metric of the rows without a group; None where there are none."""
     totals = without.get(metric.statistic.key)
     if totals is None or isinstance(totals, Failure) or not rows:
         return None

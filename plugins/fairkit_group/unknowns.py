@@ -36,38 +36,18 @@ def some_rows(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknowns:
-    """The unknown of one sensitive column, for one class.
+    """The unknown of one sensitive column, for one class."""
 
-    Attributes
-    ----------
-    sensitive
-        The column.
-    rows, missing
-        All rows of the audit, and those without a group.
-    totals, without
-        The totals by group, and those of the rows without a group as one group, by statistic.
-    estimates
-        Metrics with their values in the groups, by name.
-    error, outcome_error
-        How often the column's values, and the outcomes, may be wrong; None where nothing was said.
-    binding
-        The share of missing values above which a disparity of which no bound is known gets no verdict.
-    labelled
-        Whether there are outcomes.
-    undetermined
-        The confusion cells by group of the rows whose decision rounding could turn; None where there are none.
-    """
-
-    sensitive: str
-    rows: int
-    missing: int
-    totals: Mapping[str, Any]
-    without: Mapping[str, Any]
-    estimates: Mapping[str, tuple[Metric, Estimate]]
+    sensitive: str  # the column
+    rows: int  # all rows of the audit, and those without a group
+    missing: int  # all rows of the audit, and those without a group
+    totals: Mapping[str, Any]  # the totals by group, and those of the rows without a group as one group, by statistic
+    without: Mapping[str, Any]  # the totals by group, and those of the rows without a group as one group, by statistic
+    estimates: Mapping[str, tuple[Metric, Estimate]]  # metrics with their values in the groups, by name
     error: LabelError | None
     outcome_error: LabelError | None
-    binding: float
-    labelled: bool = True
+    binding: float  # the share of missing values above which a disparity of which no bound is known gets no verdict
+    labelled: bool = True  # whether there are outcomes
     undetermined: Sums | None = None
 
     @property

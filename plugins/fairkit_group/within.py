@@ -60,15 +60,7 @@ def inside_strata(section: Section, total: GroupTotals) -> list[Finding]:
 
 
 class Inside:
-    """The disparities of one sensitive column inside the strata of one column.
-
-    Parameters
-    ----------
-    section
-        The sensitive column as a whole.
-    split, strata
-        The column of the strata, and the totals in them.
-    """
+    """The disparities of one sensitive column inside the strata of one column."""
 
     def __init__(self, section: Section, split: Sensitive, strata: Strata) -> None:
         self.section, self.split, self.strata = section, split, strata

@@ -33,13 +33,7 @@ def sensitive_columns(context: AuditContext) -> list[str]:
 
 
 def metric_columns(kind: str, columns: Sequence[str], context: AuditContext) -> list[str]:
-    """The raw columns that the metric reads.
-
-    Raises
-    ------
-    ParameterError, DataError
-        The metric, or one of its columns, is unknown.
-    """
+    """The raw columns that the metric reads."""
     if kind not in KINDS:
         return list(_load(kind, context).columns)
     for name in columns:
@@ -59,13 +53,7 @@ def metric_columns(kind: str, columns: Sequence[str], context: AuditContext) -> 
 
 
 def check_subspace(kind: str, strength: float, penalty: str, directions: Sequence[str] | None) -> None:
-    """Refuse a strength or directions where they mean nothing.
-
-    Raises
-    ------
-    ParameterError
-        The metric is no subspace, or the penalty is the former one, whose strength and directions are fixed.
-    """
+    """Refuse a strength or directions where they mean nothing."""
     if kind != SUBSPACE and directions is not None:
         raise ParameterError(f"directions belongs to fair_metric=subspace, not to {metric_name(kind)}; leave it out")
     if penalty == "summed" and directions is not None:
@@ -88,13 +76,7 @@ def make_metric(
     penalty: str = "mean",
     directions: Sequence[str] | None = None,
 ) -> FairMetric:
-    """Load or learn the metric.
-
-    Raises
-    ------
-    DataError
-        The rows cannot be held in memory, or the metric cannot be learned from them.
-    """
+    """Load or learn the metric."""
     from fairkit_similarity import learn
     from fairkit_similarity.previous_versions import former_subspace
 

@@ -20,14 +20,7 @@ _FIELDS = ("score", "decision", "probabilities", "predicted", "logits")
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Rows of one or several batches; adding puts them one after the other.
-
-    Attributes
-    ----------
-    parts
-        For each batch the arrays by name: ``rows``, ``label``, ``favorable``, ``weights``, the fields of the
-        predictions, and ``column:NAME`` for raw columns.
-    """
+    """Rows of one or several batches; adding puts them one after the other."""
 
     parts: tuple[Arrays, ...]
 
@@ -42,18 +35,10 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class AuditedRows:
-    """All rows of an audit.
+    """All rows of an audit."""
 
-    Attributes
-    ----------
-    columns
-        Raw columns by name.
-    fields
-        Everything else, by the names of `Collected`.
-    """
-
-    columns: Arrays
-    fields: Arrays
+    columns: Arrays  # raw columns by name
+    fields: Arrays  # everything else, by the names of `Collected`
 
     def __len__(self) -> int:
         return len(self.fields["rows"])

@@ -22,27 +22,7 @@ if TYPE_CHECKING:
 
 
 def pairs(plan: Plan, problem: Problem, table: Table, count: int, task: Task) -> list[dict[str, Any]]:
-    """Describe the moves of the largest gain, no row twice.
-
-    Parameters
-    ----------
-    plan
-        The optimal transport.
-    problem
-        Whose plan it is.
-    table
-        All rows; only those of the pairs are looked at.
-    count
-        At most so many.
-    task
-        Tells which of the model's numbers is shown.
-
-    Returns
-    -------
-    list of dict
-        ``from``, ``to`` (row numbers of the table), ``distance`` (squared fair distance), ``gain``, ``losses`` (before
-        and after), ``scores``, ``differs`` and ``same`` (column to values).
-    """
+    """Describe the moves of the largest gain, no row twice."""
     entries = _top(plan, count)
     places = np.unique(np.concatenate([plan.source[entries], plan.target[entries]]))
     rows = table.take(places)

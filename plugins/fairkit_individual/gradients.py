@@ -31,34 +31,17 @@ NEAR = 1e-4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Gradients:
-    """A model as features and a function of them.
+    """A model as features and a function of them."""
 
-    Attributes
-    ----------
-    columns
-        The raw columns that the model reads.
-    features
-        Shape (n, p): the rows' features.
-    outputs
-        In torch, from features to the outputs that `dif` compares, shape (n, K).
-    """
-
-    columns: tuple[str, ...]
-    features: NDArray[np.float64]
-    outputs: Callable[[Tensor], Tensor]
+    columns: tuple[str, ...]  # the raw columns that the model reads
+    features: NDArray[np.float64]  # shape (n, p): the rows' features
+    outputs: Callable[[Tensor], Tensor]  # in torch, from features to the outputs that `dif` compares, shape (n, K)
 
 
 def gradients_of(context: AuditContext, rows: AuditedRows, output: Output, difference: Difference) -> Gradients:
     """Open a model: a torch module in memory, or the differentiable end of an ONNX graph.
 
     `difference` says which logits are compared, as in `fairkit_individual.rewards.outputs`.
-
-    Raises
-    ------
-    ModelError
-        The model has no gradient, or is randomized.
-    MissingExtraError
-        torch is not installed.
     """
     try:
         import torch  # noqa: F401 -- asked for here, used below
@@ -170,22 +153,12 @@ def _centred_logs(chance: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class People:
-    """Rows in the space of the fair metric's encoded columns.
+    """Rows in the space of the fair metric's encoded columns."""
 
-    Attributes
-    ----------
-    x
-        Shape (n, q): the encoded columns less their means.
-    matrix
-        Shape (q, k): d²(x, x') = ‖(x - x') · matrix‖².
-    to_features, shift
-        Shapes (q, p) and (p,): on the rows the model's features are x · to_features + shift.
-    """
-
-    x: NDArray[np.float64]
-    matrix: NDArray[np.float64]
+    x: NDArray[np.float64]  # shape (n, q): the encoded columns less their means
+    matrix: NDArray[np.float64]  # shape (q, k): d²(x, x') = ‖(x - x') · matrix‖²
     to_features: NDArray[np.float64]
-    shift: NDArray[np.float64]
+    shift: NDArray[np.float64]  # shapes (q, p) and (p,): on the rows the model's features are x · to_features + shift
 
 
 def people_of(metric: FairMetric, rows: AuditedRows, gradients: Gradients) -> People:
@@ -194,11 +167,6 @@ def people_of(metric: FairMetric, rows: AuditedRows, gradients: Gradients) -> Pe
     The space in which people are moved is then the metric's, whatever the model's features look like: numbers of
     several models can be compared. Of the functions that fit, the smallest is taken: what the rows never vary in
     (the sum of one-hot columns) changes no feature.
-
-    Raises
-    ------
-    ModelError
-        The features are no such function; the message says what differs.
     """
     encoded = metric.encoder.encode(rows.columns)
     x = encoded - encoded.mean(axis=0)

@@ -39,20 +39,7 @@ NOTES = (
 
 
 class OutsideSearch:
-    """A model over the fair metric's columns, for the rows that are asked.
-
-    Parameters
-    ----------
-    prepared, context, output, difference
-        The audit's.
-
-    Raises
-    ------
-    ParameterError
-        The rows are spread over processes.
-    ModelError
-        The model has no gradient, or its features do not follow from the metric's columns.
-    """
+    """A model over the fair metric's columns, for the rows that are asked."""
 
     def __init__(self, prepared: Prepared, context: AuditContext, output: Output, difference: Difference) -> None:
         import torch

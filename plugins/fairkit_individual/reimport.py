@@ -26,24 +26,12 @@ PARITY = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Head:
-    """What a graph computes from its features.
+    """What a graph computes from its features."""
 
-    Attributes
-    ----------
-    features
-        The tensor from which on every operator has a gradient, as far back as there is a single one.
-    output
-        The output that it is for.
-    nodes
-        The nodes between, in order.
-    constants
-        Their constant inputs.
-    """
-
-    features: str
-    output: str
-    nodes: Sequence[Any]
-    constants: Mapping[str, Any]
+    features: str  # the tensor from which on every operator has a gradient, as far back as there is a single one
+    output: str  # the output that it is for
+    nodes: Sequence[Any]  # the nodes between, in order
+    constants: Mapping[str, Any]  # their constant inputs
 
     def __call__(self, features: Tensor) -> Tensor:
         """Compute the output in torch, in double precision; gradients flow."""
@@ -56,24 +44,7 @@ class Head:
 
 
 def find_head(proto: onnx.ModelProto, output: str, name: str) -> Head:
-    """Walk back from an output while every operator has a gradient.
-
-    Parameters
-    ----------
-    proto
-        The graph.
-    output
-        One of its outputs.
-    name
-        The model's name, for messages.
-
-    Raises
-    ------
-    ModelError
-        Nothing before the output is differentiable, such as in an ensemble of trees.
-    MissingExtraError
-        torch is not installed.
-    """
+    """Walk back from an output while every operator has a gradient."""
     try:
         import torch  # noqa: F401 -- asked for here, used by the operators
     except ImportError as error:
@@ -118,18 +89,7 @@ def find_head(proto: onnx.ModelProto, output: str, name: str) -> Head:
 def run_features(
     proto: onnx.ModelProto, head: Head, feeds: Mapping[str, NDArray[Any]], name: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Compute the features with onnxruntime, and check that torch gives the same output from them.
-
-    Returns
-    -------
-    features, outputs
-        Shapes (n, p) and (n, ...).
-
-    Raises
-    ------
-    ModelError
-        The features are no matrix, or the outputs differ.
-    """
+    """Compute the features with onnxruntime, and check that torch gives the same output from them."""
     import onnx
     import torch
 

@@ -27,27 +27,13 @@ Difference = Literal["mean", "single"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewards:
-    """What each of n rows is worth where mass goes.
+    """What each of n rows is worth where mass goes."""
 
-    Attributes
-    ----------
-    kind
-        ``losses``, or how outputs are compared: ``squared`` or ``absolute``.
-    values
-        Losses under each label, shape (K, n), or outputs, shape (n, K).
-    label
-        Losses: each row's own label, shape (n,).
-    target
-        Outputs: what each row's are compared with, shape (n, K); None for its own outputs.
-    notes
-        What a reader must know.
-    """
-
-    kind: str
-    values: Floats
-    label: Ints | None = None
-    target: Floats | None = None
-    notes: tuple[str, ...] = ()
+    kind: str  # `losses`, or how outputs are compared: `squared` or `absolute`
+    values: Floats  # losses under each label, shape (K, n), or outputs, shape (n, K)
+    label: Ints | None = None  # losses: each row's own label, shape (n,)
+    target: Floats | None = None  # outputs: what each row's are compared with, shape (n, K); None for its own outputs
+    notes: tuple[str, ...] = ()  # what a reader must know
 
 
 CLIP = 1e-6
@@ -55,13 +41,7 @@ CLIP = 1e-6
 
 
 def label_codes(rows: AuditedRows, task: Task, classes: Sequence[Any]) -> Ints:
-    """Return each row's label as 0 ... K - 1; binary: 1 is favorable.
-
-    Raises
-    ------
-    DataError
-        There is no label, or one that the model does not know.
-    """
+    """Return each row's label as 0 ... K - 1; binary: 1 is favorable."""
     label = rows.get("label")
     if label is None:
         raise DataError("restricted-dro needs the label column, to know each row's loss; name it with `label`")
@@ -86,11 +66,6 @@ def class_losses(rows: AuditedRows, task: Task, loss: Loss) -> Floats:
     """Return the loss of every row under each label, shape (K, n).
 
     Binary labels are 0 (unfavorable) and 1; a randomized model's zero-one loss is the expected one.
-
-    Raises
-    ------
-    ModelError
-        The model gives no probabilities and the loss needs them.
     """
     if loss == "zero_one":
         return _zero_one(rows, task)
@@ -106,13 +81,7 @@ def class_losses(rows: AuditedRows, task: Task, loss: Loss) -> Floats:
 
 
 def regression_pair(rows: AuditedRows, loss: Loss) -> tuple[Floats, Floats]:
-    """Return the predictions and the true values, each of shape (n, 1).
-
-    Raises
-    ------
-    ParameterError, DataError
-        The loss is one for classes; there is no label.
-    """
+    """Return the predictions and the true values, each of shape (n, 1)."""
     if loss not in ("squared", "absolute"):
         raise ParameterError(f"restricted-dro: loss={loss} is for classes; a regression takes squared or absolute")
     label, score = rows.get("label"), rows.get("score")
@@ -129,11 +98,6 @@ def outputs(
     d_Y is the mean of squared differences over their columns; logits are those of
     `fairkit_similarity.outputs.centred_logits`, or with ``difference="single"`` the former ones: the log-odds of two
     classes, and several logits as the model shows them.
-
-    Raises
-    ------
-    ModelError, ParameterError
-        The model has no such output.
     """
     if task == "regression":
         if output != "score":

@@ -37,18 +37,10 @@ FEWEST = 30
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A number at several support sizes.
+    """A number at several support sizes."""
 
-    Attributes
-    ----------
-    sizes
-        How many people may be replacements, increasing; the last is the audit's.
-    values
-        The number at each.
-    """
-
-    sizes: tuple[int, ...]
-    values: tuple[float, ...]
+    sizes: tuple[int, ...]  # how many people may be replacements, increasing; the last is the audit's
+    values: tuple[float, ...]  # the number at each
 
     @property
     def climb(self) -> float:
@@ -70,13 +62,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Quarters and halves of the people with their transport problems.
-
-    Attributes
-    ----------
-    problems
-        By size, the problems of that size; each on its own people, with the audit's metric.
-    """
+    """Quarters and halves of the people with their transport problems."""
 
     problems: tuple[tuple[int, tuple[Problem, ...]], ...]
 

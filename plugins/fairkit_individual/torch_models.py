@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 class TorchClassifier:
     """A torch module over numeric columns, for `fairkit.audit`.
 
-    Parameters
-    ----------
-    module
-        From (n, d) float32 to logits: (n,) or (n, 1) or (n, 2) for two classes, (n, K) for K.
-    features
-        The d columns, in order.
-    classes
-        The label's values, in the order of the logits; with one logit the second is the one that it is for.
-
     Examples
     --------
     >>> model = TorchClassifier(net, ["age", "hours"], classes=["no", "yes"])             # doctest: +SKIP

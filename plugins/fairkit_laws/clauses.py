@@ -51,21 +51,7 @@ class PendingChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validity:
-    """The legal life of a clause, and how well it is known.
-
-    Attributes
-    ----------
-    begins, ends, applies_from
-        First and last day of its legal life (None is open), and the day from which it applies, where that is later.
-    status, binding
-        As of `checked` (None: nobody said, and its state is unknown), and what kind of rule it is.
-    sources, quote, text_sha256
-        Where it stands; operative words, at most 40; the digest of the normalised text of the first source.
-    mark, read_by, read_on
-        How it was read, by whom, when.
-    checked, recheck_by, watch
-        The day of the last check, the last day on which that counts, and what may change the clause.
-    """
+    """The legal life of a clause, and how well it is known."""
 
     begins: datetime.date | None = None
     ends: datetime.date | None = None
@@ -78,9 +64,9 @@ class Validity:
     sources: tuple[Source, ...] = ()
     quote: str | None = None
     text_sha256: str | None = None
-    mark: Mark | None = None
-    read_by: str | None = None
-    read_on: datetime.date | None = None
+    mark: Mark | None = None  # how it was read, by whom, when
+    read_by: str | None = None  # how it was read, by whom, when
+    read_on: datetime.date | None = None  # how it was read, by whom, when
     checked: datetime.date
     recheck_by: datetime.date
     watch: tuple[PendingChange, ...] = ()
@@ -124,43 +110,22 @@ class AgeLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause(Item):
-    """An item with the legal life of its clause.
+    """An item with the legal life of its clause."""
 
-    Attributes
-    ----------
-    validity
-        Since when it is law, its sources and its mark.
-    thresholds
-        Numbers that the clause names, by the words of the quotation that name them; without any, no table says what
-        passes.
-    """
-
-    validity: Validity
+    validity: Validity  # since when it is law, its sources and its mark
     thresholds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LawFile(PackFile):
-    """A pack whose items are clauses.
-
-    Attributes
-    ----------
-    validity
-        What its items inherit.
-    sha256
-        Digest of the pack's text.
-    refuses, refuses_because
-        What an audit must not rest on (`sensitive_probability`), and why.
-    age_limit
-        When an audit counts no more; None: the law names no age.
-    """
+    """A pack whose items are clauses."""
 
     items: tuple[Clause, ...]
-    validity: Validity
-    sha256: str
-    refuses: tuple[str, ...] = ()
-    refuses_because: str = ""
-    age_limit: AgeLimit | None = None
+    validity: Validity  # what its items inherit
+    sha256: str  # digest of the pack's text
+    refuses: tuple[str, ...] = ()  # what an audit must not rest on (`sensitive_probability`), and why
+    refuses_because: str = ""  # what an audit must not rest on (`sensitive_probability`), and why
+    age_limit: AgeLimit | None = None  # when an audit counts no more; None: the law names no age
 
     @property
     def kept_until(self) -> datetime.date | None:

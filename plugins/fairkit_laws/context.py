@@ -56,13 +56,7 @@ class Context:
         return found[0] if found else None
 
     def selected(self, sensitive: str, label: str | None = None) -> Sequence[Selected]:
-        """Return the groups of a sensitive column with their counts: of the selected, or of those put into a class.
-
-        Raises
-        ------
-        NotAnsweredError
-            Decisions were not measured, or rows have weights.
-        """
+        """Return the groups of a sensitive column with their counts: of the selected, or of those put into a class."""
         if self.report.data.weights is not None:
             raise NotAnsweredError("the rows have weights, and the law asks for counts of people")
         finding = self.between("selection_rate_difference", sensitive, label)
@@ -87,13 +81,7 @@ class Selected:
 
     @classmethod
     def of(cls, group: GroupValue) -> Selected:
-        """Read a group of a finding.
-
-        Raises
-        ------
-        NotAnsweredError
-            Its rate is not of whole people.
-        """
+        """Read a group of a finding."""
         rate = 0.0 if group.value is None else group.value
         count = round(rate * group.rows)
         if group.value is None or abs(rate * group.rows - count) > 1e-6:

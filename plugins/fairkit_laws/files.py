@@ -29,13 +29,7 @@ _NAME = re.compile(r"[a-z0-9-]+(@[0-9]{4}-[0-9]{2}-[0-9]{2})?")
 
 
 def read_pack(name: str, text: str) -> LawFile:
-    """Read a pack's TOML.
-
-    Raises
-    ------
-    PackError
-        A key is missing, unknown or of another kind; the message says which.
-    """
+    """Read a pack's TOML."""
     try:
         record = tomllib.loads(text)
     except ValueError as error:
@@ -170,13 +164,7 @@ def _made(cls: Any, record: Mapping[str, Any], where: str) -> Any:
 
 
 def read_facts(pack: PackFile, record: Mapping[str, Any]) -> dict[str, str | bool]:
-    """Check a person's facts against a pack: texts, dates as 2026-01-31, flags.
-
-    Raises
-    ------
-    PackError
-        A key is unknown, or a value of another kind.
-    """
+    """Check a person's facts against a pack: texts, dates as 2026-01-31, flags."""
     declared = {fact.key: fact for fact in pack.facts}
     stated: dict[str, str | bool] = {}
     for key, value in record.items():

@@ -145,11 +145,6 @@ def categories(context: Context) -> list[PackTable]:
     """Return the labels of sex and of race/ethnicity, and which of them are those of the EEO-1 report.
 
     Fact: `category_labels` says how other labels are meant.
-
-    Raises
-    ------
-    NotAnsweredError
-        A label is none of the report's, or sex or race/ethnicity is missing, and no fact says how it is meant.
     """
     rows: list[tuple[Cell, ...]] = []
     kinds = set()

@@ -13,28 +13,14 @@ MOST_BOSCHLOO = 250_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A group against the reference.
+    """A group against the reference."""
 
-    Attributes
-    ----------
-    ratio
-        Rate over the reference's rate; None where that is 0.
-    interval
-        Of the ratio, at the report's confidence; None where a group has no interval.
-    fisher, boschloo
-        Two-sided p-values; `boschloo` is None for large groups.
-    deviations
-        The difference in standard deviations of the pooled binomial; None where nobody or everybody is selected.
-    more
-        How many more selections of the group would lift the ratio to four fifths, the others kept.
-    """
-
-    ratio: float | None
-    interval: tuple[float, float] | None
-    fisher: float
-    boschloo: float | None
+    ratio: float | None  # rate over the reference's rate; None where that is 0
+    interval: tuple[float, float] | None  # of the ratio, at the report's confidence; None where a group has no interval
+    fisher: float  # two-sided p-values; `boschloo` is None for large groups
+    boschloo: float | None  # two-sided p-values; `boschloo` is None for large groups
     deviations: float | None
-    more: int
+    more: int  # how many more selections of the group would lift the ratio to four fifths, the others kept
 
 
 def ratio(rate: float, reference: float) -> float | None:
@@ -45,13 +31,7 @@ def ratio(rate: float, reference: float) -> float | None:
 def ratio_interval(
     numerator: tuple[float, tuple[float, float] | None], denominator: tuple[float, tuple[float, float] | None]
 ) -> tuple[float, float] | None:
-    """Return the interval of a ratio of two independent rates, each with its own (Donner & Zou 2012).
-
-    Parameters
-    ----------
-    numerator, denominator
-        A rate in [0, 1] and its interval; None: there is none, and the ratio has none.
-    """
+    """Return the interval of a ratio of two independent rates, each with its own (Donner & Zou 2012)."""
     import numpy as np
 
     from fairkit.intervals import ratio_limits
@@ -85,11 +65,6 @@ def exact_tests(selected: int, rows: int, other_selected: int, other_rows: int) 
     """Return the two-sided p-values of Fisher's and of Boschloo's exact test of equal rates.
 
     Fisher's adds up all tables that are no likelier; Boschloo's is twice the smaller one-sided value.
-
-    Raises
-    ------
-    MissingExtraError
-        scipy is not installed.
     """
     try:
         from scipy.stats import boschloo_exact, fisher_exact

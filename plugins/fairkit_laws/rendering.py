@@ -34,30 +34,7 @@ def render(
     accepted: Mapping[str, str] | None = None,
     watch: Mapping[str, Any] | None = None,
 ) -> Rendering:
-    """Fill a pack.
-
-    Parameters
-    ----------
-    pack
-        From `fairkit_laws.files.read_pack`.
-    report
-        The audit.
-    facts
-        From `fairkit_laws.files.read_facts`.
-    certificate
-        Its sha256, audited_at (RFC 3339), keyids, mitigation and settings; empty where nobody signed.
-    today
-        The day of the rendering: an audit may be too old, a clause may be no law any more.
-    accepted
-        States of clauses that a person accepts, and ``unread`` with the person's name.
-    watch
-        The JSON form of a look at a watch of the model; None: there is none.
-
-    Raises
-    ------
-    RefusedError
-        The audit rests on what the law refuses, or is too new for a kept edition.
-    """
+    """Fill a pack."""
     declared = {fact.key: fact for fact in pack.facts}
     context = Context(report=report, facts=facts, certificate=certificate, watch=watch)
     audited = datetime.date.fromisoformat(str(certificate["audited_at"])[:10]) if certificate else None

@@ -33,12 +33,6 @@ BUILDERS: Mapping[str, Builder] = {
 
 
 def build(name: str, context: Context) -> Sequence[PackTable]:
-    """Return the tables of a name.
-
-    Raises
-    ------
-    NotAnsweredError
-        The audit does not have what they need.
-    """
+    """Return the tables of a name."""
     found: Any = BUILDERS[name](context)
     return tuple(found)

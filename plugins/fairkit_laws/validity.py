@@ -22,17 +22,7 @@ KEYS = frozenset({one.name for one in fields(Validity)} - {"begins", "ends"} | {
 def read_validity(
     record: Mapping[str, Any], inherited: Mapping[str, Any], fail: Any
 ) -> tuple[Validity, dict[str, Any]]:
-    """Read the keys of a pack or an item over those that it inherits; return what its items inherit, too.
-
-    Parameters
-    ----------
-    record
-        The TOML table.
-    inherited
-        From the pack, for an item.
-    fail
-        Called with a sentence about a key of another kind; raises.
-    """
+    """Read the keys of a pack or an item over those that it inherits; return what its items inherit, too."""
     stated = {key: _read(key, value, fail) for key, value in record.items() if key in KEYS}
     if "in_force" in stated:
         stated |= stated.pop("in_force")
@@ -113,21 +103,7 @@ def flags_of(
     retained: bool,
     accepted: Mapping[str, str],
 ) -> list[Flag]:
-    """Return the flags of a clause: reasons not to rest on it.
-
-    Parameters
-    ----------
-    validity, clause
-        The clause.
-    asks
-        Whether numbers or facts rest on it; a clause that asks nothing and held on no day in question is history.
-    audited, today
-        The audit's date (None: nobody signed), and today.
-    retained
-        Whether the edition is kept for old audits: the audit's date alone counts.
-    accepted
-        States that a person accepts, and ``unread`` with the person's name.
-    """
+    """Return the flags of a clause: reasons not to rest on it."""
     days = [audited] if retained and audited is not None else [day for day in (audited, today) if day is not None]
     states = list(dict.fromkeys(validity.on(day) for day in days))
     applies = "applies" in states

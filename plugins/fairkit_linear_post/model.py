@@ -24,19 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByGroup:
-    """Terms p_c (1 - slope_gc) - shift_gc by the row's group g; a group that was not seen keeps p_c.
+    """Terms p_c (1 - slope_gc) - shift_gc by the row's group g; a group that was not seen keeps p_c."""
 
-    Attributes
-    ----------
-    codes
-        How raw columns become one of the groups.
-    slope, shift
-        Shape [groups + 1, classes], the last row 0.
-    """
-
-    codes: GroupCodes
-    slope: NDArray[np.float32]
-    shift: NDArray[np.float32]
+    codes: GroupCodes  # how raw columns become one of the groups
+    slope: NDArray[np.float32]  # shape [groups + 1, classes], the last row 0
+    shift: NDArray[np.float32]  # shape [groups + 1, classes], the last row 0
 
     def terms(self, probabilities: NDArray[np.float32], columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
         """Return the terms, shape [n, classes]."""
@@ -53,18 +45,10 @@ class ByGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByFeatures:
-    """Terms p_c - Σ_k z_k matrix_kc, where z are the probabilities of a second model: of groups, or groups by classes.
+    """Terms p_c - Σ_k z_k matrix_kc, where z are a second model's probabilities of groups, or of groups by classes."""
 
-    Attributes
-    ----------
-    model
-        The second model; it reads features alone.
-    matrix
-        Shape [cells, classes].
-    """
-
-    model: TabularModel
-    matrix: NDArray[np.float32]
+    model: TabularModel  # the second model; it reads features alone
+    matrix: NDArray[np.float32]  # shape [cells, classes]
 
     def terms(self, probabilities: NDArray[np.float32], columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
         """Return the terms, shape [n, classes]."""
@@ -78,21 +62,11 @@ class ByFeatures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearPostModel(FittedModel):
-    """A classifier that decides for the largest adjusted term.
+    """A classifier that decides for the largest adjusted term."""
 
-    Attributes
-    ----------
-    base
-        The classifier without constraints.
-    adjustment
-        What is taken from its probabilities.
-    task
-        binary or multiclass.
-    """
-
-    base: TabularModel
-    adjustment: ByGroup | ByFeatures
-    task: Task
+    base: TabularModel  # the classifier without constraints
+    adjustment: ByGroup | ByFeatures  # what is taken from its probabilities
+    task: Task  # binary or multiclass
     details: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

@@ -96,13 +96,7 @@ class LinearPost(Mitigator):
     def fit(
         self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
     ) -> FittedModel:
-        """Train out of fold, solve, and train on all rows.
-
-        Raises
-        ------
-        DataError
-            A group has too few rows of a class.
-        """
+        """Train out of fold, solve, and train on all rows."""
         return self.fit_together([self], table, run)[0]
 
     @classmethod

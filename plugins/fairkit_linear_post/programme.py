@@ -33,36 +33,16 @@ _PATIENCE = {"maxiter": 400, "ftol": 1e-11, "gtol": 1e-7, "maxcor": 30}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One rate that shall be equal between groups.
+    """One rate that shall be equal between groups."""
 
-    Attributes
-    ----------
-    target
-        The class whose decisions it counts.
-    chances
-        The probability that a row is of a group and in the event, shape [n, groups].
-    """
-
-    target: int
-    chances: NDArray[np.float64]
+    target: int  # the class whose decisions it counts
+    chances: NDArray[np.float64]  # the probability that a row is of a group and in the event, shape [n, groups]
 
 
 def solve(
     probabilities: NDArray[np.float64], rates: Sequence[Rate], weights: NDArray[np.float64], tolerance: float
 ) -> NDArray[np.float64]:
-    """Return the multipliers λ / Z, shape [rates, groups].
-
-    Parameters
-    ----------
-    probabilities
-        Shape [n, classes].
-    rates
-        What shall be equal.
-    weights
-        Shape [n], nonnegative.
-    tolerance
-        The largest difference allowed between two groups, in [0, 1].
-    """
+    """Return the multipliers λ / Z, shape [rates, groups]."""
     from scipy.optimize import minimize
 
     share = weights / weights.sum()

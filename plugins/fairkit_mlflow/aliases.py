@@ -25,23 +25,13 @@ State = Literal["stays", "TAKEN BACK", "gone", "NOT LOOKED AT"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AliasOutcome:
-    """What became of an alias.
+    """What became of an alias."""
 
-    Attributes
-    ----------
-    name, alias, version
-        Which; `version` is None where it is not known.
-    state
-        It stays, where a certificate holds; it was taken back; it is gone already; or it could not be looked at.
-    reason
-        Why, in a sentence.
-    """
-
-    name: str
-    alias: str
+    name: str  # which; `version` is None where it is not known
+    alias: str  # which; `version` is None where it is not known
     state: State
-    reason: str
-    version: str | None = None
+    reason: str  # why, in a sentence
+    version: str | None = None  # which; `version` is None where it is not known
 
     def __str__(self) -> str:
         """Return one line for a log."""
@@ -50,24 +40,12 @@ class AliasOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """Takes aliases back where no certificate holds.
+    """Takes aliases back where no certificate holds."""
 
-    Attributes
-    ----------
-    client
-        An `mlflow.MlflowClient`.
-    keys
-        The keys that are trusted.
-    aliases
-        The aliases that are watched over; empty: all.
-    folder
-        A folder with further certificates; None: only those that the run and the model have.
-    """
-
-    client: Any
-    keys: Sequence[PublicKey]
-    aliases: frozenset[str] = frozenset()
-    folder: Path | None = None
+    client: Any  # an `mlflow.MlflowClient`
+    keys: Sequence[PublicKey]  # the keys that are trusted
+    aliases: frozenset[str] = frozenset()  # the aliases that are watched over; empty: all
+    folder: Path | None = None  # a folder with further certificates; None: only those that the run and the model have
 
     def check(self, name: str, alias: str) -> AliasOutcome | None:
         """Look at where an alias points now, and take it back where no certificate holds; None: it is not watched."""

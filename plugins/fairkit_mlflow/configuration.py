@@ -24,21 +24,7 @@ PREDICTED = "fairkit_prediction"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatorConfig:
-    """The configuration of the evaluator.
-
-    Attributes
-    ----------
-    sensitive, label, favorable, features, drop, weights, reference, within, cluster
-        Roles of the columns, as `fairkit.load_data` has them; `label` is by default the evaluation's target.
-    max, min
-        The policy: ``{"demographic_parity_difference:sex": 0.05}``, or texts ``METRIC:SENSITIVE=X``.
-    settings
-        How the audit is made; its fields, and those of `fairkit.ModelOptions`, are keys of the configuration.
-    key
-        A secret key's file, with which the findings are signed; needs a model that was logged as ONNX, or predictions.
-    everything
-        Whether all findings are logged.
-    """
+    """The configuration of the evaluator."""
 
     sensitive: tuple[str, ...]
     label: str | None = None
@@ -49,22 +35,16 @@ class EvaluatorConfig:
     reference: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
     cluster: tuple[str, ...] = ()
-    max: Any = ()
-    min: Any = ()
+    max: Any = ()  # the policy: `{"demographic_parity_difference:sex": 0.05}`, or texts `METRIC:SENSITIVE=X`
+    min: Any = ()  # the policy: `{"demographic_parity_difference:sex": 0.05}`, or texts `METRIC:SENSITIVE=X`
     settings: AuditSettings = field(default_factory=AuditSettings)
     key: str | Path | None = None
-    everything: bool = False
+    everything: bool = False  # whether all findings are logged
     task: Any = None
 
     @classmethod
     def read(cls, config: Mapping[str, Any] | None, *, model_type: str) -> Self:
-        """Read ``evaluator_config``.
-
-        Raises
-        ------
-        ParameterError
-            A key is unknown, or the kind of model is not audited.
-        """
+        """Read ``evaluator_config``."""
         if model_type not in _TASKS:
             raise ParameterError(
                 f"the evaluator of fairkit takes model_type 'classifier' or 'regressor', not {model_type!r}"
@@ -100,22 +80,7 @@ class EvaluatorConfig:
         return tuple(parsed)
 
     def dataset(self, evaluation: Any, model: Any, *, columns: bool) -> Dataset:
-        """Return the rows of an MLflow evaluation as a dataset.
-
-        Parameters
-        ----------
-        evaluation
-            MLflow's evaluation data set.
-        model
-            An estimator in memory: its signature says which columns it reads.
-        columns
-            Whether the features are those that the model was told of, and not all.
-
-        Raises
-        ------
-        DataError
-            The data is no table, or it has no outcome.
-        """
+        """Return the rows of an MLflow evaluation as a dataset."""
         import fairkit
 
         frame = evaluation.features_data
@@ -142,13 +107,7 @@ class EvaluatorConfig:
         return fairkit.load_data(frame, **{key: value for key, value in roles.items() if value not in (None, [])})
 
     def run(self, subject: Any, data: Dataset) -> tuple[Report, bytes | None]:
-        """Audit, and sign where a key is named.
-
-        Raises
-        ------
-        FairkitError
-            The audit cannot be made, or what it is about cannot be signed.
-        """
+        """Audit, and sign where a key is named."""
         settings = AuditSettings.of({"policy": self.policy}, self.settings)
         if self.key is None:
             from fairkit.auditing.run import audit

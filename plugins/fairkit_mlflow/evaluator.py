@@ -48,13 +48,7 @@ class FairkitEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow has no t
         model_id: str | None = None,
         **_: Any,
     ) -> Any:
-        """Audit, log and return the metrics and artifacts.
-
-        Raises
-        ------
-        FairkitError
-            The configuration, the model or the data cannot be used.
-        """
+        """Audit, log and return the metrics and artifacts."""
         config = EvaluatorConfig.read(evaluator_config, model_type=model_type)
         with tempfile.TemporaryDirectory(prefix="fairkit-mlflow-") as name:
             folder = Path(name)
@@ -76,13 +70,7 @@ class FairkitEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow has no t
 
 
 def subject_of(model: Any, model_id: str | None, folder: Path) -> Any:
-    """Return the ONNX file that a model was logged as; None where it was logged otherwise, or there is none.
-
-    Raises
-    ------
-    ModelError
-        The file keeps its weights in other files.
-    """
+    """Return the ONNX file that a model was logged as; None where it was logged otherwise, or there is none."""
     from fairkit_onnx.model import OnnxModel
 
     about: Any = getattr(model, "metadata", None)

@@ -27,13 +27,6 @@ def numbers_of(report: Report, *, everything: bool = False) -> dict[str, float]:
 
     Each number has its interval under ``.../low`` and ``.../high``, and what the policy limits also ``.../max`` or
     ``.../min`` and ``.../verdict`` (1 pass, 0 inconclusive, -1 fail); ``fairkit/verdict`` is that of all rules.
-
-    Parameters
-    ----------
-    report
-        Of an audit.
-    everything
-        All findings; by default those that the policy limits, performance, and the largest disparities.
     """
     from fairkit_cli.text.ranking import disparities, performance
     from fairkit_cli.text.view import rule_for

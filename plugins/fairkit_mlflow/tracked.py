@@ -28,28 +28,14 @@ _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tracked:
-    """A version that MLflow keeps.
+    """A version that MLflow keeps."""
 
-    Attributes
-    ----------
-    name, version
-        What MLflow calls it.
-    content
-        The ONNX file, in one piece.
-    merged
-        Whether tensors lay in other files there: the file here has another digest then.
-    run
-        The run that logged it, where there was one.
-    server
-        The server's address, without a password in it.
-    """
-
-    name: str
-    version: int
-    content: bytes
-    merged: bool
-    run: str
-    server: str
+    name: str  # what MLflow calls it
+    version: int  # what MLflow calls it
+    content: bytes  # the ONNX file, in one piece
+    merged: bool  # whether tensors lay in other files there: the file here has another digest then
+    run: str  # the run that logged it, where there was one
+    server: str  # the server's address, without a password in it
 
     @property
     def notes(self) -> str:
@@ -68,13 +54,7 @@ class Tracked:
 
 
 def parse(uri: str) -> tuple[str, str | None, int | None]:
-    """Return name, alias and version of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
-
-    Raises
-    ------
-    RegistryError
-        It is neither.
-    """
+    """Return name, alias and version of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``."""
     rest = uri.removeprefix(SCHEME)
     name, at, alias = rest.rpartition("@")
     if at and name and alias and "/" not in alias:
@@ -86,22 +66,7 @@ def parse(uri: str) -> tuple[str, str | None, int | None]:
 
 
 def import_tracked(registry: Registry, tracked: Tracked, *, name: str | None = None) -> Imported:
-    """Add a version that MLflow keeps as the next version of a model here; one that is here already is not added again.
-
-    Parameters
-    ----------
-    registry
-        Where to.
-    tracked
-        From `fetched`.
-    name
-        Another name for the model.
-
-    Raises
-    ------
-    RegistryError
-        Its name is none here, or the file is no self-contained ONNX model, or the registry cannot be written.
-    """
+    """Add a version that MLflow keeps as the next version of a model here, once."""
     own = check_name(tracked, name)
     with registry.staging() as staging:
         arrival = Arrival(
@@ -121,13 +86,7 @@ def import_tracked(registry: Registry, tracked: Tracked, *, name: str | None = N
 
 
 def check_name(tracked: Tracked, name: str | None) -> str:
-    """Return the name that a model has here.
-
-    Raises
-    ------
-    RegistryError
-        It is none.
-    """
+    """Return the name that a model has here."""
     try:
         return names.check_name(name or tracked.name)
     except RegistryError as error:
@@ -135,24 +94,7 @@ def check_name(tracked: Tracked, name: str | None) -> str:
 
 
 def fetched(uri: str, folder: Path, *, server: str | None = None) -> Tracked:
-    """Bring a model's file from MLflow.
-
-    Parameters
-    ----------
-    uri
-        ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
-    folder
-        For temporary files.
-    server
-        The tracking server; by default what MLflow is told otherwise (``MLFLOW_TRACKING_URI``).
-
-    Raises
-    ------
-    RegistryError
-        The server does not give it, or it is no ONNX model.
-    MissingExtraError
-        MLflow is not installed.
-    """
+    """Bring a model's file from MLflow."""
     name, alias, number = parse(uri)
     try:
         import mlflow

@@ -78,18 +78,10 @@ class EqualRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroCovariance:
-    """No covariance of the decision with a binary attribute, within every subgroup (appendix E.1).
-
-    Attributes
-    ----------
-    pairs
-        For every subgroup the two groups with and without the attribute; None where nobody is.
-    shares
-        For every subgroup the share of its rows that have the attribute.
-    """
+    """No covariance of the decision with a binary attribute, within every subgroup (appendix E.1)."""
 
     pairs: tuple[tuple[int | None, int | None], ...]
-    shares: tuple[float, ...]
+    shares: tuple[float, ...]  # for every subgroup the share of its rows that have the attribute
 
     def thresholds(self, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
         """Solve each subgroup; where nobody is on one side nothing is asked for."""
@@ -132,13 +124,7 @@ class ZeroCovariance:
 
 
 def covariance_of(rows: ScoredRows) -> ZeroCovariance:
-    """Read the attribute off the first column of the split, and the subgroups off the others.
-
-    Raises
-    ------
-    DataError
-        The first column has not two values.
-    """
+    """Read the attribute off the first column of the split, and the subgroups off the others."""
     cells = [() if cell is None else cell for cell in rows.cells]
     values = sorted({cell[0] for cell in cells if cell})
     if len(values) != 2:

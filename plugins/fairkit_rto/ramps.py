@@ -23,21 +23,11 @@ _MASKED_GROUPS = 16
 
 @dataclass(frozen=True, slots=True)
 class SortedScores:
-    """The scores of one group in increasing order, with running totals of their weights.
+    """The scores of one group in increasing order, with running totals of their weights."""
 
-    Attributes
-    ----------
-    scores
-        Shape [n], increasing.
-    weights
-        Shape [n], positive; None where every row counts 1.
-    running
-        Shape [n + 1]: the weight of the first i rows; None where it is i.
-    """
-
-    scores: NDArray[np.float64]
-    weights: NDArray[np.float64] | None = None
-    running: NDArray[np.float64] | None = None
+    scores: NDArray[np.float64]  # shape [n], increasing
+    weights: NDArray[np.float64] | None = None  # shape [n], positive; None where every row counts 1
+    running: NDArray[np.float64] | None = None  # shape [n + 1]: the weight of the first i rows; None where it is i
 
     @property
     def total(self) -> float:
@@ -62,24 +52,7 @@ class SortedScores:
 def sort_groups(
     scores: NDArray[np.floating], codes: NDArray[np.integer], groups: int, weights: NDArray[np.floating] | None = None
 ) -> list[SortedScores]:
-    """Split scores into groups and sort each: O(n log n) time, one copy of the scores.
-
-    Parameters
-    ----------
-    scores
-        Shape [n].
-    codes
-        The group of each row, 0 to `groups` - 1, shape [n]; rows with other codes are left out.
-    groups
-        How many groups there are.
-    weights
-        Shape [n], nonnegative; rows of weight 0 are left out.
-
-    Returns
-    -------
-    list of SortedScores
-        One per group; a group may be empty.
-    """
+    """Split scores into groups and sort each: O(n log n) time, one copy of the scores."""
     if groups > _MASKED_GROUPS:
         order = np.argsort(codes.astype(np.int32), kind="stable")
         bounds = np.searchsorted(codes[order], np.arange(groups + 1))

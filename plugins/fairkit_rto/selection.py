@@ -31,48 +31,24 @@ Fold = tuple["ScoredRows", "ScoredRows"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A setting and what it gave on the held-out rows.
+    """A setting and what it gave on the held-out rows."""
 
-    Attributes
-    ----------
-    setting
-        γ, ρ and ε.
-    violation
-        By how much the constraint is missed there.
-    accuracy
-        Expected accuracy there.
-    allowed
-        The violation that was allowed: ε, or the tolerance, plus two standard errors.
-    """
-
-    setting: Setting
-    violation: float
-    accuracy: float
-    allowed: float
+    setting: Setting  # γ, ρ and ε
+    violation: float  # by how much the constraint is missed there
+    accuracy: float  # expected accuracy there
+    allowed: float  # the violation that was allowed: ε, or the tolerance, plus two standard errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What the user gave; None stands for what is to be chosen.
+    """What the user gave; None stands for what is to be chosen."""
 
-    Attributes
-    ----------
-    gamma, rho, epsilon
-        See `Setting`.
-    has_rho
-        Whether the constraint has a common rate.
-    favorable_only
-        Rates are of the rows with the favorable outcome, at fit and on held-out rows.
-    tolerance
-        With ε to be chosen: the violation that is allowed on held-out rows, beside chance.
-    """
-
-    gamma: float | None = None
-    rho: float | None = None
-    epsilon: float | None = 0.0
-    has_rho: bool = True
-    favorable_only: bool = False
-    tolerance: float = 0.0
+    gamma: float | None = None  # see `Setting`
+    rho: float | None = None  # see `Setting`
+    epsilon: float | None = 0.0  # see `Setting`
+    has_rho: bool = True  # whether the constraint has a common rate
+    favorable_only: bool = False  # rates are of the rows with the favorable outcome, at fit and on held-out rows
+    tolerance: float = 0.0  # with ε to be chosen: the violation that is allowed on held-out rows, beside chance
 
     @property
     def given(self) -> Setting | None:
@@ -130,22 +106,6 @@ def choose(constraint: Constraint, rows: ScoredRows, folds: Sequence[Fold], wish
     Of a common rate that is to be chosen the mean is taken over the admissible ones, at the best γ and ε, whose
     accuracy is within `NEAR` of the best. Accuracy is concave in the rate up to noise, and the middle of its top
     varies less from sample to sample than the place of its highest point.
-
-    Parameters
-    ----------
-    constraint
-        What the thresholds are held to.
-    rows
-        All rows; their mean score and outcome, or their groups' true positive rates, are where the grid of rates is.
-    folds
-        The rows split once (fit, validation) or several times (cross validation: each row held out once).
-    wishes
-        What is given.
-
-    Returns
-    -------
-    Choice
-        The setting, and the figures on the held-out rows of the best one tried.
     """
     judge = _Judge(constraint, folds, wishes)
     choices = [judge(setting) for setting in wishes.settings(rows)]

@@ -20,22 +20,12 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duals:
-    """Constraints |mean of z h - b| ≤ slack, one for each pair λ, μ of dual variables.
+    """Constraints |mean of z h - b| ≤ slack, one for each pair λ, μ of dual variables."""
 
-    Attributes
-    ----------
-    owner
-        For each of G groups, the pair of its constraint, from 0, shape [G].
-    factors
-        For each group, z, shape [G].
-    offset, slack
-        b, and what is allowed on either side of it.
-    """
-
-    owner: NDArray[np.int64]
-    factors: NDArray[np.float64]
-    offset: float
-    slack: float
+    owner: NDArray[np.int64]  # for each of G groups, the pair of its constraint, from 0, shape [G]
+    factors: NDArray[np.float64]  # for each group, z, shape [G]
+    offset: float  # b, and what is allowed on either side of it
+    slack: float  # b, and what is allowed on either side of it
 
 
 def sgd_thresholds(stream: Iterable[Rows], duals: Duals, *, gamma: float, steps: int) -> NDArray[np.float64]:
@@ -48,23 +38,6 @@ def sgd_thresholds(stream: Iterable[Rows], duals: Duals, *, gamma: float, steps:
 
     with the paper's rate η = .1 √(K/T). For equal rates, z = 1, b = ρ and slack = ε/2. A weighted row takes
     a step that is longer by its weight.
-
-    Parameters
-    ----------
-    stream
-        Batches of margins f in [-1, 1], groups and weights of mean 1, each of shape [m]; only one batch is
-        in memory.
-    duals
-        The constraints.
-    gamma
-        The width of the ramp.
-    steps
-        T, the number of rows to come; it sets the rate.
-
-    Returns
-    -------
-    ndarray
-        Shape [G]. The last iterate: unlike the exact solution it meets the constraint only nearly.
     """
     pairs = int(duals.owner.max()) + 1
     rate = 0.1 * math.sqrt(pairs / max(steps, 1))

@@ -21,22 +21,7 @@ if TYPE_CHECKING:
 
 
 def ramp(margins: NDArray[np.floating], thresholds: NDArray[np.floating] | float, gamma: float) -> NDArray[np.float64]:
-    """Return h = clip((f - t)/γ, 0, 1), the chance of the favorable decision.
-
-    Parameters
-    ----------
-    margins
-        f = 2p - 1 in [-1, 1], shape [n].
-    thresholds
-        The threshold of each row's group, shape [n], or one for all.
-    gamma
-        The width of the ramp, above 0.
-
-    Returns
-    -------
-    ndarray
-        Shape [n], in [0, 1].
-    """
+    """Return h = clip((f - t)/γ, 0, 1), the chance of the favorable decision."""
     return np.clip((np.asarray(margins, dtype=np.float64) - thresholds) / gamma, 0.0, 1.0)
 
 
@@ -47,25 +32,7 @@ def rate(groups: Sequence[SortedScores], threshold: float, gamma: float) -> floa
 
 
 def parity_threshold(groups: Sequence[SortedScores], gamma: float, rho: float, epsilon: float) -> float:
-    """Return the threshold for the rows of all the groups given, taken together as one population.
-
-    Parameters
-    ----------
-    groups
-        The sorted margins: one group, or several for the rule of the pooled population (no need to merge).
-    gamma
-        The width of the ramp, above 0.
-    rho
-        The rate that every group shall have, in [0, 1].
-    epsilon
-        How far two groups may be apart: the rate may lie in [ρ - ε/2, ρ + ε/2].
-
-    Returns
-    -------
-    float
-        t in [-1 - γ, 1]; 0 where the constraint does not bind, else the middle of the points with the
-        wanted rate.
-    """
+    """Return the threshold for the rows of all the groups given, taken together as one population."""
     free = rate(groups, 0.0, gamma)
     wanted = min(max(free, rho - 0.5 * epsilon, 0.0), rho + 0.5 * epsilon, 1.0)
     if wanted == free:
@@ -79,20 +46,6 @@ def covariance_multiplier(inside: SortedScores, outside: SortedScores, gamma: fl
     With z = 1_S - ρ, ρ the share of S in the subgroup, the constraint is |mean of z h| ≤ ε, that is
     |C(h, 1_S)| ≤ ε, and the rule h = clip((f - t z)/γ, 0, 1). The covariance is ρ(1 - ρ) times the
     difference of the two rates.
-
-    Parameters
-    ----------
-    inside, outside
-        The sorted margins of the rows in S and of the others; neither is empty.
-    gamma
-        The width of the ramp, above 0.
-    epsilon
-        The largest covariance, at least 0; the largest possible is 1/4.
-
-    Returns
-    -------
-    float
-        t; 0 where the constraint does not bind. The thresholds are t (1 - ρ) in S and -t ρ outside.
     """
     total = inside.total + outside.total
     share = inside.total / total

@@ -38,43 +38,7 @@ def fit_network(
     progress: Progress = no_progress,
     **settings: Any,
 ) -> Trained:
-    """Train a network on any features.
-
-    Parameters
-    ----------
-    features
-        Shape (n, d), finite.
-    target
-        Shape (n,): classes 0 ... K - 1, or numbers.
-    metric, directions, sigma
-        The fair metric, one of: a `FairMetric` over d numeric columns; directions to ignore, shape (r, d); Σ, shape
-        (d, d), with d² = (x - x')ᵀ Σ (x - x'). Needed by ``method=sensei`` and ``sensr``.
-    module
-        A `torch.nn.Module` from (n, d) to K logits (one or two for two classes); it is copied. Default: a fully
-        connected network with `hidden`.
-    counterfactuals
-        For ``method=clp``: other versions of rows, shape (p, d), and the row of each, shape (p,).
-    validation
-        Features and targets that choose the epoch.
-    sample_weight
-        Shape (n,), nonnegative.
-    regression
-        Whether targets are numbers.
-    hidden, seed, threads, progress
-        As for the plugin.
-    **settings
-        ``method``, ``rho``, ``epsilon``, ``epochs`` and so on: see `fairkit_sensei.records.SenSeISettings`.
-
-    Returns
-    -------
-    Trained
-        The module, the history, and notes.
-
-    Raises
-    ------
-    DataError, ModelError, ParameterError
-        Shapes do not fit, there is one class, numbers are not finite, or a setting is unknown.
-    """
+    """Train a network on any features."""
     rows = _rows(features, target, sample_weight, "features", regression)
     chosen = _settings(settings)
     scale = (1.0, 0.0)

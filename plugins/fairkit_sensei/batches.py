@@ -18,22 +18,6 @@ class BalancedBatches:
 
     An epoch has as many batches as the rows fill. Within a class the rows come in random order, each once before
     any comes twice; with weights they are drawn in proportion to them.
-
-    Parameters
-    ----------
-    classes
-        Shape (n,): each row's class, 0, 1, ...; all 0 in regression.
-    size
-        Rows of a batch; each class gets an equal part, and the first classes what is left over.
-    rng
-        Draws.
-    weights
-        Shape (n,), nonnegative; None where all count the same.
-
-    Raises
-    ------
-    ParameterError
-        The batch is smaller than the number of classes.
     """
 
     def __init__(

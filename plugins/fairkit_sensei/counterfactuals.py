@@ -28,17 +28,7 @@ class Counterfactuals(Protocol):
     """What counterfactual logit pairing needs."""
 
     def draw(self, x: Tensor, rows: NDArray[np.int64], rng: np.random.Generator) -> Tensor:
-        """Return one random counterfactual of each row of a batch, shape (b, d).
-
-        Parameters
-        ----------
-        x
-            The batch, shape (b, d).
-        rows
-            Shape (b,): the rows' numbers.
-        rng
-            Draws.
-        """
+        """Return one random counterfactual of each row of a batch, shape (b, d)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +42,7 @@ class Flip:
 def find_flips(
     names: Sequence[str], columns: Columns, values: Mapping[str, Any], readable: Sequence[str]
 ) -> list[Flip]:
-    """Read the names of flips, ``sex+race`` for columns that change together.
-
-    Parameters
-    ----------
-    names
-        The flips.
-    columns
-        Raw columns by name.
-    values
-        The values of some columns; all that occur by default.
-    readable
-        The columns that the network reads.
-
-    Raises
-    ------
-    ParameterError
-        No flip is named, a column is unknown or not read, has one value or more than `MOST_VALUES`.
-    """
+    """Read the names of flips, ``sex+race`` for columns that change together."""
     if not names:
         raise ParameterError(
             "counterfactuals need the columns to flip: name them, as in the parameter `sensitive=sex,race`"
@@ -120,17 +93,7 @@ def _distinct(values: NDArray[Any]) -> list[Any]:
 
 
 class ColumnFlips:
-    """Counterfactuals of encoded rows, by flips of raw columns.
-
-    Parameters
-    ----------
-    flips
-        From `find_flips`.
-    encoder
-        Raw columns to features.
-    columns
-        The training rows, raw.
-    """
+    """Counterfactuals of encoded rows, by flips of raw columns."""
 
     def __init__(self, flips: Sequence[Flip], encoder: Encoder, columns: Columns) -> None:
         self._flips = [_encoded(flip, encoder, columns) for flip in flips]
@@ -176,24 +139,7 @@ def _encoded(
 
 
 class GivenCounterfactuals:
-    """Counterfactuals that came with the rows, such as embeddings of sentences with swapped words.
-
-    Parameters
-    ----------
-    features
-        Shape (p, d): the counterfactual rows.
-    source
-        Shape (p,): the row that each belongs to. A row without any is paired with itself.
-    rows
-        How many rows there are.
-    places
-        Shape (m,): which of `features` each of `source`, then of shape (m,), goes with; default: all, in order.
-
-    Raises
-    ------
-    DataError
-        The shapes do not fit, or a source is no row.
-    """
+    """Counterfactuals that came with the rows, such as embeddings of sentences with swapped words."""
 
     def __init__(
         self, features: NDArray[Any], source: NDArray[np.int64], rows: int, places: NDArray[np.int64] | None = None

@@ -69,13 +69,7 @@ class Fitting:
         metric: FairMetric | None = None,
         validation: Table | None = None,
     ) -> Fitting:
-        """Check the table, and learn what is needed before the network is trained.
-
-        Raises
-        ------
-        FairkitError
-            See `fairkit_sensei.training.train` and `fairkit_sensei.metric`.
-        """
+        """Check the table, and learn what is needed before the network is trained."""
         check_target(table)
         device_for(parameters.device, extra="sensei")
         settings, notes = _settings(table, parameters, metric)

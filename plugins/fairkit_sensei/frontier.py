@@ -36,24 +36,13 @@ MEASURED_ROWS = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A network on some rows.
+    """A network on some rows."""
 
-    Attributes
-    ----------
-    performance, performance_interval
-        Balanced accuracy; in regression the mean squared error.
-    disparity, disparity_interval
-        The regulariser: R(ε) as far as the search finds it (SenSeI eq. 2.2), or the mean d_Y between a row and a
-        random counterfactual; d_Y is that of the training.
-    rows
-        How many rows the disparity was measured on.
-    """
-
-    performance: float
-    performance_interval: tuple[float, float]
+    performance: float  # balanced accuracy; in regression the mean squared error
+    performance_interval: tuple[float, float]  # balanced accuracy; in regression the mean squared error
     disparity: float
     disparity_interval: tuple[float, float]
-    rows: int
+    rows: int  # how many rows the disparity was measured on
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -64,29 +53,15 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Yardstick:
-    """How networks are measured.
+    """How networks are measured."""
 
-    Attributes
-    ----------
-    task, encoder
-        What the numbers mean, and from raw columns to features.
-    geometry, epsilon
-        For R(ε); None under counterfactual logit pairing.
-    flips
-        For the mean over counterfactuals; used where there is no geometry.
-    versions
-        Counterfactual rows of a file in place of `flips`.
-    seed
-        Which rows are measured.
-    """
-
-    task: Task
-    encoder: Encoder
-    geometry: Geometry | None
-    epsilon: float
-    flips: Sequence[Flip]
-    seed: int
-    versions: Versions | None = None
+    task: Task  # what the numbers mean, and from raw columns to features
+    encoder: Encoder  # what the numbers mean, and from raw columns to features
+    geometry: Geometry | None  # for R(ε); None under counterfactual logit pairing
+    epsilon: float  # for R(ε); None under counterfactual logit pairing
+    flips: Sequence[Flip]  # for the mean over counterfactuals; used where there is no geometry
+    seed: int  # which rows are measured
+    versions: Versions | None = None  # counterfactual rows of a file in place of `flips`
 
     def measure(self, module: Any, table: Table, confidence: float) -> Measured:
         """Measure a network on raw rows."""
@@ -158,22 +133,12 @@ class Yardstick:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Frontier:
-    """The networks of one run over several ρ.
+    """The networks of one run over several ρ."""
 
-    Attributes
-    ----------
-    rhos, modules
-        Each ρ and its network.
-    chosen
-        The ρ whose network is the result.
-    yardstick
-        How they are measured.
-    """
-
-    rhos: tuple[float, ...]
-    modules: tuple[Any, ...]
-    chosen: float
-    yardstick: Yardstick
+    rhos: tuple[float, ...]  # each ρ and its network
+    modules: tuple[Any, ...]  # each ρ and its network
+    chosen: float  # the ρ whose network is the result
+    yardstick: Yardstick  # how they are measured
 
     def measure(self, table: Table, confidence: float) -> list[Measured]:
         """Measure every network on the same rows."""

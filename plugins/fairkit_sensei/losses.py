@@ -11,17 +11,9 @@ Tensor = Any
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss ℓ(y, outputs), row by row.
+    """A loss ℓ(y, outputs), row by row."""
 
-    Attributes
-    ----------
-    name
-        ``cross_entropy`` (K logits), ``logistic`` (one logit) or ``squared``.
-    evaluate
-        Outputs (n, K) and targets (n,) to the loss (n,) and its gradient in the outputs (n, K).
-    """
-
-    name: str
+    name: str  # `cross_entropy` (K logits), `logistic` (one logit) or `squared`
     evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
     def __call__(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -38,32 +38,7 @@ def make_metric(
     counterfactuals: str | None = None,
     of: str = "of",
 ) -> FairMetric:
-    """Learn the metric, or load it from a file.
-
-    Parameters
-    ----------
-    kind
-        One of `KINDS`, or a file's name.
-    table
-        Training rows.
-    flips
-        Counterfactuals for ``face`` and ``explore``.
-    strength
-        l2 penalty of the linear models that find the directions (``subspace``).
-    directions
-        The sensitive columns that get a linear model (``subspace``); None: all.
-    rank
-        How many directions to ignore (``face``).
-    standardise
-        Whether numbers are standardised (``face``).
-    counterfactuals, of
-        A table of versions of rows in place of `flips`, and its column that names what each is a version of (``face``).
-
-    Raises
-    ------
-    DataError, ParameterError
-        It cannot be learned from these rows; there is no such file.
-    """
+    """Learn the metric, or load it from a file."""
     features = feature_columns(table)
     if kind == "subspace":
         sensitive = sensitive_columns(table)
@@ -131,11 +106,6 @@ def shared_features(metric: FairMetric, table: Table) -> tuple[Encoder, Floats]:
     """Return the network's encoder in the metric's own coordinates, and the metric's matrix for these features.
 
     Columns of the metric that are no features stay as they are when a row moves, so they cost nothing.
-
-    Raises
-    ------
-    DataError
-        A feature is unknown to the metric, or of another kind.
     """
     by_name = {column.name: column for column in metric.encoder.columns}
     absent = [name for name in table.features if name not in by_name]

@@ -20,24 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkModel(TabularModel):
-    """An encoder, and a torch module behind it (`estimator`).
+    """An encoder, and a torch module behind it (`estimator`)."""
 
-    Attributes
-    ----------
-    metric
-        The fair metric that it was trained under; None for the plain network.
-    frontier
-        All networks of a run over several ρ; None for one ρ.
-    train
-        Their measurements on the training rows.
-    audited_at
-        The budget at which the mitigation reports `dif` before and after; None where an audit cannot learn of the
-        metric's columns from the table.
-    """
-
-    metric: FairMetric | None = None
-    frontier: Frontier | None = None
-    train: Sequence[Measured] = ()
+    metric: FairMetric | None = None  # the fair metric that it was trained under; None for the plain network
+    frontier: Frontier | None = None  # all networks of a run over several ρ; None for one ρ
+    train: Sequence[Measured] = ()  # their measurements on the training rows
     audited_at: float | None = None
 
     def audits(self, folder: Path) -> Mapping[str, Mapping[str, Any]]:

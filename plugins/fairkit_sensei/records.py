@@ -61,21 +61,11 @@ def usual_rho(rows: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SenSeIRows:
-    """Encoded rows.
+    """Encoded rows."""
 
-    Attributes
-    ----------
-    x
-        Shape (n, d), float32.
-    target
-        Shape (n,): classes 0, 1, ... or numbers.
-    weights
-        Shape (n,), nonnegative; None where all count the same.
-    """
-
-    x: NDArray[np.float32]
-    target: NDArray[np.float64]
-    weights: NDArray[np.float64] | None = None
+    x: NDArray[np.float32]  # shape (n, d), float32
+    target: NDArray[np.float64]  # shape (n,): classes 0, 1, ... or numbers
+    weights: NDArray[np.float64] | None = None  # shape (n,), nonnegative; None where all count the same
 
     def take(self, rows: NDArray[np.int64]) -> SenSeIRows:
         """Return some rows."""
@@ -86,22 +76,9 @@ class SenSeIRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trained:
-    """What training gave.
+    """What training gave."""
 
-    Attributes
-    ----------
-    module
-        The network with the parameters of the best epoch, on the processor, in evaluation mode.
-    history
-        One record for each epoch: ``objective``, ``loss``, ``disparity`` (mean d_Y), ``distance`` (mean d²),
-        ``multiplier`` (λ), ``validation``.
-    best
-        The epoch that was kept, from 1; 0: the network as it was given.
-    notes
-        What went otherwise than planned.
-    """
-
-    module: Any
+    module: Any  # the network with the parameters of the best epoch, on the processor, in evaluation mode
     history: Sequence[dict[str, float]]
-    best: int
-    notes: tuple[str, ...] = ()
+    best: int  # the epoch that was kept, from 1; 0: the network as it was given
+    notes: tuple[str, ...] = ()  # what went otherwise than planned

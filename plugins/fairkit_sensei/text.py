@@ -17,21 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SwappedSentences:
-    """Other versions of sentences.
+    """Other versions of sentences."""
 
-    Attributes
-    ----------
-    sentences
-        The versions that differ from the sentence they were made from.
-    source
-        Shape (p,): the sentence that each was made from.
-    count
-        How many sentences were given.
-    """
-
-    sentences: tuple[str, ...]
-    source: NDArray[np.int64]
-    count: int
+    sentences: tuple[str, ...]  # the versions that differ from the sentence they were made from
+    source: NDArray[np.int64]  # shape (p,): the sentence that each was made from
+    count: int  # how many sentences were given
 
     def groups(self) -> NDArray[np.int64]:
         """Group the given sentences followed by `sentences`: versions of one sentence bear its number (FACE)."""
@@ -44,18 +34,6 @@ def swap_words(sentences: Sequence[str], words: Sequence[Sequence[str]]) -> Swap
     Version k of a sentence has every listed word replaced by the k-th next of its list, all at once: with
     ``[("he", "she"), ("his", "her")]`` "He lost his key" becomes "She lost her key". Whole words are replaced,
     whatever their case, which is kept. A sentence without a listed word has no other version.
-
-    Parameters
-    ----------
-    sentences
-        Texts.
-    words
-        Lists of words, or of several words each, that should be interchangeable; all of one length.
-
-    Raises
-    ------
-    ParameterError
-        A list has one word, the lists have several lengths, or a word is listed twice.
 
     Examples
     --------

@@ -49,36 +49,7 @@ def train(
     threads: int | None = None,
     progress: Progress = no_progress,
 ) -> Trained:
-    """Train a network in place.
-
-    Parameters
-    ----------
-    module
-        A `torch.nn.Module` from (n, d) to logits (n, K), or to numbers (n,) or (n, 1).
-    rows
-        Training rows.
-    settings
-        How.
-    geometry
-        Where rows may be moved; needed by ``sensei`` and ``sensr``.
-    counterfactuals
-        The other versions of each training row; needed by ``clp``.
-    validation
-        Rows that choose the epoch to keep; without them the last one is kept.
-    regression
-        Whether targets are numbers.
-    seed
-        Of every draw: batches, directions, a module's own dropout.
-    threads
-        Of torch; by default one for small networks, all for large ones.
-    progress
-        Told after every epoch.
-
-    Raises
-    ------
-    DataError, ModelError, ParameterError
-        Rows, module and geometry do not fit together, or something that the method needs is missing.
-    """
+    """Train a network in place."""
     import torch
 
     settings = settings.resolved(len(rows.target), 1 if regression else int(rows.target.max()) + 1)

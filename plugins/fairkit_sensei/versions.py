@@ -23,31 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Versions:
-    """Rows in groups: each is a version of the others of its group.
+    """Rows in groups: each is a version of the others of its group."""
 
-    Attributes
-    ----------
-    name
-        The file.
-    features
-        Encoded, shape (p, d), float32.
-    originals
-        The group of each, shape (p,).
-    """
-
-    name: str
-    features: Features
-    originals: NDArray[np.int64]
+    name: str  # the file
+    features: Features  # encoded, shape (p, d), float32
+    originals: NDArray[np.int64]  # the group of each, shape (p,)
 
     @classmethod
     def read(cls, path: str, of: str, table: Table, encoder: Encoder) -> Versions:
-        """Read a file whose column `of` names what each row is a version of.
-
-        Raises
-        ------
-        DataError
-            There is no such file or column, or a feature is not finite.
-        """
+        """Read a file whose column `of` names what each row is a version of."""
         given = read_given(path, of, table.features)
         features = encoder.transform(given.columns)
         if not np.isfinite(features).all():
@@ -55,18 +39,7 @@ class Versions:
         return cls(path, features, given.originals())
 
     def of(self, x: Features) -> GivenCounterfactuals:
-        """Return the other versions of rows: those of every group that holds a row of the same features.
-
-        Parameters
-        ----------
-        x
-            Encoded rows, shape (n, d).
-
-        Raises
-        ------
-        DataError
-            No row has another version.
-        """
+        """Return the other versions of rows: those of every group that holds a row of the same features."""
         source, places = self._pairs(x)
         if not len(source):
             raise DataError(

@@ -57,13 +57,7 @@ class SharedFacts:
 def findings(
     auditor: str, searched: Searched, chosen: Parameters, total: Totals, context: AuditContext
 ) -> list[Finding]:
-    """Turn totals into findings.
-
-    Raises
-    ------
-    DataError
-        No group is large enough.
-    """
+    """Turn totals into findings."""
     statement = Statement(searched, chosen, total, context.confidence)
     statement.check()
     facts = SharedFacts(auditor, statement, _settings(searched, chosen), _notes(searched, chosen))

@@ -58,15 +58,7 @@ class Parameters:
 
 
 def chosen_columns(chosen: Parameters, context: AuditContext) -> tuple[list[str], bool]:
-    """Return the columns to search, and whether they were named by the user one by one.
-
-    Raises
-    ------
-    ParameterError
-        There are none.
-    DataError
-        One is not in the data.
-    """
+    """Return the columns to search, and whether they were named by the user one by one."""
     data = context.dataset
     sensitive = list(dict.fromkeys(column for split in data.roles.sensitive for column in split.columns))
     if chosen.columns and chosen.columns != (ALL,):
@@ -94,13 +86,7 @@ def require(names: Sequence[str], known: Sequence[str], parameter_name: str, tab
 
 
 def chosen_measures(chosen: Parameters, columns: Sequence[str], context: AuditContext) -> list[Measure]:
-    """Return the measures to search, by the parameters, the task and the data.
-
-    Raises
-    ------
-    ParameterError
-        There is no such metric, or it does not suit the task, or needs a label that is not named.
-    """
+    """Return the measures to search, by the parameters, the task and the data."""
     task, data = context.scorer.task, context.dataset
     fit = {"binary": set(MEASURES), "regression": {"mean_loss"}, "multiclass": {"error_rate"}}[task]
     for name in chosen.metrics:

@@ -29,37 +29,17 @@ MOST_STRATA = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
-    """Everything that is known before a row is scored.
+    """Everything that is known before a row is scored."""
 
-    Attributes
-    ----------
-    family
-        The groups.
-    strata
-        The columns inside whose values groups are compared, in cells.
-    measures
-        What is measured.
-    halves
-        2 where half of the rows is for testing, else 1.
-    weight
-        The largest weight; 0 without weights.
-    unit, squared
-        What a loss of 1 is in the label's unit; whether losses are squares of differences of probabilities.
-    seed
-        Of the split in halves.
-    left
-        Why columns are not searched.
-    """
-
-    family: Family
-    strata: tuple[ColumnCells, ...]
-    measures: tuple[Measure, ...]
-    halves: int
-    weight: float
-    unit: float
-    squared: bool
-    seed: int
-    left: dict[str, str]
+    family: Family  # the groups
+    strata: tuple[ColumnCells, ...]  # the columns inside whose values groups are compared, in cells
+    measures: tuple[Measure, ...]  # what is measured
+    halves: int  # 2 where half of the rows is for testing, else 1
+    weight: float  # the largest weight; 0 without weights
+    unit: float  # what a loss of 1 is in the label's unit; whether losses are squares of differences of probabilities
+    squared: bool  # what a loss of 1 is in the label's unit; whether losses are squares of differences of probabilities
+    seed: int  # of the split in halves
+    left: dict[str, str]  # why columns are not searched
 
     @property
     def layers(self) -> int:
@@ -126,14 +106,7 @@ class Searched:
 def search_for(
     chosen: Parameters, names: list[str], named: bool, measures: list[Measure], context: AuditContext
 ) -> Searched:
-    """Look at the columns once, without the model, and make their cells.
-
-    Raises
-    ------
-    DataError
-        A column that was named has nothing that a condition could be about, or none has; there are too many strata,
-        or the tables would be too large.
-    """
+    """Look at the columns once, without the model, and make their cells."""
     data = context.dataset
     wanted = [*names, *(name for name in chosen.within if name not in names)]
     shared = context.engine.share(data.without_rows())

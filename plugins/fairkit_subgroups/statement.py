@@ -49,20 +49,12 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True)
 class Statement:
-    """Searches with the totals of an audit.
+    """Searches with the totals of an audit."""
 
-    Attributes
-    ----------
-    searched, chosen, total
-        What was searched, how, and what was counted.
-    confidence
-        Of everything together.
-    """
-
-    searched: Searched
-    chosen: Parameters
-    total: Totals
-    confidence: float
+    searched: Searched  # what was searched, how, and what was counted
+    chosen: Parameters  # what was searched, how, and what was counted
+    total: Totals  # what was searched, how, and what was counted
+    confidence: float  # of everything together
 
     @property
     def soft(self) -> bool:
@@ -151,13 +143,7 @@ class Statement:
         return covers(self.searched.family, self.people, [one.group for one in groups])
 
     def check(self) -> None:
-        """Refuse a table in which no group is large enough.
-
-        Raises
-        ------
-        DataError
-            There is none.
-        """
+        """Refuse a table in which no group is large enough."""
         for search in self.searches.values():
             if search.groups:
                 continue

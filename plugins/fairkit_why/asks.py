@@ -36,15 +36,7 @@ def sources_of(model: Encoded, columns: Columns) -> list[str | None]:
 
 
 class OneClass:
-    """A model of several classes as one of two: a class, and all others.
-
-    Parameters
-    ----------
-    scorer
-        The model.
-    index
-        The place of the class among its classes.
-    """
+    """A model of several classes as one of two: a class, and all others."""
 
     task: Task = "binary"
     classes: tuple[Any, ...] = ()
@@ -68,13 +60,7 @@ class OneClass:
 
 
 def structure_of(scorer: Scorer, rows: Columns) -> TreeModel | LinearModel | None:
-    """Return the trees or the linear sum behind a score; None where the model is no file, or has neither.
-
-    Raises
-    ------
-    ModelError, ParameterError
-        Something is in the file that is not understood, or decisions are drawn.
-    """
+    """Return the trees or the linear sum behind a score; None where the model is no file, or has neither."""
     if isinstance(scorer, OneClass):
         inner = scorer.scorer
         return read_class_score(inner, scorer.index, rows) if isinstance(inner, OnnxScorer) else None
@@ -87,17 +73,7 @@ def values_of(predictions: Predictions, of: str) -> Array:
 
 
 class RowAsks:
-    """Two groups' raw rows.
-
-    Parameters
-    ----------
-    scorer, of
-        The model, and which of its predictions are asked for.
-    columns
-        The raw columns of all rows; rows are named by their places among them.
-    players
-        The columns of every player.
-    """
+    """Two groups' raw rows."""
 
     def __init__(self, scorer: Scorer, of: str, columns: Columns, players: Sequence[Sequence[str]]) -> None:
         self._scorer, self._of = scorer, of
@@ -145,15 +121,7 @@ class FeatureAsks(RowAsks):
 
 
 def asks_of(scorer: Scorer, of: str, columns: Columns, players: Sequence[Sequence[str]], predictions: Array) -> RowAsks:
-    """Return the fastest way to ask a model about hybrid rows.
-
-    Parameters
-    ----------
-    scorer, of, columns, players
-        See `RowAsks`.
-    predictions
-        The predictions of the rows: features are used only where they give the same on rows of the table.
-    """
+    """Return the fastest way to ask a model about hybrid rows."""
     arguments = (scorer, of, columns, players)
     try:
         model = structure_of(scorer, columns)

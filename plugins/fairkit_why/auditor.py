@@ -124,13 +124,7 @@ class WhyAuditor(Auditor):
 
 
 def of_class(context: AuditContext) -> AuditContext:
-    """Return the context with the favorable class against all others, where there are several classes.
-
-    Raises
-    ------
-    ParameterError
-        No class is favorable, or it is none that the model predicts.
-    """
+    """Return the context with the favorable class against all others, where there are several classes."""
     if context.scorer.task != "multiclass":
         return context
     from fairkit_why.asks import OneClass

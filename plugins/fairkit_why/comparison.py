@@ -33,59 +33,29 @@ VARIANCE_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Divided:
-    """A gap, divided among players.
+    """A gap, divided among players."""
 
-    Attributes
-    ----------
-    of
-        What the gap is of.
-    gap, noise
-        The difference of the groups' means, and how sure it is.
-    means
-        Of the group and of the reference; None where the scale has no origin.
-    values, sure
-        By player, and how sure they are; None where the groups are too small for intervals.
-    players
-        Names.
-    sampled
-        For walks: how many, the model's calls, the sampling's share of the variance; None where exact.
-    rows
-        Where exact, what each row of either group has of every value, shapes [n, P] and [m, P].
-    """
-
-    of: str
-    gap: float
-    noise: Noise
-    means: tuple[float, float] | None
-    values: Array
-    sure: Noise
-    players: tuple[str, ...]
+    of: str  # what the gap is of
+    gap: float  # the difference of the groups' means, and how sure it is
+    noise: Noise  # the difference of the groups' means, and how sure it is
+    means: tuple[float, float] | None  # of the group and of the reference; None where the scale has no origin
+    values: Array  # by player, and how sure they are; None where the groups are too small for intervals
+    sure: Noise  # by player, and how sure they are; None where the groups are too small for intervals
+    players: tuple[str, ...]  # names
     sampled: dict[str, float] | None
     rows: tuple[Array, Array] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A group and its reference in one sensitive column.
+    """A group and its reference in one sensitive column."""
 
-    Attributes
-    ----------
-    people
-        All rows.
-    sensitive, group, reference
-        Names.
-    rows
-        The places of both groups' rows among all.
-    alone
-        Whether there are no other groups.
-    """
-
-    people: People
-    sensitive: str
-    group: str
-    reference: str
-    rows: tuple[Ints, Ints]
-    alone: bool
+    people: People  # all rows
+    sensitive: str  # names
+    group: str  # names
+    reference: str  # names
+    rows: tuple[Ints, Ints]  # the places of both groups' rows among all
+    alone: bool  # whether there are no other groups
 
     def only(self, outcome: float) -> Pair:
         """Return the rows with an outcome."""
@@ -136,17 +106,7 @@ class Pair:
         return means[0] - means[1], (means[0], means[1]), noise
 
     def exactly(self, score: ExactScore, codes: Any, of: str, names: tuple[str, ...]) -> Divided:
-        """Divide the difference of mean scores exactly.
-
-        Parameters
-        ----------
-        score, codes
-            The score, and all rows as it prepared them.
-        of
-            ``score``, ``prediction`` or ``residual``.
-        names
-            Of the players.
-        """
+        """Divide the difference of mean scores exactly."""
         clusters = self.each("clusters")
         most = VARIANCE_ROWS if clusters is None else max(map(len, self.rows))
         chosen = tuple(np.arange(min(len(rows), most)) for rows in self.rows)
@@ -188,21 +148,7 @@ class Pair:
         players: list[tuple[str, ...]],
         calls: int,
     ) -> Divided:
-        """Divide the difference of mean predictions by random walks.
-
-        Parameters
-        ----------
-        context
-            Has the model.
-        of
-            What is divided.
-        columns
-            The model's columns of all rows.
-        players
-            The columns of every player.
-        calls
-            The most rows that the model is asked about.
-        """
+        """Divide the difference of mean predictions by random walks."""
         scorer, kind = (
             context.scorer,
             "decision" if of in ("decision", "true_positive_rate", "false_positive_rate") else "score",

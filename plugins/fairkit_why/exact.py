@@ -38,18 +38,9 @@ ENCODED = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """How a mean difference divides among players.
+    """How a mean difference divides among players."""
 
-    Attributes
-    ----------
-    values
-        By player, shape [P]; they add up to the difference.
-    rows
-        For some rows of the group, and of the reference, each row's own values: means over the other group's rows, so
-        that their means are `values`; shapes [r, P] and [s, P].
-    """
-
-    values: Array
+    values: Array  # by player, shape [P]; they add up to the difference
     rows: tuple[Array, Array]
 
 
@@ -68,17 +59,7 @@ class ExactScore(Protocol):
 
 
 def read_exact(scorer: Scorer, rows: Columns, players: Sequence[Sequence[str]]) -> ExactScore | str:
-    """Read a model whose score before the link is a sum of trees or of columns; else a sentence that says why not.
-
-    Parameters
-    ----------
-    scorer
-        The model.
-    rows
-        The rows that are asked about.
-    players
-        The columns of every player.
-    """
+    """Read a model whose score before the link is a sum of trees or of columns; else a sentence that says why not."""
     try:
         model = structure_of(scorer, rows)
         if model is None:

@@ -39,26 +39,13 @@ _TURNED = ("BRANCH_GTE", "BRANCH_GT", "BRANCH_NEQ")
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """How features become codes of which every test asks ``code <= cut``, or whether they are in a set.
+    """How features become codes of which every test asks ``code <= cut``, or whether they are in a set."""
 
-    Attributes
-    ----------
-    feature, low
-        By coded column: the feature, and whether NaN goes with the small numbers.
-    cuts
-        By coded column, the increasing thresholds; a number's code is how many of them are below it, and where tests
-        are equalities, which of them it is: one more for none of them, two more for NaN.
-    equal
-        By coded column, the mode of its equalities; empty where tests are inequalities.
-    masks
-        Words with the codes of each set as bits.
-    """
-
-    feature: list[int]
-    low: list[bool]
+    feature: list[int]  # by coded column: the feature, and whether NaN goes with the small numbers
+    low: list[bool]  # by coded column: the feature, and whether NaN goes with the small numbers
     cuts: list[NDArray[np.float64]]
-    equal: list[str]
-    masks: list[int]
+    equal: list[str]  # by coded column, the mode of its equalities; empty where tests are inequalities
+    masks: list[int]  # words with the codes of each set as bits
 
     def code(self, matrix: NDArray[Any], out: Codes) -> None:
         """Write the codes of rows, shape [columns, n], from their features, shape [n, d]."""
@@ -81,29 +68,13 @@ class Coding:
 
 @dataclass(frozen=True, slots=True)
 class Fringes:
-    """The fringes of an ensemble as the arrays that the loops read.
-
-    Attributes
-    ----------
-    arrays
-        By fringe: where its tests begin; the tests (coded column, cut, kind, bit), kinds 0 and 1 being those of the
-        path that a row must fail and pass; path columns; bits; players; where its leaves, and its players, begin;
-        and the words of sets, whose tests have kinds larger by 3.
-    leaves
-        Values; by leaf, where its columns begin; of these the bits that count, what they must be, and the player.
-    names
-        The ensemble's players that the fringes' players are.
-    steps
-        What the tables of one group cost, in steps; infinite where a leaf has too many columns.
-    coding
-        Of the features.
-    """
+    """The fringes of an ensemble as the arrays that the loops read."""
 
     arrays: tuple[Any, ...]
     leaves: tuple[Any, ...]
-    names: Ints
-    steps: float
-    coding: Coding
+    names: Ints  # the ensemble's players that the fringes' players are
+    steps: float  # what the tables of one group cost, in steps; infinite where a leaf has too many columns
+    coding: Coding  # of the features
 
     @property
     def count(self) -> int:
@@ -298,19 +269,7 @@ class _Cutter:
 
 
 def cut_trees(ensemble: Ensemble, player: Ints, fixed: NDArray[Any], bits: int = BITS) -> Fringes:
-    """Cut an ensemble into fringes.
-
-    Parameters
-    ----------
-    ensemble
-        The trees.
-    player
-        By feature, the number of the player (a raw column, or several together) that it is made of; -1: a constant.
-    fixed
-        One row of features, shape [1, d]: it tells where tests of constants go.
-    bits
-        The most bits of a fringe with more than one leaf.
-    """
+    """Cut an ensemble into fringes."""
     cutter = _Cutter(ensemble, player, fixed, bits)
     for root in ensemble.roots.tolist():
         cutter.tree(root)

@@ -34,17 +34,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Why:
-    """One audit's gaps.
+    """One audit's gaps."""
 
-    Attributes
-    ----------
-    chosen, context, people
-        What was set, the model and the table, and all rows.
-    """
-
-    chosen: Parameters
-    context: AuditContext
-    people: People
+    chosen: Parameters  # what was set, the model and the table, and all rows
+    context: AuditContext  # what was set, the model and the table, and all rows
+    people: People  # what was set, the model and the table, and all rows
 
     @cached_property
     def recorded(self) -> bool:

@@ -139,21 +139,7 @@ def _leaf_table(hist: Any, k: Any, nodes: Any, weights: Any, moved: Any, out: An
 def make_tables(
     hist: Any, fringes: Any, leaves: Any, first: Any, last: Any, offsets: Any, rules: Any, table_at: Any, tables: Any
 ) -> None:
-    """Add up the leaves' tables of every fringe: the Shapley values of each key against the rows of `hist`.
-
-    Parameters
-    ----------
-    hist, offsets
-        Histograms, and where each fringe's begins.
-    fringes, leaves
-        See `fairkit_why.fringes.Fringes`.
-    first, last
-        The fringes.
-    rules
-        Nodes and weights of Gauss and Legendre by number of columns, shape [K + 1, 2, ...].
-    table_at, tables
-        Where each fringe's table, shape [players, keys], begins, and all of them.
-    """
+    """Add up the leaves' tables of every fringe: the Shapley values of each key against the rows of `hist`."""
     bits, players, from_leaf = fringes[3], fringes[4], fringes[5]
     value, begin, mask, wanted, player = leaves
     widest = 0

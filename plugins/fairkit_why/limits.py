@@ -22,22 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How sure numbers are.
+    """How sure numbers are."""
 
-    Attributes
-    ----------
-    variance, degrees
-        Of each number, and of freedom of the variance, shape [P].
-    reach
-        How far one row could pull each number, shape [P]; 0: no row that was seen pulls it at all.
-    rows
-        Of both groups, or their clusters (effective ones under weights).
-    """
-
-    variance: Array
-    degrees: Array
-    reach: Array
-    rows: tuple[float, float]
+    variance: Array  # of each number, and of freedom of the variance, shape [P]
+    degrees: Array  # of each number, and of freedom of the variance, shape [P]
+    reach: Array  # how far one row could pull each number, shape [P]; 0: no row that was seen pulls it at all
+    rows: tuple[float, float]  # of both groups, or their clusters (effective ones under weights)
 
     def half_width(self, confidence: float) -> Array:
         """Return the half widths of intervals, shape [P].
@@ -66,13 +56,7 @@ def effective(weights: Array | None, rows: int) -> float:
 
 
 def shares(weights: Array | None, rows: int) -> Array:
-    """Return weights that add up to 1, shape [n].
-
-    Raises
-    ------
-    DataError
-        All of them are 0.
-    """
+    """Return weights that add up to 1, shape [n]."""
     if weights is None:
         return np.full(rows, 1.0 / rows)
     if not weights.sum() > 0:
@@ -101,19 +85,7 @@ def two_samples(
     sizes: tuple[float, float],
     clusters: tuple[Array, Array] | None,
 ) -> tuple[Array, Array]:
-    """Return the variance of a sum of two groups' means, and its degrees of freedom (Welch), shapes [P].
-
-    Parameters
-    ----------
-    rows
-        Each row's part in its group's mean, shapes [r, P] and [s, P]; a sample of the rows, where there are many.
-    weights
-        Of these rows.
-    sizes
-        The (effective) numbers of all rows.
-    clusters
-        The buckets of these rows' clusters; then they are all rows.
-    """
+    """Return the variance of a sum of two groups' means, and its degrees of freedom (Welch), shapes [P]."""
     centred, parts, freedom = [], [], []
     for mine, w, size in zip(rows, weights, sizes, strict=True):
         part = shares(w, len(mine))

@@ -27,30 +27,14 @@ _MIX = np.linspace(0.0, 1.0, 11)
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Allowed columns as features.
+    """Allowed columns as features."""
 
-    Attributes
-    ----------
-    names
-        The columns.
-    of
-        By feature of `splines`, the number of its column.
-    splines
-        For linear regressions, shape [n, p].
-    codes
-        For trees: numbers as they are, text as whole numbers, shape [n, columns].
-    text
-        Which columns are text.
-    saturated
-        Whether each row's cell is one feature: one column of text.
-    """
-
-    names: tuple[str, ...]
-    of: Ints
-    splines: Array
-    codes: Array
-    text: tuple[bool, ...]
-    saturated: bool
+    names: tuple[str, ...]  # the columns
+    of: Ints  # by feature of `splines`, the number of its column
+    splines: Array  # for linear regressions, shape [n, p]
+    codes: Array  # for trees: numbers as they are, text as whole numbers, shape [n, columns]
+    text: tuple[bool, ...]  # which columns are text
+    saturated: bool  # whether each row's cell is one feature: one column of text
 
     @classmethod
     def make(cls, columns: Mapping[str, NDArray[Any]]) -> Design:

@@ -57,13 +57,7 @@ class Parameters:
 
 
 def metrics_of(chosen: Parameters, context: AuditContext) -> list[str]:
-    """Return the names of the gaps to divide, as in findings; see `RATES` and `NUMBERS`.
-
-    Raises
-    ------
-    ParameterError
-        There is no such metric, or it does not suit the task or the table.
-    """
+    """Return the names of the gaps to divide, as in findings; see `RATES` and `NUMBERS`."""
     task, labelled = context.scorer.task, context.dataset.roles.label is not None
     metrics = {**RATES, **NUMBERS}
     rates = [*RATES, "score", "mean_residual"]
@@ -82,13 +76,7 @@ def metrics_of(chosen: Parameters, context: AuditContext) -> list[str]:
 
 
 def players_of(chosen: Parameters, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the columns of every player: those that belong together, and each of the others.
-
-    Raises
-    ------
-    ParameterError
-        `together` names a column that the model does not read, or one twice.
-    """
+    """Return the columns of every player: those that belong together, and each of the others."""
     groups: list[tuple[str, ...]] = []
     for text in chosen.together:
         names = _joined(text, columns)
@@ -119,13 +107,7 @@ def _joined(text: str, columns: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def conditions_of(chosen: Parameters) -> list[dict[str, Any]]:
-    """Return the conditions of the group of `people` (see `fairkit.results.conditions`).
-
-    Raises
-    ------
-    ParameterError
-        A text is no condition.
-    """
+    """Return the conditions of the group of `people` (see `fairkit.results.conditions`)."""
     conditions: list[dict[str, Any]] = []
     for text in chosen.people:
         column, sign, value = text.partition("=")
@@ -142,15 +124,7 @@ def conditions_of(chosen: Parameters) -> list[dict[str, Any]]:
 
 
 def allowed_columns(chosen: Parameters, context: AuditContext) -> tuple[str, ...]:
-    """Return the allowed columns.
-
-    Raises
-    ------
-    DataError
-        One is not in the data.
-    ParameterError
-        One is the outcome, a prediction, a weight, or sensitive.
-    """
+    """Return the allowed columns."""
     roles, data = context.dataset.roles, context.dataset
     sensitive = {column for split in roles.sensitive for column in split.columns}
     said = set() if roles.predictions is None else set(roles.predictions.columns)

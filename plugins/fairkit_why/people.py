@@ -34,24 +34,12 @@ _NUMBERS = ("outcome", "decision", "score", "weights", "clusters")
 
 @dataclass(frozen=True, eq=False)
 class Collected:
-    """Some rows; adding two joins them.
+    """Some rows; adding two joins them."""
 
-    Attributes
-    ----------
-    columns
-        Raw columns, each as pieces.
-    groups
-        By sensitive column the group's number of each row, in pieces; -1 where there is none.
-    numbers
-        Outcome, decision, score, weights, clusters: NaN where the task, the model or the table has none.
-    label
-        Of several classes, the one that all others stand against; else None.
-    """
-
-    columns: Mapping[str, tuple[pa.Array, ...]]
+    columns: Mapping[str, tuple[pa.Array, ...]]  # raw columns, each as pieces
     groups: Mapping[str, tuple[Ints, ...]]
     numbers: Mapping[str, tuple[Array, ...]]
-    label: str | None = None
+    label: str | None = None  # of several classes, the one that all others stand against; else None
 
     def __add__(self, other: Collected) -> Collected:
         return Collected(

@@ -77,13 +77,7 @@ def _training(why: Why) -> tuple[Table, bool]:
 
 
 def _said(why: Why, table: Table, left_out: Sequence[str], rows: Table | None = None) -> Array:
-    """Train without some columns, and return what the model says about the audit's rows.
-
-    Returns
-    -------
-    array
-        Decisions, of several classes whether the favorable one is predicted, or predicted numbers; shape [rows].
-    """
+    """Train without some columns, and return what the model says about the audit's rows."""
     import dataclasses
 
     from fairkit_repair.learners.fit import fit_learner

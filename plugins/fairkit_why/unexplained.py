@@ -37,31 +37,15 @@ FEWEST = 50
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """One version of the number.
+    """One version of the number."""
 
-    Attributes
-    ----------
-    value
-        What is left of the gap.
-    error, degrees
-        Its standard error, and degrees of freedom.
-    refused
-        Why it is not printed; None where it is.
-    effective
-        The effective rows of the weighted group.
-    far
-        The share of people without a counterpart.
-    explained
-        The standard error of the rest of the gap; NaN where it is not known.
-    """
-
-    value: float
-    error: float
-    degrees: float
-    refused: str | None
-    effective: float
-    far: float
-    explained: float = float("nan")
+    value: float  # what is left of the gap
+    error: float  # its standard error, and degrees of freedom
+    degrees: float  # its standard error, and degrees of freedom
+    refused: str | None  # why it is not printed; None where it is
+    effective: float  # the effective rows of the weighted group
+    far: float  # the share of people without a counterpart
+    explained: float = float("nan")  # the standard error of the rest of the gap; NaN where it is not known
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Return the interval."""
@@ -72,54 +56,26 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Unexplained:
-    """What is left toward the group, toward the reference, and toward the overlap; and the nuisances' facts.
+    """What is left toward the group, toward the reference, and toward the overlap; and the nuisances' facts."""
 
-    Attributes
-    ----------
-    toward_group, toward_reference, overlap
-        The three versions; each is the group's number less the reference's.
-    learners
-        What the outcome was fitted with, and the share of boosted trees in the mix.
-    separating
-        The allowed column that separates the groups best, and its area under the curve.
-    """
-
-    toward_group: Left
-    toward_reference: Left
-    overlap: Left
-    learners: dict[str, float | str]
-    separating: tuple[str, float]
+    toward_group: Left  # the three versions; each is the group's number less the reference's
+    toward_reference: Left  # the three versions; each is the group's number less the reference's
+    overlap: Left  # the three versions; each is the group's number less the reference's
+    learners: dict[str, float | str]  # what the outcome was fitted with, and the share of boosted trees in the mix
+    separating: tuple[str, float]  # the allowed column that separates the groups best, and its area under the curve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """Rows of two groups.
+    """Rows of two groups."""
 
-    Attributes
-    ----------
-    design
-        Allowed columns.
-    group
-        Whether a row is of the group (else of the reference), shape [n].
-    outcome
-        Decisions or predictions, shape [n].
-    weights
-        Shape [n].
-    clusters
-        Buckets of clusters; None where rows are independent.
-    folds
-        Each row's fold, shape [n].
-    names
-        Of the group and of the reference.
-    """
-
-    design: Design
-    group: NDArray[np.bool_]
-    outcome: Array
-    weights: Array
-    clusters: Array | None
-    folds: Ints
-    names: tuple[str, str]
+    design: Design  # allowed columns
+    group: NDArray[np.bool_]  # whether a row is of the group (else of the reference), shape [n]
+    outcome: Array  # decisions or predictions, shape [n]
+    weights: Array  # shape [n]
+    clusters: Array | None  # buckets of clusters; None where rows are independent
+    folds: Ints  # each row's fold, shape [n]
+    names: tuple[str, str]  # of the group and of the reference
 
     @classmethod
     def of(

@@ -45,24 +45,14 @@ class Asks(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Walks:
-    """What walks say.
+    """What walks say."""
 
-    Attributes
-    ----------
-    values, variance, degrees
-        By player, shape [P]; the variance has the rows of both groups and the sampling in it.
-    sampling
-        The sampling's share of the variance, over all players.
-    walks, calls
-        How many walks were taken, and how many rows the model was asked about.
-    """
-
-    values: Array
-    variance: Array
-    degrees: Array
-    sampling: float
-    walks: int
-    calls: int
+    values: Array  # by player, shape [P]; the variance has the rows of both groups and the sampling in it
+    variance: Array  # by player, shape [P]; the variance has the rows of both groups and the sampling in it
+    degrees: Array  # by player, shape [P]; the variance has the rows of both groups and the sampling in it
+    sampling: float  # the sampling's share of the variance, over all players
+    walks: int  # how many walks were taken, and how many rows the model was asked about
+    calls: int  # how many walks were taken, and how many rows the model was asked about
 
 
 def walk(
@@ -75,23 +65,7 @@ def walk(
     calls: int,
     rng: np.random.Generator,
 ) -> Walks:
-    """Divide the difference of two groups' means among players.
-
-    Parameters
-    ----------
-    asks
-        The rows and the model.
-    f
-        The predictions of both groups' rows.
-    weights, clusters
-        Of the rows; None where all count the same, and where they are independent.
-    players
-        How many.
-    calls
-        The most rows that the model is asked about.
-    rng
-        Draws orders and pairs.
-    """
+    """Divide the difference of two groups' means among players."""
     sizes = len(f[0]), len(f[1])
     taken, steps, used = [], [], 0
     size = FIRST

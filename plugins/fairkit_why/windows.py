@@ -42,15 +42,7 @@ MOST_ROWS = 100_000
 
 
 class Windows:
-    """Two tables, and one model or each table's own.
-
-    Parameters
-    ----------
-    chosen
-        Of the auditor; `allowed` are the columns in which people are alike, by default all that the model reads.
-    totals, contexts
-        By table and model.
-    """
+    """Two tables, and one model or each table's own."""
 
     def __init__(
         self, chosen: Parameters, totals: Sequence[Sequence[Collected]], contexts: Sequence[Sequence[AuditContext]]

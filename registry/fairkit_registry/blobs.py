@@ -36,13 +36,7 @@ def chunks(handle: BinaryIO) -> Iterator[bytes]:
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file's content.
-
-    Raises
-    ------
-    RegistryError
-        The file cannot be read.
-    """
+    """Return the SHA-256 of a file's content."""
     try:
         with path.open("rb") as handle:
             return hashlib.file_digest(handle, "sha256").hexdigest()
@@ -78,25 +72,13 @@ class BlobStore:
         self.temporary = root / "tmp"
 
     def path(self, digest: str) -> Path:
-        """Return the place of a blob.
-
-        Raises
-        ------
-        RegistryError
-            The text is not a digest: it never becomes a path.
-        """
+        """Return the place of a blob."""
         if not is_digest(digest):
             raise RegistryError(f"{digest!r} is not a SHA-256 digest")
         return self.root / "sha256" / digest[:2] / digest[2:]
 
     def stage(self, content: Iterable[bytes]) -> Staged:
-        """Copy content under a temporary name and flush it.
-
-        Raises
-        ------
-        RegistryError
-            The disk is full, or the folder cannot be written; nothing is left behind.
-        """
+        """Copy content under a temporary name and flush it."""
         path = self.temporary / secrets.token_hex(16)
         digest = hashlib.sha256()
         size = 0
@@ -118,13 +100,7 @@ class BlobStore:
         return Staged(digest=digest.hexdigest(), size=size, path=path)
 
     def keep(self, staged: Staged) -> None:
-        """Move staged content into the store. A damaged blob of the same digest is replaced by it.
-
-        Raises
-        ------
-        RegistryError
-            The folder cannot be written.
-        """
+        """Move staged content into the store. A damaged blob of the same digest is replaced by it."""
         target = self.path(staged.digest)
         if target.is_file() and not staged.path.exists():
             return  # kept a moment ago, for another version with the same content
@@ -140,13 +116,7 @@ class BlobStore:
             raise RegistryError(explain(error, "cannot write to the registry", target)) from None
 
     def read(self, digest: str, *, limit: int) -> bytes:
-        """Return a small blob's content, after checking its digest.
-
-        Raises
-        ------
-        RegistryError
-            The blob is missing, larger than `limit`, or was changed.
-        """
+        """Return a small blob's content, after checking its digest."""
         path = self.path(digest)
         try:
             with path.open("rb") as handle:
@@ -162,13 +132,7 @@ class BlobStore:
         return content
 
     def intact(self, digest: str) -> Path:
-        """Return a blob's path after hashing it again.
-
-        Raises
-        ------
-        RegistryError
-            The blob is missing or was changed.
-        """
+        """Return a blob's path after hashing it again."""
         problem = self.problem(digest)
         if problem is not None:
             raise RegistryError(problem)

@@ -23,21 +23,11 @@ _MOST_RESTARTS_IN_A_ROW = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case.
+    """One case."""
 
-    Attributes
-    ----------
-    name
-        Its group and its own name: ``envelope/payload-flipped``.
-    protects
-        What it protects from, in a sentence.
-    kind, given, expected
-        What is to be checked, and what a verifier must answer. Of `expected` a runner may leave ``because`` out.
-    """
-
-    name: str
-    protects: str
-    kind: str
+    name: str  # its group and its own name: `envelope/payload-flipped`
+    protects: str  # what it protects from, in a sentence
+    kind: str  # what is to be checked, and what a verifier must answer. Of `expected` a runner may leave `because` out
     given: Mapping[str, Any]
     expected: Mapping[str, Any]
 
@@ -83,13 +73,7 @@ def folder() -> Path:
 
 
 def cases(names: Sequence[str] = ()) -> list[Case]:
-    """Return the cases, by name; with `names` those whose names begin so.
-
-    Raises
-    ------
-    RegistryError
-        There is none of such a name, or a file is damaged.
-    """
+    """Return the cases, by name; with `names` those whose names begin so."""
     matches = []
     for path in sorted(folder().glob("*/*.json")):
         name = f"{path.parent.name}/{path.stem}"
@@ -116,18 +100,6 @@ def run(runner: str, chosen: Sequence[Case]) -> Iterator[Outcome]:
     """Put cases to a program, one JSON line each, and yield what its answers are worth.
 
     A program may answer all cases of one start, or end after each: it is started again then.
-
-    Parameters
-    ----------
-    runner
-        The command, as a shell would read it; no shell runs.
-    chosen
-        The cases.
-
-    Raises
-    ------
-    RegistryError
-        It cannot be started, prints no JSON, takes longer than a minute for a case, or ends without an answer.
     """
     try:
         command = shlex.split(runner)

@@ -48,13 +48,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def validator(schema: Mapping[str, Any], *others: Mapping[str, Any]) -> Check:
-    """Return the check of a schema; `$ref` may name a part of it, or another one of the schemas by its `$id`.
-
-    Raises
-    ------
-    ValueError
-        A schema has a keyword or a reference that is not known here.
-    """
+    """Return the check of a schema; `$ref` may name a part of it, or another one of the schemas by its `$id`."""
     documents = {str(one.get("$id", "")): one for one in (schema, *others)}
     return _Reader(documents, str(schema.get("$id", ""))).check(schema)
 

@@ -16,11 +16,6 @@ def canonical(value: Any) -> bytes:
     """Write a JSON value in one form: sorted keys, no spaces, UTF-8, no NaN.
 
     The same value always gives the same bytes, so that it can be hashed and signed.
-
-    Raises
-    ------
-    ValueError
-        The value holds a number that is not finite.
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     # half a surrogate pair, as file names may have it, is no UTF-8: it becomes its JSON escape
@@ -62,13 +57,7 @@ def _finite(text: str) -> float:
 
 
 def read_object(raw: bytes) -> dict[str, Any]:
-    """Parse bytes that must be one JSON object without double keys, NaN, infinities or larger numbers.
-
-    Raises
-    ------
-    StrictJsonError
-        They are not.
-    """
+    """Parse bytes that must be one JSON object without double keys, NaN, infinities or larger numbers."""
     try:
         value = json.loads(
             raw.decode("utf-8"),

@@ -38,13 +38,7 @@ def root(leaves: Sequence[bytes]) -> bytes:
 
 
 def inclusion(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """Return the proof that the entry with this index (from 0) is in the log (RFC 6962, 2.1.1).
-
-    Raises
-    ------
-    ValueError
-        There is no such entry.
-    """
+    """Return the proof that the entry with this index (from 0) is in the log (RFC 6962, 2.1.1)."""
     if not 0 <= index < len(leaves):
         raise ValueError(f"no entry {index} among {len(leaves)}")
     if len(leaves) == 1:
@@ -56,13 +50,7 @@ def inclusion(leaves: Sequence[bytes], index: int) -> list[bytes]:
 
 
 def consistency(leaves: Sequence[bytes], size: int) -> list[bytes]:
-    """Return the proof that the log's first `size` entries are what it was when it had so many (RFC 6962, 2.1.2).
-
-    Raises
-    ------
-    ValueError
-        It never had so many.
-    """
+    """Return the proof that the log's first `size` entries are what it was when it had so many (RFC 6962, 2.1.2)."""
     if not 0 <= size <= len(leaves):
         raise ValueError(f"no {size} entries among {len(leaves)}")
     return [] if size in (0, len(leaves)) else _subproof(leaves, size, whole=True)
@@ -78,19 +66,7 @@ def _subproof(leaves: Sequence[bytes], size: int, *, whole: bool) -> list[bytes]
 
 
 def included(entry: bytes, index: int, size: int, proof: Sequence[bytes], top: bytes) -> bool:
-    """Tell whether a proof shows that the log of this size and root has the entry at the index (RFC 9162, 2.1.3.2).
-
-    Parameters
-    ----------
-    entry
-        The hash of the entry; see `leaf`.
-    index, size
-        Where, from 0, in a log of how many entries.
-    proof
-        From `inclusion`.
-    top
-        The root.
-    """
+    """Tell whether a proof shows that the log of this size and root has the entry at the index (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         return False
     at, last, seen = index, size - 1, entry
@@ -108,17 +84,7 @@ def included(entry: bytes, index: int, size: int, proof: Sequence[bytes], top: b
 
 
 def consistent(old: int, new: int, before: bytes, after: bytes, proof: Sequence[bytes]) -> bool:
-    """Tell whether a proof shows that a log went on from one size and root to another (RFC 9162, 2.1.4.2).
-
-    Parameters
-    ----------
-    old, new
-        Numbers of entries.
-    before, after
-        The roots.
-    proof
-        From `consistency`.
-    """
+    """Tell whether a proof shows that a log went on from one size and root to another (RFC 9162, 2.1.4.2)."""
     if not 0 <= old <= new:
         return False
     if old == new:

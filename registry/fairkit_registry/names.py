@@ -28,13 +28,7 @@ class Reference:
 
 
 def check_name(name: str) -> str:
-    """Return the name back if a model may bear it.
-
-    Raises
-    ------
-    RegistryError
-        It holds a character that names do not have, or is too long.
-    """
+    """Return the name back if a model may bear it."""
     if not _NAME.fullmatch(name):
         raise RegistryError(
             f"{name!r} is no name for a model: use up to 100 letters, digits, '.', '_' and '-', "
@@ -44,13 +38,7 @@ def check_name(name: str) -> str:
 
 
 def check_alias(alias: str) -> str:
-    """Return the alias back if it is one: a letter first, so that it cannot be taken for a version.
-
-    Raises
-    ------
-    RegistryError
-        It holds a character that aliases do not have, or does not begin with a letter.
-    """
+    """Return the alias back if it is one: a letter first, so that it cannot be taken for a version."""
     if not _ALIAS.fullmatch(alias):
         raise RegistryError(
             f"{alias!r} is no alias: use up to 64 letters, digits, '.', '_' and '-', with a letter first"
@@ -59,26 +47,14 @@ def check_alias(alias: str) -> str:
 
 
 def check_text(texts: Iterable[str]) -> None:
-    """Refuse tags and notes that no file can hold.
-
-    Raises
-    ------
-    RegistryError
-        One of them is no valid Unicode, for instance because it was typed in another encoding.
-    """
+    """Refuse tags and notes that no file can hold."""
     for text in texts:
         if any("\ud800" <= char <= "\udfff" for char in text):
             raise RegistryError(f"{text!r} is no valid Unicode; write tags and notes in UTF-8")
 
 
 def parse(text: str) -> Reference:
-    """Read `NAME`, `NAME@VERSION` or `NAME@ALIAS`.
-
-    Raises
-    ------
-    RegistryError
-        The text is none of the three.
-    """
+    """Read `NAME`, `NAME@VERSION` or `NAME@ALIAS`."""
     name, at, tail = text.partition("@")
     check_name(name)
     if not at:

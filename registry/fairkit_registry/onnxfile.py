@@ -36,18 +36,6 @@ def check_file(path: Path, *, shown: Path | None = None) -> None:
     """Refuse a file that is not an ONNX model or whose weights lie in other files.
 
     A digest of the file says nothing about weights outside of it, so a certificate could not name them.
-
-    Parameters
-    ----------
-    path
-        The file.
-    shown
-        What to call it in a message, where it is a copy.
-
-    Raises
-    ------
-    RegistryError
-        The file is missing, empty, no ONNX model, or has external weights.
     """
     model = _load(path, shown or path)
     if any(tensor.external_data or tensor.data_location == 1 for tensor in _walk(model)[1]):
@@ -93,13 +81,7 @@ def _walk(model: Any) -> tuple[list[Any], list[Any]]:
 
 
 def summarise(path: Path) -> GraphSummary:
-    """Count the operators and weights of an ONNX file, subgraphs and functions included.
-
-    Raises
-    ------
-    RegistryError
-        The file is not an ONNX model.
-    """
+    """Count the operators and weights of an ONNX file, subgraphs and functions included."""
     model = _load(path, path)
     nodes, tensors = _walk(model)
     operators = Counter(_operator(node) for node in nodes)

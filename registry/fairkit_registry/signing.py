@@ -31,37 +31,7 @@ def certify(
     sequence: str | Path | None = None,
     **named: Any,
 ) -> Certificate:
-    """Audit a model, sign what is found whatever the verdict, and write the certificate: ``fairkit certify``.
-
-    Parameters
-    ----------
-    model
-        An ONNX file's path or bytes, or an `OnnxModel`; None: the predictions in the table, which `data` names.
-    data
-        What to audit it on.
-    key
-        The secret key's file, or several.
-    output
-        The certificate's file.
-    policy, adjustment, auditors, parameters, confidence, seed, options
-        As for `fairkit.audit`; they are signed, so that anybody can repeat the audit.
-    about
-        Facts that are signed as they are: ``{"intended_use": ..., "owner": ...}``.
-    passphrase
-        Of the secret keys, where they are encrypted.
-    sequence
-        Where the keys' certificates are numbered and kept; None: the user's state folder.
-
-    Returns
-    -------
-    Certificate
-        What was signed, checked with the public halves of the keys. A notebook shows it as a page.
-
-    Raises
-    ------
-    FairkitError
-        The audit cannot be made, a key cannot be used, or the file cannot be written; nothing is written then.
-    """
+    """Audit a model, sign what is found whatever the verdict, and write the certificate: ``fairkit certify``."""
     from fairkit_onnx.model import OnnxModel
     from fairkit_registry.evidence.certifying import certify as signed
     from fairkit_registry.evidence.sequence import SequenceFolder
@@ -91,26 +61,7 @@ def verify(
     model: str | Path | None = None,
     data: Dataset | None = None,
 ) -> Certificate:
-    """Check a certificate file: ``fairkit verify``. What it returns holds, as far as the keys are trusted.
-
-    Parameters
-    ----------
-    certificate
-        The file.
-    key
-        The public key's file that you trust, or several.
-    model
-        The ONNX file that it must be about; None leaves it open.
-    data
-        The table that it must be about; None leaves it open.
-
-    Raises
-    ------
-    VerificationError
-        It is refused; the message says what does not hold.
-    FairkitError
-        A file is missing, or is no certificate, no key or no model.
-    """
+    """Check a certificate file: ``fairkit verify``. What it returns holds, as far as the keys are trusted."""
     from fairkit_onnx.file import OnnxFile
 
     keys = [load_public(one) for one in ([key] if isinstance(key, str | Path) else key)]

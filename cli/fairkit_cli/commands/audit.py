@@ -121,13 +121,7 @@ def show(report: Report, output_format: str, output: Path | None) -> None:
 
 
 def copy_format(path: Path) -> str:
-    """Return the format of a file of --save, which is checked before the audit.
-
-    Raises
-    ------
-    FairkitError
-        Its name does not say a format, or it cannot be written.
-    """
+    """Return the format of a file of --save, which is checked before the audit."""
     from fairkit.results.rendering import format_of
     from fairkit.support.files import check_writable
 

@@ -29,13 +29,7 @@ def is_report(path: str) -> bool:
 
 
 def of_reports(paths: Sequence[str], policy: Sequence[Rule] = ()) -> Comparison:
-    """Compare two reports or certificates.
-
-    Raises
-    ------
-    FairkitError
-        There are not two of them, or one is neither.
-    """
+    """Compare two reports or certificates."""
     from fairkit_cli.report_changes import compare_reports
 
     if len(paths) != 2 or not all(map(is_report, paths)):
@@ -78,13 +72,7 @@ def _read(path: str) -> Report:
 
 
 def own_features(texts: Sequence[str] | None, models: Sequence[str], many: int) -> list[tuple[str, ...] | None]:
-    """Read ``MODEL=A,B``: for each of `many` subjects, models first, the columns that it gets; None: those of the data.
-
-    Raises
-    ------
-    ParameterError
-        A text is not understood, or names a model that is not compared, or one twice.
-    """
+    """Read ``MODEL=A,B``: the columns of each of `many` subjects, models first; None: those of the data."""
     features: list[tuple[str, ...] | None] = [None] * many
     for text in texts or ():
         named = [model for model in dict.fromkeys(models) if text.startswith(f"{model}=")]
@@ -105,13 +93,7 @@ def own_features(texts: Sequence[str] | None, models: Sequence[str], many: int) 
 def of_tables(
     models: Sequence[Any], before: Dataset, after: Dataset, settings: AuditSettings, engine: Mapping[str, Any]
 ) -> Comparison:
-    """Compare a model on one table with the same model, or the one that followed it, on another.
-
-    Raises
-    ------
-    ParameterError
-        There are more than two models.
-    """
+    """Compare a model on one table with the same model, or the one that followed it, on another."""
     from dataclasses import replace
 
     from fairkit.auditing.run import audit

@@ -211,13 +211,7 @@ def _disparity(named: str | None, renamed: str | None) -> str | None:
 def read_sweeps(
     plugins: Sequence[str], vary: Sequence[str], search: Sequence[str], fixed: Sequence[str], config: Config
 ) -> list[Sweep]:
-    """Sort ``PLUGIN.KEY=...`` by plugin; with one plugin its name may be left out.
-
-    Raises
-    ------
-    ParameterError
-        No plugin is named, or a key names none of them.
-    """
+    """Sort ``PLUGIN.KEY=...`` by plugin; with one plugin its name may be left out."""
     from fairkit.parameters.declare import split_assignment
     from fairkit_repair.frontiers.sweeps import Bounds, Sweep, parse_values
 

@@ -111,13 +111,7 @@ def of_requests(columns: opt.DataOptions) -> Subject | None:
 def check_alone(
     columns: opt.DataOptions, *groups: Any, predictions: list[str] | None, pack: str | None, tool_scores: bool = False
 ) -> None:
-    """Refuse options beside a lock: it has all settings, and none of them may be chosen again.
-
-    Raises
-    ------
-    ParameterError
-        One was typed.
-    """
+    """Refuse options beside a lock: it has all settings, and none of them may be chosen again."""
     others = replace(columns, data=None, join=None)
     typed = [one.name for group in (others, *groups) for one in fields(group) if getattr(group, one.name) is not None]
     typed += ["tool_scores"] * tool_scores
@@ -129,13 +123,7 @@ def check_alone(
 
 
 def salt_of(lock: Path | None, path: Path | None) -> str | None:
-    """Return the secret of a sealed lock; None without one.
-
-    Raises
-    ------
-    FairkitError
-        There is no lock, or the file holds no secret.
-    """
+    """Return the secret of a sealed lock; None without one."""
     from fairkit_registry.evidence.locks import read_salt
 
     if lock is None and path is not None:
@@ -144,13 +132,7 @@ def salt_of(lock: Path | None, path: Path | None) -> str | None:
 
 
 def by_lock(path: Path, columns: opt.DataOptions, salt: str | None = None) -> tuple[SignedSettings, Dataset]:
-    """Return the settings of a lock, and the table if it is the one that was locked.
-
-    Raises
-    ------
-    CertificateError
-        It is no lock, or about another table.
-    """
+    """Return the settings of a lock, and the table if it is the one that was locked."""
     from fairkit_registry.errors import CertificateError
     from fairkit_registry.evidence.locks import read_file, read_lock, sealed
     from fairkit_registry.evidence.settings import SignedSettings

@@ -164,13 +164,7 @@ def _check_asked(
 
 
 def monitored(folder: Path, newest: Shown) -> Monitoring:
-    """Return a page's monitoring section for a watch of a certificate's model.
-
-    Raises
-    ------
-    ParameterError
-        The watch is about something else.
-    """
+    """Return a page's monitoring section for a watch of a certificate's model."""
     from fairkit_cli.pages.watch import monitoring
     from fairkit_watch.snapshot import courses
 

@@ -23,22 +23,7 @@ About = Annotated[
 
 
 def stated_facts(typed: Sequence[str] | None, config: Config, *, dated: bool) -> dict[str, str]:
-    """Return the facts: what was typed wins over the configuration file.
-
-    Parameters
-    ----------
-    typed
-        Texts of the form NAME=TEXT.
-    config
-        The configuration file.
-    dated
-        Whether the day is one of them, where none is stated; SOURCE_DATE_EPOCH moves it.
-
-    Raises
-    ------
-    ParameterError
-        A text has another form, or a name is given twice.
-    """
+    """Return the facts: what was typed wins over the configuration file."""
     from fairkit.results.about import facts_of
 
     facts = {key: str(config.model[key]) for key in FACTS if key in config.model}

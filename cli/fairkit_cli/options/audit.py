@@ -109,11 +109,6 @@ def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
     """Combine options and configuration file; options win.
 
     An auditor whose parameters are given is run too.
-
-    Raises
-    ------
-    FairkitError
-        A rule, a parameter or an option cannot be used.
     """
     typed_only = {name: getattr(typed, name, None) for more in _MORE.values() for name in more}
     parameters = {name: dict(values) for name, values in config.auditors.items()}

@@ -160,31 +160,7 @@ def load_dataset(
     conditions: ConditionOptions | None = None,
     outcomes_optional: bool = False,
 ) -> Dataset:
-    """Load the data: options win over the configuration file, which wins over the model's metadata.
-
-    Parameters
-    ----------
-    typed
-        The command's options.
-    config
-        The configuration file.
-    embedded
-        The data settings that the model carries (see `OnnxModel.settings`). Its features are not taken from
-        here: the model finds them by itself.
-    file
-        The key of the file in ``[data]``: ``path``, ``train`` or ``test``.
-    predictions
-        Columns that are audited in place of a model.
-    conditions
-        The options of a command that compares groups under conditions.
-    outcomes_optional
-        Whether a table without the label that the configuration file or the model names is used without outcomes.
-
-    Raises
-    ------
-    FairkitError
-        No data is named, or what is named cannot be used.
-    """
+    """Load the data: options win over the configuration file, which wins over the model's metadata."""
     from fairkit.data.loading import load_data
 
     carried, condition_options = embedded or {}, conditions or ConditionOptions()

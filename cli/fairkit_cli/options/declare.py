@@ -20,21 +20,7 @@ OUTPUT = "Output"
 
 
 def option(name: str, metavar: str, help_text: str, panel: str | None = None, **more: Any) -> Any:
-    """Declare an option that takes a value.
-
-    Parameters
-    ----------
-    name
-        As it is typed: ``--label``.
-    metavar
-        What stands for the value in the help.
-    help_text
-        A whole sentence: what it does, its unit, its default.
-    panel
-        The panel of the help that shows it.
-    **more
-        What else `typer.Option` takes: ``min``, ``hidden``.
-    """
+    """Declare an option that takes a value."""
     return typer.Option(name, metavar=metavar, help=help_text, rich_help_panel=panel, **more)
 
 

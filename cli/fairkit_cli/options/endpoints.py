@@ -49,13 +49,7 @@ class AskingOptions:
     endpoint_rate: EndpointRate = None
 
     def settings(self, url: str, config: Config) -> dict[str, Any]:
-        """Return the settings: options win over the configuration file.
-
-        Raises
-        ------
-        ParameterError
-            The address, the name or a limit cannot be used.
-        """
+        """Return the settings: options win over the configuration file."""
         configured = config.endpoint
         name = self.model_name or configured.get("model_name")
         if not name:
@@ -81,13 +75,7 @@ class EndpointOptions(AskingOptions):
         return any(getattr(self, field.name) is not None for field in fields(self))
 
     def chosen(self, config: Config) -> dict[str, Any] | None:
-        """Return the settings; None where no server is named.
-
-        Raises
-        ------
-        ParameterError
-            The address, the name or a limit cannot be used, or is given without a server.
-        """
+        """Return the settings; None where no server is named."""
         url = self.endpoint or config.endpoint.get("url")
         if self.endpoint is None and url is not None and os.environ.get(TOKEN):
             check_host(urlsplit(url).netloc or url, config.path, f"the token in {TOKEN}")

@@ -58,13 +58,7 @@ MaxAge = Annotated[
 
 
 def read_age(text: str) -> timedelta:
-    """Read a time such as 12h or 7d.
-
-    Raises
-    ------
-    ParameterError
-        It is none.
-    """
+    """Read a time such as 12h or 7d."""
     match = re.fullmatch(r"([0-9]{1,6})([hd])", text)
     if match is None or not int(match[1]):
         raise ParameterError(f"{text!r} is no time: write hours or days, as 12h or 7d")

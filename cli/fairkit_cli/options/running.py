@@ -47,13 +47,7 @@ class EngineOptions:
     no_pull: NoPull = None
 
     def arguments(self) -> dict[str, Any]:
-        """Return keyword arguments for `fairkit.audit`.
-
-        Raises
-        ------
-        ParameterError
-            `no_pull` without the engine that it is about.
-        """
+        """Return keyword arguments for `fairkit.audit`."""
         if self.no_pull:
             if self.engine != "sql":
                 raise ParameterError("--no-pull is about --engine sql; add it, or leave --no-pull out")
@@ -98,13 +92,7 @@ class SandboxOptions:
     allow_domain: AllowedDomains = None
 
     def limits(self, config: Config) -> Limits:
-        """Return the limits: options win over the configuration file.
-
-        Raises
-        ------
-        ParameterError
-            A size or a time cannot be used.
-        """
+        """Return the limits: options win over the configuration file."""
         from fairkit_onnx.sandbox.limits import TIMEOUT, Limits, read_bytes
 
         configured = config.sandbox

@@ -9,15 +9,7 @@ _STEPS = 50
 
 
 def band(curve: Sequence[Sequence[float]], across: float, along: float) -> Iterator[tuple[float, float, float]]:
-    """Yield false positive rates from 0 to 1 and the lowest and the highest true positive rate at each.
-
-    Parameters
-    ----------
-    curve
-        Points of false and true positive rate, from (0, 0) to (1, 1).
-    across, along
-        How far the false and the true positive rate of a threshold may lie from those of the curve.
-    """
+    """Yield false positive rates from 0 to 1 and the lowest and the highest true positive rate at each."""
     for step in range(_STEPS + 1):
         at = step / _STEPS
         low = heights(curve, at - across)[0] if at > across else 0.0

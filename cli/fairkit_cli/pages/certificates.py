@@ -44,13 +44,7 @@ MOST_FOLLOWED = 8
 
 
 def certificate_page(reference: str, certificates: Sequence[Certificate]) -> Page:
-    """Return the audit that a registry version's newest certificate states, verified ones first.
-
-    Raises
-    ------
-    CertificateError
-        The version has no certificate, so there is nothing to show.
-    """
+    """Return the audit that a registry version's newest certificate states, verified ones first."""
     from fairkit_registry.errors import CertificateError
 
     if not certificates:
@@ -76,17 +70,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> Pag
 
 
 def evidence_page(shown: Sequence[Shown], monitoring: Monitoring | None = None, *, today: str | None = None) -> Page:
-    """Return the page of certificates: what their checks said, how numbers moved, then the newest audit.
-
-    Parameters
-    ----------
-    shown
-        At least one, the oldest first.
-    monitoring
-        What came after the newest audit; it is not signed.
-    today
-        The day of the page, as 2026-01-31: says how old the newest audit is.
-    """
+    """Return the page of certificates: what their checks said, how numbers moved, then the newest audit."""
     newest = shown[-1]
     report = stated_report(newest.certificate)
     several = len(shown) > 1

@@ -83,17 +83,7 @@ def verdict_parts(name: str, rules: Sequence[RuleResult]) -> list[Part]:
 
 
 def change_parts(changes: Sequence[Change], names: tuple[str, str], confidence: float) -> list[Part | None]:
-    """Return how one model differs from another: in a sentence, drawn, and as tables.
-
-    Parameters
-    ----------
-    changes
-        Of one model beside another.
-    names
-        The two models'.
-    confidence
-        Of the intervals.
-    """
+    """Return how one model differs from another: in a sentence, drawn, and as tables."""
     performance, between = headline_changes(changes)
     level = f" ({confidence:.0%} intervals of the difference)"
     parts: list[Part | None] = [Note(summary([*performance, *between]), "verdict", on=On.PAGE)]

@@ -36,17 +36,7 @@ MOST_GROUPS = 6
 
 
 def header(report: Report, name: str | None = None, *, date: str | None = None) -> Section:
-    """Return the first screen of a report.
-
-    Parameters
-    ----------
-    report
-        Of an audit.
-    name
-        What was audited, where it has another name than the model's own.
-    date
-        When, where something else than the report states it.
-    """
+    """Return the first screen of a report."""
     view = report_view(report)
     rule_answers = answers(report)
     entries = audited(report, date)

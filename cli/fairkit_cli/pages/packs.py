@@ -42,15 +42,7 @@ _STATUS = {"red": "fail", "amber": "inconclusive", "grey": "none"}
 
 
 def pack_page(made: Rendering, banners: Sequence[Part]) -> Page:
-    """Return the page of a rendering.
-
-    Parameters
-    ----------
-    made
-        The rendering.
-    banners
-        What the checks of the evidence said.
-    """
+    """Return the page of a rendering."""
     pack, report = made.pack, made.report
     entries: list[tuple[Inline, Inline]] = [
         ("Law", pack.law),

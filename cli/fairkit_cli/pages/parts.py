@@ -25,28 +25,13 @@ class On(Flag):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A run of text.
+    """A run of text."""
 
-    Attributes
-    ----------
-    text
-        As it is spelled; renderers escape it.
-    role
-        What it is: ``name`` (from the data), ``code``, ``strong``, ``muted``, ``small``, ``gap``, ``differs``; a
-        verdict or an outcome (``pass``, ``better``, ...), which has a colour.
-    link
-        Where a page leads from it, as ``#anchor``.
-    title
-        What a page says while one hovers over it.
-    on
-        Where it is shown.
-    """
-
-    text: str
+    text: str  # as it is spelled; renderers escape it
     role: str = ""
-    link: str | None = None
-    title: str | None = None
-    on: On = On.ALL
+    link: str | None = None  # where a page leads from it, as `#anchor`
+    title: str | None = None  # what a page says while one hovers over it
+    on: On = On.ALL  # where it is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,30 +141,14 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture with its numbers.
+    """A picture with its numbers."""
 
-    Attributes
-    ----------
-    title
-        What it shows, in one sentence: the alternative text.
-    draw
-        Returns its Vega-Lite specification, for a narrow screen or a wide one.
-    table
-        Its numbers.
-    caption
-        Above it; the title where none is named.
-    legend
-        What its marks mean.
-    fixed
-        One picture for every screen.
-    """
-
-    title: str
-    draw: Callable[[bool], Spec | None]
-    table: Table | None = None
-    caption: Inline = None
-    legend: Sequence[Key] = ()
-    fixed: bool = False
+    title: str  # what it shows, in one sentence: the alternative text
+    draw: Callable[[bool], Spec | None]  # returns its Vega-Lite specification, for a narrow screen or a wide one
+    table: Table | None = None  # its numbers
+    caption: Inline = None  # above it; the title where none is named
+    legend: Sequence[Key] = ()  # what its marks mean
+    fixed: bool = False  # one picture for every screen
     on: On = On.ALL
 
 

@@ -14,33 +14,17 @@ from fairkit_cli.pages.parts import Spec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """A number over the days.
+    """A number over the days."""
 
-    Attributes
-    ----------
-    days, values, low, high
-        The course; NaN where nothing is known.
-    weeks
-        First and last day, value and interval of each week alone.
-    limit
-        The rule's.
-    reference
-        The certificate's value and interval.
-    events
-        Days with what happened.
-    missing
-        Runs of days without data: first and last.
-    """
-
-    days: Sequence[str]
-    values: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
+    days: Sequence[str]  # the course; NaN where nothing is known
+    values: Sequence[float]  # the course; NaN where nothing is known
+    low: Sequence[float]  # the course; NaN where nothing is known
+    high: Sequence[float]  # the course; NaN where nothing is known
     weeks: Sequence[tuple[str, str, float | None, tuple[float, float] | None]]
-    limit: float
-    reference: tuple[float, tuple[float, float]] | None = None
-    events: Sequence[tuple[str, str]] = ()
-    missing: Sequence[tuple[str, str]] = ()
+    limit: float  # the rule's
+    reference: tuple[float, tuple[float, float]] | None = None  # the certificate's value and interval
+    events: Sequence[tuple[str, str]] = ()  # days with what happened
+    missing: Sequence[tuple[str, str]] = ()  # runs of days without data: first and last
 
 
 def timeline(chart: Timeline, title: str, *, narrow: bool) -> Spec:

@@ -56,19 +56,7 @@ def watch_page(
     courses: Sequence[Course] = (),
     shares: Mapping[str, Shares] | None = None,
 ) -> Page:
-    """Return the page of a watch.
-
-    Parameters
-    ----------
-    snapshot
-        The newest look.
-    statements
-        What the signed statements say; None where there are none.
-    courses
-        Of each rule, in their order; screens need none.
-    shares
-        By split.
-    """
+    """Return the page of a watch."""
     failed = [rule for rule in snapshot.rules if rule.verdict == snapshot.verdict]
     head: list[Part] = [
         Note(title(snapshot), "title", on=On.PAGE),
@@ -302,15 +290,7 @@ class Monitoring(NamedTuple):
 
 
 def monitoring(look: WatchSnapshot, courses: Sequence[Course]) -> Monitoring:
-    """Return what the decisions since an audit say, for a certificate's page: the certificate speaks of another time.
-
-    Parameters
-    ----------
-    look
-        The newest look.
-    courses
-        Of each rule, in their order; empty before the first decision.
-    """
+    """Return what the decisions since an audit say, for a certificate's page."""
     broken, verdict = sum(rule.verdict == "fail" for rule in look.rules), look.verdict or "undecided"
     said = f"{broken} of {len(look.rules)} limits broken" if broken else _KEPT[verdict]
     if look.lately:

@@ -97,13 +97,7 @@ def groups(report: Report, sensitive: str, metric: str | Sequence[str] | None = 
 
 
 def check_column(report: Report, sensitive: str) -> None:
-    """Refuse a sensitive column that the report does not have.
-
-    Raises
-    ------
-    DataError
-        It has others.
-    """
+    """Refuse a sensitive column that the report does not have."""
     if sensitive not in report.data.groups:
         hint = did_you_mean(sensitive, report.data.groups, what="sensitive columns")
         raise DataError(f"the report has no sensitive column {sensitive!r}. {hint}")

@@ -26,13 +26,7 @@ LONGEST = 360
 
 
 def altair() -> Any:
-    """Return the library.
-
-    Raises
-    ------
-    MissingExtraError
-        It is not installed.
-    """
+    """Return the library."""
     try:
         import altair
     except ImportError as error:

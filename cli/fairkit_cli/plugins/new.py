@@ -68,15 +68,7 @@ def new(name: NewName, kind: Kind = "metric", output: Folder = None) -> None:
 
 
 def write_project(name: str, kind: str, output: Path | None = None) -> Path:
-    """Write the project and return its folder; nothing is written where anything is wrong.
-
-    Raises
-    ------
-    ParameterError
-        The name or the kind cannot be used, or the folder exists.
-    FileError
-        The folder cannot be written.
-    """
+    """Write the project and return its folder; nothing is written where anything is wrong."""
     if kind not in KINDS:
         raise ParameterError(f"there is no kind of plugin {kind!r}. {did_you_mean(kind, KINDS, what='kinds')}")
     _check_name(name)

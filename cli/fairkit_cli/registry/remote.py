@@ -112,13 +112,7 @@ def _check(where: Address) -> None:
 
 
 def address_of(where: str, reference: str) -> str:
-    """Return the address of ``credit@3`` or ``credit@latest``; of ``credit``, that of its largest number.
-
-    Raises
-    ------
-    FairkitError
-        There is no such name.
-    """
+    """Return the address of ``credit@3`` or ``credit@latest``; of ``credit``, that of its largest number."""
     from fairkit_registry import names
     from fairkit_registry.oci.address import parse
     from fairkit_registry.oci.client import Client

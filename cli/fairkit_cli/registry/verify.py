@@ -69,13 +69,7 @@ class Outcome:
 
 
 def version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> Outcome:
-    """Check a version in a registry.
-
-    Raises
-    ------
-    FairkitError
-        There is no such version, or no key to rely on.
-    """
+    """Check a version in a registry."""
     from fairkit_registry import names
     from fairkit_registry.errors import VerificationError
     from fairkit_registry.exchange.describe import pinned_keys
@@ -181,13 +175,7 @@ def summarised(registry: Registry, reference: str, outcome: Outcome, signers: Se
 
 
 def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
-    """Check an exported archive without a registry.
-
-    Raises
-    ------
-    FairkitError
-        There is no key to rely on.
-    """
+    """Check an exported archive without a registry."""
     import tempfile
 
     from fairkit_registry.errors import ArchiveError, CertificateError, RegistryError
@@ -212,13 +200,7 @@ def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
 
 
 def remote(address: str, keys: Sequence[PublicKey]) -> Outcome:
-    """Check a model in an OCI registry, its bytes and the certificates that refer to it.
-
-    Raises
-    ------
-    FairkitError
-        There is no key to rely on, or the registry cannot be read.
-    """
+    """Check a model in an OCI registry, its bytes and the certificates that refer to it."""
     from fairkit_registry.errors import ArchiveError, CertificateError
     from fairkit_registry.exchange.remote import look
     from fairkit_registry.oci.address import parse

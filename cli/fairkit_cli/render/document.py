@@ -31,15 +31,7 @@ def page(title: str, body: Content, *, verifier: bool = False) -> str:
 
 
 def linked_page(title: str, body: Content, *, root: str) -> str:
-    """Return a document of a site, which shares its style, its script and its feed with the others.
-
-    Parameters
-    ----------
-    title, body
-        As for `page`.
-    root
-        The way from this document to the site's root, such as ``../../``.
-    """
+    """Return a document of a site, which shares its style, its script and its feed with the others."""
     allowed = "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; img-src data:"
     links = [
         tag("link", rel="stylesheet", href=f"{root}site.css"),

@@ -51,13 +51,7 @@ _SECTIONS = {"row": "trio", "signed": "signed", "unsigned": "unsigned"}
 
 
 def html_page(shown: Page) -> str:
-    """Return a page as one document.
-
-    Raises
-    ------
-    MissingRendererError
-        vl-convert-python is not installed, and there is a picture.
-    """
+    """Return a page as one document."""
     return page(shown.title, html_parts(shown.parts), verifier=shown.verifier)
 
 

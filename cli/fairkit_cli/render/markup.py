@@ -20,18 +20,7 @@ Content = str | Markup | None | Iterable["Content"]
 
 
 def tag(element: str, /, *content: Content, **attributes: str | bool | None) -> Markup:
-    """Return an element.
-
-    Parameters
-    ----------
-    element
-        The element's name.
-    *content
-        Text, which is escaped; `Markup`, which is not; None, which is nothing; or an iterable of these.
-    **attributes
-        Values are escaped. ``_`` stands for ``-``, a trailing one is dropped (``class_``); None or False
-        leaves the attribute out, True writes it bare.
-    """
+    """Return an element."""
     parts = [element]
     for key, value in attributes.items():
         if value is None or value is False:

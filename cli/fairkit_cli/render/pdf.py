@@ -28,18 +28,7 @@ class PdfError(FairkitError, RuntimeError):
 
 
 def as_pdf(page: str) -> bytes:
-    """Print a page.
-
-    Parameters
-    ----------
-    page
-        A whole document, which loads nothing.
-
-    Raises
-    ------
-    PdfError
-        There is no browser, or it does not print.
-    """
+    """Print a page."""
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         raise PdfError(

@@ -83,13 +83,7 @@ def _check_address_space() -> None:
 
 @contextmanager
 def warm() -> Iterator[None]:
-    """Start the renderer beside other work: its first chart takes half a second, each further one a tenth of it.
-
-    Raises
-    ------
-    MissingRendererError
-        Before the work, not after it.
-    """
+    """Start the renderer beside other work: its first chart takes half a second, each further one a tenth of it."""
     import threading
 
     renderer = _renderer()
@@ -106,20 +100,6 @@ def draw(spec: Mapping[str, Any], *, title: str, class_: str = "") -> Markup:
     Marks with a ``description`` carry it as ``data-tip``: what the page shows while one hovers over them or
     steps through them with the arrow keys. To a screen reader the chart is one image with a name; its numbers
     are in the table that stands beside it.
-
-    Parameters
-    ----------
-    spec
-        Without configuration; colours may be the page's variables, such as ``var(--c1)``.
-    title
-        What the chart shows, in one sentence.
-    class_
-        ``wide`` shows it on wide screens only, ``narrow`` on narrow ones only.
-
-    Raises
-    ------
-    MissingRendererError
-        See `warm`.
     """
     tips: list[str] = []
     whole = {"$schema": _SCHEMA, **_plain(spec, tips), "config": _CONFIG}

@@ -36,21 +36,7 @@ class Point:
 def trend(
     points: Sequence[Point], limits: Sequence[float], *, title: str, width: int, height: int = 220, class_: str
 ) -> Markup:
-    """Draw points with intervals from the oldest to the newest; a mark has the shape and the colour of its verdict.
-
-    Parameters
-    ----------
-    points
-        At least one, finite.
-    limits
-        Of rules; drawn as dashed lines.
-    title
-        What the chart shows, in one sentence.
-    width, height
-        In pixels, at which the text has its size.
-    class_
-        ``wide`` or ``narrow``, as for `svg.draw`.
-    """
+    """Draw points with intervals from the oldest to the newest; a mark has the shape and the colour of its verdict."""
     ends = [end for one in points for end in (one.value, *(one.interval or ())) if math.isfinite(end)]
     low, high = _range([*ends, *limits])
     inner = width - _LEFT - _RIGHT

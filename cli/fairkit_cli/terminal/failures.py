@@ -39,13 +39,7 @@ _SURROUNDINGS = frozenset(
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Within the block, turn every exception into a message and an exit code.
-
-    Raises
-    ------
-    typer.Exit
-        Code 2 for errors of the input and of files, 130 for Ctrl-C, SIGTERM and SIGHUP, 70 for anything else.
-    """
+    """Within the block, turn every exception into a message and an exit code."""
     try:
         with lasting_interrupts():
             yield
@@ -92,13 +86,7 @@ def _bug(error: BaseException) -> typer.Exit:
 
 
 def keep(trace: str) -> Path:
-    """Write a traceback to the user's state folder, or to the folder for temporary files, readable by the user only.
-
-    Raises
-    ------
-    OSError
-        Neither can be written.
-    """
+    """Write a traceback to the user's state folder, or to the folder for temporary files, readable by the user only."""
     about = f"fairkit {_version()}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv!r}\n\n"
     text = (about + trace).encode("utf-8", "backslashreplace")
     try:

@@ -32,13 +32,7 @@ def exit_code(verdict: str | None) -> int:
 
 
 def echo(*lines: str) -> None:
-    """Print lines for people; what acts on a terminal is shown instead, and no name begins a line (see `visible`).
-
-    Raises
-    ------
-    OutputError
-        Standard output is closed, full or broken.
-    """
+    """Print lines for people; what acts on a terminal is shown instead, and no name begins a line (see `visible`)."""
     put("".join(f"{visible(line)}\n" for line in lines or ("",)))
 
 
@@ -51,24 +45,12 @@ def record_text(value: Any) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print a result for programs.
-
-    Raises
-    ------
-    OutputError
-        Standard output is closed, full or broken.
-    """
+    """Print a result for programs."""
     put(record_text(value))
 
 
 def print_as(output_format: str, record: Any, *lines: str) -> None:
-    """Print a result for programs where the format is ``json``, else its lines for people.
-
-    Raises
-    ------
-    OutputError
-        Standard output is closed, full or broken.
-    """
+    """Print a result for programs where the format is ``json``, else its lines for people."""
     if output_format == "json":
         print_json(record)
     else:
@@ -81,13 +63,7 @@ def json_lines(records: Iterable[Any]) -> str:
 
 
 def put(text: str) -> None:
-    """Write text to standard output as it is, and flush it: an error is found here, not when the process ends.
-
-    Raises
-    ------
-    OutputError
-        Standard output is closed, full or broken.
-    """
+    """Write text to standard output as it is, and flush it: an error is found here, not when the process ends."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -97,13 +73,7 @@ def put(text: str) -> None:
 
 
 def flush() -> None:
-    """Flush standard output.
-
-    Raises
-    ------
-    OutputError
-        Standard output is closed, full or broken.
-    """
+    """Flush standard output."""
     put("")
 
 
@@ -128,13 +98,7 @@ def _output_error(error: OSError) -> OutputError:
 
 
 def write(text: Callable[[bool], str], output: Path | None = None, *, verdict: str | None = None) -> None:
-    """Print what is made for a terminal (True) or else (False), or write the latter to a file and tell its verdict.
-
-    Raises
-    ------
-    FairkitError
-        It cannot be written.
-    """
+    """Print what is made for a terminal (True) or else (False), or write the latter to a file and tell its verdict."""
     from fairkit.support.files import write_atomic
 
     with phase("write"):

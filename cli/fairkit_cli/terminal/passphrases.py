@@ -23,26 +23,14 @@ _LONGEST = 4096
 
 
 def load_signers(keys: Iterable[str | Path], *, insecure: bool) -> list[Signer]:
-    """Open the keys to sign with; the passphrase of an encrypted one is asked for once.
-
-    Raises
-    ------
-    FairkitError
-        One cannot be used.
-    """
+    """Open the keys to sign with; the passphrase of an encrypted one is asked for once."""
     from fairkit_registry.evidence.signers import load_secret
 
     return [load_secret(key, insecure=insecure, passphrase=ask) for key in keys]
 
 
 def ask(what: str) -> str:
-    """Return the passphrase of something: from the file, else asked for on the terminal.
-
-    Raises
-    ------
-    FairkitError
-        There is neither.
-    """
+    """Return the passphrase of something: from the file, else asked for on the terminal."""
     if os.environ.get(FILE):
         return _from_file(os.environ[FILE])
     if not _has_terminal():
@@ -54,13 +42,7 @@ def ask(what: str) -> str:
 
 
 def choose(path: Path) -> str | None:
-    """Return the passphrase of a new key; None, with a note, where there is neither a file nor a terminal.
-
-    Raises
-    ------
-    FairkitError
-        What was typed twice differs.
-    """
+    """Return the passphrase of a new key; None, with a note, where there is neither a file nor a terminal."""
     if os.environ.get(FILE):
         return _from_file(os.environ[FILE])
     if not _has_terminal():

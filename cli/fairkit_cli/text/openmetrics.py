@@ -15,16 +15,7 @@ _VERDICTS = ("pass", "fail", "undecided")
 
 
 def openmetrics(snapshot: WatchSnapshot, at: float) -> str:
-    """Return a look as OpenMetrics text, without timestamps of its own.
-
-    Parameters
-    ----------
-    snapshot
-        The newest look.
-    at
-        When it was, in seconds since 1970. A reader computes its age as ``time() - ..._last_look_timestamp_seconds``,
-        so that a watch at which nobody looks any more grows old in sight.
-    """
+    """Return a look as OpenMetrics text, without timestamps of its own."""
     about = {
         key: value
         for key, value in (("model", snapshot.model), ("alias", snapshot.alias), ("certificate", snapshot.certificate))

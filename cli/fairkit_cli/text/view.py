@@ -191,15 +191,6 @@ def groups_that_matter(report: Report, rows: Sequence[GroupRow], metric: str) ->
     """Return at most `MOST_GROUPS` groups, in their order, and a sentence about the others; empty where there are none.
 
     Those come first whose interval is farthest from the number over all rows, then the largest.
-
-    Parameters
-    ----------
-    report
-        Tells the number over all rows.
-    rows
-        From `group_table`.
-    metric
-        The table's first metric, by which groups are ranked.
     """
     named = [row for row in rows if row.group != NO_GROUP]
     if len(named) <= MOST_GROUPS:

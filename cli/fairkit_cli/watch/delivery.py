@@ -32,25 +32,7 @@ PAUSES = (0.0, 1.0, 4.0)
 
 
 class Delivery:
-    """Delivers alarms as a command's options say.
-
-    Parameters
-    ----------
-    typed
-        The options.
-
-    Attributes
-    ----------
-    notes
-        What a person should read: what did not arrive, what was taken back.
-    demoted
-        What became of the alias, as JSON; None where nothing was to be taken back.
-
-    Raises
-    ------
-    FairkitError
-        An option cannot be used.
-    """
+    """Delivers alarms as a command's options say."""
 
     def __init__(self, typed: AlarmOptions) -> None:
         self.typed = typed
@@ -78,15 +60,7 @@ class Delivery:
         return ("fail",) if self.typed.demote else ()
 
     def check(self, watch: Watch) -> None:
-        """Refuse, before anything is counted, what cannot be delivered or signed.
-
-        Raises
-        ------
-        ParameterError
-            An alias is to be taken back, and the watch is about none.
-        CertificateError
-            Statements are to be signed, and the log is not the one that they were about.
-        """
+        """Refuse, before anything is counted, what cannot be delivered or signed."""
         if self._secrets:
             _chain(watch)
         if self._demotes and watch.settings.alias is None:
@@ -178,13 +152,7 @@ class Delivery:
         return True
 
     def heartbeat(self, watch: Watch) -> None:
-        """Sign a statement for the newest day, if there is none yet.
-
-        Raises
-        ------
-        FairkitError
-            The statements cannot be read or written, or the log is not the one that they were about.
-        """
+        """Sign a statement for the newest day, if there is none yet."""
         if not self._secrets:
             return
         from fairkit_registry.evidence.heartbeats import sign_heartbeat

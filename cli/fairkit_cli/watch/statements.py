@@ -23,20 +23,7 @@ def subject_of(watch: Watch) -> tuple[str, str]:
 
 
 def check_statements(watch: Watch, chain: Sequence[Heartbeat]) -> None:
-    """Refuse a log that is not the one that its statements were about, continued.
-
-    Parameters
-    ----------
-    watch
-        With the log as it is now.
-    chain
-        Its statements, as `read_heartbeats` returns them.
-
-    Raises
-    ------
-    VerificationError
-        The log was cut or rewritten, or a statement is about another watch, or says numbers that are not the log's.
-    """
+    """Refuse a log that is not the one that its statements were about, continued."""
     from fairkit_registry.errors import VerificationError
     from fairkit_watch.integrity import log_digests
 

@@ -46,13 +46,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def post(url: str, body: bytes, key: bytes | None) -> None:
-    """Post JSON, signed where there is a key.
-
-    Raises
-    ------
-    OSError
-        It did not arrive, or was not answered with a code from 200 to 299.
-    """
+    """Post JSON, signed where there is a key."""
     headers = {"Content-Type": "application/json", "User-Agent": "fairkit"}
     if key is not None:
         headers["X-Fairkit-Signature"] = f"sha256={hmac.new(key, body, hashlib.sha256).hexdigest()}"

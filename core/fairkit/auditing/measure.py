@@ -41,24 +41,12 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every piece of the table is measured with.
+    """What every piece of the table is measured with."""
 
-    Attributes
-    ----------
-    scorers
-        The models.
-    readers
-        Who looks.
-    columns
-        The columns to read.
-    dataset
-        Knows groups and labels, but holds no rows.
-    """
-
-    scorers: Sequence[Scorer]
-    readers: Sequence[Reader]
-    columns: Sequence[str]
-    dataset: Dataset
+    scorers: Sequence[Scorer]  # the models
+    readers: Sequence[Reader]  # who looks
+    columns: Sequence[str]  # the columns to read
+    dataset: Dataset  # knows groups and labels, but holds no rows
 
 
 def score_once(
@@ -70,28 +58,7 @@ def score_once(
     *,
     counts: bool = False,
 ) -> list[Any]:
-    """Score all rows once with every model.
-
-    Parameters
-    ----------
-    engine
-        Runs the pass where the rows are.
-    data
-        After its first pass.
-    scorers
-        The models.
-    readers
-        Who looks at the scores.
-    progress
-        Told how many rows are scored.
-    counts
-        Whether it is enough for all readers to know how many rows are equal.
-
-    Returns
-    -------
-    list
-        Each reader's total; of one that is `spread`, the `fairkit.engines.base.Spread` of its parts.
-    """
+    """Score all rows once with every model."""
     wanted = [column for scorer in scorers for column in scorer.columns]
     wanted += [column for reader in readers for column in reader.columns]
     job = Job(scorers, readers, list(dict.fromkeys(wanted)), data.without_rows())

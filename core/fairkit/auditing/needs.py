@@ -18,23 +18,7 @@ if TYPE_CHECKING:
 def needed_auditors(
     rules: Sequence[Rule], chosen: Sequence[Auditor], metrics: Sequence[type[Metric]], others: Sequence[plugins.Plugin]
 ) -> list[str]:
-    """Return the auditors besides the chosen ones that measure what rules are about.
-
-    Parameters
-    ----------
-    rules
-        The policy.
-    chosen, metrics
-        The auditors that run anyhow, and the metrics that they are given.
-    others
-        The loaded plugins of other people.
-
-    Raises
-    ------
-    PolicyError
-        No installed auditor measures a rule's metric. Where an auditor that runs does not say what it measures (see
-        `fairkit.auditors.Auditor.measures`), the rule may be about that: the audit then says so at its end.
-    """
+    """Return the auditors besides the chosen ones that measure what rules are about."""
     missing = {rule.metric for rule in rules}
     silent = False
     names: set[str] = set()
@@ -78,13 +62,7 @@ def _installed(others: Sequence[plugins.Plugin]) -> Iterator[tuple[type[Auditor]
 
 
 def check_columns(rules: Sequence[Rule], data: Dataset, group: Auditor, metrics: Sequence[type[Metric]]) -> None:
-    """Refuse rules on group metrics of a column that is not sensitive, before any row is scored.
-
-    Raises
-    ------
-    PolicyError
-        There is such a rule; the message names the columns that there are.
-    """
+    """Refuse rules on group metrics of a column that is not sensitive, before any row is scored."""
     roles = data.roles
     names = [split.name for split in roles.sensitive]
     names += [text.partition("=")[0] for text in roles.sensitive_probability]

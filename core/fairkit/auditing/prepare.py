@@ -38,35 +38,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedAuditors:
-    """The settings of an audit with what they name loaded, whatever the model and the data: made by `of`.
+    """The settings of an audit with what they name loaded, whatever the model and the data: made by `of`."""
 
-    Attributes
-    ----------
-    settings
-        What the audit was asked for.
-    auditors, metrics
-        The auditors with their parameters, and the group metrics that they are given.
-    used
-        The plugins that these come from.
-    failures
-        What could not be loaded, in sentences.
-    """
-
-    settings: AuditSettings
-    auditors: tuple[Auditor, ...]
-    metrics: tuple[type[Metric], ...]
-    used: tuple[plugins.Plugin, ...]
-    failures: tuple[str, ...]
+    settings: AuditSettings  # what the audit was asked for
+    auditors: tuple[Auditor, ...]  # the auditors with their parameters, and the group metrics that they are given
+    metrics: tuple[type[Metric], ...]  # the auditors with their parameters, and the group metrics that they are given
+    used: tuple[plugins.Plugin, ...]  # the plugins that these come from
+    failures: tuple[str, ...]  # what could not be loaded, in sentences
 
     @classmethod
     def of(cls, settings: AuditSettings, functions: Mapping[str, Function] | None = None) -> Self:
-        """Load what is named, the auditors that the policy needs, and functions that are metrics.
-
-        Raises
-        ------
-        FairkitError
-            There is no such auditor, a parameter cannot be used, or no auditor measures what a rule is about.
-        """
+        """Load what is named, the auditors that the policy needs, and functions that are metrics."""
         others, failures = plugins.third_party()
         names = list(settings.auditors)
         if functions and "group" not in names:
@@ -92,13 +74,7 @@ class LoadedAuditors:
         )
 
     def check(self, data: Dataset) -> None:
-        """Refuse rules about columns that the data does not name as sensitive.
-
-        Raises
-        ------
-        PolicyError
-            There is one.
-        """
+        """Refuse rules about columns that the data does not name as sensitive."""
         for auditor in self.auditors:
             if auditor.name == "group":
                 check_columns(self.settings.policy, data, auditor, self.metrics)

@@ -36,41 +36,21 @@ _NO_VERDICT = ". No verdict is made."
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What some rows show.
+    """What some rows show."""
 
-    Attributes
-    ----------
-    rows, mass, squares
-        Rows, and the sums of their weights and of the weights' squares.
-    said, true
-        The weight by what is predicted, and by the label, shape [K]; empty where there is none.
-    right
-        The weight of rows where both are the same.
-    low, high
-        The smallest and largest prediction.
-    apart
-        Rows whose decision is another one than that of a score of at least 0.5.
-    refused, taken
-        The largest score with an unfavorable decision, and the smallest with a favorable one.
-    ties, ties_taken
-        Rows whose score is exactly the threshold, and those of them with a favorable decision.
-    largest
-        The largest absolute numbers that the model was given (see `Predictions`).
-    """
-
-    rows: int
-    mass: float
-    squares: float
-    said: Array
-    true: Array
-    right: float
-    low: float
-    high: float
-    apart: int = 0
-    refused: float = -np.inf
-    taken: float = np.inf
-    ties: int = 0
-    ties_taken: int = 0
+    rows: int  # rows, and the sums of their weights and of the weights' squares
+    mass: float  # rows, and the sums of their weights and of the weights' squares
+    squares: float  # rows, and the sums of their weights and of the weights' squares
+    said: Array  # the weight by what is predicted, and by the label, shape [K]; empty where there is none
+    true: Array  # the weight by what is predicted, and by the label, shape [K]; empty where there is none
+    right: float  # the weight of rows where both are the same
+    low: float  # the smallest and largest prediction
+    high: float  # the smallest and largest prediction
+    apart: int = 0  # rows whose decision is another one than that of a score of at least 0.5
+    refused: float = -np.inf  # the largest score with an unfavorable decision, and the smallest with a favorable one
+    taken: float = np.inf  # the largest score with an unfavorable decision, and the smallest with a favorable one
+    ties: int = 0  # rows whose score is exactly the threshold, and those of them with a favorable decision
+    ties_taken: int = 0  # rows whose score is exactly the threshold, and those of them with a favorable decision
     largest: Mapping[str, Array] | None = None
 
     def __add__(self, right: Seen) -> Seen:
@@ -94,34 +74,16 @@ class Seen:
 
 @dataclass(frozen=True)
 class Sense:
-    """Looks at the predictions of one of the models (see `fairkit.auditing.measure.Reader`).
+    """Looks at the predictions of one of the models (see `fairkit.auditing.measure.Reader`)."""
 
-    Attributes
-    ----------
-    place
-        The model's number among those that score the rows together.
-    task, classes
-        Its task, and the classes of a multi-class one.
-    told
-        Whether the user said which class is favorable, so that a model worse than chance is one.
-    labelled
-        Whether there are labels.
-    by_output
-        The names of the outputs that give decisions and scores, where decisions are not made from the scores.
-    cut
-        The threshold, where they are.
-    own
-        Whether the scores are on a scale of their own.
-    """
-
-    place: int
-    task: str
-    classes: tuple[Any, ...]
-    told: bool
-    labelled: bool
+    place: int  # the model's number among those that score the rows together
+    task: str  # its task, and the classes of a multi-class one
+    classes: tuple[Any, ...]  # its task, and the classes of a multi-class one
+    told: bool  # whether the user said which class is favorable, so that a model worse than chance is one
+    labelled: bool  # whether there are labels
     by_output: tuple[str, str] | None
-    cut: float | None = None
-    own: bool = False
+    cut: float | None = None  # the threshold, where they are
+    own: bool = False  # whether the scores are on a scale of their own
     columns: tuple[str, ...] = ()
     spread: bool = False
 
@@ -262,18 +224,10 @@ def _beside_threshold(taken: NDArray[np.bool_], score: Array) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is said first about the predictions.
+    """What is said first about the predictions."""
 
-    Attributes
-    ----------
-    warnings
-        Sentences.
-    doubt
-        Why no verdict may be made; None where one may.
-    """
-
-    warnings: list[str] = field(default_factory=list)
-    doubt: str | None = None
+    warnings: list[str] = field(default_factory=list)  # sentences
+    doubt: str | None = None  # why no verdict may be made; None where one may
 
 
 def is_constant(report: Report) -> bool:

@@ -22,22 +22,7 @@ ONNX = "fairkit_onnx.model:OnnxModel"
 
 
 def prepared(models: Sequence[Any], data: Dataset, total: Total) -> list[Model]:
-    """Make the first pass over the rows, with what the models must know of them; return the models.
-
-    Parameters
-    ----------
-    models
-        See `as_model`.
-    data
-        The table.
-    total
-        Runs a function where the rows are (see `Dataset.learn`).
-
-    Raises
-    ------
-    FairkitError
-        A model or the data cannot be used.
-    """
+    """Make the first pass over the rows, with what the models must know of them; return the models."""
     found = [as_model(model, data) for model in models]
     for model in found:
         data.note(getattr(model, "noted", ()))
@@ -46,21 +31,7 @@ def prepared(models: Sequence[Any], data: Dataset, total: Total) -> list[Model]:
 
 
 def as_model(model: Any, data: Dataset | None = None) -> Model:
-    """Return anything that can be audited as a model.
-
-    Parameters
-    ----------
-    model
-        A path, bytes or a proto of an ONNX model; an `OnnxModel`; an object with ``bind``; an estimator
-        with ``predict`` and perhaps ``predict_proba``; or None for the predictions that are columns of the data.
-    data
-        What None refers to.
-
-    Raises
-    ------
-    ModelError
-        It is none of these, or the data names no predictions.
-    """
+    """Return anything that can be audited as a model."""
     if model is None:
         named = None if data is None else data.roles.predictions
         if named is None:

@@ -22,20 +22,7 @@ if TYPE_CHECKING:
 def views(
     batch: Batch, predictions: Predictions, scorer: Scorer, dataset: Dataset
 ) -> Iterator[tuple[str | None, Rows]]:
-    """Return the rows as metrics see them: as one task; of several classes, one for accuracy and one for each.
-
-    Parameters
-    ----------
-    batch, predictions
-        Rows, and what the model says about them.
-    scorer, dataset
-        The task and its classes; the label's range and its favorable value.
-
-    Yields
-    ------
-    class, rows
-        The class that stands against the others, in a multi-class task; None for all of them, and in other tasks.
-    """
+    """Return the rows as metrics see them: as one task; of several classes, one for accuracy and one for each."""
     if scorer.task == "ranking":  # numbers are over queries: `fairkit_rankings`
         return
     if scorer.task == "regression":

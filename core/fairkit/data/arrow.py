@@ -16,18 +16,7 @@ if TYPE_CHECKING:
 
 
 def as_numpy(column: pa.Array) -> NDArray[Any]:
-    """Return a column as numpy: whole numbers as they are, with gaps as float64 with NaN; text as objects.
-
-    Parameters
-    ----------
-    column
-        Text, also as a dictionary, numbers or booleans.
-
-    Returns
-    -------
-    array
-        Shape [n]; it may share the column's memory and must not be written to.
-    """
+    """Return a column as numpy: whole numbers as they are, with gaps as float64 with NaN; text as objects."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -17,37 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some rows of a dataset, in order: plain arrays, roles resolved.
+    """Some rows of a dataset, in order: plain arrays, roles resolved."""
 
-    Attributes
-    ----------
-    rows
-        Row numbers in the table, from 0, shape [n], int64.
-    groups
-        For each way to split people, the group's index for every row, shape [n], int64; -1 where the value is
-        missing, in batches that were asked for with ``partial=True``.
-    label
-        The label as it stands in the table, shape [n]; None without a label.
-    favorable
-        Whether the label is the favorable value, shape [n], bool; None where there is no such value.
-    weights
-        Sample weights, shape [n], nonnegative; None where all count the same.
-    strata
-        For each column inside which groups are compared, the stratum's index for every row, shape [n].
-    clusters
-        The bucket of each row's cluster, shape [n] (see `fairkit.data.clusters`); None where rows are independent.
-    probabilities
-        For each proxy, the groups' probabilities, shape [n, K]; NaN in rows that have none.
-    queries
-        A number for each row's query, shape [n], uint64 (see `fairkit.data.clusters.query_numbers`); None where rows
-        are no rankings.
-    """
-
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int64]  # row numbers in the table, from 0, shape [n], int64
     groups: Mapping[str, NDArray[np.int64]]
-    label: NDArray[Any] | None
+    label: NDArray[Any] | None  # the label as it stands in the table, shape [n]; None without a label
     favorable: NDArray[np.bool_] | None
-    weights: NDArray[np.float64] | None
+    weights: NDArray[np.float64] | None  # sample weights, shape [n], nonnegative; None where all count the same
     _arrow: pa.RecordBatch
     _cache: dict[str, NDArray[Any]] = field(default_factory=dict)
     strata: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -59,25 +35,13 @@ class Batch:
         return len(self.rows)
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column, shape [n]: text as objects (None where missing), whole numbers as int64, else float64.
-
-        Raises
-        ------
-        DataError
-            There is no such column.
-        """
+        """Return a column, shape [n]: text as objects (None where missing), whole numbers as int64, else float64."""
         if name not in self._cache:
             self._cache[name] = as_numpy(self._stored(name))
         return self._cache[name]
 
     def arrow(self, name: str) -> pa.Array:
-        """Return a column as Arrow holds it: text, numbers or booleans, null where missing.
-
-        Raises
-        ------
-        DataError
-            There is no such column.
-        """
+        """Return a column as Arrow holds it: text, numbers or booleans, null where missing."""
         return decoded(self._stored(name))
 
     def _stored(self, name: str) -> pa.Array:

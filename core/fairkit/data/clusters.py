@@ -24,17 +24,7 @@ _SHIFT = np.uint64(54)
 
 
 def buckets_of(column: pa.Array, rows: NDArray[np.int64], key: int) -> NDArray[np.int64]:
-    """Return the bucket of each row's cluster, shape [n], in [0, `BUCKETS`).
-
-    Parameters
-    ----------
-    column
-        The ids: text, numbers, or anything that can be written as text. A row without one is a cluster by itself.
-    rows
-        The rows' numbers in the table.
-    key
-        Of the hash, in [0, 2^64): with the table's digest nobody can choose ids by the buckets that they fall into.
-    """
+    """Return the bucket of each row's cluster, shape [n], in [0, `BUCKETS`)."""
     import pyarrow.compute as pc
 
     from fairkit.data.arrow import as_numpy
@@ -50,11 +40,6 @@ def query_numbers(column: pa.Array, name: str, table: str) -> Words:
     """Return a number for each row's query, shape [n]: rows have the same number where they have the same query.
 
     It is a digest of 8 bytes of the query as text, so that pieces of a table agree on it; 1 and 1.0 are one query.
-
-    Raises
-    ------
-    DataError
-        A row has no query.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -73,13 +58,7 @@ def query_numbers(column: pa.Array, name: str, table: str) -> Words:
 
 
 def words_of(column: pa.Array) -> Words:
-    """Return a well mixed word for each id, shape [n]: equal ids have equal words; 1 and 1.0 do.
-
-    Parameters
-    ----------
-    column
-        The ids; the word of a missing one means nothing.
-    """
+    """Return a well mixed word for each id, shape [n]: equal ids have equal words; 1 and 1.0 do."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

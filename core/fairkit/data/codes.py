@@ -22,18 +22,10 @@ _SPAN = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """A column's cells by their places in a list of values.
+    """A column's cells by their places in a list of values."""
 
-    Attributes
-    ----------
-    values
-        The values; none is missing, and some may be nowhere in the column.
-    places
-        Shape [n]; ``len(values)`` where a cell is missing.
-    """
-
-    values: pa.Array
-    places: Places
+    values: pa.Array  # the values; none is missing, and some may be nowhere in the column
+    places: Places  # shape [n]; `len(values)` where a cell is missing
 
     @property
     def cells(self) -> list[Any]:
@@ -41,13 +33,7 @@ class Codes:
         return [*self.values.to_pylist(), None]
 
     def counted(self, times: NDArray[np.int64] | None = None) -> tuple[list[int], list[int]]:
-        """Return the places that cells have, in the order in which they first do, and how many cells have each.
-
-        Parameters
-        ----------
-        times
-            How many equal cells each stands for, shape [n], positive; None: one.
-        """
+        """Return the places that cells have, in the order in which they first do, and how many cells have each."""
         size, rows = len(self.values) + 1, len(self.places)
         counts = np.bincount(self.places, times, size).astype(np.int64, copy=False)
         first = np.full(size, rows)

@@ -16,12 +16,6 @@ def common_types(parts: Sequence[Part], table: str) -> dict[str, pa.DataType]:
     """Return for every column the type that suits all parts.
 
     Whole numbers and fractions are numbers together; a part whose column is empty throughout suits any type.
-
-    Raises
-    ------
-    DataError
-        A part has other columns than the first, or a column is text in one and numbers in another; the message
-        names both parts.
     """
     first = parts[0].schema()
     types = {field.name: field.type for field in first}

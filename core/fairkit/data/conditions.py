@@ -13,13 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_conditions(roles: Roles, columns: Sequence[str], table: str) -> None:
-    """Refuse references, strata, clusters and group probabilities that cannot be meant.
-
-    Raises
-    ------
-    DataError
-        There is no such column, something is named twice, or strata would hold one group only.
-    """
+    """Refuse references, strata, clusters and group probabilities that cannot be meant."""
     require_columns([roles.cluster], columns, role="cluster", table=table)
     require_columns([roles.query], columns, role="query", table=table)
     _check_query(roles)

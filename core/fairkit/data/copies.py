@@ -28,18 +28,10 @@ _DEVIATIONS = 6.0
 
 
 class CopiedRows(NamedTuple):
-    """Copies that independent rows do not have.
+    """Copies that independent rows do not have."""
 
-    Attributes
-    ----------
-    factor
-        How many rows stand for one: intervals are narrower than they should be by its square root.
-    reason
-        What shows it, as the beginning of a sentence.
-    """
-
-    factor: float
-    reason: str
+    factor: float  # how many rows stand for one: intervals are narrower than they should be by its square root
+    reason: str  # what shows it, as the beginning of a sentence
 
     def bounds(self, value: float) -> dict[str, Any]:
         """Return evidence for a finding: its verdict must hold for the interval of the rows counted once, too."""
@@ -72,16 +64,7 @@ def most_divisible(divisor: int) -> float:
 
 
 def copied_rows(counts: NDArray[np.int64], pairs: float, columns: Mapping[str, float]) -> CopiedRows | None:
-    """Return what shows that rows were copied; None where nothing does.
-
-    Parameters
-    ----------
-    counts
-        How often each of the different rows, or of a sample of them, occurs.
-    pairs, columns
-        How many pairs of rows are the same, and how many share a column's value, for columns with about as many values
-        as there are different rows.
-    """
+    """Return what shows that rows were copied; None where nothing does."""
     different, copies = len(counts), 1 - len(counts) / max(int(counts.sum()), 1)
     if different < FEWEST_ROWS or copies < SHARE:
         return None

@@ -33,13 +33,6 @@ class TableDigest:
     Each column has the kind ``number``, ``text``, ``boolean`` or ``empty`` and a digest of its own: that of the
     digests of its chunks of `CHUNK` rows. The table's digest is that of the list of (name, kind, digest) and the
     number of rows, as JSON.
-
-    Parameters
-    ----------
-    columns
-        The columns' names.
-    start
-        The number of the first row that will be fed; other parts of the table come before it.
     """
 
     def __init__(self, columns: Sequence[str], start: int = 0) -> None:
@@ -88,27 +81,13 @@ class _Piece:
 
 @dataclass(slots=True)
 class _ColumnDigest:
-    """One column of a part of a table.
+    """One column of a part of a table."""
 
-    Attributes
-    ----------
-    crossed
-        Whether the part holds the beginning of a chunk, or begins with one.
-    head
-        Pieces of the chunk that began before the part; all there is where no chunk begins in it.
-    done
-        The digests of whole chunks.
-    tail
-        Pieces of the last, unfinished chunk.
-    kind
-        What the column holds, as far as is known.
-    """
-
-    crossed: bool
+    crossed: bool  # whether the part holds the beginning of a chunk, or begins with one
     head: list[_Piece] = field(default_factory=list)
-    done: bytearray = field(default_factory=bytearray)
-    tail: list[_Piece] = field(default_factory=list)
-    kind: str = "empty"
+    done: bytearray = field(default_factory=bytearray)  # the digests of whole chunks
+    tail: list[_Piece] = field(default_factory=list)  # pieces of the last, unfinished chunk
+    kind: str = "empty"  # what the column holds, as far as is known
 
     def update(self, column: pa.Array, cuts: Sequence[int], *, full: bool) -> None:
         """Add rows; `cuts` are the chunks' bounds in them, `full` tells whether the last one is a chunk's end."""

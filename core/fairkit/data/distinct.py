@@ -41,15 +41,7 @@ _CELLS = 1 << 18
 
 
 class DistinctRows:
-    """Counts equal rows, batch by batch; ``+`` joins with the part of the table that comes next.
-
-    Parameters
-    ----------
-    columns
-        What rows are told apart by.
-    known
-        A column that must not be missing anywhere, where there is one.
-    """
+    """Counts equal rows, batch by batch; ``+`` joins with the part of the table that comes next."""
 
     def __init__(self, columns: Sequence[str], known: str | None = None) -> None:
         self.columns, self.known = tuple(columns), known
@@ -59,15 +51,7 @@ class DistinctRows:
         self._waiting: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch, codes: Mapping[str, Codes]) -> bool:
-        """Count the rows of a batch; return False, and leave them out, where too few are equal.
-
-        Parameters
-        ----------
-        batch
-            Rows.
-        codes
-            The codes of columns, where they are known.
-        """
+        """Count the rows of a batch; return False, and leave them out, where too few are equal."""
         chosen = batch.select(list(self.columns))
         self._closed = self._closed or (not self.rows and _various(chosen, codes))
         if self._closed or self._many() or self._unknown(chosen):
@@ -163,13 +147,7 @@ class DistinctRows:
 
 
 class _Block:
-    """Counts of equal rows in batches whose columns are coded alike: by keys, the codes' mixed-radix numbers.
-
-    Attributes
-    ----------
-    counts
-        By key.
-    """
+    """Counts of equal rows in batches whose columns are coded alike: by keys, the codes' mixed-radix numbers."""
 
     def __init__(self, codes: Sequence[Codes]) -> None:
         self._values = [one.values for one in codes]
@@ -223,15 +201,7 @@ def _various(batch: pa.RecordBatch, codes: Mapping[str, Codes]) -> bool:
 
 
 def equal_rows(columns: Sequence[Codes], times: Counts | None = None) -> tuple[NDArray[np.int64], Counts] | None:
-    """Return the first row of each kind, in order, and how many rows are equal to it.
-
-    Parameters
-    ----------
-    columns
-        The rows' codes.
-    times
-        How many rows each stands for, shape [n]; None: one, and None is returned for too many values.
-    """
+    """Return the first row of each kind, in order, and how many rows are equal to it."""
     keys, size = np.zeros(len(columns[0].places), dtype=np.int64), 1
     for codes in columns:
         values = len(codes.values) + 1

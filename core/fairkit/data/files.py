@@ -15,25 +15,13 @@ from fairkit.sources.stored import StoredFile
 
 
 def open_path(path: Path) -> Source:
-    """Open the files at a path on this machine.
-
-    Raises
-    ------
-    DataError
-        There are none, or they cannot be read.
-    """
+    """Open the files at a path on this machine."""
     parts = with_lists(file_parts(_files(path), path.name), path.name)
     return Source(path.name, common_types(parts, path.name), parts)
 
 
 def file_parts(files: Sequence[Path | StoredFile], table: str) -> tuple[Part, ...]:
-    """Return the parts of a table that is files, each Parquet or CSV.
-
-    Raises
-    ------
-    DataError
-        A file is empty or damaged, or two of its columns have one name.
-    """
+    """Return the parts of a table that is files, each Parquet or CSV."""
     import pyarrow as pa
 
     if len(files) == 1 and _size(files[0]) == 0:

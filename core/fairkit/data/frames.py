@@ -58,13 +58,6 @@ def frame_like(like: Any, columns: dict[str, Any]) -> Any:
     """Return columns as a frame of the library, and with the types, of an empty one.
 
     A column whose values its type cannot hold keeps the type of the values.
-
-    Parameters
-    ----------
-    like
-        From `empty_like`.
-    columns
-        Arrays of shape [n] by name.
     """
     library = type(like).__module__.partition(".")[0]
     if library == "pandas":

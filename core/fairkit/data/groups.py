@@ -131,20 +131,7 @@ class GroupCoder:
             column.reset()
 
     def learn(self, arrow: pa.RecordBatch, times: NDArray[np.int64] | None = None) -> None:
-        """Count the groups of one batch.
-
-        Parameters
-        ----------
-        arrow
-            Rows.
-        times
-            How many equal ones each stands for, shape [n]; None: one.
-
-        Raises
-        ------
-        DataError
-            There are more than `MAX_GROUPS` groups.
-        """
+        """Count the groups of one batch."""
         codes = [coder.codes(arrow) for coder in self.columns]
         shape = [len(coder.index) + 1 for coder in self.columns]
         cells = np.bincount(_cells(codes, shape), times) if codes[0].size else np.empty(0)
@@ -153,13 +140,7 @@ class GroupCoder:
         self._check_count()
 
     def merge(self, right: GroupCoder) -> None:
-        """Add what another coder of the same split learned from other rows.
-
-        Raises
-        ------
-        DataError
-            There are more than `MAX_GROUPS` groups.
-        """
+        """Add what another coder of the same split learned from other rows."""
         numbers = [
             {place: coder._number(name) for name, place in others.index.items()}
             for coder, others in zip(self.columns, right.columns, strict=True)
@@ -176,13 +157,7 @@ class GroupCoder:
             )
 
     def finish(self, table: str) -> None:
-        """Name and order the groups.
-
-        Raises
-        ------
-        DataError
-            There is one group only, or a bin that was asked for holds no row.
-        """
+        """Name and order the groups."""
         cell_counts = self._known_cells()
         present = [{cell[i] for cell in cell_counts} for i in range(len(self.columns))]
         for coder, counts in zip(self.columns, present, strict=True):
@@ -246,13 +221,7 @@ class GroupCoder:
         return dict(zip(self.names, self._sizes, strict=True))
 
     def encode(self, arrow: pa.RecordBatch) -> NDArray[np.int64]:
-        """Return each row's index into `names`, shape [n]; -1 where a value is missing and missing ones are no group.
-
-        Raises
-        ------
-        DataError
-            A value that the first pass did not see: the data changed meanwhile.
-        """
+        """Return each row's index into `names`, shape [n]; -1 where the value is missing and that is no group."""
         shape = [len(coder.index) for coder in self.columns]
         codes = [coder.codes(arrow) for coder in self.columns]
         if [len(coder.index) for coder in self.columns] != shape:

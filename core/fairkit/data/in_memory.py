@@ -29,28 +29,7 @@ class NamedMatrix:
 
 
 def beside(X: Any, y: Any, sensitive_features: Any, sample_weight: Any, favorable: Any) -> NamedMatrix:
-    """Put a matrix and what stands beside it into one table.
-
-    Parameters
-    ----------
-    X
-        Shape [n, d]: a pandas or polars data frame, a pyarrow Table, or a matrix, whose columns are called ``x0``,
-        ``x1``, ...
-    y
-        Labels, shape [n]; or None.
-    sensitive_features
-        Shape [n] or [n, k]: a series, a frame, an array, or a mapping from names to arrays; or names of X's columns, as
-        text or a list of texts, in the words of `fairkit.load_data`.
-    sample_weight
-        Shape [n], nonnegative; or None.
-    favorable
-        The label's value that is good for the person; None: the larger one, of two numbers.
-
-    Raises
-    ------
-    DataError
-        Lengths differ, two columns have one name, or it cannot be told which of two texts is favorable.
-    """
+    """Put a matrix and what stands beside it into one table."""
     table = _table(X)
     features = tuple(table.column_names)
     label = weights = None

@@ -29,48 +29,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Another table by key. It is held in memory, once in each process; a file is read again where it is needed.
+    """Another table by key. It is held in memory, once in each process; a file is read again where it is needed."""
 
-    Attributes
-    ----------
-    name
-        What messages call the table.
-    pairs
-        The key: each column here with the one there.
-    columns
-        The columns that are taken.
-    sha256
-        The digest of the table's content.
-    origin
-        The file's path, or the table that was opened.
-    """
-
-    name: str
-    pairs: tuple[tuple[str, str], ...]
-    columns: tuple[str, ...]
-    sha256: str
-    origin: Any = field(repr=False)
+    name: str  # what messages call the table
+    pairs: tuple[tuple[str, str], ...]  # the key: each column here with the one there
+    columns: tuple[str, ...]  # the columns that are taken
+    sha256: str  # the digest of the table's content
+    origin: Any = field(repr=False)  # the file's path, or the table that was opened
 
     @classmethod
     def of(cls, data: Any, on: Sequence[str], columns: Sequence[str], table: str, named: Sequence[str]) -> Self:
-        """Open the other table and check its key.
-
-        Parameters
-        ----------
-        data
-            As for `fairkit.load_data`.
-        on
-            The key's columns; ``person_id=id`` where the other table has another name for it.
-        columns, table
-            The columns and the name of the table that is joined to.
-        named
-            The columns that have a role.
-
-        Raises
-        ------
-        DataError
-            A key column is missing, a key is missing or there twice, or a column with a role is in both tables.
-        """
+        """Open the other table and check its key."""
         pairs = tuple(_pair(text) for text in on)
         source = open_source(data, "the joined table")
         require_columns([here for here, _ in pairs], columns, role="key", table=table)
@@ -116,24 +85,12 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Index:
-    """A table with the place of every key.
+    """A table with the place of every key."""
 
-    Attributes
-    ----------
-    table
-        The columns that are taken, and one row more, at the end, in which all is missing.
-    name
-        What messages call it.
-    numbers
-        The keys in order and their places, where the key is one column of numbers.
-    texts
-        The places of all other keys.
-    """
-
-    table: pa.Table
-    name: str
+    table: pa.Table  # the columns that are taken, and one row more, at the end, in which all is missing
+    name: str  # what messages call it
     numbers: tuple[NDArray[Any], NDArray[np.int64]] | None
-    texts: Mapping[Any, int]
+    texts: Mapping[Any, int]  # the places of all other keys
 
     @property
     def rows(self) -> int:
@@ -141,13 +98,7 @@ class Index:
         return int(self.table.num_rows) - 1
 
     def find(self, keys: Sequence[pa.Array], pairs: Sequence[tuple[str, str]]) -> NDArray[np.int64]:
-        """Return the places of keys, shape [n]; -1 where there is none.
-
-        Raises
-        ------
-        DataError
-            The keys are numbers in one table and text in the other.
-        """
+        """Return the places of keys, shape [n]; -1 where there is none."""
         cells = [as_numpy(key) for key in keys]
         if self.numbers is not None:
             return self._find_numbers(cells[0], pairs[0])
@@ -180,19 +131,11 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """How many rows have a match in the other table, and which of its rows are used; ``+`` joins with other rows.
-
-    Attributes
-    ----------
-    rows, found
-        All rows, and those with a match.
-    used
-        Which rows of the other table are used, shape [its rows]; None before the first row.
-    """
+    """How many rows have a match in the other table, and which of its rows are used; ``+`` joins with other rows."""
 
     lookup: Lookup
-    rows: int = 0
-    found: int = 0
+    rows: int = 0  # all rows, and those with a match
+    found: int = 0  # all rows, and those with a match
     used: NDArray[np.bool_] | None = None
 
     def of(self, batch: pa.RecordBatch) -> Matches:
@@ -208,13 +151,7 @@ class Matches:
         return Matches(self.lookup, self.rows + right.rows, self.found + right.found, used)
 
     def told(self, table: str) -> dict[str, Any]:
-        """Return the join's part of a report.
-
-        Raises
-        ------
-        DataError
-            No row has a match.
-        """
+        """Return the join's part of a report."""
         lookup = self.lookup
         if not self.found:
             here, there = lookup.pairs[0]
@@ -290,13 +227,7 @@ class JoinedPart(PartOf):
 
 
 def looked_up(data: Any, on: Sequence[str] | str | None, source: Source, named: Sequence[str | None]) -> Lookup:
-    """Open the other table of a join; see `Lookup.of`.
-
-    Raises
-    ------
-    DataError
-        Only one of the table and the key is given, or one of them cannot be used.
-    """
+    """Open the other table of a join; see `Lookup.of`."""
     if data is None or not on:
         given = "`on`" if data is None else "`join`"
         raise DataError(f"{given} is given alone: a join needs the other table (`join`) and the key column (`on`)")

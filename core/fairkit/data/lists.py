@@ -54,20 +54,7 @@ def shortened(names: Sequence[str], most: int | None = None) -> str:
 
 
 def with_lists(parts: Sequence[Part], table: str) -> tuple[Part, ...]:
-    """Return parts whose columns of lists of numbers are columns of numbers, as many as the first list has.
-
-    Parameters
-    ----------
-    parts
-        The table's parts.
-    table
-        Its name, for messages.
-
-    Raises
-    ------
-    DataError
-        The first list is missing or empty, or a column has the name that a place of a list gets.
-    """
+    """Return parts whose columns of lists of numbers are columns of numbers, as many as the first list has."""
     names = [field.name for field in parts[0].schema() if is_list(field.type)]
     lengths: dict[str, int] = {}
     for part in parts:
@@ -84,17 +71,9 @@ def with_lists(parts: Sequence[Part], table: str) -> tuple[Part, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ListPart(PartOf):
-    """A part with columns of lists, each read as a column for each place.
+    """A part with columns of lists, each read as a column for each place."""
 
-    Attributes
-    ----------
-    part
-        The part as it is stored.
-    lengths
-        The length of the lists, by column.
-    """
-
-    lengths: Mapping[str, int]
+    lengths: Mapping[str, int]  # the length of the lists, by column
 
     def schema(self) -> pa.Schema:
         """Return the schema with a column of numbers for each place of a list."""
@@ -115,13 +94,7 @@ class ListPart(PartOf):
         return [ListPart(piece, self.lengths) for piece in pieces]
 
     def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
-        """Read batches.
-
-        Raises
-        ------
-        DataError
-            A list is missing, has another length, or lacks a number.
-        """
+        """Read batches."""
         import pyarrow as pa
 
         of = {f"{name}[{place}]": name for name, length in self.lengths.items() for place in range(length)}

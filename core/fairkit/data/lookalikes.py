@@ -14,15 +14,7 @@ _MOST = 5
 
 
 def lookalikes(column: str, names: Sequence[str]) -> list[str]:
-    """Return a sentence for each pair of different values of a column that a reader takes for one.
-
-    Parameters
-    ----------
-    column
-        The column.
-    names
-        Its distinct values.
-    """
+    """Return a sentence for each pair of different values of a column that a reader takes for one."""
     seen: dict[str, list[str]] = {}
     for name in names:
         seen.setdefault(_as_seen(name), []).append(name)

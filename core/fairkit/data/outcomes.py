@@ -28,13 +28,6 @@ def good_value(name: str, values: Sequence[object]) -> str | None:
 
     Words decide: ``approved`` is good; of yes and no (also 1 and 0) it is yes for a column called ``hired``, no for
     one called ``default``, and nobody knows for one called ``y``.
-
-    Parameters
-    ----------
-    name
-        The column.
-    values
-        Its distinct values.
     """
     texts = [value_text(value) for value in values]
     by_word = [text for text in texts if _sense(text) is True]

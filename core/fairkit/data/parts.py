@@ -72,18 +72,10 @@ def unchanged(path: Path | StoredFile) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ParquetPart:
-    """A Parquet file, or a run of its row groups, read page by page, whatever the size of the groups.
+    """A Parquet file, or a run of its row groups, read page by page, whatever the size of the groups."""
 
-    Attributes
-    ----------
-    path
-        The file.
-    groups
-        The first row group and the one after the last; None for all.
-    """
-
-    path: Path | StoredFile
-    groups: tuple[int, int] | None = None
+    path: Path | StoredFile  # the file
+    groups: tuple[int, int] | None = None  # the first row group and the one after the last; None for all
 
     @property
     def name(self) -> str:
@@ -280,15 +272,9 @@ class PartOf:
 
 @dataclass(frozen=True, slots=True)
 class ChosenPart(PartOf):
-    """Some rows of another part.
+    """Some rows of another part."""
 
-    Attributes
-    ----------
-    mask
-        Which rows, shape [rows of the part], bool.
-    """
-
-    mask: NDArray[np.bool_]
+    mask: NDArray[np.bool_]  # which rows, shape [rows of the part], bool
 
     def schema(self) -> pa.Schema:
         """Return the other part's schema."""

@@ -12,13 +12,7 @@ if TYPE_CHECKING:
 
 
 def plain(batch: pa.RecordBatch, table: str, *, coded: bool = False) -> pa.RecordBatch:
-    """Cast every column to string, int64, float64 or bool; with `coded` text of few values to a dictionary of strings.
-
-    Raises
-    ------
-    DataError
-        A column holds lists, records or bytes.
-    """
+    """Cast every column to string, int64, float64 or bool; with `coded` text of few values to a dictionary."""
     import pyarrow as pa
 
     arrays = [_plain_column(batch.column(i), field, table, coded=coded) for i, field in enumerate(batch.schema)]

@@ -18,34 +18,13 @@ _EXAMPLE = "decision=approved,score=p"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionRoles:
-    """Which columns hold predictions.
+    """Which columns hold predictions."""
 
-    Attributes
-    ----------
-    decision
-        Binary decisions.
-    score
-        The probability of the favorable label, or the predicted number of a regression.
-    probability
-        The chance of the favorable decision, for decisions that are drawn.
-    predicted_class
-        The predicted class.
-    prediction
-        The predicted number.
-    answer
-        Answers in [0, 1] to the same question about paired texts; they may be missing where nothing was answered.
-    favorable
-        The favorable value of the decision column; None: told by its values and the label's favorable value. Beside a
-        score alone 0 says that low scores are favorable, 1 that high ones are.
-    class_probabilities
-        The column with the probability of each class, by the class as text.
-    """
-
-    decision: str | None = None
-    score: str | None = None
-    probability: str | None = None
-    predicted_class: str | None = None
-    prediction: str | None = None
+    decision: str | None = None  # binary decisions
+    score: str | None = None  # the probability of the favorable label, or the predicted number of a regression
+    probability: str | None = None  # the chance of the favorable decision, for decisions that are drawn
+    predicted_class: str | None = None  # the predicted class
+    prediction: str | None = None  # the predicted number
     answer: str | None = None
     favorable: Any = None
     class_probabilities: Mapping[str, str] = field(default_factory=dict)
@@ -99,13 +78,7 @@ class PredictionRoles:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` writes.
-
-        Raises
-        ------
-        ParameterError
-            There is no such key, or what is named does not go together.
-        """
+        """Read what `to_dict` writes."""
         for key, value in record.items():
             if key not in KEYS:
                 raise ParameterError(f"`predictions` has no key {key!r}. {did_you_mean(key, KEYS, what='keys')}")
@@ -123,13 +96,7 @@ class PredictionRoles:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Self:
-        """Read ``decision=approved,score=p`` and, by class, ``class=tier,probability:gold=p_gold``.
-
-        Raises
-        ------
-        ParameterError
-            The text has another form, or says something twice.
-        """
+        """Read ``decision=approved,score=p`` and, by class, ``class=tier,probability:gold=p_gold``."""
         record: dict[str, Any] = {}
         for part in (part for text in texts for part in _NEXT.split(text)):
             name, equals, column = part.partition("=")

@@ -82,23 +82,7 @@ class Profile:
 
 
 class Tally:
-    """What the rows of a part of a table add to the profile; ``+`` joins with the part that comes next.
-
-    Parameters
-    ----------
-    columns
-        The table's columns.
-    roles, bins
-        What the columns are for.
-    table
-        The part's name, for messages.
-    start
-        The number of its first row.
-    noted
-        Columns whose distinct values are counted.
-    apart
-        The columns that rows are told apart by where equal ones are counted.
-    """
+    """What the rows of a part of a table add to the profile; ``+`` joins with the part that comes next."""
 
     def __init__(
         self,
@@ -143,13 +127,7 @@ class Tally:
             yield arrow
 
     def add(self, arrow: pa.RecordBatch) -> None:
-        """Add the next rows to all but the digest.
-
-        Raises
-        ------
-        DataError
-            A label or weight is infinite, a weight is negative, or there are too many groups.
-        """
+        """Add the next rows to all but the digest."""
         names = zip(arrow.schema.names, arrow.columns, strict=True)
         codes = {name: known for name, column in names if (known := ready_codes(column)) is not None}
         own = arrow if self.matches is None else arrow.select(self.own)
@@ -261,13 +239,7 @@ class Tally:
         )
 
     def profile(self, table: str, notes: Sequence[str]) -> Profile:
-        """Check the whole table, named `table`, and return its profile; the coders can then encode.
-
-        Raises
-        ------
-        DataError
-            See `fairkit.data.Dataset.learn`.
-        """
+        """Check the whole table, named `table`, and return its profile; the coders can then encode."""
         if self.digest.rows == 0:
             raise DataError(f"{table} has a header but no rows")
         joined = {} if self.matches is None else self.matches.told(table)

@@ -40,11 +40,6 @@ def probabilities_of(
     """Return each proxy's group probabilities, shape [n, K], adding up to 1; NaN in rows that have none.
 
     Each row stands for so many equal ones, shape [n]; None: one.
-
-    Raises
-    ------
-    DataError
-        They are text, outside [0, 1], missing in a part of a row, or do not add up to 1; the message says where.
     """
     return {
         name: _checked(np.stack([_numbers(arrow, column, table) for column in columns], axis=1), columns, table, times)

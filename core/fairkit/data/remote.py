@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 
 
 def open_with(source_type: type[DataSource], text: str) -> Source:
-    """Open the table at an address with a source.
-
-    Raises
-    ------
-    DataError
-        The address holds a secret or an option that the source does not have, or the table is not there or cannot be
-        reached. No message shows a secret.
-    """
+    """Open the table at an address with a source."""
     address = Address.parse(text)
     address.check_options(source_type.options)
     try:
@@ -68,21 +61,11 @@ def _of_files(files: Files) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class FilledPart:
-    """A file that lacks columns of its table: those have one value in all its rows, or are missing.
+    """A file that lacks columns of its table: those have one value in all its rows, or are missing."""
 
-    Attributes
-    ----------
-    inner
-        The file.
-    types
-        The table's columns.
-    constants
-        The values of columns that do not stand in the file.
-    """
-
-    inner: Part
-    types: Mapping[str, pa.DataType]
-    constants: tuple[tuple[str, Any], ...]
+    inner: Part  # the file
+    types: Mapping[str, pa.DataType]  # the table's columns
+    constants: tuple[tuple[str, Any], ...]  # the values of columns that do not stand in the file
 
     @property
     def name(self) -> str:

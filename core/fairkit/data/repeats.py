@@ -40,15 +40,9 @@ def looks_like_id(column: str) -> bool:
 
 @dataclass(slots=True)
 class Repeats:
-    """How often things occur; ``+`` joins with other rows.
+    """How often things occur; ``+`` joins with other rows."""
 
-    Attributes
-    ----------
-    rows
-        How many there were.
-    """
-
-    rows: int = 0
+    rows: int = 0  # how many there were
     _shift: int = 0
     _keys: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
     _counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -142,25 +136,13 @@ class Repeats:
 
 @dataclass(slots=True)
 class RowCopies:
-    """Copies of whole rows, and repeats in columns that look like ids; ``+`` joins with other rows.
+    """Copies of whole rows, and repeats in columns that look like ids; ``+`` joins with other rows."""
 
-    Attributes
-    ----------
-    whole, ids
-        Counts of rows, and of the cells of columns.
-    fine
-        Counts of the values of those columns that have about as many as there are different rows.
-    total
-        The sum of the rows' hashes, 64 bits: the same for the same rows in any order.
-    checked
-        How many rows there were when columns were last left out of `fine`.
-    """
-
-    whole: Repeats
-    ids: dict[str, Repeats]
+    whole: Repeats  # counts of rows, and of the cells of columns
+    ids: dict[str, Repeats]  # counts of rows, and of the cells of columns
     fine: dict[str, Repeats] = field(default_factory=dict)
-    total: int = 0
-    checked: int = 0
+    total: int = 0  # the sum of the rows' hashes, 64 bits: the same for the same rows in any order
+    checked: int = 0  # how many rows there were when columns were last left out of `fine`
     _known: dict[str, tuple[pa.Array, Hashes]] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -170,15 +152,7 @@ class RowCopies:
         return cls(Repeats(), ids, {name: Repeats() for name in columns})
 
     def update(self, batch: pa.RecordBatch, codes: Mapping[str, Codes] | None = None) -> None:
-        """Count more rows.
-
-        Parameters
-        ----------
-        batch
-            Rows.
-        codes
-            The codes of columns, where they are known.
-        """
+        """Count more rows."""
         if not batch.num_rows:
             return
         codes = codes or {}

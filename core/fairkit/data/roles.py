@@ -57,18 +57,9 @@ def _flag(value: Any, spelled: dict[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sensitive:
-    """One way to split people into groups: a column, a binned column, or an intersection.
+    """One way to split people into groups: a column, a binned column, or an intersection."""
 
-    Attributes
-    ----------
-    columns
-        The columns whose combination is the group; one for a plain column.
-    edges
-        For each column the increasing bin edges, or None where each value is a group.
-        Edges (25, 60) make the groups ``< 25``, ``25 to < 60`` and ``>= 60``.
-    """
-
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # the columns whose combination is the group; one for a plain column
     edges: tuple[tuple[float, ...] | None, ...]
 
     def __post_init__(self) -> None:
@@ -92,22 +83,7 @@ class Sensitive:
 
     @classmethod
     def parse(cls, text: str, columns: Iterable[str], role: str = "sensitive") -> Self:
-        """Read ``sex``, ``age:25:60`` or ``sex+race``.
-
-        Parameters
-        ----------
-        text
-            What the user wrote. A column whose own name holds ``+`` or ``:`` is taken by its full name.
-        columns
-            The table's columns.
-        role
-            What the columns are for, in messages.
-
-        Raises
-        ------
-        DataError
-            An unknown column, or edges that are not increasing numbers.
-        """
+        """Read ``sex``, ``age:25:60`` or ``sex+race``."""
         column_names = set(columns)
         if text in column_names:
             return cls((text,), (None,))
@@ -149,18 +125,10 @@ def bin_names(edges: Sequence[float]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """How columns of another table came to the rows.
+    """How columns of another table came to the rows."""
 
-    Attributes
-    ----------
-    on
-        The columns of the key; ``person_id=id`` where the other table calls it ``id``.
-    sha256
-        The digest of the other table's content.
-    """
-
-    on: tuple[str, ...]
-    sha256: str
+    on: tuple[str, ...]  # the columns of the key; `person_id=id` where the other table calls it `id`
+    sha256: str  # the digest of the other table's content
 
     def to_dict(self) -> dict[str, Any]:
         """Return the form of a certificate's settings."""
@@ -169,56 +137,21 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """Who is what in a table.
+    """Who is what in a table."""
 
-    Attributes
-    ----------
-    label
-        The outcome column; None where only scores are looked at.
-    favorable
-        The label's value that is good for the person; None in regression and where all classes count.
-    sensitive
-        The ways to split people into groups.
-    features
-        The columns that a model gets, in order; None stands for all but label, weights and dropped ones.
-    drop
-        Columns that are no features.
-    weights
-        The column of sample weights, nonnegative.
-    missing
-        ``drop`` leaves rows without a sensitive value out of that column's groups and counts them; ``group`` makes
-        them a group.
-    predictions
-        Columns that hold somebody's predictions; they are no features.
-    join, joined
-        How other columns came from another table, and which; a model gets them only where it names them.
-    reference
-        Groups that the others of their column are compared with: ``sex=male``, ``sex=@largest``, ``sex=@highest``.
-    within
-        Columns whose values are strata: disparities are measured inside them and pooled.
-    cluster
-        The column of ids: rows with one id depend on each other.
-    sensitive_probability
-        Columns of group probabilities in place of a sensitive column: ``race=p_white,p_black``.
-    query
-        The column of queries: rows with one value are the items of one ranking. The task is then ``ranking``.
-    counts_from
-        Groups of fewer rows than this have no numbers of their own: they are one group. 0: every group has its own.
-    """
-
-    label: str | None = None
+    label: str | None = None  # the outcome column; None where only scores are looked at
     favorable: Any = None
-    sensitive: tuple[Sensitive, ...] = ()
+    sensitive: tuple[Sensitive, ...] = ()  # the ways to split people into groups
     features: tuple[str, ...] | None = None
-    drop: tuple[str, ...] = ()
-    weights: str | None = None
+    drop: tuple[str, ...] = ()  # columns that are no features
+    weights: str | None = None  # the column of sample weights, nonnegative
     missing: Missing = "drop"
-    predictions: PredictionRoles | None = None
+    predictions: PredictionRoles | None = None  # columns that hold somebody's predictions; they are no features
     join: Joined | None = None
     joined: tuple[str, ...] = ()
     reference: tuple[str, ...] = ()
     within: tuple[Sensitive, ...] = ()
-    cluster: str | None = None
+    cluster: str | None = None  # the column of ids: rows with one id depend on each other
     sensitive_probability: tuple[str, ...] = ()
     query: str | None = None
     counts_from: int = 0
@@ -254,20 +187,7 @@ class Roles:
 
 
 def reference_of(text: str, columns: Sequence[str]) -> tuple[str, str]:
-    """Split ``sex=male`` into a sensitive column and the group that the others are compared with.
-
-    Parameters
-    ----------
-    text
-        What the user wrote; `LARGEST` and `HIGHEST` stand for a group.
-    columns
-        The names of the ways to split people.
-
-    Raises
-    ------
-    DataError
-        The text has another form, or there is no such sensitive column.
-    """
+    """Split ``sex=male`` into a sensitive column and the group that the others are compared with."""
     found = [name for name in columns if text.startswith(f"{name}=")]
     if found:
         name = max(found, key=len)
@@ -280,13 +200,7 @@ def reference_of(text: str, columns: Sequence[str]) -> tuple[str, str]:
 
 
 def proxy_of(text: str) -> tuple[str, tuple[str, ...]]:
-    """Split ``race=p_white,p_black`` into a name and the columns of group probabilities.
-
-    Raises
-    ------
-    DataError
-        The text has another form, or fewer than two columns, or one twice.
-    """
+    """Split ``race=p_white,p_black`` into a name and the columns of group probabilities."""
     name, equals, listed = text.partition("=")
     columns = tuple(part.strip() for part in listed.split(",") if part.strip())
     if not equals or not name.strip() or len(columns) < 2 or len(set(columns)) < len(columns):
@@ -298,13 +212,7 @@ def proxy_of(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def require_columns(names: Iterable[str | None], columns: Sequence[str], *, role: str, table: str) -> None:
-    """Check that the table has the columns.
-
-    Raises
-    ------
-    DataError
-        One is missing; the message names it, the table, and near names.
-    """
+    """Check that the table has the columns."""
     for name in names:
         if name is not None and name not in columns:
             hint = did_you_mean(name, columns, what="columns")

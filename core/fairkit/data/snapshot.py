@@ -67,13 +67,7 @@ class SnapshotPart:
         return [SnapshotPart(self.file, self.name, part) for part in self._part.split(most)]
 
     def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
-        """Read batches.
-
-        Raises
-        ------
-        DataError
-            The process is on a machine that does not have the file.
-        """
+        """Read batches."""
         if not self.file.path.exists():
             raise DataError(
                 f"the snapshot of {self.name} is not on this machine; set {FOLDER} to a folder that all workers see, "
@@ -142,14 +136,7 @@ def plain_rows(table: pa.Table, name: str) -> pa.Table:
 
 
 def take_snapshot(records: Records) -> SnapshotPart:
-    """Read the rows once, batch by batch, to a temporary file.
-
-    Raises
-    ------
-    DataError
-        The connection breaks, a column has a type that fairkit does not read, or the file cannot be written.
-        No file is left.
-    """
+    """Read the rows once, batch by batch, to a temporary file."""
     try:
         folder = os.environ.get(FOLDER) or None
         handle, text = tempfile.mkstemp(prefix="fairkit-snapshot-", suffix=".parquet", dir=folder)

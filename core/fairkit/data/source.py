@@ -28,29 +28,14 @@ class Source:
 
     `types` may widen while CSV files are read for the first time: a column that began with whole
     numbers and goes on with text is text.
-
-    Attributes
-    ----------
-    name
-        What reports call the table.
-    types
-        Every column's type, in the table's order.
-    parts
-        Its parts, in order.
-    counts
-        The rows of every part, once they are known.
-    origin
-        What reports and certificates say about where the table is; empty for files here and tables in memory.
-    notes
-        Sentences that reports keep beside the data.
     """
 
-    name: str
-    types: dict[str, pa.DataType]
-    parts: tuple[Part, ...]
-    counts: tuple[int, ...] | None = None
+    name: str  # what reports call the table
+    types: dict[str, pa.DataType]  # every column's type, in the table's order
+    parts: tuple[Part, ...]  # its parts, in order
+    counts: tuple[int, ...] | None = None  # the rows of every part, once they are known
     origin: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences that reports keep beside the data
 
     @property
     def columns(self) -> list[str]:
@@ -61,11 +46,6 @@ class Source:
         """Read the columns in batches of at most `rows` rows, in order, as plain types.
 
         Plain types are string, int64, float64 and bool; with `coded` text with few values is a dictionary of strings.
-
-        Raises
-        ------
-        DataError
-            The file is damaged, or a CSV row has the wrong number of cells.
         """
         for part in self.parts:
             yield from self._part_batches(part, list(dict.fromkeys(columns)), rows, coded=coded)
@@ -150,13 +130,7 @@ def unreadable(name: str, error: Exception, form: str) -> DataError:
 
 
 def check_names(name: str, schema: pa.Schema) -> None:
-    """Refuse a table with two columns of one name.
-
-    Raises
-    ------
-    DataError
-        There are such columns.
-    """
+    """Refuse a table with two columns of one name."""
     if len(set(schema.names)) != len(schema.names):
         twice = next(column for column in schema.names if schema.names.count(column) > 1)
         raise DataError(f"{name}: two columns have the name {twice!r}; rename one")

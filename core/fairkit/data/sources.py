@@ -20,13 +20,7 @@ __all__ = ["open_source"]
 
 
 def open_source(data: Any, name: str | None = None) -> Source:
-    """Open a CSV or Parquet file, a folder or glob of such files, an address, a data frame or an Arrow table.
-
-    Raises
-    ------
-    DataError
-        There is no such file, it is empty or damaged, or two columns have one name.
-    """
+    """Open a CSV or Parquet file, a folder or glob of such files, an address, a data frame or an Arrow table."""
     if isinstance(data, Source):
         return data
     if hasattr(data, "to_delayed") and hasattr(data, "_meta"):

@@ -18,22 +18,7 @@ MAX_REGRESSION_CLASSES = 20
 
 
 def choose_task(dataset: Dataset, wished: Task | None, n_scores: int | None = None) -> Task:
-    """Tell tasks apart by the label, the favorable value and the model; a column of queries makes a ranking.
-
-    Parameters
-    ----------
-    dataset
-        Its label's distinct values decide.
-    wished
-        What the user said; it wins.
-    n_scores
-        How many classes the model scores; None where the model does not show it.
-
-    Raises
-    ------
-    DataError
-        A binary task without a favorable value, a ranking without queries, or queries in another task.
-    """
+    """Tell tasks apart by the label, the favorable value and the model; a column of queries makes a ranking."""
     roles, values = dataset.roles, dataset.learn().label_values
     if roles.query is not None or wished == "ranking":
         return _ranking(dataset, wished)

@@ -37,13 +37,7 @@ def mixed(words: Words) -> Words:
 
 
 def text_words(column: pa.Array) -> Words:
-    """Return a word for each text, shape [n]: of its bytes, eight at a time, and of its length.
-
-    Parameters
-    ----------
-    column
-        Of type string or large_string; the word of a missing cell means nothing.
-    """
+    """Return a word for each text, shape [n]: of its bytes, eight at a time, and of its length."""
     import pyarrow as pa
 
     wide = pa.types.is_large_string(column.type)

@@ -55,40 +55,16 @@ class Spread(Protocol):
 
 
 class Engine(Protocol):
-    """Runs functions where the rows are.
+    """Runs functions where the rows are."""
 
-    Attributes
-    ----------
-    here
-        Whether that is in this process: then a table is one piece, and its rows can be read without a network.
-    """
-
-    here: bool
+    here: bool  # whether that is in this process: then a table is one piece, and its rows can be read without a network
 
     def check(self, distributions: Mapping[str, str], extras: Iterable[str] = ()) -> None:
-        """Raise EngineError unless every worker has this fairkit, these distributions, and the extras' libraries.
-
-        Parameters
-        ----------
-        distributions
-            Versions by name.
-        extras
-            Names of fairkit's extras.
-        """
+        """Raise EngineError unless every worker has this fairkit, these distributions, and the extras' libraries."""
         ...
 
     def placed(self, data: Dataset, reasons: Sequence[str], options: ModelOptions, cut: float | None = None) -> Dataset:
-        """Return a dataset as it is read here.
-
-        Parameters
-        ----------
-        data
-            Before its first pass.
-        reasons
-            Why its rows must be read one by one, if so; a database cannot count them then.
-        options, cut
-            The threshold is where scores decide: by the options, or else `cut`.
-        """
+        """Return a dataset as it is read here."""
         ...
 
     def share(self, thing: Any) -> Any:
@@ -96,19 +72,7 @@ class Engine(Protocol):
         ...
 
     def map(self, function: Callable[..., Any], source: Source, *shared: Any, told: Told = nobody) -> Spread:
-        """Apply ``function(piece, start, *shared)`` to every piece of a table.
-
-        Parameters
-        ----------
-        function
-            Pure; of a source, the number of its first row, and what is shared.
-        source
-            The table.
-        shared
-            The same for every piece; what is large goes through `share` first.
-        told
-            Called with the rows that are done.
-        """
+        """Apply ``function(piece, start, *shared)`` to every piece of a table."""
         ...
 
     def total(self, function: Callable[..., Any], source: Source, *shared: Any, told: Told = nobody) -> Any:

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 
 class LocalEngine:
-    """Runs functions in this process (see `fairkit.engines.base.Engine`).
-
-    Parameters
-    ----------
-    processes
-        How many processes `each` may use; with 1 it stays in this one.
-    """
+    """Runs functions in this process (see `fairkit.engines.base.Engine`)."""
 
     here = True
 

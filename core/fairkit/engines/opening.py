@@ -22,24 +22,7 @@ DASK, CONNECTED = "fairkit_dask.engine:DaskEngine", "fairkit_dask.cluster:connec
 
 @contextmanager
 def opened(engine: Engine | str | None, scheduler: str | None = None) -> Iterator[Engine]:
-    """Return a running engine for its name, and end afterwards what was started for it.
-
-    Parameters
-    ----------
-    engine
-        None for this process, ``"dask"``, ``"sql"`` (the database counts), or an engine that runs already.
-    scheduler
-        The address of a Dask scheduler; None starts a cluster on this machine.
-
-    Raises
-    ------
-    EngineError
-        The scheduler cannot be reached.
-    MissingExtraError
-        Dask is not installed.
-    ParameterError
-        There is no such engine, or a scheduler without one.
-    """
+    """Return a running engine for its name, and end afterwards what was started for it."""
     if isinstance(engine, str):
         if engine not in ENGINES:
             raise ParameterError(f"there is no engine {engine!r}. {did_you_mean(engine, ENGINES, what='engines')}")

@@ -20,24 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartPosition:
-    """Where a part stands in its table.
+    """Where a part stands in its table."""
 
-    Attributes
-    ----------
-    name
-        What messages call the part.
-    types
-        The table's columns and types.
-    start
-        The number of the part's first row.
-    wrap
-        Makes a part of one whose rows were made on the worker.
-    """
-
-    name: str
-    types: dict[str, pa.DataType]
-    start: int = 0
-    wrap: Callable[[Part], Part] | None = None
+    name: str  # what messages call the part
+    types: dict[str, pa.DataType]  # the table's columns and types
+    start: int = 0  # the number of the part's first row
+    wrap: Callable[[Part], Part] | None = None  # makes a part of one whose rows were made on the worker
 
     def open(self, part: Any) -> Source:
         """Return the part, or a data frame in its place, as a table."""

@@ -19,26 +19,7 @@ def each_in_processes(
     processes: int,
     done: Callable[[Any], None],
 ) -> None:
-    """Call ``done(function(item, *shared))`` for every item, in the order in which they are finished.
-
-    Parameters
-    ----------
-    function
-        Found by its name in every process.
-    items, shared
-        What it is called with. What is shared reaches the processes through pipes, once: no file holds it.
-    processes
-        How many at a time.
-    done
-        Called in this process.
-
-    Raises
-    ------
-    EngineError
-        A process ended by itself, for instance because it used too much memory; what is finished was told.
-    KeyboardInterrupt
-        The user stopped it: what is running is given up and the processes are ended, what is finished was told.
-    """
+    """Call ``done(function(item, *shared))`` for every item, in the order in which they are finished."""
     from loky.process_executor import ProcessPoolExecutor, TerminatedWorkerError
 
     call = pickle.dumps((function, tuple(shared)), protocol=5)

@@ -41,11 +41,5 @@ class RowsInParts(Protocol):
         ...
 
     def tasks(self, function: Callable[..., Any], each: Iterable[tuple[Any, ...]], *shared: Any) -> list[Any]:
-        """Start ``function(source, start, dataset, *own, *shared)`` on every part, with its `own` of `each`.
-
-        Returns
-        -------
-        list
-            What stands for the results, which stay on the workers.
-        """
+        """Start ``function(source, start, dataset, *own, *shared)`` on every part, with its `own` of `each`."""
         ...

@@ -29,22 +29,6 @@ def selected_quantile(groups: int, apart: float, evenness: float, tail: float) -
     twenty equal ones, whose range is 3.7 standard deviations without any difference, it is smaller while θ is
     (Andrews & Soares 2010 select moments for the same end). Here c is the smallest factor for which the probability
     is at most `tail`.
-
-    Parameters
-    ----------
-    groups
-        Their number, at least 2.
-    apart
-        θ over the standard error of a pair's difference; rounded up to tenths.
-    evenness
-        The smallest standard error of a group over the largest, in (0, 1]; rounded down to twentieths.
-    tail
-        In (0, 0.5).
-
-    Returns
-    -------
-    float
-        In [0, z], z the normal quantile of `tail`.
     """
     z = _NORMAL.inv_cdf(1 - tail)
     if groups <= 2 or apart > 4 + 2 * z:

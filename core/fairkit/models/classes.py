@@ -31,29 +31,6 @@ def favorable_column(
     The classes that the model names decide; where they are numbers 0..K-1 and the label's values are not,
     the order of the label's values; where that could be read two ways, which column ranks the favorable
     rows higher.
-
-    Parameters
-    ----------
-    classes
-        The model's class labels, one for each score column.
-    label_values
-        The label's distinct values in order.
-    favorable
-        The favorable value.
-    scores
-        Shape [n, K], a first batch.
-    is_favorable
-        Shape [n]; None where the data has no label.
-
-    Returns
-    -------
-    int, str
-        The column, and the sentence that tells the user.
-
-    Raises
-    ------
-    ModelError
-        It cannot be told.
     """
     if favorable is None:
         shown = " or ".join(repr(value_text(value)) for value in classes[:5])
@@ -124,13 +101,7 @@ def ranks_higher(scores: NDArray[np.float64], is_favorable: NDArray[np.bool_]) -
 
 
 def roc_area(scores: NDArray[np.float64], is_favorable: NDArray[np.bool_]) -> float:
-    """Return the area under the ROC curve, ties counted half; there are rows of both labels.
-
-    Parameters
-    ----------
-    scores, is_favorable
-        Shape [n].
-    """
+    """Return the area under the ROC curve, ties counted half; there are rows of both labels."""
     _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     n1, n0 = int(is_favorable.sum()), int((~is_favorable).sum())
@@ -138,13 +109,7 @@ def roc_area(scores: NDArray[np.float64], is_favorable: NDArray[np.bool_]) -> fl
 
 
 def check_signs(classes: Sequence[Any], label_values: Sequence[Any]) -> None:
-    """Refuse labels -1 and 1 where the data has others: a 1 that means "usual" is no label 1.
-
-    Raises
-    ------
-    ModelError
-        The user must say which of them is favorable.
-    """
+    """Refuse labels -1 and 1 where the data has others: a 1 that means "usual" is no label 1."""
     texts = {value_text(value) for value in classes}
     known = [value_text(value) for value in label_values]
     if texts and texts <= {"-1", "1"} and "-1" in texts and not {"-1", "1"} <= set(known):
@@ -166,29 +131,6 @@ def line_up(
 
     Names decide. Codes 0..K-1 are held against the data: a class's score must be higher for the rows with its own
     value than for those with any other class's value, in every pair of classes.
-
-    Parameters
-    ----------
-    classes
-        The model's classes, in the order of the columns of `scores`.
-    label_values
-        The label's values in order.
-    said
-        The label's values in the model's order, where the user named them.
-    scores
-        Shape [n, K], a first batch: probabilities, logits, or 1 where the model gives the class.
-    labels
-        The place of each row's label in `label_values`, shape [n].
-
-    Returns
-    -------
-    tuple of int, list of str
-        Places in `label_values`; sentences about what was guessed.
-
-    Raises
-    ------
-    ModelError
-        It cannot be told.
     """
     texts, names = [value_text(v) for v in label_values], [value_text(v) for v in classes]
     if said is not None:
@@ -267,13 +209,7 @@ def _told(places: Sequence[int], texts: Sequence[str], labels: NDArray[np.int64]
 
 
 def of_two_classes(options: ModelOptions, dataset: Dataset) -> ModelOptions:
-    """Return the options with `favorable_class` in place of the two classes of a binary task.
-
-    Raises
-    ------
-    ParameterError
-        The favorable label is not among the two classes, or both options are given.
-    """
+    """Return the options with `favorable_class` in place of the two classes of a binary task."""
     label = dataset.roles.favorable
     if options.classes is None or len(options.classes) != 2 or label is None:
         return options

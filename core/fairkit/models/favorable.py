@@ -21,25 +21,6 @@ def favorable_values(dataset: Dataset, column: str, said: Any = None) -> tuple[M
 
     Yes and no (also 1 and 0, true and false) mean what they say; other values are those of the label. Where the two
     contradict each other, as they do when the label's favorable value is 0, nothing is guessed.
-
-    Parameters
-    ----------
-    dataset
-        After its first pass, with the column noted.
-    column
-        The column.
-    said
-        The favorable value, where the user names it.
-
-    Returns
-    -------
-    mapping, list of str
-        By value; sentences about what was guessed.
-
-    Raises
-    ------
-    ModelError
-        It cannot be told, or cells are missing.
     """
     counts = dataset.profile.values[column]
     if counts is None:

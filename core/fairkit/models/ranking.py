@@ -23,11 +23,6 @@ def bound(model: Model, dataset: Dataset, options: ModelOptions) -> Scorer:
 
     A ranker is a regression of the relevance, or, where a favorable label is named, a classifier whose probability of
     it ranks the items.
-
-    Raises
-    ------
-    FairkitError
-        See `fairkit.models.scorer.Model.bind`; a ranker must give a score.
     """
     if dataset.roles.query is None and options.task != "ranking":
         return model.bind(dataset, options)
@@ -66,13 +61,7 @@ class Ranker:
         return cls(inner, info, inner.columns, bool(getattr(inner, "recorded", False)), getattr(inner, "model", None))
 
     def predict(self, columns: Columns) -> Predictions:
-        """Score items; larger is nearer to the top.
-
-        Raises
-        ------
-        ModelError
-            The model gives labels only.
-        """
+        """Score items; larger is nearer to the top."""
         said = self.inner.predict(columns)
         if said.score is None:
             raise ModelError(

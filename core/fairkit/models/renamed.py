@@ -8,22 +8,7 @@ from fairkit.errors import ParameterError, did_you_mean
 
 
 def check_renamed(rename: Mapping[str, str] | None, inputs: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuse new names for columns that are not there, or that the model does not ask for.
-
-    Parameters
-    ----------
-    rename
-        By column, the model's name for it.
-    inputs
-        The names that the model asks for.
-    columns
-        The table's columns.
-
-    Raises
-    ------
-    ParameterError
-        The message has similar names.
-    """
+    """Refuse new names for columns that are not there, or that the model does not ask for."""
     renames = rename or {}
     for column, name in renames.items():
         if column not in columns:
@@ -38,17 +23,7 @@ def check_renamed(rename: Mapping[str, str] | None, inputs: Sequence[str], colum
 
 
 def no_column(table: str, names: Sequence[str], columns: Sequence[str], free: Sequence[str]) -> str:
-    """Say why the table has no column for some of the model's inputs: one-hot columns, or another name.
-
-    Parameters
-    ----------
-    table
-        The table's name.
-    names
-        The inputs without a column.
-    columns, free
-        The table's columns, and those that no other input takes.
-    """
+    """Say why the table has no column for some of the model's inputs: one-hot columns, or another name."""
     whole = one_hot(names, columns)
     if whole:
         column, parts = next(iter(whole.items()))
@@ -78,17 +53,7 @@ def one_hot(names: Sequence[str], columns: Sequence[str]) -> dict[str, list[str]
 
 
 def encoded(total: int, features: Sequence[str], levels: Mapping[str, int]) -> str:
-    """Say that a matrix of `total` columns is one-hot encoded, where the numbers of values fit; else nothing.
-
-    Parameters
-    ----------
-    total
-        The columns that the model takes.
-    features
-        The columns that it would get.
-    levels
-        By column of text, how many values it has.
-    """
+    """Say that a matrix of `total` columns is one-hot encoded, where the numbers of values fit; else nothing."""
     texts = [name for name in features if name in levels]
     plain = len(features) - len(texts)
     fits = {plain + sum(levels[name] - less for name in texts) for less in (0, 1)}

@@ -20,16 +20,10 @@ OWN = {"scale": "own"}
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A strictly increasing map from a scale to (0, 1), with the scale's centre at one half.
+    """A strictly increasing map from a scale to (0, 1), with the scale's centre at one half."""
 
-    Attributes
-    ----------
-    centre, spread
-        The median of some scores, and half the distance between their quartiles; `spread` is above 0.
-    """
-
-    centre: float
-    spread: float
+    centre: float  # the median of some scores, and half the distance between their quartiles; `spread` is above 0
+    spread: float  # the median of some scores, and half the distance between their quartiles; `spread` is above 0
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Self:
@@ -49,13 +43,7 @@ def is_own(outputs: Mapping[str, Any]) -> bool:
 
 
 def check_chance(threshold: float | None, kind: str) -> None:
-    """Refuse a threshold outside [0, 1] for scores that are probabilities, or are made probabilities.
-
-    Raises
-    ------
-    ParameterError
-        The message says how the scores are read.
-    """
+    """Refuse a threshold outside [0, 1] for scores that are probabilities, or are made probabilities."""
     if threshold is not None and not 0 <= threshold <= 1:
         raise ParameterError(
             f"threshold={threshold:g} is not a probability, and the scores are read as {kind}; give a threshold in "

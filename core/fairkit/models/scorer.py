@@ -23,31 +23,7 @@ Columns = Mapping[str, "NDArray[Any]"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predictions:
-    """What a model says about n rows.
-
-    Attributes
-    ----------
-    score
-        Binary: the probability of the favorable label, in [0, 1]. Regression: the predicted value.
-        Shape [n]; None where the model gives labels only.
-    decision
-        Binary: the probability that the decision is favorable, in [0, 1]; 0 or 1 for a deterministic model.
-        Shape [n]; None in multi-class and regression.
-    probabilities
-        Multi-class: shape [n, K], one column for each of the scorer's classes; None without scores.
-    predicted
-        Multi-class: the predicted class as an index into the scorer's classes, shape [n].
-    logits
-        The raw outputs before the link where the model gives them, shape [n] or [n, K].
-    members, shares
-        Where each row's score is drawn from the predictions of K members: those, shape [n, K], and the
-        chances, shape [K]; `score` is then their mean.
-    undetermined
-        The rows whose decision or class rounding could turn, shape [n]; None where there are none.
-    largest
-        The largest absolute numbers that the rows gave the model, as one row of each of its inputs; None where no
-        bound on rounding follows from them.
-    """
+    """What a model says about n rows."""
 
     score: NDArray[np.float64] | None = None
     decision: NDArray[np.float64] | None = None
@@ -80,24 +56,12 @@ class Predictions:
 
 
 class Scorer(Protocol):
-    """A model bound to a dataset: it knows which columns it reads and what its outputs mean.
+    """A model bound to a dataset: it knows which columns it reads and what its outputs mean."""
 
-    Attributes
-    ----------
-    info
-        Name, digest, task, and what was guessed about the model, in sentences.
-    task
-        ``binary``, ``multiclass``, ``regression`` or ``ranking``.
-    columns
-        The raw columns that `predict` needs.
-    classes
-        Multi-class: the label's values, in the order of probability columns; else empty.
-    """
-
-    info: ModelInfo
-    task: Task
-    columns: tuple[str, ...]
-    classes: tuple[Any, ...]
+    info: ModelInfo  # name, digest, task, and what was guessed about the model, in sentences
+    task: Task  # `binary`, `multiclass`, `regression` or `ranking`
+    columns: tuple[str, ...]  # the raw columns that `predict` needs
+    classes: tuple[Any, ...]  # multi-class: the label's values, in the order of probability columns; else empty
 
     def predict(self, columns: Columns) -> Predictions:
         """Score rows given as raw columns, each of shape [n]."""
@@ -147,13 +111,7 @@ class NotFiniteError(ModelError):
 
 
 def check_scores(values: NDArray[np.float64], what: str) -> None:
-    """Refuse NaN and infinite scores.
-
-    Raises
-    ------
-    NotFiniteError
-        The message counts them.
-    """
+    """Refuse NaN and infinite scores."""
     bad = ~np.isfinite(values)
     if bad.any():
         rows = int(bad.reshape(len(bad), -1).any(axis=1).sum())

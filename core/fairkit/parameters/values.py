@@ -20,13 +20,7 @@ class Unreadable(Exception):  # noqa: N818 - whoever knows the parameter's name 
 
 
 def convert(hint: Any, value: Any) -> Any:
-    """Read a value as a type.
-
-    Raises
-    ------
-    Unreadable
-        It does not fit.
-    """
+    """Read a value as a type."""
     if hint is Any:
         return value
     for applies, read in _CONVERTERS:

@@ -47,23 +47,7 @@ def advised(
     seed: int = 0,
     auditors: Sequence[Auditor] = (),
 ) -> tuple[tuple[RuleResult, ...], list[Finding]]:
-    """Add advice to inconclusive rules, and to every finding with a rule what the audit could have seen.
-
-    Parameters
-    ----------
-    rules, results
-        A policy and what became of it, in the same order.
-    findings
-        What was found.
-    metrics
-        The installed ones.
-    confidence
-        The level of the rules' intervals.
-    seed
-        For the draws.
-    auditors
-        Those of the findings: what would decide a rule may be something else than rows.
-    """
+    """Add advice to inconclusive rules, and to every finding with a rule what the audit could have seen."""
     say = {auditor.name: auditor.advice for auditor in auditors}
     shown = list(findings)
     advice = []

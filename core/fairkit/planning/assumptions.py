@@ -25,13 +25,7 @@ _WORST = 0.5
 
 
 def assumed(rule: Rule, target: Target, groups: Any, assume: Any, base: Any) -> tuple[Truth, tuple[str, ...]]:
-    """Return the truth that was typed, and notes.
-
-    Raises
-    ------
-    ParameterError
-        A number is missing, out of its range, or names a group that is not there.
-    """
+    """Return the truth that was typed, and notes."""
     shares = _shares(rule, target, groups)
     names = tuple(shares)
     rates, notes = [], []
@@ -108,13 +102,7 @@ def _base(rate: type[Rate], base: Any, names: tuple[str, ...]) -> Array:
 
 
 def observed(rule: Rule, target: Target, report: Report) -> tuple[Truth, tuple[str, ...]]:
-    """Return a pilot report's rates as the truth, as if no row had been seen.
-
-    Raises
-    ------
-    PolicyError
-        The report lacks what is needed.
-    """
+    """Return a pilot report's rates as the truth, as if no row had been seen."""
     truth = seen(rule.sensitive, target, report.findings)
     if truth is None:
         raise PolicyError(

@@ -29,22 +29,7 @@ _NORMAL = NormalDist()
 def detectable(
     target: Target, truth: Truth, denominators: Array, rule: Rule, confidence: float, power: float
 ) -> Detectable | None:
-    """Solve D - limit = (z + z_power) se(D) for D, with all of the disparity in the smallest group.
-
-    Parameters
-    ----------
-    target, truth, rule
-        The rule's number, the rates that are assumed, the rule.
-    denominators
-        Rows that each rate is over, shape [K, G].
-    confidence, power
-        Of the interval; the chance to reach.
-
-    Returns
-    -------
-    Detectable or None
-        None for numbers that are neither a difference nor a ratio.
-    """
+    """Solve D - limit = (z + z_power) se(D) for D, with all of the disparity in the smallest group."""
     if target.kind not in ("difference", "ratio") or len(truth.names) < 2:
         return None
     z_power = _NORMAL.inv_cdf(power)

@@ -27,29 +27,15 @@ LEAST = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What is assumed about the groups.
+    """What is assumed about the groups."""
 
-    Attributes
-    ----------
-    names
-        The groups.
-    shares
-        Of the rows, of sum 1, shape [G].
-    rates
-        Shape [K, G]: the true rates.
-    bases
-        Shape [K, G]: the share of a group's rows that each rate is over.
-    rows, denominators, counted
-        What was seen already, shapes [G], [K, G], [K, G]; zeros before the first audit.
-    """
-
-    names: tuple[str, ...]
-    shares: Array
-    rates: Array
-    bases: Array
-    rows: Array
-    denominators: Array
-    counted: Array
+    names: tuple[str, ...]  # the groups
+    shares: Array  # of the rows, of sum 1, shape [G]
+    rates: Array  # shape [K, G]: the true rates
+    bases: Array  # shape [K, G]: the share of a group's rows that each rate is over
+    rows: Array  # what was seen already, shapes [G], [K, G], [K, G]; zeros before the first audit
+    denominators: Array  # what was seen already, shapes [G], [K, G], [K, G]; zeros before the first audit
+    counted: Array  # what was seen already, shapes [G], [K, G], [K, G]; zeros before the first audit
 
 
 def decided(
@@ -62,21 +48,7 @@ def decided(
     rng: np.random.Generator,
     draws: int,
 ) -> float:
-    """Return the share of a verdict, pass or fail, among audits with `added` more rows in each group.
-
-    Parameters
-    ----------
-    target, truth
-        The rule's number, and what is assumed.
-    added
-        Rows in each group besides those of `truth.rows`, shape [G].
-    rule, side
-        The rule, and the verdict.
-    confidence
-        Of the intervals.
-    rng, draws
-        How many audits are drawn, and from what.
-    """
+    """Return the share of a verdict, pass or fail, among audits with `added` more rows in each group."""
     whole = np.round(added).astype(np.int64)
     rows = truth.rows + whole
     if (rows < LEAST).any():
@@ -101,17 +73,7 @@ def decided(
 def intervals(
     target: Target, estimates: Sequence[Estimate], enough: NDArray[np.bool_], confidence: float
 ) -> Iterator[tuple[int, Interval]]:
-    """Return the interval of every drawn audit whose rates are known, with the audit's number.
-
-    Parameters
-    ----------
-    target, estimates
-        The number, and the rates that it is made of, of all draws one after another.
-    enough
-        Which audits have enough rows for a verdict, shape [draws].
-    confidence
-        Of the intervals.
-    """
+    """Return the interval of every drawn audit whose rates are known, with the audit's number."""
     groups = len(estimates[0].values) // len(enough)
     for estimate in estimates:
         enough = enough & np.isfinite(estimate.values).reshape(-1, groups).all(axis=1)

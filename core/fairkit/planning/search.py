@@ -96,23 +96,7 @@ def search(
     draws: int,
     rounds: Sequence[Sequence[float]] = (COARSE, FINE),
 ) -> PowerCurve | None:
-    """Find the rows at which a power is reached; None where `MOST` rows are not enough.
-
-    Parameters
-    ----------
-    power_at
-        The share of drawn audits that are decided with so many rows.
-    start
-        Where to begin.
-    power
-        The chance to reach, in (0, 1).
-    draws
-        How many audits each share is over.
-    rounds
-        At which multiples of the rows found so far the power is taken, round by round.
-
-    The probit of the power is linear in √N to first order, so the line through all points averages their noise.
-    """
+    """Find the rows at which a power is reached; None where `MOST` rows are not enough."""
     wanted = _NORMAL.inv_cdf(power)
     if not start <= MOST:
         return None

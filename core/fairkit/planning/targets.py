@@ -34,21 +34,11 @@ _SUFFIXES: Mapping[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A rule's number as a function of one or two rates in each group.
+    """A rule's number as a function of one or two rates in each group."""
 
-    Attributes
-    ----------
-    metric
-        As the rule names it.
-    rates
-        The rates, over different rows where there are two.
-    kind
-        The largest difference, the smallest ratio, the largest or smallest rate, or the rate itself.
-    """
-
-    metric: str
-    rates: tuple[type[Rate], ...]
-    kind: Kind
+    metric: str  # as the rule names it
+    rates: tuple[type[Rate], ...]  # the rates, over different rows where there are two
+    kind: Kind  # the largest difference, the smallest ratio, the largest or smallest rate, or the rate itself
 
     def value(self, rates: Array) -> float:
         """Return the number for known rates, shape [K, G]."""
@@ -81,13 +71,7 @@ class Target:
 
 
 def target_of(metric: str, metrics: Sequence[type[Metric]]) -> Target:
-    """Return the target of a rule on `metric`: its rates, and how they are compared.
-
-    Raises
-    ------
-    PolicyError
-        It is not made of rates; only a pilot report can plan it then.
-    """
+    """Return the target of a rule on `metric`: its rates, and how they are compared."""
     rates = {cls.name: cls for cls in metrics if issubclass(cls, Rate)}
     name, kind = metric, "level"
     for suffix, of in _SUFFIXES.items():

@@ -62,13 +62,7 @@ def _find() -> list[PluginInfo]:
 
 
 def load(name: str) -> Plugin:
-    """Import one plugin and ask its hooks.
-
-    Raises
-    ------
-    PluginError
-        No plugin has the name, two have it, or it does not load; the message says what fixes it.
-    """
+    """Import one plugin and ask its hooks."""
     installed = find()
     named = [plugin for plugin in installed if plugin.name == name]
     if not named:
@@ -129,13 +123,7 @@ def needs_of(used: Iterable[Plugin]) -> tuple[dict[str, str], list[str]]:
 
 @contextmanager
 def blame(info: PluginInfo, doing: str) -> Iterator[None]:
-    """Turn what somebody else's plugin raises into one message that names it; ours are bugs and stay as they are.
-
-    Raises
-    ------
-    PluginError
-        The plugin raised something that is no `FairkitError`.
-    """
+    """Turn what somebody else's plugin raises into one message that names it; ours are bugs and stay as they are."""
     try:
         yield
     except (FairkitError, MemoryError):
@@ -155,13 +143,7 @@ def owner_of(name: str) -> PluginInfo:
 
 
 def find_auditor(name: str, among: Iterable[Plugin] = ()) -> tuple[type[Auditor], Plugin]:
-    """Find an auditor by its name: in the plugin of that name, else among loaded plugins.
-
-    Raises
-    ------
-    PluginError
-        There is none.
-    """
+    """Find an auditor by its name: in the plugin of that name, else among loaded plugins."""
     loaded = list(among)
     if any(plugin.name == name for plugin in find()):
         loaded.insert(0, load(name))
@@ -194,13 +176,7 @@ add_source(_learners)
 
 
 def source_of(scheme: str) -> type[DataSource] | None:
-    """Return the source of data whose addresses have a scheme; None where no plugin has one.
-
-    Raises
-    ------
-    PluginError
-        The plugin of that name does not load, or two plugins have a source for the scheme.
-    """
+    """Return the source of data whose addresses have a scheme; None where no plugin has one."""
     with listed_once():
         named = [plugin.name for plugin in find() if plugin.name == scheme]
         others, failures = third_party()
@@ -215,26 +191,14 @@ def source_of(scheme: str) -> type[DataSource] | None:
 
 
 def pack_plugins() -> tuple[list[Plugin], type[PackFormat]]:
-    """Return the plugins that may have packs, ours first, and what reads and renders a pack.
-
-    Raises
-    ------
-    PluginError
-        The plugin that reads packs does not load.
-    """
+    """Return the plugins that may have packs, ours first, and what reads and renders a pack."""
     from fairkit.packs import pack_format
 
     return [load(PACKS), *third_party()[0]], pack_format()
 
 
 def model_source(name: str) -> type[ModelSource]:
-    """Return the source of models of that name.
-
-    Raises
-    ------
-    PluginError
-        No plugin has it, or its plugin does not load.
-    """
+    """Return the source of models of that name."""
     others, failures = third_party()
     ours = [load(plugin.name) for plugin in find() if plugin.name == name]
     for plugin in [*ours, *others]:
@@ -245,13 +209,7 @@ def model_source(name: str) -> type[ModelSource]:
 
 
 def exporter_of(name: str) -> tuple[type[Exporter], PluginInfo]:
-    """Return the exporter of a name, and the plugin that has it; ours are looked at first.
-
-    Raises
-    ------
-    PluginError
-        No plugin has it, or two have.
-    """
+    """Return the exporter of a name, and the plugin that has it; ours are looked at first."""
     others, failures = ([], []) if name in FORMATS else third_party()
     loaded = [load(CARDS), *others]
     owners = [(cls, plugin.found) for plugin in loaded for cls in plugin.exporters if cls.name == name]

@@ -29,13 +29,7 @@ _SETS = {
 
 
 def load_found(info: PluginInfo) -> Plugin:
-    """Import a plugin and take what its hooks give.
-
-    Raises
-    ------
-    PluginError
-        It does not load; the message says what fixes it.
-    """
+    """Import a plugin and take what its hooks give."""
     module = _import(info)
     _check_interface(info, module)
     manager = pluggy.PluginManager(hookspecs.PROJECT)

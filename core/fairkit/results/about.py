@@ -24,13 +24,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 def facts_of(about: Mapping[str, str]) -> dict[str, str]:
-    """Check facts and return them.
-
-    Raises
-    ------
-    ParameterError
-        A name or a text cannot be used.
-    """
+    """Check facts and return them."""
     for name, text in about.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ParameterError(

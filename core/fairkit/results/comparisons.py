@@ -28,32 +28,16 @@ Outcome = Literal["better", "worse", "changed", "same", "undecided"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """How one number differs between the first model and another.
+    """How one number differs between the first model and another."""
 
-    Attributes
-    ----------
-    metric, sensitive, group, parameters
-        Which number: over all rows, a disparity between the groups of a column, or one group's.
-    before, after
-        The number of the first model and of the other.
-    interval
-        Of ``after - before``, paired; None where a number is not defined.
-    better
-        Which direction of the metric is better for the people concerned.
-    outcome
-        ``better`` or ``worse`` (``changed`` where the metric has no direction) if the interval leaves 0 out;
-        ``same`` if it does not: no significant difference; ``undecided`` where a group is too small or
-        there is no interval.
-    """
-
-    metric: str
+    metric: str  # which number: over all rows, a disparity between the groups of a column, or one group's
     sensitive: str | None = None
-    group: str | None = None
+    group: str | None = None  # which number: over all rows, a disparity between the groups of a column, or one group's
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    before: float | None
-    after: float | None
-    interval: Interval | None
-    better: Better
+    before: float | None  # the number of the first model and of the other
+    after: float | None  # the number of the first model and of the other
+    interval: Interval | None  # of `after - before`, paired; None where a number is not defined
+    better: Better  # which direction of the metric is better for the people concerned
     outcome: Outcome
     reference: str | None = None
     within: tuple[str, ...] = ()
@@ -103,32 +87,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(Tabular, Saved):
-    """Models beside the first one, on the same rows.
+    """Models beside the first one, on the same rows."""
 
-    Attributes
-    ----------
-    models
-        The first is what the others are compared with.
-    changes
-        For each model but the first: the numbers over all rows, then disparities, then groups.
-    notes
-        What a reader must know.
-    warnings
-        What a reader must see before the numbers: about predictions that make no sense, and about the table's rows.
-    policy
-        For each model, what rules say about it; empty where there are no rules.
-    title
-        What is compared where it is not models on the same rows.
-    """
-
-    models: tuple[ModelInfo, ...]
+    models: tuple[ModelInfo, ...]  # the first is what the others are compared with
     data: DataInfo
     changes: tuple[tuple[Change, ...], ...]
     confidence: float = 0.95
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader must know
     warnings: tuple[str, ...] = ()
     policy: tuple[tuple[RuleResult, ...], ...] = ()
-    title: str = ""
+    title: str = ""  # what is compared where it is not models on the same rows
 
     @property
     def verdict(self) -> VerdictName | None:
@@ -151,13 +119,7 @@ class Comparison(Tabular, Saved):
         reference: str | None = None,
         within: str = "",
     ) -> Change:
-        """Look one change up; `model` counts from 1, the first that is compared; `label` is a class of several.
-
-        Raises
-        ------
-        ParameterError
-            There is none.
-        """
+        """Look one change up; `model` counts from 1, the first that is compared; `label` is a class of several."""
         for one in self.changes[model - 1]:
             told = (one.metric, one.sensitive, one.group, one.parameters.get("class"))
             where = (one.reference, "+".join(one.within))
@@ -166,15 +128,7 @@ class Comparison(Tabular, Saved):
         raise ParameterError(f"the comparison has no {metric!r} for {sensitive!r} in group {group!r}")
 
     def plot(self, model: int = 1) -> alt.LayerChart:
-        """Return the paired differences with their intervals as an Altair chart; `model` counts as in `find`.
-
-        Raises
-        ------
-        ParameterError
-            There is no such model.
-        MissingExtraError
-            Altair is not installed.
-        """
+        """Return the paired differences with their intervals as an Altair chart; `model` counts as in `find`."""
         return layered("changes", self, model)
 
     def records(self) -> list[dict[str, Any]]:

@@ -9,15 +9,7 @@ _AGES = {"age", "agep"}
 
 
 def in_words(conditions: Sequence[Mapping[str, Any]], within: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return conditions in words: ``aged 32 to 66, COW = 5, WKHP 40 or more``.
-
-    Parameters
-    ----------
-    conditions
-        Each has `column`, and `value` (None: missing), or `low` and `high` (None: open; both: any known value).
-    within
-        Conditions that everybody fulfils with whom the group is compared.
-    """
+    """Return conditions in words: ``aged 32 to 66, COW = 5, WKHP 40 or more``."""
     told = ", ".join(_words(one) for one in conditions)
     return f"{told} (within {', '.join(_words(one) for one in within)})" if within else told
 

@@ -37,121 +37,36 @@ class ReportPlots:
         return f"<charts: {own}, evidence(name)>"
 
     def disparities(self, sensitive: str | None = None, *, kind: Kind = "difference") -> alt.LayerChart:
-        """Return the largest disparities between groups with their intervals, and the policy's limits.
-
-        Parameters
-        ----------
-        sensitive
-            The sensitive column; None: all of them.
-        kind
-            ``difference`` (0 is parity) or ``ratio`` (1 is parity). The worst group's own number is in `groups`.
-
-        Raises
-        ------
-        DataError
-            The report has no such disparities, or no such column.
-        MissingExtraError
-            Altair is not installed.
-        """
+        """Return the largest disparities between groups with their intervals, and the policy's limits."""
         return layered("disparities", self._report, sensitive, kind=kind)
 
     def groups(self, sensitive: str, metric: str | Sequence[str] | None = None) -> alt.FacetChart:
-        """Return the groups' own numbers with their intervals, a panel for each metric; a line marks all rows.
-
-        Parameters
-        ----------
-        sensitive
-            The sensitive column.
-        metric
-            Names of metrics, such as ``"selection_rate"``; None: those of the page's table of groups.
-
-        Raises
-        ------
-        DataError
-            The report has no such column, or not this metric in its groups.
-        MissingExtraError
-            Altair is not installed.
-        """
+        """Return the groups' own numbers with their intervals, a panel for each metric; a line marks all rows."""
         return faceted("groups", self._report, sensitive, metric)
 
     def roc(self, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None) -> alt.LayerChart:
-        """Return each group's ROC curve in the band that holds its whole true curve.
-
-        Parameters
-        ----------
-        sensitive
-            The sensitive column.
-        groups
-            Which groups; None: the six largest.
-        label
-            Which class, where there are more than two.
-
-        Raises
-        ------
-        DataError
-            There are no curves: the model gives no scores, or the table has no outcomes.
-        MissingExtraError
-            Altair is not installed.
-        """
+        """Return each group's ROC curve in the band that holds its whole true curve."""
         return layered("roc", self._report, sensitive, groups=groups, label=label)
 
     def scores(
         self, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
     ) -> alt.LayerChart:
-        """Return how each group's scores are distributed: the share of its rows in each bin. See `roc`.
-
-        Raises
-        ------
-        DataError
-            There are no scores.
-        MissingExtraError
-            Altair is not installed.
-        """
+        """Return how each group's scores are distributed: the share of its rows in each bin. See `roc`."""
         return layered("scores", self._report, sensitive, groups=groups, label=label)
 
     def calibration(
         self, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
     ) -> alt.LayerChart:
-        """Return each group's observed share of favorable outcomes against its mean score. See `roc`.
-
-        Raises
-        ------
-        DataError
-            There are no scores, or no outcomes.
-        MissingExtraError
-            Altair is not installed.
-        """
+        """Return each group's observed share of favorable outcomes against its mean score. See `roc`."""
         return layered("calibration", self._report, sensitive, groups=groups, label=label)
 
     def evidence(self, name: str, sensitive: str | None = None) -> alt.LayerChart:
-        """Return an auditor's chart, a panel for each finding: ``columns`` is the waterfall of `why`.
-
-        Parameters
-        ----------
-        name
-            The key of ``Finding.evidence`` that a plugin's chart shows, such as ``columns``, ``left`` (what allowed
-            columns leave), ``correspondence_pairs``.
-        sensitive
-            The sensitive column; None: all of them.
-
-        Raises
-        ------
-        DataError
-            The report has no such evidence, or none with a picture.
-        MissingExtraError
-            Altair is not installed.
-        """
+        """Return an auditor's chart, a panel for each finding: ``columns`` is the waterfall of `why`."""
         return layered("evidence", self._report, name, sensitive)
 
 
 def layered(name: str, result: Any, *arguments: Any, **options: Any) -> alt.LayerChart:
-    """Return a chart that an installed package draws.
-
-    Raises
-    ------
-    PluginError
-        Nobody draws it.
-    """
+    """Return a chart that an installed package draws."""
     chart: alt.LayerChart = _drawn(name)(result, *arguments, **options)
     return chart
 

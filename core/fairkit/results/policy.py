@@ -44,32 +44,6 @@ def judge(
     A rule passes when the whole interval keeps the limit, fails when the whole interval breaks it, and is
     inconclusive otherwise, or when the finding forbids a verdict (a small group, no interval). A one-sided
     bound that a finding brings along (`evidence["upper_confidence_bound"]`) takes the place of the upper end.
-
-    Parameters
-    ----------
-    rules, findings
-        What to apply to what.
-    confidence
-        Of the intervals.
-    adjustment
-        ``holm`` decides *fail* by Holm's steps, so that the chance that any rule fails wrongly is at most α, and leaves
-        *pass* as it is: the policy passes only if every rule does, which needs no correction (an intersection-union
-        test). ``bonferroni`` takes every interval at 1 - α/m for m comparisons: the chance that any verdict is wrong
-        is at most α. ``benjamini-hochberg`` takes them at 1 - kα/m for the largest k such that at least k comparisons
-        are decided at that level: it controls the expected share of wrong ones among the decided comparisons (the false
-        discovery rate), not the chance of any.
-    conditions
-        By metric, what must be asked for it to be measured at all, for the error.
-
-    Returns
-    -------
-    tuple of RuleResult, verdict
-        One result for each rule, and the worst of them (None without rules).
-
-    Raises
-    ------
-    PolicyError
-        A rule names a metric or a sensitive column that no finding has.
     """
     matched = [(rule, _matching(rule, findings, conditions)) for rule in rules]
     pairs = [(rule, finding) for rule, found in matched for finding in found]

@@ -24,16 +24,6 @@ def rows_that_turn(rule: Rule, finding: Finding, interval: Interval) -> tuple[in
     With k such rows in two groups the largest difference between their rates is that of x rows that count put
     into the one, and of k - x that do not count into the other; the smallest difference is that of the other way round.
     The other rows without a group stay out.
-
-    Parameters
-    ----------
-    rule, finding, interval
-        A rule on a difference or ratio of rates, its finding and the interval that it is judged by.
-
-    Returns
-    -------
-    tuple of int, or None
-        None for other findings, for rates without counts, and where even all of them do not turn it.
     """
     passes = rule.settled(interval)
     ratio = finding.metric.endswith("_ratio")

@@ -19,13 +19,7 @@ def report_schema() -> dict[str, Any]:
 
 
 def validate_report(record: Any) -> None:
-    """Check a report that came from outside.
-
-    Raises
-    ------
-    DataError
-        It is not of the schema; the message names the place.
-    """
+    """Check a report that came from outside."""
     from jsonschema import Draft202012Validator
 
     error = next(iter(Draft202012Validator(report_schema()).iter_errors(record)), None)

@@ -24,13 +24,7 @@ def add_finder(finder: Finder) -> None:
 
 
 def find_source(scheme: str) -> type[DataSource] | None:
-    """Return the source that has a scheme; None where there is none.
-
-    Raises
-    ------
-    PluginError
-        Several plugins bring one.
-    """
+    """Return the source that has a scheme; None where there is none."""
     return next((found for finder in _finders if (found := finder(scheme)) is not None), None)
 
 
@@ -38,11 +32,6 @@ def source_at(text: str) -> type[DataSource] | None:
     """Return the source of an address; None where a text names a file.
 
     An address has ``://``, or begins with the scheme of a source; a file that is there is a path, whatever its name.
-
-    Raises
-    ------
-    DataError
-        No source has the scheme before ``://``.
     """
     scheme = scheme_of(text)
     if scheme is None or _is_file(text):

@@ -15,13 +15,7 @@ TOKEN = "FAIRKIT_ENDPOINT_TOKEN"  # noqa: S105 -- the name of a variable
 
 
 def check_address(url: str, example: str, queries: Collection[str] = ()) -> None:
-    """Refuse what is no http address, or may hold a secret; `queries` are the parameters that it may have.
-
-    Raises
-    ------
-    ParameterError
-        It says what to write: `example`.
-    """
+    """Refuse what is no http address, or may hold a secret; `queries` are the parameters that it may have."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -38,13 +32,7 @@ def check_address(url: str, example: str, queries: Collection[str] = ()) -> None
 
 
 def token_for(url: str) -> str:
-    """Return the environment's token where it may be sent to an address; empty without one.
-
-    Raises
-    ------
-    ParameterError
-        No header can carry it, or it would be read on the way.
-    """
+    """Return the environment's token where it may be sent to an address; empty without one."""
     token = os.environ.get(TOKEN, "").strip()
     if not token.isascii() or any(ord(sign) < 33 for sign in token):
         raise ParameterError(f"the token in {TOKEN} holds signs that no header can carry")

@@ -18,15 +18,6 @@ def ahead(name: Phase, items: Iterator[Item], threads: int | None = None) -> Ite
     """Return the items, each made in a thread of its own while the one before is used; an error comes in its place.
 
     Numpy, Arrow and hashes let two threads work at a time. With one processor nothing is made ahead.
-
-    Parameters
-    ----------
-    name
-        The phase that the making of an item is part of.
-    items
-        A generator; nobody else may use it.
-    threads
-        How many may work here; None: as many as there are processors.
     """
     from concurrent.futures import ThreadPoolExecutor
 

@@ -27,18 +27,6 @@ def visible(text: object, *, lines: bool = False) -> str:
     These are control characters (also those that begin terminal sequences), marks that change the direction of
     writing, characters of no width, and halves of surrogate pairs (which file names may hold). ESC becomes ``\x1b``,
     a line feed ``\n``, the override of direction ``\u202e``.
-
-    Parameters
-    ----------
-    text
-        What came with data, a model, a certificate, a file's name or an error message.
-    lines
-        Keep line feeds: the text has lines of its own.
-
-    Returns
-    -------
-    str
-        One line, unless `lines`. Text without such characters comes back as it is.
     """
     plain = str(text)
     if plain.isascii() and plain.isprintable():
@@ -55,20 +43,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = 2) -> str:
-    """Return a value as JSON that is safe to print: equal when it is read again, without characters that act.
-
-    Parameters
-    ----------
-    value
-        What `json.dumps` takes; NaN and infinities are refused.
-    indent
-        Spaces for each level; None writes one line.
-
-    Raises
-    ------
-    ValueError
-        A number is not finite.
-    """
+    """Return a value as JSON that is safe to print: equal when it is read again, without characters that act."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     return text if text.isascii() and "\x7f" not in text else _ACTING_IN_JSON.sub(_json_escape, text)
 
@@ -78,13 +53,7 @@ def _json_escape(found: re.Match[str]) -> str:
 
 
 def toml_text(value: str) -> str:
-    """Return a TOML string.
-
-    Raises
-    ------
-    ValueError
-        The text holds half a surrogate pair, which TOML cannot express.
-    """
+    """Return a TOML string."""
     if any("\ud800" <= char <= "\udfff" for char in value):
         raise ValueError("a name that is no valid Unicode cannot be written to a TOML file")
     quoted = json.dumps(value, ensure_ascii=False)

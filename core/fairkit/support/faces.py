@@ -14,15 +14,7 @@ def imported(target: str) -> Any:
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's ``__getattr__`` and ``__dir__`` for names that live in its modules.
-
-    Parameters
-    ----------
-    package
-        The package's ``__name__``.
-    homes
-        The module of every name, with a dot before it where it is below the package: ``{"Dataset": ".dataset"}``.
-    """
+    """Return a package's ``__getattr__`` and ``__dir__`` for names that live in its modules."""
 
     def load(name: str) -> Any:
         if name not in homes:

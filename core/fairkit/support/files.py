@@ -27,15 +27,7 @@ MOST_TEXT = 16 * 2**20
 
 
 def read_small(path: Path) -> str:
-    """Return the text of a file of settings, a plan or a report, in UTF-8.
-
-    Raises
-    ------
-    OSError
-        It cannot be read.
-    ValueError
-        It is larger than 16 MiB, its name is none that a system takes, or it is not UTF-8.
-    """
+    """Return the text of a file of settings, a plan or a report, in UTF-8."""
     with path.open("rb") as file:
         content = file.read(MOST_TEXT + 1)
     if len(content) > MOST_TEXT:
@@ -44,17 +36,7 @@ def read_small(path: Path) -> str:
 
 
 def explain(error: OSError, doing: str, path: Path) -> str:
-    """Return one message for an error of the operating system, with what to do about it.
-
-    Parameters
-    ----------
-    error
-        What the system said.
-    doing
-        Such as ``"cannot write"``; the path follows.
-    path
-        The file or folder.
-    """
+    """Return one message for an error of the operating system, with what to do about it."""
     if error.errno in _FULL:
         hint = "The disk or quota is full: free some space and run the command again; nothing was changed."
     elif error.errno in _CLOSED:
@@ -65,13 +47,7 @@ def explain(error: OSError, doing: str, path: Path) -> str:
 
 
 def check_writable(path: Path) -> None:
-    """Find out before long work whether a file can be written later.
-
-    Raises
-    ------
-    FileError
-        The folder does not exist or is not writable, or the path is a folder.
-    """
+    """Find out before long work whether a file can be written later."""
     folder = path.parent
     try:
         if path.is_dir():
@@ -92,25 +68,7 @@ def check_writable(path: Path) -> None:
 
 @phase("write")
 def write_atomic(path: Path, content: bytes | str, *, mode: int | None = None, replace: bool = True) -> None:
-    """Write a whole file: under another name, flushed to the disk, then renamed.
-
-    Parameters
-    ----------
-    path
-        Where it shall be.
-    content
-        Text is encoded as UTF-8.
-    mode
-        Permissions of the new file, which never has wider ones, not even for a moment; by default those that the
-        user's mask leaves.
-    replace
-        False refuses to replace an existing file.
-
-    Raises
-    ------
-    FileError
-        It cannot be written, or is there already and may not be replaced; nothing is left behind.
-    """
+    """Write a whole file: under another name, flushed to the disk, then renamed."""
     try:
         data = content.encode() if isinstance(content, str) else content
     except UnicodeEncodeError as error:
@@ -126,16 +84,6 @@ def replacing(path: Path, *, mode: int | None = None, replace: bool = True) -> I
     Whatever ends the block early, an error or a signal, leaves the old file as it was and no new one. Where the
     system can (Linux), the new file has no name until then, so that even a killed process leaves nothing.
     A device or a pipe is written to as it is.
-
-    Parameters
-    ----------
-    path, mode, replace
-        As in `write_atomic`.
-
-    Raises
-    ------
-    FileError
-        See `write_atomic`.
     """
     if "\0" in str(path):
         raise FileError(f"cannot write {str(path)!r}: a path holds no NUL character")

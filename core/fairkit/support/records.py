@@ -26,20 +26,7 @@ def plain(value: Any) -> Any:
 
 
 def read_record(cls: type[T], record: Mapping[str, Any], required: Collection[str] = ()) -> T:
-    """Return a dataclass of what `record_of` wrote: lists are tuples, names that it does not have are passed over.
-
-    Parameters
-    ----------
-    cls, record
-        The class, and the JSON form.
-    required
-        Fields that have a default and were written always: where one is absent somebody took it out.
-
-    Raises
-    ------
-    TypeError
-        A field without a default, or one that is required, is absent.
-    """
+    """Return a dataclass of what `record_of` wrote: lists are tuples, names that it does not have are passed over."""
     absent = [name for name in required if name not in record]
     if absent:
         raise TypeError(f"{cls.__name__}: {', '.join(absent)} is not there")

@@ -41,15 +41,9 @@ class Spent:
 
 @dataclass(slots=True)
 class Timings:
-    """The phases of one run, each without those inside it: they add up to the whole.
+    """The phases of one run, each without those inside it: they add up to the whole."""
 
-    Attributes
-    ----------
-    spent
-        By phase, in the order in which they began.
-    """
-
-    spent: dict[str, Spent] = field(default_factory=dict)
+    spent: dict[str, Spent] = field(default_factory=dict)  # by phase, in the order in which they began
     _open: list[str] = field(default_factory=lambda: ["other"])
     _beside: float = 0.0
     _mark: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), cpu_seconds()))

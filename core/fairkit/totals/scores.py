@@ -95,17 +95,6 @@ class ScoreTable:
     """How scores are distributed per group and outcome: exact while few are distinct, else in cells.
 
     The rows of a batch are counted when that is needed: many at once, or when the table is read or sent.
-
-    Attributes
-    ----------
-    low, high
-        The range of charts.
-    limit
-        The most distinct scores that are kept.
-    n_groups
-        How many groups there are.
-    budget
-        At most so many cells of score and group, but 64 scores at least.
     """
 
     def __init__(

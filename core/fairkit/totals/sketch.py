@@ -31,15 +31,7 @@ _BLOCK = 1 << 15
 
 
 def keys_of(scores: Array, *, unit: bool) -> Keys:
-    """Return whole numbers in the order of the scores, shape [n].
-
-    Parameters
-    ----------
-    scores
-        Finite, shape [n].
-    unit
-        Whether scores are in [0, 1]; those beyond it get the key of the nearer end. Else any number will do.
-    """
+    """Return whole numbers in the order of the scores, shape [n]."""
     keys = np.empty(len(scores), dtype=np.int64)
     for start in range(0, len(scores), _BLOCK):
         part = slice(start, start + _BLOCK)

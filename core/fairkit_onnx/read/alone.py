@@ -46,24 +46,12 @@ Understand = Callable[[Mapping[str, Any]], "Predictions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apart:
-    """What is known of a model's rows: whether each is answered from itself alone.
+    """What is known of a model's rows: whether each is answered from itself alone."""
 
-    Attributes
-    ----------
-    proved
-        Whether it is proved for every size of a batch; None where no graph can be seen.
-    operators
-        The operators at which rows may meet, where it is not proved.
-    sizes
-        How many secret sizes of a batch were tried in that case.
-    widths
-        By input of the graph, the lengths of its axes after the first.
-    """
-
-    proved: bool | None
-    operators: tuple[str, ...] = ()
-    sizes: int = 0
-    widths: Mapping[str, Sequence[int]]
+    proved: bool | None  # whether it is proved for every size of a batch; None where no graph can be seen
+    operators: tuple[str, ...] = ()  # the operators at which rows may meet, where it is not proved
+    sizes: int = 0  # how many secret sizes of a batch were tried in that case
+    widths: Mapping[str, Sequence[int]]  # by input of the graph, the lengths of its axes after the first
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -72,13 +60,7 @@ class Apart:
 
 
 class Lone:
-    """Scores rows again and compares. Which rows, and in which batches, follows from a seed that nobody knows before.
-
-    Parameters
-    ----------
-    runner, outputs, understand
-        The graph, the outputs that are read, and how.
-    """
+    """Scores rows again and compares. Rows and batches follow from a seed that nobody knows before."""
 
     def __init__(self, runner: Runner, outputs: Sequence[str], understand: Understand) -> None:
         self._runner, self._outputs, self._understand = runner, list(outputs), understand
@@ -89,13 +71,7 @@ class Lone:
         self.refuse_draws()
 
     def refuse_draws(self) -> None:
-        """Refuse a graph that draws random numbers by itself.
-
-        Raises
-        ------
-        ModelError
-            It names the nodes.
-        """
+        """Refuse a graph that draws random numbers by itself."""
         drawn = draws(self._runner.model.proto, self._outputs)
         if drawn:
             raise ModelError(
@@ -108,23 +84,7 @@ class Lone:
     def examine(
         self, arrays: Mapping[str, NDArray[Any]], predictions: Predictions, rows: NDArray[np.int64]
     ) -> tuple[list[str], Apart]:
-        """Score the first rows again, in every way.
-
-        Parameters
-        ----------
-        arrays, predictions, rows
-            The graph's inputs for the first batch, what was read off its outputs, and the rows' numbers.
-
-        Returns
-        -------
-        list of str, Apart
-            Sentences for the report, and what is known.
-
-        Raises
-        ------
-        ModelError
-            A row's score depends on the other rows, on the size of the batch, or on the call.
-        """
+        """Score the first rows again, in every way."""
         widths = {name: array.shape[1:] for name, array in arrays.items()}
         if self._runner.model.proto.graph.output:
             self._proof = prove(self._runner.model.proto, self._outputs, widths)
@@ -165,13 +125,7 @@ class Lone:
         return len(sizes)
 
     def spot(self, arrays: Mapping[str, NDArray[Any]], predictions: Predictions) -> None:
-        """Score a few rows of a later batch alone.
-
-        Raises
-        ------
-        ModelError
-            A row's score depends on its batch.
-        """
+        """Score a few rows of a later batch alone."""
         count = rows_of(predictions)
         if count < SPOT_FROM or self._by_one:
             return

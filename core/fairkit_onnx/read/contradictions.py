@@ -29,25 +29,12 @@ TIED = 0.1
 
 @dataclass(slots=True)
 class Witness:
-    """Compares a graph's outputs with those that are audited, on the first rows and on every batch after them.
+    """Compares a graph's outputs with those that are audited, on the first rows and on every batch after them."""
 
-    Attributes
-    ----------
-    name, settled
-        The model, and how the audited outputs are read.
-    others
-        Outputs that could hold decisions or scores and are not audited; those that the user overruled, and those
-        that cannot be compared, are left out after `examine`.
-    ours
-        Whether the decision is one of fairkit's own rules, which need not follow one threshold of the score.
-    unaudited
-        After `examine`: the outputs that somebody could serve and that nothing is said about, with the reason.
-    """
-
-    name: str
-    settled: Reading
+    name: str  # the model, and how the audited outputs are read
+    settled: Reading  # the model, and how the audited outputs are read
     others: list[GraphOutput]
-    ours: bool
+    ours: bool  # whether the decision is one of fairkit's own rules, which need not follow one threshold of the score
     unaudited: dict[str, str] = field(default_factory=dict)
     _bounds: list[float] = field(default_factory=lambda: [-np.inf, np.inf])
     _follows: bool = True
@@ -60,18 +47,7 @@ class Witness:
         drawn: NDArray[np.float64] | None,
         options: ModelOptions,
     ) -> list[str]:
-        """Compare on the first rows.
-
-        Returns
-        -------
-        list of str
-            Sentences for the report: what is audited, what says otherwise, what was not looked at.
-
-        Raises
-        ------
-        ModelError
-            Outputs contradict each other, and the user has not said which is served.
-        """
+        """Compare on the first rows."""
         notes = self._score_and_label(model, values, predictions, options)
         rivals, silent = [], []
         for output in self.others:
@@ -93,13 +69,7 @@ class Witness:
         return notes
 
     def check(self, values: Mapping[str, Any], predictions: Predictions, drawn: NDArray[np.float64] | None) -> None:
-        """Compare on one more batch.
-
-        Raises
-        ------
-        ModelError
-            Outputs that agreed on the first rows contradict each other on these.
-        """
+        """Compare on one more batch."""
         for output in self.others:
             rival = compare_rival(output, values[output.name], self.settled, predictions, drawn)
             if rival.rows:

@@ -39,26 +39,13 @@ class LabelRounding:
 
     A row's error is within the bound of every batch that it is in, so each batch's rows are held against their own: the
     bound of all rows is known after the last one only, and would count more rows than need be.
-
-    Attributes
-    ----------
-    walk
-        Follows sums to the operators that decide.
-    nodes
-        Those operators by their first output.
-    derived
-        The graph with what they compare as outputs.
-    bound
-        The largest error of what is compared, on the rows it was made for; infinite where there is no bound.
-    names
-        The tensors of `derived` that are compared; others are constants.
     """
 
-    walk: SumWalk
-    nodes: Mapping[str, onnx.NodeProto]
-    derived: OnnxFile
-    bound: float
-    names: tuple[str, ...]
+    walk: SumWalk  # follows sums to the operators that decide
+    nodes: Mapping[str, onnx.NodeProto]  # those operators by their first output
+    derived: OnnxFile  # the graph with what they compare as outputs
+    bound: float  # the largest error of what is compared, on the rows it was made for; infinite where there is no bound
+    names: tuple[str, ...]  # the tensors of `derived` that are compared; others are constants
 
     def near(self, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_] | None:
         """Return the rows within their batch's bound, shape [n]; None where it cannot be told."""
@@ -102,18 +89,10 @@ class LabelRounding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelTrials:
-    """Labels of a graph in which what follows a sum is not known: run with other threads and without optimisation.
-
-    Attributes
-    ----------
-    again
-        Returns which rows' labels other runs turn, shape [n].
-    share
-        Of the first rows. Where it is 0, no further row is tried.
-    """
+    """Labels of a graph in which what follows a sum is not known: run with other threads and without optimisation."""
 
     again: Callable[[Mapping[str, NDArray[Any]], Predictions], NDArray[np.bool_]]
-    share: float
+    share: float  # of the first rows. Where it is 0, no further row is tried
 
     def undetermined(
         self, found: Predictions, arrays: Mapping[str, NDArray[Any]] | None = None
@@ -141,17 +120,7 @@ def bound_record(bound: float, *, proved: bool) -> dict[str, Any]:
 def label_rounding(
     model: Graph, label: str, arrays: Mapping[str, NDArray[Any]], trees: Callable[[onnx.NodeProto], float | None]
 ) -> LabelRounding | None:
-    """Return how rounding could turn a label that sums are made into; None where no bound is known, or none is made.
-
-    Parameters
-    ----------
-    model, label
-        The graph, and its output.
-    arrays
-        The graph's inputs for the first batch.
-    trees
-        How far rounding can move what a node of trees sums.
-    """
+    """Return how rounding could turn a label that sums are made into; None where no bound is known, or none is made."""
     if getattr(model, "external", None) or not isinstance(model, OnnxFile):
         return None  # its weights lie in other files, beside the graph
     walk = SumWalk(model.proto, label, trees, DECIDING)

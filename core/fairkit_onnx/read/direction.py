@@ -23,17 +23,6 @@ def is_turned(
 
     The direction in which one threshold explains the decisions is the score's; where neither or both do, the labels
     tell, then the ranking of the decisions, then the names.
-
-    Parameters
-    ----------
-    values
-        The scores of the first rows, shape [n].
-    decision
-        1 where the model's own decision is favorable, shape [n]; None where it cannot be read.
-    is_favorable
-        The rows with the favorable label, shape [n]; None without labels.
-    by_name
-        The answer where the rows do not tell.
     """
     if decision is not None and 0 < decision.sum() < len(decision):
         up, down = crossed(values, decision)[0], crossed(-values, decision)[0]

@@ -46,13 +46,7 @@ class GraphInput:
 
     @property
     def dtype(self) -> Any:
-        """The numpy type that it takes.
-
-        Raises
-        ------
-        ModelError
-            A type that no table column has.
-        """
+        """The numpy type that it takes."""
         if self.kind not in _DTYPES:
             raise ModelError(
                 f"the model's input {self.name!r} has the type {self.kind}; "
@@ -101,29 +95,6 @@ def match_inputs(
 
     An input of width one takes the column of its name, or failing that the only column whose name is the
     same after every character outside [A-Za-z0-9_] became ``_``. What is left takes the features in order.
-
-    Parameters
-    ----------
-    inputs
-        The graph's inputs, without `RANDOM_INPUT`.
-    columns, features
-        The table's columns, and those that the model gets, in order.
-    declared
-        Whether the user (or the model's metadata) named the features.
-    table
-        The table's name, for messages.
-    rename
-        By column, the model's name for it.
-
-    Returns
-    -------
-    list of Feed, list of str
-        One feed for every input, and sentences about what was guessed.
-
-    Raises
-    ------
-    DataError
-        A column is missing or ambiguous, or the number of features is not the model's.
     """
     lists = list_columns(columns)
     check_renamed(rename, [graph_input.name for graph_input in inputs], [*columns, *lists])

@@ -13,21 +13,11 @@ if TYPE_CHECKING:
 
 
 class Graph(Protocol):
-    """Inputs, outputs, and what runs one into the other.
+    """Inputs, outputs, and what runs one into the other."""
 
-    Attributes
-    ----------
-    name
-        What messages call it.
-    sha256
-        A digest that draws follow from.
-    settings
-        The audit settings in its metadata; empty where it has none.
-    """
-
-    name: str
-    sha256: str
-    settings: dict[str, Any]
+    name: str  # what messages call it
+    sha256: str  # a digest that draws follow from
+    settings: dict[str, Any]  # the audit settings in its metadata; empty where it has none
 
     @property
     def proto(self) -> onnx.ModelProto:

@@ -22,24 +22,7 @@ MOSTLY = 0.8
 def check_logits(
     values: NDArray[np.float64], turned: bool, favorable: NDArray[np.bool_] | None, graph: onnx.GraphProto, output: str
 ) -> None:
-    """Refuse to make decisions from numbers that were taken for logits and do not behave like them.
-
-    Parameters
-    ----------
-    values
-        The scores of a first batch, shape [n] or [n, 2].
-    turned
-        Whether they are about the unfavorable label.
-    favorable
-        The rows with the favorable label, shape [n]; None without labels.
-    graph, output
-        The graph, and its output that holds the scores.
-
-    Raises
-    ------
-    ModelError
-        The user must say what they are.
-    """
+    """Refuse to make decisions from numbers that were taken for logits and do not behave like them."""
     if values.ndim > 1 or favorable is None or not len(values):
         return
     if any(node.op_type == "TreeEnsembleRegressor" for node in ancestors(graph, [output])):

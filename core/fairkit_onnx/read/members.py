@@ -38,22 +38,6 @@ def add_member_outputs(
     as long as the weights. Binary: the same with the members of each row in the order of their predictions,
     the largest first, so that ``decision``, which is whether the drawn prediction reaches the threshold, is
     ``u < decision_probability``.
-
-    Parameters
-    ----------
-    graph, scores
-        Where, and the members' predictions, shape [rows, k].
-    weights
-        Shape [k], nonnegative, adding up to 1; embed them with `embed_weights`.
-    task
-        binary or regression.
-    threshold
-        The score from which a member's decision is favorable.
-
-    Raises
-    ------
-    ModelError
-        Weights that are no distribution.
     """
     shares = check_weights(weights)
     graph.output(MEMBER_SCORES, scores, width=len(shares))
@@ -89,13 +73,7 @@ def embed_weights(proto: onnx.ModelProto, weights: Sequence[float]) -> None:
 
 
 def member_weights(proto: onnx.ModelProto) -> NDArray[np.float64] | None:
-    """Read the members' weights, shape [k]; None where the model is no mixture of this kind.
-
-    Raises
-    ------
-    ModelError
-        The entry is damaged, or the graph lacks the members' predictions.
-    """
+    """Read the members' weights, shape [k]; None where the model is no mixture of this kind."""
     text = next((entry.value for entry in proto.metadata_props if entry.key == MIXTURE_KEY), None)
     if text is None:
         return None
@@ -116,16 +94,7 @@ def misdrawn(
     *,
     ranked: bool,
 ) -> int:
-    """Count the rows whose score is not that of the member which the draw picks.
-
-    Parameters
-    ----------
-    score, members, shares, u
-        What the model gave, shape [n]; its members' predictions, shape [n, K]; their weights, shape [K]; the
-        draws, shape [n].
-    ranked
-        Whether each row's members are in the order of their predictions, the largest first (binary models).
-    """
+    """Count the rows whose score is not that of the member which the draw picks."""
     weights = np.broadcast_to(shares, members.shape)
     if ranked:
         order = np.argsort(-members, axis=1, kind="stable")

@@ -26,15 +26,7 @@ BINS = 20
 def offset_that_tells_groups(
     settled: Reading, values: Mapping[str, Any], groups: Mapping[str, NDArray[np.int64]]
 ) -> str | None:
-    """Return which groups the common offset of raw scores tells apart; None where it tells none.
-
-    Parameters
-    ----------
-    settled, values
-        How the outputs are read, and the outputs of some rows.
-    groups
-        By split, each row's group, -1 where it has none, shape [n].
-    """
+    """Return which groups the common offset of raw scores tells apart; None where it tells none."""
     if settled.kind != "logit" or settled.score is None:
         return None
     scores = np.asarray(as_matrix(settled.score, values[settled.score.name]), dtype=np.float64)

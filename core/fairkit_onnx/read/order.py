@@ -23,19 +23,7 @@ FEWEST = 200
 def guessed_order(
     feeds: Sequence[Feed], cells: Columns, predictions: Predictions, favorable: NDArray[np.bool_] | None
 ) -> list[str]:
-    """Return the warnings about inputs that got the table's columns in the table's order.
-
-    Parameters
-    ----------
-    feeds
-        The inputs with a guessed order.
-    cells
-        The columns of the first rows.
-    predictions
-        What the model says of them.
-    favorable
-        The rows with the favorable label, shape [n]; None without labels, or where outcomes are not two.
-    """
+    """Return the warnings about inputs that got the table's columns in the table's order."""
     warnings = []
     for feed in feeds:
         shown = ", ".join(feed.columns)

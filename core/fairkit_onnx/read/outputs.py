@@ -71,13 +71,7 @@ def as_matrix(output: GraphOutput, value: Any) -> NDArray[Any]:
 
 
 def check_rows(output: GraphOutput, value: Any, rows: int, name: str) -> None:
-    """Refuse an output of a model, named `name`, that does not have a number, or several, for each row.
-
-    Raises
-    ------
-    ModelError
-        It has fewer, more, or none.
-    """
+    """Refuse an output of a model, named `name`, that does not have a number, or several, for each row."""
     if output.shape == "map":  # made row by row, by whoever reads it
         value = value.matrix if isinstance(value, Maps) else np.empty((len(value), 1))
     shape = np.shape(value)
@@ -90,13 +84,7 @@ def check_rows(output: GraphOutput, value: Any, rows: int, name: str) -> None:
 
 
 def choose_score_output(outputs: Sequence[GraphOutput], options: ModelOptions) -> GraphOutput | None:
-    """Find the output that holds scores; None where the model gives labels only.
-
-    Raises
-    ------
-    ModelError
-        The named output does not exist, or several could be meant.
-    """
+    """Find the output that holds scores; None where the model gives labels only."""
     by_name = {output.name: output for output in outputs}
     if options.score_output is not None:
         if options.score_output not in by_name:
@@ -146,13 +134,7 @@ def guess_kind(values: NDArray[np.float64], task: Task, options: ModelOptions) -
 
 
 def probabilities(values: NDArray[np.float64], kind: ScoreKind) -> NDArray[np.float64]:
-    """Apply the link: sigmoid for one logit [n], softmax for several [n, K].
-
-    Raises
-    ------
-    ModelError
-        Probabilities that leave [0, 1].
-    """
+    """Apply the link: sigmoid for one logit [n], softmax for several [n, K]."""
     if kind == "percent":
         values, kind = values / 100, "probability"
     if kind == "logit" and values.ndim == 1:
@@ -170,51 +152,23 @@ def probabilities(values: NDArray[np.float64], kind: ScoreKind) -> NDArray[np.fl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How to read the outputs of one model on one dataset, settled on a first batch.
-
-    Attributes
-    ----------
-    score, label
-        The outputs that hold scores and labels; None where there is none.
-    kind
-        What the scores are.
-    place
-        Binary: the place of the favorable label among the model's classes, and its column where there are several.
-    scale
-        Binary: how scores on a scale of their own are mapped to (0, 1); None for probabilities.
-    turned
-        Binary with one score column: it is about the unfavorable label, and one minus it is the score.
-    positive
-        Binary: what the label output gives for the favorable label.
-    class_places
-        Multi-class: for each score column, its index in the dataset's classes.
-    label_index
-        Multi-class: the dataset's class index for each value of the label output, as text.
-    chance
-        Binary, randomized: the output with the chance of a favorable decision, of which the label is one draw.
-    """
+    """How to read the outputs of one model on one dataset, settled on a first batch."""
 
     task: Task
-    score: GraphOutput | None
-    label: GraphOutput | None
-    kind: ScoreKind
+    score: GraphOutput | None  # the outputs that hold scores and labels; None where there is none
+    label: GraphOutput | None  # the outputs that hold scores and labels; None where there is none
+    kind: ScoreKind  # what the scores are
     threshold: float | None = None
     scale: Scale | None = None
     place: int | None = None
     turned: bool = False
-    positive: Any = None
-    class_places: tuple[int, ...] = ()
+    positive: Any = None  # binary: what the label output gives for the favorable label
+    class_places: tuple[int, ...] = ()  # multi-class: for each score column, its index in the dataset's classes
     label_index: Mapping[str, int] | None = None
     chance: GraphOutput | None = None
 
     def check_rows(self, values: Mapping[str, Any], rows: int, name: str) -> None:
-        """Refuse outputs of a model, named `name`, that do not have a number, or several, for each row.
-
-        Raises
-        ------
-        ModelError
-            One has fewer, more, or none.
-        """
+        """Refuse outputs of a model, named `name`, that do not have a number, or several, for each row."""
         for output in (self.score, self.label, self.chance):
             if output is not None:
                 check_rows(output, values[output.name], rows, name)
@@ -249,13 +203,7 @@ class Reading:
         return 0.5 if self.threshold is None else self.threshold
 
     def read(self, values: Mapping[str, Any]) -> Predictions:
-        """Turn raw outputs into predictions.
-
-        Raises
-        ------
-        ModelError
-            NaN scores, or scores that are not what they were taken for.
-        """
+        """Turn raw outputs into predictions."""
         raw = None
         if self.score is not None:
             raw = as_matrix(self.score, values[self.score.name])

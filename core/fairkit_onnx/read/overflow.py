@@ -19,13 +19,7 @@ _FLOAT16 = 10
 
 
 def check_range(values: NDArray[Any], column: str, name: str, dtype: Any) -> None:
-    """Refuse numbers that the input's type cannot hold.
-
-    Raises
-    ------
-    DataError
-        The message counts them.
-    """
+    """Refuse numbers that the input's type cannot hold."""
     most = float(np.finfo(dtype).max)
     with np.errstate(invalid="ignore"):
         beyond = np.isfinite(values) & (np.abs(values) > most)

@@ -20,19 +20,6 @@ def classes_by_labels(
 
     A label's column is the one that is highest above its mean where the model gives that label. That holds also
     where the label is made with a threshold other than the largest score.
-
-    Parameters
-    ----------
-    scores, labels
-        The two outputs on the same rows, shapes [n, K] and [n].
-    label_values
-        The label's values in the data: where a single column was never given its label, and a single value of these
-        is left, they belong together.
-
-    Returns
-    -------
-    list or None
-        K class labels; None where labels and columns do not go together one to one.
     """
     values, inverse = np.unique(labels.astype(str), return_inverse=True)
     width = scores.shape[1]

@@ -26,37 +26,17 @@ MOST_VALUES = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """What another output says of the rows.
+    """What another output says of the rows."""
 
-    Attributes
-    ----------
-    name
-        The output.
-    rows
-        How many rows contradict what is audited; None where the output cannot be compared.
-    decides
-        Whether it was compared as a decision, else as a score.
-    """
-
-    name: str
-    rows: int | None
-    decides: bool = True
+    name: str  # the output
+    rows: int | None  # how many rows contradict what is audited; None where the output cannot be compared
+    decides: bool = True  # whether it was compared as a decision, else as a score
 
 
 def compare_rival(
     output: GraphOutput, value: Any, settled: Reading, predictions: Predictions, drawn: NDArray[np.float64] | None
 ) -> Rival:
-    """Compare another output with what is audited.
-
-    Parameters
-    ----------
-    output, value
-        The other output and what it gave for a batch.
-    settled, predictions
-        How the audited outputs are read, and what they gave for the batch.
-    drawn
-        Randomized models: the decisions that were drawn, shape [n]; else None.
-    """
+    """Compare another output with what is audited."""
     decision = predictions.decision if drawn is None else drawn
     if settled.task == "multiclass":
         return _multiclass(output, value, settled, predictions)
@@ -141,12 +121,6 @@ def crossed(score: NDArray[np.float64], decision: NDArray[np.float64]) -> tuple[
     """Count the decisions that no threshold of the score gives, and name the threshold that comes nearest.
 
     Rows within `ROUNDING` of each other may be on either side.
-
-    Returns
-    -------
-    int, float
-        The least number of rows with another decision than ``score >= threshold``, and that threshold; infinity
-        where nothing is favorable.
     """
     taken = decision >= 0.5
     if taken.all() or not taken.any():

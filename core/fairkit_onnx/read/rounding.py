@@ -39,38 +39,18 @@ SPARE = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounding:
-    """How far rounding could move a score.
-
-    Attributes
-    ----------
-    bound
-        In the units of the score, on the rows it was made for; 0 where nothing moved, infinite where there is none.
-    proved
-        Whether it follows from the graph, else from runs with other threads.
-    cut
-        The score from which a decision is favorable; None: the most likely class is predicted.
-    slope
-        Of the link that is applied to the graph's output.
-    walk
-        Returns the bound for other rows; None: it is that of all rows.
-    """
+    """How far rounding could move a score."""
 
     bound: float
-    proved: bool
-    cut: float | None
-    slope: float = 1.0
-    walk: SumWalk | None = None
+    proved: bool  # whether it follows from the graph, else from runs with other threads
+    cut: float | None  # the score from which a decision is favorable; None: the most likely class is predicted
+    slope: float = 1.0  # of the link that is applied to the graph's output
+    walk: SumWalk | None = None  # returns the bound for other rows; None: it is that of all rows
 
     def undetermined(
         self, found: Predictions, arrays: Mapping[str, NDArray[Any]] | None = None
     ) -> NDArray[np.bool_] | None:
-        """Return the rows whose decision rounding could turn, shape [n]; None where there are none.
-
-        Parameters
-        ----------
-        found, arrays
-            The predictions, and the graph's inputs that they were made from.
-        """
+        """Return the rows whose decision rounding could turn, shape [n]; None where there are none."""
         far = self.bound
         if self.walk is not None and arrays is not None:
             moved = self.walk(arrays)
@@ -110,17 +90,7 @@ def rounding_of(
     understand: Understand,
     outputs: Sequence[str],
 ) -> Rounding | LabelRounding | LabelTrials | None:
-    """Return the effect of rounding on the scores that a decision or a class follows from; None where none does.
-
-    Parameters
-    ----------
-    runner, settled
-        The graph with its feeds, and how its outputs are read.
-    arrays, predictions
-        The graph's inputs for the first batch, and what was read off its outputs.
-    understand, outputs
-        Reads predictions off outputs.
-    """
+    """Return the effect of rounding on the scores that a decision or a class follows from; None where none does."""
     if settled.task not in ("binary", "multiclass") or settled.chance is not None:
         return None
     if settled.score is None:
@@ -181,15 +151,7 @@ def _of_labels(
 
 
 def bound(proto: onnx.ModelProto, output: str, arrays: Mapping[str, NDArray[Any]] | None = None) -> float | None:
-    """Return how far rounding can move an output that sums are made for; None where the graph is not understood.
-
-    Parameters
-    ----------
-    proto, output
-        The graph, and the tensor.
-    arrays
-        The graph's inputs; without them only sums whose size follows from the graph are bounded.
-    """
+    """Return how far rounding can move an output that sums are made for; None where the graph is not understood."""
     walk = SumWalk(proto, output, trees)
     return walk(arrays or {}) if walk.summed else None
 

@@ -25,15 +25,7 @@ ROUNDING = 1e-6
 
 
 class Runner:
-    """The graph with its feeds.
-
-    Parameters
-    ----------
-    model, feeds
-        The graph, and the columns that fill its inputs.
-    ours
-        Whether the file is fairkit's own, so that its input ``u`` is a draw.
-    """
+    """The graph with its feeds."""
 
     def __init__(self, model: Graph, feeds: Sequence[Feed], *, ours: bool) -> None:
         self.model = model
@@ -73,13 +65,7 @@ class Runner:
         return self._draws[:rows]
 
     def drawn(self, values: Mapping[str, Any], settled: reading.Reading) -> NDArray[np.float64] | None:
-        """Return a randomized model's drawn decisions, shape [n]; None for other models.
-
-        Raises
-        ------
-        ModelError
-            The decision is not ``u < decision_probability``, or the score is not that of the member drawn.
-        """
+        """Return a randomized model's drawn decisions, shape [n]; None for other models."""
         if self.shares is not None:
             self._check_members(values, settled)
         if settled.chance is None:

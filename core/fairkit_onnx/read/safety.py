@@ -20,13 +20,7 @@ METADATA_KEY = "fairkit"
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a model file.
-
-    Raises
-    ------
-    ModelError
-        It does not exist, is a folder, is empty, or may not be read.
-    """
+    """Read a model file."""
     try:
         if not path.is_dir() and path.exists() and not path.is_file():
             raise ModelError(f"the model {str(path)!r} is no regular file (a pipe or a device); save it as a file")
@@ -44,13 +38,7 @@ def read_bytes(path: Path) -> bytes:
 
 @phase("load model")
 def parse(content: bytes, name: str) -> onnx.ModelProto:
-    """Parse a model without loading what it refers to.
-
-    Raises
-    ------
-    ModelError
-        The bytes are not an ONNX model, or only the beginning of one.
-    """
+    """Parse a model without loading what it refers to."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -90,13 +78,7 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def external_files(model: onnx.ModelProto, name: str, folder: Path | None) -> list[Path]:
-    """Find the files that hold the model's large tensors, all inside its own folder.
-
-    Raises
-    ------
-    ModelError
-        A tensor refers to a path outside the folder, to a missing file, or the model came as bytes.
-    """
+    """Find the files that hold the model's large tensors, all inside its own folder."""
     files: dict[Path, None] = {}
     graphs: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
     for tensor in (tensor for graph in graphs for tensor in _tensors(graph)):
@@ -114,13 +96,7 @@ MOST_NODES = 1_000_000
 
 
 def check_operators(model: onnx.ModelProto, name: str, allowed: Collection[str] = ()) -> None:
-    """Refuse operators outside the standard, at every depth, and functions that unfold without end.
-
-    Raises
-    ------
-    ModelError
-        An operator of another domain that is not in `allowed`; it names the operator and the option.
-    """
+    """Refuse operators outside the standard, at every depth, and functions that unfold without end."""
     functions = {function_key(function): function for function in model.functions if not replaces_operator(function)}
     for nodes in (model.graph.node, *(function.node for function in model.functions)):
         for node in walk(nodes):
@@ -201,13 +177,7 @@ def digest(content: bytes) -> str:
 
 
 def embedded_settings(model: onnx.ModelProto) -> dict[str, Any]:
-    """Return the data settings that fairkit wrote into the model's metadata; empty where there are none.
-
-    Raises
-    ------
-    ModelError
-        A setting is not of its kind: anybody can write metadata.
-    """
+    """Return the data settings that fairkit wrote into the model's metadata; empty where there are none."""
     for entry in model.metadata_props:
         if entry.key == METADATA_KEY:
             try:

@@ -117,13 +117,7 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
 
 
 def runner_of(model: Graph, dataset: Dataset, options: ModelOptions | None = None) -> tuple[Runner, list[str]]:
-    """Match the inputs with columns, and say what was guessed; ``u`` is a draw only in a file of ours.
-
-    Raises
-    ------
-    DataError
-        A column is missing or ambiguous.
-    """
+    """Match the inputs with columns, and say what was guessed; ``u`` is a draw only in a file of ours."""
     ours = is_ours(model.proto)
     plain = [i for i in model.inputs if not (ours and i.name == RANDOM_INPUT)]
     features, declared = _features(model, dataset)
@@ -224,13 +218,7 @@ class OnnxScorer:
 
     @phase("score")
     def predict(self, columns: Columns) -> Predictions:
-        """Score rows given as raw columns.
-
-        Raises
-        ------
-        ModelError
-            Scores that are none, or outputs that contradict each other.
-        """
+        """Score rows given as raw columns."""
         arrays = self._runner.arrays(columns)
         values = self.model.run(arrays, self.wanted)
         self.reading.check_rows(values, len(next(iter(columns.values()))), self.info.name)

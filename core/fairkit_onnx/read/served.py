@@ -22,20 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """The outputs that an audit reads.
+    """The outputs that an audit reads."""
 
-    Attributes
-    ----------
-    score
-        Scores; None where there are none.
-    label
-        Decisions, or classes; None where decisions are made from scores.
-    chance
-        A randomized model's chance of the favorable decision, of which `label` is one draw.
-    """
-
-    score: GraphOutput | None
-    label: GraphOutput | None
+    score: GraphOutput | None  # scores; None where there are none
+    label: GraphOutput | None  # decisions, or classes; None where decisions are made from scores
     chance: GraphOutput | None = None
 
 
@@ -49,14 +39,7 @@ def is_ours(proto: onnx.ModelProto) -> bool:
 def choose_served(
     model: Graph, outputs: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
 ) -> Served:
-    """Find the outputs to audit.
-
-    Raises
-    ------
-    ModelError
-        The named output does not exist or cannot hold what it is said to hold, several could be meant, or
-        nothing in the file decides.
-    """
+    """Find the outputs to audit."""
     by_name = {output.name: output for output in outputs}
     chance = by_name.get(DECISION_PROBABILITY) if is_ours(model.proto) and SCORE in by_name else None
     if options.decision_output not in (None, DECISION, DECISION_PROBABILITY):

@@ -41,13 +41,7 @@ def settle(
     options: ModelOptions,
     batch: Batch,
 ) -> tuple[reading.Reading, tuple[Any, ...], list[str]]:
-    """Decide what the outputs mean from the first batch.
-
-    Returns
-    -------
-    Reading, tuple, list of str
-        How to read the outputs; multi-class: the label's values; sentences about what was guessed.
-    """
+    """Decide what the outputs mean from the first batch."""
     served = choose_served(model, outputs, first, options)
     score, label = served.score, served.label
     if score is None and label is None and served.chance is None:

@@ -89,20 +89,7 @@ def _extent(largest: float, error: float = 0.0) -> Extent:
 
 
 class SumWalk:
-    """Follows sizes and errors through the nodes that an output is made from.
-
-    Parameters
-    ----------
-    proto
-        The graph.
-    output
-        The tensor whose error is wanted.
-    trees
-        How far rounding can move what a node of trees sums; None where it is not understood.
-    deciding
-        Operators that turn sums into decisions: what they give counts as exact, and `decided` has the largest errors
-        of their inputs, by the node's first output.
-    """
+    """Follows sizes and errors through the nodes that an output is made from."""
 
     def __init__(
         self,
@@ -128,13 +115,7 @@ class SumWalk:
         )  # a function's name says nothing of what it does
 
     def __call__(self, inputs: Mapping[str, NDArray[Any]]) -> float | None:
-        """Return how far rounding could move the output on these rows; None where no bound is known.
-
-        Parameters
-        ----------
-        inputs
-            The graph's inputs, by name; without one its numbers may be of any size.
-        """
+        """Return how far rounding could move the output on these rows; None where no bound is known."""
         known = {name: _of_input(values) for name, values in inputs.items()}
         self.decided.clear()
         try:

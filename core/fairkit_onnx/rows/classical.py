@@ -16,13 +16,7 @@ _LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 
 
 def table(call: Call) -> Tensor:
-    """Return the input of a model: onnxruntime takes a vector for a single row.
-
-    Raises
-    ------
-    MixedRowsError
-        It is no matrix with one row for each row of the batch.
-    """
+    """Return the input of a model: onnxruntime takes a vector for a single row."""
     data = call.needed(0)
     if data.axis != 0 or data.rank != 2 or times(data) != 1:
         raise MixedRowsError

@@ -45,13 +45,7 @@ def integer_matmul(call: Call) -> list[Tensor]:
 
 
 def multiplied(left: Tensor, right: Tensor) -> Tensor:
-    """Return the dependence of a product of matrices, with the rules of numpy.
-
-    Raises
-    ------
-    MixedRowsError
-        It sums over rows, or rows would meet.
-    """
+    """Return the dependence of a product of matrices, with the rules of numpy."""
     first, second = _matrix(left, first=True), _matrix(right, first=False)
     rank = max(first.rank, second.rank)
     pair = (first, second)

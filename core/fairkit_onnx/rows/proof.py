@@ -77,15 +77,9 @@ _FAILURES = (MixedRowsError, ArithmeticError, AttributeError, LookupError, TypeE
 
 @dataclass(frozen=True, slots=True)
 class RowsProof:
-    """What a walk came to.
+    """What a walk came to."""
 
-    Attributes
-    ----------
-    origins
-        The nodes at which rows may have met; empty where every output is proved.
-    """
-
-    origins: tuple[Origin, ...]
+    origins: tuple[Origin, ...]  # the nodes at which rows may have met; empty where every output is proved
 
     @property
     def holds(self) -> bool:
@@ -99,21 +93,7 @@ class RowsProof:
 
 
 def prove(proto: onnx.ModelProto, outputs: Collection[str], inputs: Mapping[str, Sequence[int | None]]) -> RowsProof:
-    """Walk through a graph.
-
-    Parameters
-    ----------
-    proto
-        The model.
-    outputs
-        What is audited.
-    inputs
-        By graph input, the lengths of its axes after the first, which holds the rows.
-
-    Returns
-    -------
-    RowsProof
-    """
+    """Walk through a graph."""
     walker = _Walker(proto)
     fed = {name: rows((Count(), *lengths), 0) for name, lengths in inputs.items()}
     found = walker.graph(proto.graph, {}, fed)

@@ -59,13 +59,7 @@ def _product(dims: Sequence[Dim]) -> Dim:
 
 
 def reshaped(data: Tensor, target: Sequence[Dim]) -> Tensor:
-    """Return rows in another shape; entries are in row-major order, so a row's stay together where nothing is before.
-
-    Raises
-    ------
-    MixedRowsError
-        Entries of two rows would come to lie at one place of the row axis.
-    """
+    """Return rows in another shape; entries are in row-major order, so a row's stay together."""
     if not data.has_rows:
         return data.shaped(_solved(target, volume(data.dims) if data.shape is not None else None))
     if data.axis is None:

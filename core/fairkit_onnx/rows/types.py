@@ -48,54 +48,25 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor of the graph.
-
-    Attributes
-    ----------
-    kind
-        Constant; rows, whose entry i along `axis` depends on row i alone; the number of rows only; or mixed.
-    shape
-        Its lengths; None where not even their number is known.
-    axis
-        Rows: the axis, whose length is a `Count`: k entries after each other belong to a row. None inside a loop over
-        rows: the tensor belongs to one row.
-    values
-        Constants and sizes: the entries in order, of small tensors of whole numbers; None for each that is not known.
-    origins
-        Mixed: where rows may have met first.
-    items
-        The tensors of a sequence.
-    """
+    """A tensor of the graph."""
 
     kind: Kind = Kind.CONSTANT
-    shape: tuple[Dim, ...] | None = None
+    shape: tuple[Dim, ...] | None = None  # its lengths; None where not even their number is known
     axis: int | None = None
     values: tuple[Dim, ...] | None = None
-    origins: frozenset[Origin] = frozenset()
-    items: tuple[Tensor, ...] | None = None
+    origins: frozenset[Origin] = frozenset()  # mixed: where rows may have met first
+    items: tuple[Tensor, ...] | None = None  # the tensors of a sequence
 
     @property
     def rank(self) -> int:
-        """The number of axes.
-
-        Raises
-        ------
-        MixedRowsError
-            It is not known.
-        """
+        """The number of axes."""
         if self.shape is None:
             raise MixedRowsError
         return len(self.shape)
 
     @property
     def dims(self) -> tuple[Dim, ...]:
-        """The lengths of the axes.
-
-        Raises
-        ------
-        MixedRowsError
-            Their number is not known.
-        """
+        """The lengths of the axes."""
         if self.shape is None:
             raise MixedRowsError
         return self.shape
@@ -106,13 +77,7 @@ class Tensor:
         return self.kind is Kind.ROWS
 
     def known(self) -> tuple[int, ...]:
-        """Return the entries of a constant.
-
-        Raises
-        ------
-        MixedRowsError
-            They are not all known whole numbers that every batch has.
-        """
+        """Return the entries of a constant."""
         if self.kind is not Kind.CONSTANT or self.values is None:
             raise MixedRowsError
         found = tuple(value for value in self.values if isinstance(value, int))
@@ -156,13 +121,7 @@ def bounded(value: Dim) -> Dim:
 
 
 def row_axis(tensor: Tensor) -> int:
-    """Return the axis of a tensor of rows.
-
-    Raises
-    ------
-    MixedRowsError
-        There is none.
-    """
+    """Return the axis of a tensor of rows."""
     if tensor.axis is None:
         raise MixedRowsError
     return tensor.axis
@@ -184,13 +143,7 @@ def volume(dims: Iterable[Dim]) -> int | None:
 
 
 def broadcast(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the type of an elementwise result: row axes must meet, and constants have length 1 there.
-
-    Raises
-    ------
-    MixedRowsError
-        A row would meet another one, or a number that belongs to its place in the batch.
-    """
+    """Return the type of an elementwise result: row axes must meet, and constants have length 1 there."""
     rank = max(tensor.rank for tensor in tensors)
     moved = [(1,) * (rank - tensor.rank) + tensor.dims for tensor in tensors]
     axes = {rank - tensor.rank + tensor.axis for tensor in tensors if tensor.has_rows and tensor.axis is not None}

@@ -54,15 +54,7 @@ def available() -> bool:
 
 
 class SandboxedSession:
-    """A model in a process of its own. The process starts at once and imports onnxruntime while others read data.
-
-    Parameters
-    ----------
-    limits
-        What the model may take.
-    threads
-        How many threads it may use; None: one for each core.
-    """
+    """A model in a process of its own. The process starts at once and imports onnxruntime while others read data."""
 
     def __init__(self, limits: Limits, threads: int | None = None) -> None:
         self._limits, self._threads = limits, threads
@@ -85,15 +77,7 @@ class SandboxedSession:
         self._end = weakref.finalize(self, _end, self._process, self._area)
 
     def open(self, content: bytes, name: str, folder: Path | None) -> None:
-        """Send the model; the answer is waited for when it is needed.
-
-        Parameters
-        ----------
-        content, name
-            The file's bytes, and what messages call it.
-        folder
-            Where the tensors are that lie in other files; None where there are none.
-        """
+        """Send the model; the answer is waited for when it is needed."""
         self._name = name
         records, buffers = wire.pack([np.frombuffer(content, dtype=np.uint8)])
         self._area.fill(buffers)
@@ -125,22 +109,7 @@ class SandboxedSession:
         size: int | None = None,
         variant: tuple[int, bool] | None = None,
     ) -> list[Any]:
-        """Run the graph, at once or on batches of so many rows.
-
-        Parameters
-        ----------
-        outputs, feeds, size
-            What it computes, from what, and how many rows at once.
-        variant
-            Another number of threads, and whether onnxruntime rewrites the graph; None: as it was opened.
-
-        Raises
-        ------
-        ModelError
-            It crashes, takes too long or too much memory.
-        RuntimeError
-            onnxruntime refuses: its message.
-        """
+        """Run the graph, at once or on batches of so many rows."""
         self._opened()
         with self._lock:
             rows = max((len(array) for array in feeds.values()), default=0)

@@ -22,20 +22,10 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a model's process may take.
-
-    Attributes
-    ----------
-    memory
-        Bytes besides what onnxruntime itself takes; None: what the machine has free, less a tenth.
-    timeout
-        Seconds that loading the model or scoring one batch may take.
-    domains
-        Operator domains that are allowed besides ai.onnx and ai.onnx.ml, such as ``com.microsoft``.
-    """
+    """What a model's process may take."""
 
     memory: int | None = None
-    timeout: float = TIMEOUT
+    timeout: float = TIMEOUT  # seconds that loading the model or scoring one batch may take
     domains: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -73,13 +63,7 @@ def use(limits: Limits) -> None:
 
 
 def read_bytes(text: str) -> int:
-    """Read a size such as ``2GB``, ``500M`` or ``1.5 GiB``; units are powers of 1,024.
-
-    Raises
-    ------
-    ParameterError
-        It is no size.
-    """
+    """Read a size such as ``2GB``, ``500M`` or ``1.5 GiB``; units are powers of 1,024."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
     if match is None:
         raise ParameterError(f"{text!r} is no size of memory; say 2GB or 500MB, for example")

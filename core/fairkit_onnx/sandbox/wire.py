@@ -28,13 +28,7 @@ def frame(header: Mapping[str, Any], payload: int = 0) -> bytes:
 
 
 def read_frame(read: Callable[[int], bytes | bytearray], most: int) -> tuple[dict[str, Any], bytes | bytearray]:
-    """Read a message with a function that returns exactly as many bytes as asked.
-
-    Raises
-    ------
-    BrokenPipe
-        The lengths are above the limits, or the header is no JSON object.
-    """
+    """Read a message with a function that returns exactly as many bytes as asked."""
     header, payload = _FRAME.unpack(read(_FRAME.size))
     if header > MAX_HEADER or payload > most:
         raise BrokenPipe(f"a message of {header + payload} bytes")
@@ -74,13 +68,7 @@ def write(buffers: Sequence[tuple[int, Any]], area: memoryview) -> None:
 
 
 def unpack(record: Mapping[str, Any], area: Any) -> Any:
-    """Read one value back; None for what does not cross.
-
-    Raises
-    ------
-    BrokenPipe
-        The record does not fit the area: the other side is not what it should be.
-    """
+    """Read one value back; None for what does not cross."""
     kind = record.get("kind")
     if kind == "opaque":
         return None

@@ -32,39 +32,7 @@ def make_blocks(
     pieces: Mapping[str, NDArray[np.float64]],
     apart: Collection[str] = (),
 ) -> tuple[list[Block], list[tuple[int, int]]]:
-    """Cut the domain into cells that no test tells apart, and read each test as a set of cells.
-
-    Parameters
-    ----------
-    ensemble
-        Whose tests.
-    source
-        By feature, the raw column that it is made of; None for a constant.
-    domains
-        What each block of columns may be; the columns that change are one `Listed`.
-    encode
-        Raw columns to the features, shape [n, d], by the graph itself.
-    defaults
-        A raw value for every column that is fed.
-    kinds
-        By column, the number type that the graph takes: of float32 or float64 columns every number is meant.
-    pieces
-        By column of numbers, the largest number of each piece on which every feature keeps the column's order.
-    apart
-        Columns whose listed values stay apart, whatever tests say.
-
-    Returns
-    -------
-    list of Block
-        One for each domain.
-    list of tuple
-        By node of the ensemble: its block and the cells that go to `yes`, as bits; (-1, 0) for a leaf.
-
-    Raises
-    ------
-    DataError
-        A domain is empty.
-    """
+    """Cut the domain into cells that no test tells apart, and read each test as a set of cells."""
     of_column = {
         column: place for place, one in enumerate(domains)
         for column in (one.columns if isinstance(one, Listed) else (one.name,))

@@ -37,20 +37,6 @@ def read_class_score(scorer: OnnxScorer, index: int, rows: Mapping[str, NDArray[
 
     Where the sums are probabilities it is the class's; where a softmax follows it is the class's sum less the mean of
     all classes' sums, ``log p_c - mean_k log p_k``: what is added to every class's sum changes no probability.
-
-    Parameters
-    ----------
-    scorer, index
-        The model, and the place of the class among its classes.
-    rows
-        Some rows, shape [n] by column: on the first of them the link is checked.
-
-    Raises
-    ------
-    ModelError
-        The model is made of something else, or what follows the sums is another function of them.
-    ParameterError
-        The model's decisions are drawn.
     """
     refuse_unread(scorer)
     nodes = ancestors(scorer.model.proto.graph, scorer.reading.wanted)

@@ -46,39 +46,19 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
-    """Columns that take their values together, as cells.
+    """Columns that take their values together, as cells."""
 
-    Attributes
-    ----------
-    name, columns
-        What it is called, and the raw columns.
-    ordered
-        Whether the cells are intervals of numbers, in order.
-    values
-        By column, one raw value of each cell, shape [cells].
-    ends
-        The largest number of each cell, shape [cells], if it holds numbers; the last may be that of missing ones.
-    members
-        By raw values (as text), the cell; empty where it holds numbers.
-    low, whole, single
-        The smallest number; whether only whole ones are meant; whether the graph takes them as float32.
-    choices
-        The raw values behind `members`, in their order.
-    points
-        Whether a cell of numbers is its end alone, and not all numbers from above the former end.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-    ordered: bool
-    values: Mapping[str, NDArray[Any]]
+    name: str  # what it is called, and the raw columns
+    columns: tuple[str, ...]  # what it is called, and the raw columns
+    ordered: bool  # whether the cells are intervals of numbers, in order
+    values: Mapping[str, NDArray[Any]]  # by column, one raw value of each cell, shape [cells]
     ends: NDArray[np.float64] | None = None
-    low: float = 0.0
+    low: float = 0.0  # the smallest number; whether only whole ones are meant; whether the graph takes them as float32
     whole: bool = False
     single: bool = False
     members: Mapping[tuple[str, ...], int] = field(default_factory=dict)
-    choices: tuple[tuple[Any, ...], ...] = ()
-    points: bool = False
+    choices: tuple[tuple[Any, ...], ...] = ()  # the raw values behind `members`, in their order
+    points: bool = False  # whether a cell of numbers is its end alone, and not all numbers from above the former end
 
     @property
     def size(self) -> int:
@@ -126,20 +106,7 @@ def column_of(values: Sequence[Any]) -> NDArray[Any]:
 
 
 def one_hot_groups(columns: Columns, names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Find groups of 0-1 columns with a common beginning of which each row has exactly one.
-
-    Parameters
-    ----------
-    columns
-        Raw columns of some rows, each of shape [n].
-    names
-        Which of them.
-
-    Returns
-    -------
-    list of tuple of str
-        At least two columns each; the beginning ends before the last ``_`` or ``=`` that gives a group.
-    """
+    """Find groups of 0-1 columns with a common beginning of which each row has exactly one."""
     flags = {}
     for name in names:
         values = np.asarray(columns[name])
@@ -161,19 +128,7 @@ def one_hot_groups(columns: Columns, names: Sequence[str]) -> list[tuple[str, ..
 
 
 def numbers_block(domain: Numbers, some: NDArray[np.float64], kind: type, *, points: bool = False) -> Block:
-    """Return the block of a column of numbers whose cells end at some of them, and at the largest.
-
-    Parameters
-    ----------
-    domain
-        What the column may be.
-    some
-        The ends of the cells, shape [n].
-    kind
-        What the model takes: of `numpy.float32`, ends are rounded to it.
-    points
-        Whether the numbers themselves are the cells.
-    """
+    """Return the block of a column of numbers whose cells end at some of them, and at the largest."""
     if kind is np.float32 and not domain.whole:
         some = some.astype(np.float32).astype(np.float64)
     if points:

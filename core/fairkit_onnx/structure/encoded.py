@@ -35,43 +35,21 @@ _DRAWS = "all-inputs: the model draws its decisions; a deterministic model is as
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the features are made of.
+    """What the features are made of."""
 
-    Attributes
-    ----------
-    source
-        The raw column behind each feature; None: a constant.
-    listed
-        By column whose values are a list to the graph, those that an encoder names.
-    conditions
-        What must hold where an operator keeps the order of a column of numbers.
-    cuts
-        Where the rule that decides by group tells numbers apart.
-    """
-
-    source: list[str | None]
-    listed: Mapping[str, list[Any]]
-    conditions: Sequence[Condition] = ()
-    cuts: Sequence[Condition] = ()
+    source: list[str | None]  # the raw column behind each feature; None: a constant
+    listed: Mapping[str, list[Any]]  # by column whose values are a list to the graph, those that an encoder names
+    conditions: Sequence[Condition] = ()  # what must hold where an operator keeps the order of a column of numbers
+    cuts: Sequence[Condition] = ()  # where the rule that decides by group tells numbers apart
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """A model whose score follows from one sum.
+    """A model whose score follows from one sum."""
 
-    Attributes
-    ----------
-    scorer
-        It, bound to a table.
-    matrix
-        The tensor of the features.
-    tail
-        What follows the sum.
-    """
-
-    scorer: OnnxScorer
-    matrix: str
-    tail: Tail
+    scorer: OnnxScorer  # it, bound to a table
+    matrix: str  # the tensor of the features
+    tail: Tail  # what follows the sum
 
     @property
     def width(self) -> int:
@@ -121,15 +99,7 @@ class Encoded:
         return [] if self.tail.groups is None else self.tail.groups.columns
 
     def pieces(self, domains: Sequence[Numbers | Listed], features: Features) -> dict[str, NDArray[np.float64]]:
-        """Return by column of numbers where its pieces end, on which features keep their order and rules do not differ.
-
-        Raises
-        ------
-        ModelError
-            An operator is not shown to keep the order of a column; it is named.
-        DataError
-            A domain is empty or infinite.
-        """
+        """Return by column of numbers where its pieces end, on which features keep their order."""
         encoding = functools.partial(self.encoding, doubles=True)
         conditions = [*features.conditions, *features.cuts]
         return pieces_of(domains, conditions, encoding, self.defaults(domains), self.kinds())
@@ -154,20 +124,7 @@ class Encoded:
         return self.tail.opened(up_to(self.scorer.model.proto, list(dict.fromkeys(tensors))))
 
     def sources(self, rows: Columns, *, finite: bool = False) -> Features:
-        """Follow the features back to the raw columns.
-
-        Parameters
-        ----------
-        rows
-            A few rows of the table.
-        finite
-            Whether all numbers of the table are finite: then what is multiplied by 0 is a constant.
-
-        Raises
-        ------
-        ModelError
-            A node before the score is not understood.
-        """
+        """Follow the features back to the raw columns."""
         feeds = self.scorer.feeds
         names = list(dict.fromkeys(column for feed in feeds for column in feed.columns))
         inputs = {feed.input.name: [names.index(column) for column in feed.columns] for feed in feeds}
@@ -198,13 +155,7 @@ class Encoded:
         return {column: np.float64 if column in doubles else np.float32 for column in self.scorer.columns}
 
     def link(self, low: float, high: float) -> tuple[int, float | None, bool]:
-        """Return the direction in which sums are favorable, the threshold, and whether the link is logistic.
-
-        Parameters
-        ----------
-        low, high
-            Between which every sum lies.
-        """
+        """Return the direction in which sums are favorable, the threshold, and whether the link is logistic."""
         return self.links(low, high, [{}])[0]
 
     def links(self, low: float, high: float, rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, float | None, bool]]:
@@ -282,13 +233,7 @@ def _repeated(values: Sequence[Any], count: int) -> NDArray[Any]:
 
 
 def refuse_unread(scorer: OnnxScorer) -> None:
-    """Refuse a model whose decisions are drawn, and one with functions: their names say nothing of what they do.
-
-    Raises
-    ------
-    ParameterError
-        They are: it has the input of a draw, or is a mixture. Or it calls a function.
-    """
+    """Refuse a model whose decisions are drawn, and one with functions: their names say nothing of what they do."""
     called = next((node for node in walk(scorer.model.proto.graph.node) if node.domain not in DOMAINS), None)
     if called is not None:
         raise ParameterError(

@@ -38,39 +38,19 @@ parts, as onnxruntime does in sets with other values than 0 to 30."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ensemble:
-    """The sum of trees.
+    """The sum of trees."""
 
-    Attributes
-    ----------
-    mode
-        A place in `MODES`, shape [N]; 0 is a leaf.
-    feature, threshold, missing
-        What is compared with what (in float64 where the file has that), and whether NaN goes to `yes`, shape [N].
-    yes, no
-        Nodes by number; -1 at leaves.
-    value
-        A leaf's addend of the sum, shape [N].
-    roots
-        Shape [T].
-    base
-        Added to the sum.
-    uneven
-        By how much two class columns that should be each other's complement are not, at most.
-    terms
-        The sum over the trees of the largest absolute addend: what float32 rounding is proportional to.
-    """
-
-    mode: NDArray[np.int8]
+    mode: NDArray[np.int8]  # a place in `MODES`, shape [N]; 0 is a leaf
     feature: NDArray[np.int64]
     threshold: NDArray[Any]
     missing: NDArray[np.bool_]
-    yes: NDArray[np.int64]
-    no: NDArray[np.int64]
-    value: NDArray[np.float64]
-    roots: NDArray[np.int64]
-    base: float
-    uneven: float
-    terms: float
+    yes: NDArray[np.int64]  # nodes by number; -1 at leaves
+    no: NDArray[np.int64]  # nodes by number; -1 at leaves
+    value: NDArray[np.float64]  # a leaf's addend of the sum, shape [N]
+    roots: NDArray[np.int64]  # shape [T]
+    base: float  # added to the sum
+    uneven: float  # by how much two class columns that should be each other's complement are not, at most
+    terms: float  # the sum over the trees of the largest absolute addend: what float32 rounding is proportional to
 
     def goes_yes(self, node: int, values: NDArray[Any]) -> NDArray[np.bool_]:
         """Tell where values of its feature go, as onnxruntime compares them: in the features' precision."""
@@ -93,13 +73,7 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def told_of(node: onnx.NodeProto) -> dict[str, Any]:
-    """Return a tree node's attributes as opset 3 writes them.
-
-    Raises
-    ------
-    ModelError
-        A node of opset 5 is damaged.
-    """
+    """Return a tree node's attributes as opset 3 writes them."""
     told = attributes_of(node)
     return written(told, f"the node {name_of(node)}") if node.op_type == NEWER else told
 
@@ -115,13 +89,7 @@ def classes_of(told: Mapping[str, Any]) -> int:
 
 
 def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
-    """Read a classifier, or a regressor with a target for each class: the trees once for each class, with its leaves.
-
-    Raises
-    ------
-    ModelError
-        Trees of another kind, or a class that onnxruntime might leave out because a leaf has no weight of it.
-    """
+    """Read a classifier, or a regressor with a target for each class: the trees once for each class."""
     kind, named, attributes = kind_of(node), f"the node {name_of(node)}", attributes_of(node)
     links = (*LINKS, "SOFTMAX") if kind == "class" else ("NONE",)
     for key, known in (("post_transform", links), ("aggregate_function", ("SUM",))):
@@ -161,13 +129,7 @@ def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
 
 
 def read_ensemble(node: onnx.NodeProto) -> Ensemble:
-    """Read a node whose output is one number, or two that are each other's complement.
-
-    Raises
-    ------
-    ModelError
-        Trees of another kind, with the node and what would be understood.
-    """
+    """Read a node whose output is one number, or two that are each other's complement."""
     kind, named = kind_of(node), f"the node {name_of(node)}"
     told = _plain(told_of(node), kind, named)
     plain, places = _structure(told, named)

@@ -38,17 +38,9 @@ _FLOATS = (1, 10, 11, 16)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupThresholds:
-    """From which sum on decisions are favorable, by group.
+    """From which sum on decisions are favorable, by group."""
 
-    Attributes
-    ----------
-    blocks
-        The blocks whose cells say the group, by number.
-    table
-        The threshold for each combination of their cells: finite, beyond every sum where the decision never changes.
-    """
-
-    blocks: tuple[int, ...]
+    blocks: tuple[int, ...]  # the blocks whose cells say the group, by number
     table: NDArray[np.float64]
 
 
@@ -59,13 +51,7 @@ def score_of(scorer: OnnxScorer) -> list[str]:
 
 
 def group_part(scorer: OnnxScorer, cut: Sequence[str], *, grouped: bool) -> GroupPart | None:
-    """Return the part of the nodes after some tensors that reads columns besides; None without one.
-
-    Raises
-    ------
-    ModelError
-        They do, and `grouped` says that this is not understood; or the score depends on it, and not the decision alone.
-    """
+    """Return the part of the nodes after some tensors that reads columns besides; None without one."""
     graph, reading = scorer.model.proto.graph, scorer.reading
     feeds = {feed.input.name: feed for feed in scorer.feeds}
     nodes = tail_nodes(graph, reading.wanted, cut)
@@ -138,20 +124,6 @@ def group_thresholds(
     """Return the direction in which sums are favorable, the thresholds by group, and whether the score is logistic.
 
     The thresholds are None where nothing is decided.
-
-    Parameters
-    ----------
-    model
-        A model whose tail reads columns besides.
-    blocks
-        The domain: no two values of one cell differ to the rule.
-    low, high
-        Between which every sum lies.
-
-    Raises
-    ------
-    ModelError
-        There are too many combinations, or the sum counts the other way in some group.
     """
     part = model.tail.groups
     assert part is not None  # noqa: S101 -- asked only then

@@ -30,16 +30,10 @@ KINDS = ("LinearClassifier", "LinearRegressor", "Gemm", "MatMul")
 
 @dataclass(frozen=True, eq=False)
 class LinearModel(Encoded):
-    """A model whose score follows from a weighted sum of features.
+    """A model whose score follows from a weighted sum of features."""
 
-    Attributes
-    ----------
-    weights, base
-        The sum, shape [d].
-    """
-
-    weights: NDArray[np.float64]
-    base: float
+    weights: NDArray[np.float64]  # the sum, shape [d]
+    base: float  # the sum, shape [d]
 
     @property
     def width(self) -> int:
@@ -51,11 +45,6 @@ def read_linear(scorer: OnnxScorer, *, grouped: bool = False) -> LinearModel | N
     """Read a bound model whose score is a weighted sum; None where it has no or several such nodes, or others between.
 
     `grouped` is that of `fairkit_onnx.structure.trees.read_trees`.
-
-    Raises
-    ------
-    ModelError
-        There is one, and what follows it is not understood; the node is named.
     """
     graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
     found = [node for node in ancestors(graph, score_of(scorer)) if node.op_type in KINDS]

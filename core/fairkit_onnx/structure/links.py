@@ -27,50 +27,20 @@ _TWO = ((-1, 1), (1, -1))
 
 
 class Way(NamedTuple):
-    """How a tensor follows the sum.
-
-    Attributes
-    ----------
-    columns
-        By column, 1 where it never falls while the sum rises, -1 where it never rises, 0 where it stays; None: unknown.
-        One number may stand for several columns (`wide`).
-    label
-        The tensor of two values, the second from some sum on, of which this one is a function; None: of no such.
-    wide
-        Whether the one number stands for several columns.
-    positive
-        Whether no number of it is below zero.
-    same
-        The tensor that has its numbers, too.
-    total
-        The tensor whose columns it adds up.
-    """
+    """How a tensor follows the sum."""
 
     columns: tuple[int, ...] | None
     label: str | None = None
-    wide: bool = False
-    positive: bool = False
-    same: str | None = None
-    total: str | None = None
+    wide: bool = False  # whether the one number stands for several columns
+    positive: bool = False  # whether no number of it is below zero
+    same: str | None = None  # the tensor that has its numbers, too
+    total: str | None = None  # the tensor whose columns it adds up
 
 
 def check_monotone(
     graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], start: Mapping[str, tuple[int, ...]]
 ) -> None:
-    """Refuse a link that might not keep the order of the sum.
-
-    Parameters
-    ----------
-    graph, nodes
-        The nodes after the sum; what they read besides, of the columns of a row, does not move.
-    start
-        By tensor that the sum makes, the direction of each of its columns: 1, -1; (0,) for a label of two values.
-
-    Raises
-    ------
-    ModelError
-        It names the first node that is not understood, and what is.
-    """
+    """Refuse a link that might not keep the order of the sum."""
     ways_by_name = {name: Way(None, name) if way == (0,) else Way(way) for name, way in start.items()}
     for node in nodes:
         inputs = [ways_by_name.get(name) for name in node.input if name]

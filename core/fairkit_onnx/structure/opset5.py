@@ -92,13 +92,7 @@ class _Written:
 
 
 def written(attributes: Mapping[str, Any], named: str) -> dict[str, Any]:
-    """Return the attributes of a `TreeEnsembleRegressor` that says the same, in the same precision.
-
-    Raises
-    ------
-    ModelError
-        It is damaged, or too large.
-    """
+    """Return the attributes of a `TreeEnsembleRegressor` that says the same, in the same precision."""
     from onnx import numpy_helper
 
     made = _Written(attributes, named)

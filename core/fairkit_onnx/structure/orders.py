@@ -30,29 +30,15 @@ _WHOLE = {"INT8": 2.0**7, "INT16": 2.0**15, "INT32": 2.0**31, "INT64": 2.0**63}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """What must hold of a tensor, on every piece of a column, so that an operator keeps the order there.
+    """What must hold of a tensor, on every piece of a column, so that an operator keeps the order there."""
 
-    Attributes
-    ----------
-    tensor, node
-        Of which tensor, and for which node.
-    cuts
-        Numbers below, at and above which the column is cut.
-    finite, nonzero
-        Whether the tensor must have no infinite number, and not be zero, anywhere.
-    inside
-        Between which numbers it must lie.
-    columns
-        The raw column behind each of the tensor's; None for none.
-    """
-
-    tensor: str
-    node: str
-    cuts: tuple[float, ...] = ()
-    finite: bool = False
-    nonzero: bool = False
-    inside: tuple[float, float] | None = None
-    columns: tuple[str | None, ...] = ()
+    tensor: str  # of which tensor, and for which node
+    node: str  # of which tensor, and for which node
+    cuts: tuple[float, ...] = ()  # numbers below, at and above which the column is cut
+    finite: bool = False  # whether the tensor must have no infinite number, and not be zero, anywhere
+    nonzero: bool = False  # whether the tensor must have no infinite number, and not be zero, anywhere
+    inside: tuple[float, float] | None = None  # between which numbers it must lie
+    columns: tuple[str | None, ...] = ()  # the raw column behind each of the tensor's; None for none
 
 
 def conditions_of(node: onnx.NodeProto, moving: Sequence[str], constant: Constant) -> list[Condition] | None:
@@ -60,15 +46,6 @@ def conditions_of(node: onnx.NodeProto, moving: Sequence[str], constant: Constan
 
     What is rounded correctly keeps an order, as sums, products and square roots are; exponentials, logarithms and their
     like are approximations, whose last digits may not, so their columns are gone through value by value.
-
-    Parameters
-    ----------
-    node
-        The node.
-    moving
-        Those of its inputs that follow from columns.
-    constant
-        Returns a constant tensor by name; None for what is none.
     """
     kind, named = node.op_type, name_of(node)
     if kind in ARRANGES | CHOOSES | _STEPS:

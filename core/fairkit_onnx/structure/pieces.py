@@ -66,13 +66,7 @@ def middle(first: Keys, last: Keys) -> Keys:
 
 
 def check_ends(domain: Numbers) -> None:
-    """Refuse a domain of numbers that is empty or infinite.
-
-    Raises
-    ------
-    DataError
-        It is.
-    """
+    """Refuse a domain of numbers that is empty or infinite."""
     if not np.isfinite([domain.low, domain.high]).all():
         raise DataError(f"the domain of {domain.name!r} goes from {domain.low} to {domain.high}: give finite ends")
     if not domain.low <= domain.high:
@@ -86,32 +80,7 @@ def pieces_of(
     defaults: Mapping[str, Any],
     kinds: Mapping[str, type],
 ) -> dict[str, NDArray[np.float64]]:
-    """Cut each column of numbers where an operator may turn its order, and check that it keeps it between the cuts.
-
-    Parameters
-    ----------
-    domains
-        What the columns may be.
-    conditions
-        Of the operators, in the order in which the graph runs them: each is cut on pieces on which its input keeps the
-        order, so that a cut is found by bisection.
-    encoding
-        Returns what makes a tensor of raw columns, shape [n, d].
-    defaults, kinds
-        A raw value of every column, and the number type that the graph takes.
-
-    Returns
-    -------
-    dict
-        By column, the largest number of each piece, rising, shape [pieces].
-
-    Raises
-    ------
-    ModelError
-        An operator is not shown to keep the order of a column; it is named.
-    DataError
-        A domain is empty or infinite.
-    """
+    """Cut each column of numbers where an operator may turn its order, and check that it keeps it between the cuts."""
     numbers = {one.name: one for one in domains if isinstance(one, Numbers)}
     pieces: dict[str, _Pieces] = {}
     for name, one in numbers.items():

@@ -28,19 +28,7 @@ _JOINED = frozenset({"ReduceSum", "ReduceMax", "ReduceMin", "ArgMax"})
 
 
 class Sources:
-    """The raw columns behind every tensor of a graph's encoders.
-
-    Attributes
-    ----------
-    of
-        By tensor, the raw column of each of its columns, shape [w]; `CONSTANT` for none.
-    listed
-        Raw columns that pass an operator which treats their values as a list: codes, equalities.
-    keys
-        By such a column, the values that encoders name.
-    conditions
-        With the raw columns of their tensors by number, what must hold where an order is kept (see `pieces`).
-    """
+    """The raw columns behind every tensor of a graph's encoders."""
 
     def __init__(
         self,
@@ -51,24 +39,7 @@ class Sources:
         *,
         finite: bool = False,
     ) -> None:
-        """Follow the columns.
-
-        Parameters
-        ----------
-        graph, tensor
-            Where to.
-        inputs
-            By graph input, the raw columns that fill it, by number.
-        run
-            Returns tensors by name for a few rows: for their shapes.
-        finite
-            Whether all numbers are finite: then what is multiplied by 0 is a constant.
-
-        Raises
-        ------
-        ModelError
-            A node mixes columns, or is not understood; it is named.
-        """
+        """Follow the columns."""
         self._graph, self._finite = graph, finite
         self.of: dict[str, Places] = {name: np.array(columns, dtype=np.int64) for name, columns in inputs.items()}
         self.listed: set[int] = set()

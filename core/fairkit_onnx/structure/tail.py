@@ -31,24 +31,12 @@ WIDE = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPart:
-    """What follows a sum reads besides.
+    """What follows a sum reads besides."""
 
-    Attributes
-    ----------
-    feeds
-        The inputs that are read, of one column each.
-    listed
-        Columns that are read by something else than comparisons with constants: their values are gone through.
-    conditions
-        Where the other columns are compared: they are cut there.
-    tensors
-        What is computed from the columns alone, where it meets the sum.
-    """
-
-    feeds: tuple[Feed, ...]
+    feeds: tuple[Feed, ...]  # the inputs that are read, of one column each
     listed: frozenset[str]
-    conditions: tuple[Condition, ...]
-    tensors: tuple[str, ...]
+    conditions: tuple[Condition, ...]  # where the other columns are compared: they are cut there
+    tensors: tuple[str, ...]  # what is computed from the columns alone, where it meets the sum
 
     @property
     def columns(self) -> list[str]:
@@ -58,33 +46,15 @@ class GroupPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """What follows the sum.
+    """What follows the sum."""
 
-    Attributes
-    ----------
-    scorer
-        Knows how the outputs are read.
-    cut
-        The node whose sum is replaced, or the tensor that holds it.
-    negative
-        Whether a weight of the replaced node is negative: onnxruntime reads a binary classifier by that.
-    columns
-        Of a tensor: 1, or 2 whose difference is the sum.
-    shares
-        Whether the tensor's two columns are shares of 1 in place of that, the second being the sum.
-    double
-        Whether the tensor has double precision.
-    groups
-        What follows the sum reads of the row's columns besides; None: nothing.
-    """
-
-    scorer: OnnxScorer
-    cut: onnx.NodeProto | str
+    scorer: OnnxScorer  # knows how the outputs are read
+    cut: onnx.NodeProto | str  # the node whose sum is replaced, or the tensor that holds it
     negative: bool = False
-    columns: int = 1
-    shares: bool = False
-    double: bool = False
-    groups: GroupPart | None = None
+    columns: int = 1  # of a tensor: 1, or 2 whose difference is the sum
+    shares: bool = False  # whether the tensor's two columns are shares of 1 in place of that, the second being the sum
+    double: bool = False  # whether the tensor has double precision
+    groups: GroupPart | None = None  # what follows the sum reads of the row's columns besides; None: nothing
     _opened: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, sums: NDArray[np.float64], columns: Mapping[str, NDArray[Any]] | None = None) -> Predictions:
@@ -226,15 +196,7 @@ def with_tree(
     nodes: Sequence[tuple[str, float, int, int]],
     weights: Sequence[tuple[int, int, float]],
 ) -> onnx.NodeProto:
-    """Return a node with one tree in the place of its own.
-
-    Parameters
-    ----------
-    node, attributes
-        The node, and its attributes that stay.
-    nodes, weights
-        Of the tree (see `one_tree`): leaves, their columns and weights.
-    """
+    """Return a node with one tree in the place of its own."""
     from onnx import helper
 
     kind = kind_of(node)

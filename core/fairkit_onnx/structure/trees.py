@@ -34,18 +34,10 @@ _ADDS = frozenset({"Add", "Sum"})
 
 @dataclass(frozen=True, eq=False)
 class TreeModel(Encoded):
-    """A model whose score follows from a sum of trees.
+    """A model whose score follows from a sum of trees."""
 
-    Attributes
-    ----------
-    ensemble
-        All its trees.
-    outputs
-        The first output of each node that they are in, in their order.
-    """
-
-    ensemble: Ensemble
-    outputs: tuple[str, ...]
+    ensemble: Ensemble  # all its trees
+    outputs: tuple[str, ...]  # the first output of each node that they are in, in their order
 
     @property
     def width(self) -> int:
@@ -85,22 +77,7 @@ def _ends(ensemble: Ensemble, root: int) -> tuple[float, float]:
 
 
 def read_trees(scorer: OnnxScorer, *, grouped: bool = False) -> TreeModel | None:
-    """Read a bound model whose score is a sum of trees; None where it has no trees.
-
-    Parameters
-    ----------
-    scorer
-        The model.
-    grouped
-        Whether decisions may depend on a row's group besides, as where each group has a threshold.
-
-    Raises
-    ------
-    ModelError
-        There are trees, and something between them and the score that is not understood; the node is named.
-    ParameterError
-        The model's decisions are drawn.
-    """
+    """Read a bound model whose score is a sum of trees; None where it has no trees."""
     reading, proto = scorer.reading, scorer.model.proto
     refuse_unread(scorer)
     wanted = reading.wanted

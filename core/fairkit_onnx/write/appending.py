@@ -44,13 +44,7 @@ class Appender(GraphWriter):
         return _version(self.model, _ML) >= 2
 
     def input(self, name: str, dtype: Any) -> str:
-        """Add an input of shape [rows, 1]; `dtype` is a numpy type, object for text.
-
-        Raises
-        ------
-        ModelError
-            The graph has an inner value of that name.
-        """
+        """Add an input of shape [rows, 1]; `dtype` is a numpy type, object for text."""
         if name in self._taken:
             raise ModelError(
                 f"the model uses the name {name!r} for a value of its own, so that it cannot be an input; "
@@ -69,13 +63,7 @@ class Appender(GraphWriter):
         self.graph.output.append(value_info(name, dtype))
 
     def finish(self) -> onnx.ModelProto:
-        """Return the checked model.
-
-        Raises
-        ------
-        ModelError
-            The graph breaks ONNX's rules.
-        """
+        """Return the checked model."""
         return checked(self.model, "the model with the rule appended")
 
     def _fresh(self, hint: str) -> str:

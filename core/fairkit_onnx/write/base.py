@@ -33,24 +33,7 @@ _BATCH = 65_536
 
 
 class BaseModel:
-    """A model whose decisions are repaired: it gives scores, and a graph that a rule can be appended to.
-
-    Parameters
-    ----------
-    model
-        Any form that an audit accepts, with a score.
-    table
-        Rows of a binary task; they tell which columns feed the model and which score is the favorable one. Of a ranking
-        with grades any number that the model gives is a score.
-    options
-        What the user says about the outputs. A score that is no probability must be declared a logit.
-
-    Raises
-    ------
-    ModelError
-        The model gives labels only, is randomized already, or its scores are no probabilities and nothing
-        says what they are.
-    """
+    """A model whose decisions are repaired: it gives scores, and a graph that a rule can be appended to."""
 
     def __init__(self, model: OnnxModel, table: Table, options: ModelOptions) -> None:
         self.model = model
@@ -74,13 +57,7 @@ class BaseModel:
         return {feed.columns[0]: feed.input.name for feed in self._scorer.feeds if len(feed.columns) == 1}
 
     def scores(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """Return the probability of the favorable label, shape [n], rounded to float32 as in the graph.
-
-        Raises
-        ------
-        ModelError
-            NaN or infinite scores.
-        """
+        """Return the probability of the favorable label, shape [n], rounded to float32 as in the graph."""
         rows = len(columns[self.columns[0]])
         scores = np.empty(rows, dtype=np.float64)
         for start in range(0, rows, _BATCH):

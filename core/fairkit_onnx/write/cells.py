@@ -34,13 +34,7 @@ def text_codes(values: NDArray[Any], categories: Sequence[str]) -> NDArray[np.in
 
 
 def as_float32(values: NDArray[Any], name: str) -> NDArray[np.float32]:
-    """Cast a numeric or boolean column as a graph's float input would.
-
-    Raises
-    ------
-    DataError
-        It holds text.
-    """
+    """Cast a numeric or boolean column as a graph's float input would."""
     try:
         if values.dtype.kind == "O":
             values = np.array([np.nan if value is None else value for value in values.tolist()], dtype=float)

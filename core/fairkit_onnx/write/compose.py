@@ -31,30 +31,13 @@ _STRING = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreHead:
-    """Where a graph's score is and how it is read.
+    """Where a graph's score is and how it is read."""
 
-    Attributes
-    ----------
-    output
-        The graph's output: a matrix [n, K], a column [n, 1] or [n], or a ZipMap's list of dicts.
-    width
-        K, 1 for a column.
-    place
-        The favorable label's column, from 0 (of a ZipMap: among its keys in order). Where there is one
-        column, 0 says that it belongs to the other label: the score is one minus it.
-    kind
-        ``probability``, or ``logit``: the sigmoid is taken (one column) or the softmax (several); ``percent``: divided
-        by 100; ``scale``: mapped to (0, 1) by `scale`; ``value``, of a ranking: taken as it is; ``label``: 1 where the
-        output is `positive`, else 0.
-    positive
-        What a label output gives for the favorable label.
-    """
-
-    output: str
-    width: int = 1
+    output: str  # the graph's output: a matrix [n, K], a column [n, 1] or [n], or a ZipMap's list of dicts
+    width: int = 1  # K, 1 for a column
     place: int = 1
     kind: Literal["probability", "logit", "value", "label", "scale", "percent"] = "probability"
-    positive: Any = None
+    positive: Any = None  # what a label output gives for the favorable label
     scale: Scale | None = None
 
 
@@ -68,28 +51,6 @@ def compose(
     [0, 1), and three outputs [rows, 1]:
     ``score`` (float, the probability of the favorable label), ``decision_probability`` (float, h in [0, 1])
     and ``decision`` (int64, 1 where u < h). The rule is computed in double from the float score.
-
-    Parameters
-    ----------
-    model
-        Any graph with a score; its tensors are inside it. It is not changed.
-    head
-        The score.
-    rule
-        Thresholds by group.
-    inputs
-        For each raw column, the base's input that it feeds. A sensitive column that is here, with an input of
-        its own ([n, 1] or [n]), is read from there.
-
-    Returns
-    -------
-    onnx.ModelProto
-        It runs under plain onnxruntime.
-
-    Raises
-    ------
-    ModelError
-        The model is randomized already, gives labels only, or has a name in the way.
     """
     refuse_randomized(model)
     graph = Appender(model)

@@ -26,19 +26,10 @@ CERTAIN = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A number that is added to the logits of the rows of a group.
-
-    Attributes
-    ----------
-    conditions
-        The column's place, and the first and last number of its cells (see `GroupColumn.codes`); the place after
-        the last column is the base score's.
-    amount
-        What is added.
-    """
+    """A number that is added to the logits of the rows of a group."""
 
     conditions: tuple[tuple[int, int, int], ...]
-    amount: float
+    amount: float  # what is added
 
     def member(self, codes: Sequence[NDArray[np.int64]]) -> NDArray[np.bool_]:
         """Return which rows get it, shape [n]."""
@@ -64,24 +55,12 @@ class Correction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corrections:
-    """All corrections of a model.
+    """All corrections of a model."""
 
-    Attributes
-    ----------
-    columns
-        The raw columns that conditions are about, and how their cells are numbered.
-    edges
-        The base score's cells: number i, from 1, holds what is at least edge i - 1 and below edge i.
-    corrections
-        They add up.
-    threshold
-        The decision is favorable from this corrected score on.
-    """
-
-    columns: tuple[GroupColumn, ...]
+    columns: tuple[GroupColumn, ...]  # the raw columns that conditions are about, and how their cells are numbered
     edges: tuple[float, ...]
-    corrections: tuple[Correction, ...]
-    threshold: float = 0.5
+    corrections: tuple[Correction, ...]  # they add up
+    threshold: float = 0.5  # the decision is favorable from this corrected score on
 
     def codes(self, columns: Mapping[str, NDArray[Any]], base: NDArray[np.float64]) -> list[NDArray[np.int64]]:
         """Return the numbers of each row's cells, by column; the base score's last."""
@@ -105,25 +84,7 @@ def logit(score: NDArray[np.float64]) -> NDArray[np.float64]:
 def correct(
     model: onnx.ModelProto, head: ScoreHead, rule: Corrections, *, inputs: Mapping[str, str]
 ) -> onnx.ModelProto:
-    """Append corrections to a model.
-
-    Parameters
-    ----------
-    model, head, inputs
-        As for `fairkit_onnx.write.compose.compose`.
-    rule
-        The corrections.
-
-    Returns
-    -------
-    onnx.ModelProto
-        With the outputs ``score``, ``decision_probability`` (0 or 1) and ``decision``, each [rows, 1].
-
-    Raises
-    ------
-    ModelError
-        The model is randomized, or has a name in the way.
-    """
+    """Append corrections to a model."""
     refuse_randomized(model)
     graph = Appender(model)
     base = graph.cast(graph.cast(favorable_score(graph, head), np.float32), np.float64)

@@ -21,18 +21,10 @@ _EXACT = 2**24
 
 
 class Categories(NamedTuple):
-    """A categorical column.
+    """A categorical column."""
 
-    Attributes
-    ----------
-    column
-        Its place among the estimator's columns.
-    values
-        The value of each code; a missing one may be the last.
-    """
-
-    column: int
-    values: tuple[Any, ...]
+    column: int  # its place among the estimator's columns
+    values: tuple[Any, ...]  # the value of each code; a missing one may be the last
 
     @property
     def is_text(self) -> bool:
@@ -45,13 +37,7 @@ class Categories(NamedTuple):
         return tuple(str(value) for value in self.values if not absent(value))
 
     def number(self, code: int) -> float:
-        """Return the number of a code that a tree compares with.
-
-        Raises
-        ------
-        ModelError
-            The value is no float32 number, so that others would be equal to it.
-        """
+        """Return the number of a code that a tree compares with."""
         if self.is_text:
             return float(code)
         value = float(self.values[code])
@@ -80,28 +66,6 @@ def histogram_trees(model: Any, *, double: bool = False) -> tuple[list[Tree], li
 
     A row without a value, and one with a category that training did not see, goes where its split sends missing
     values.
-
-    Parameters
-    ----------
-    model
-        Fitted.
-    double
-        Whether the trees will read doubles: then thresholds stay as they are. Else they become the largest float32
-        numbers that are at most as large, and rows of float32 take the same branch.
-
-    Returns
-    -------
-    list of Tree
-        Round by round, those of all classes.
-    list of int
-        The output that each adds to.
-    list of float
-        The baseline, one for each output.
-
-    Raises
-    ------
-    ModelError
-        A category has no number of its own in single precision.
     """
     found = categories_of(model)
     flags = np.zeros(model.n_features_in_, dtype=bool)

@@ -39,20 +39,7 @@ def runs(names: Sequence[str]) -> list[tuple[str, range]]:
 def add_list(
     graph: GraphBuilder, name: str, fill: NDArray[np.float32], shift: NDArray[np.float32], scale: NDArray[np.float32]
 ) -> str:
-    """Encode a list as `NumberColumn` encodes each of its places.
-
-    Parameters
-    ----------
-    graph, name
-        Where the input goes, and what it is called.
-    fill, shift, scale
-        Of the places, shape [k].
-
-    Returns
-    -------
-    str
-        A value of shape [rows, k].
-    """
+    """Encode a list as `NumberColumn` encodes each of its places."""
     value = graph.input(name, "float", len(fill))
     if not np.isnan(fill).any():
         value = graph.node("Where", [graph.node("IsNaN", [value]), graph.constant(fill[None]), value])

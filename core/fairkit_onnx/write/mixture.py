@@ -22,20 +22,6 @@ def add_mixture_outputs(graph: GraphBuilder, scores: str, weights: Sequence[floa
     With members' scores s_k and weights w_k: ``score = sum w_k s_k``, ``decision_probability = sum of w_k
     over the members with s_k >= threshold``, ``decision = u < decision_probability`` for the input ``u``
     in [0, 1), which whoever deploys the model draws.
-
-    Parameters
-    ----------
-    graph, scores
-        Where, and the members' scores, shape [rows, k].
-    weights
-        Shape [k], nonnegative, adding up to 1.
-    threshold
-        The score from which a member's decision is favorable.
-
-    Raises
-    ------
-    ModelError
-        Weights that are no distribution.
     """
     shares = check_weights(weights)
     column = graph.constant(shares.reshape(-1, 1))

@@ -17,23 +17,7 @@ if TYPE_CHECKING:
 def run_columns(
     session: Any, columns: Mapping[str, NDArray[Any]], *, u: NDArray[Any] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Run a graph whose inputs are raw columns of shape [rows, 1], or list columns of shape [rows, k].
-
-    Parameters
-    ----------
-    session
-        From `fairkit_onnx.session.open_session`.
-    columns
-        Raw columns, each of shape [n], those of a list `emb` as `emb[0]`, `emb[1]`, ...; text as objects with None
-        where missing, else numbers.
-    u
-        Draws in [0, 1), shape [n], for a randomized model; default zeros.
-
-    Returns
-    -------
-    dict
-        Every output by name.
-    """
+    """Run a graph whose inputs are raw columns of shape [rows, 1], or list columns of shape [rows, k]."""
     rows = len(next(iter(columns.values())))
     feeds: dict[str, NDArray[Any]] = {}
     lists = list_columns(list(columns))

@@ -24,32 +24,16 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One training.
+    """One training."""
 
-    Attributes
-    ----------
-    plugin, parameters
-        What was tried; the plugin ``baseline`` is the learner without mitigation.
-    status
-        ``done``, or ``failed`` with the reason in `error`.
-    measures
-        Every group metric on the validation rows, by ``metric`` or ``metric:column``.
-    sha256
-        Of the model's file.
-    seconds
-        What training and audit took; of points that were trained together, an equal part.
-    family
-        What it was trained together with, as a digest; empty where it was trained alone.
-    """
-
-    plugin: str
-    parameters: Mapping[str, Any]
-    status: Literal["done", "failed"]
+    plugin: str  # what was tried; the plugin `baseline` is the learner without mitigation
+    parameters: Mapping[str, Any]  # what was tried; the plugin `baseline` is the learner without mitigation
+    status: Literal["done", "failed"]  # `done`, or `failed` with the reason in `error`
     error: str = ""
     measures: Mapping[str, Measure] = field(default_factory=dict)
-    sha256: str | None = None
-    seconds: float = 0.0
-    family: str = ""
+    sha256: str | None = None  # of the model's file
+    seconds: float = 0.0  # what training and audit took; of points that were trained together, an equal part
+    family: str = ""  # what it was trained together with, as a digest; empty where it was trained alone
 
     @property
     def is_constant(self) -> bool:

@@ -23,60 +23,27 @@ SCHEMA = "fairkit.frontier/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frontier(Tabular, Saved):
-    """All points with the front among them, and the chosen one on test rows.
+    """All points with the front among them, and the chosen one on test rows."""
 
-    Attributes
-    ----------
-    performance, disparity
-        The names of the two axes: ``accuracy``, ``demographic_parity_difference:sex``.
-    points
-        In the order in which they were asked for; the first is the baseline.
-    front
-        Places of the points that no other one beats on both axes, by disparity.
-    chosen
-        The picked point's place; None where no point is done.
-    rule
-        How it was picked.
-    test
-        Its audit on the test rows, and the paired differences from the baseline there.
-    model
-        Its file.
-    rows
-        Of training, validation and test.
-    notes
-        What a reader must know.
-    limit, chances
-        The limit of the choice, and for every point the predicted chance that the test rows' interval keeps it.
-    verdict, reason
-        With a limit: whether the picked model's whole interval keeps it on the test rows, and the numbers.
-    sure
-        Whether the rule could be kept.
-    is_constant
-        Whether the picked model decides all test rows alike; the command then ends with exit code 3.
-    repeats
-        Where trainings were repeated: by place of a point of the front, its (disparity, performance) over trainings,
-        the point's own first.
-    """
-
-    performance: str
-    disparity: str
-    points: tuple[Point, ...]
-    front: tuple[int, ...]
-    chosen: int | None
-    rule: str
-    test: Report | None = None
+    performance: str  # the names of the two axes: `accuracy`, `demographic_parity_difference:sex`
+    disparity: str  # the names of the two axes: `accuracy`, `demographic_parity_difference:sex`
+    points: tuple[Point, ...]  # in the order in which they were asked for; the first is the baseline
+    front: tuple[int, ...]  # places of the points that no other one beats on both axes, by disparity
+    chosen: int | None  # the picked point's place; None where no point is done
+    rule: str  # how it was picked
+    test: Report | None = None  # its audit on the test rows, and the paired differences from the baseline there
     changes: tuple[Change, ...] = ()
-    model: bytes | None = None
-    rows: tuple[int, int, int] = (0, 0, 0)
+    model: bytes | None = None  # its file
+    rows: tuple[int, int, int] = (0, 0, 0)  # of training, validation and test
     confidence: float = 0.95
     seed: int = 0
     limit: float | None = None
     chances: tuple[float | None, ...] = ()
     verdict: VerdictName | None = None
     reason: str = ""
-    sure: bool = True
+    sure: bool = True  # whether the rule could be kept
     is_constant: bool = False
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader must know
     repeats: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
 
     def axes(self, point: Point) -> tuple[Measure, Measure] | None:
@@ -90,15 +57,7 @@ class Frontier(Tabular, Saved):
         return f"<Frontier of {len(self.points)} points, {self.performance} against {self.disparity}: {picked}>"
 
     def plot(self) -> alt.LayerChart:
-        """Return the trade-off as an Altair chart: points with intervals, the front, the limit, a ring at the pick.
-
-        Raises
-        ------
-        DataError
-            No point is done.
-        MissingExtraError
-            Altair is not installed.
-        """
+        """Return the trade-off as an Altair chart: points with intervals, the front, the limit, a ring at the pick."""
         return layered("frontier", self)
 
     def records(self) -> list[dict[str, Any]]:

@@ -45,19 +45,7 @@ def families_of(sweep: Sweep) -> list[Family]:
 
 
 class Runner:
-    """Asks for points, from the state where they are and by training where not.
-
-    Parameters
-    ----------
-    setup
-        What the points share.
-    kept
-        Where finished points are.
-    engine
-        Trains the points.
-    progress
-        Told how many points are finished.
-    """
+    """Asks for points, from the state where they are and by training where not."""
 
     def __init__(self, setup: Setup, kept: State, engine: Engine, progress: Progress) -> None:
         self.setup, self.kept, self.engine, self.progress = setup, kept, engine, progress

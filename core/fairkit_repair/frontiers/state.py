@@ -54,16 +54,7 @@ _FORM = {
 
 
 class State:
-    """Finished points and their models on the disk, so that an interrupted run goes on where it was.
-
-    Parameters
-    ----------
-    path
-        The file; models go into the folder ``<path>.models`` beside it. None keeps all in memory.
-    about
-        What the points depend on besides their parameters: digests of the rows, seed, learner, version. A file
-        that is about something else is refused, and one that was changed since it was written.
-    """
+    """Finished points and their models on the disk, so that an interrupted run goes on where it was."""
 
     def __init__(self, path: Path | None, about: Mapping[str, Any]) -> None:
         self.path, self.about = path, dict(about)
@@ -116,13 +107,7 @@ class State:
         return point
 
     def confirm(self, key: str, measure: Callable[[bytes], Mapping[str, Measure]]) -> None:
-        """Measure the model of a point that was read from the disk again, once: a file can be forged.
-
-        Raises
-        ------
-        DataError
-            The model is not as good, or not as fair, as the file says.
-        """
+        """Measure the model of a point that was read from the disk again, once: a file can be forged."""
         point = self.points[key]
         model = self.model(point)
         if key not in self._unchecked or model is None:

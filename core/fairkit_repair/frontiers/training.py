@@ -32,18 +32,10 @@ Trained = tuple[Point, bytes | None]
 
 
 class Family(NamedTuple):
-    """Points that are trained together: of one plugin, apart in one parameter.
+    """Points that are trained together: of one plugin, apart in one parameter."""
 
-    Attributes
-    ----------
-    jobs
-        The plugin and parameters of each; one that has nothing to share stands alone.
-    key
-        A digest of the whole family, which belongs to what its points are; empty for one that stands alone.
-    """
-
-    jobs: tuple[Job, ...]
-    key: str = ""
+    jobs: tuple[Job, ...]  # the plugin and parameters of each; one that has nothing to share stands alone
+    key: str = ""  # a digest of the whole family, which belongs to what its points are; empty for one that stands alone
 
     def point_keys(self) -> list[str]:
         """Return the keys of the points."""
@@ -101,20 +93,7 @@ class Setup:
 
 
 def train(setup: Setup, job: Job) -> Trained:
-    """Train and audit one point; whatever goes wrong becomes a failed point.
-
-    Parameters
-    ----------
-    setup
-        What all points share.
-    job
-        The plugin and its parameters.
-
-    Returns
-    -------
-    Point, bytes or None
-        The point, and its model where it is done.
-    """
+    """Train and audit one point; whatever goes wrong becomes a failed point."""
     started = time.perf_counter()
     try:
         return _trained(setup, [job])[0]
@@ -125,13 +104,7 @@ def train(setup: Setup, job: Job) -> Trained:
 
 
 def train_family(family: Family, setup: Setup) -> list[Trained]:
-    """Train the points of a family together; where that fails, one by one, so that the good ones stay.
-
-    Returns
-    -------
-    list
-        As `train`, in the order of the jobs; each is told an equal part of the time.
-    """
+    """Train the points of a family together; where that fails, one by one, so that the good ones stay."""
     together: list[Trained] = []
     if len(family.jobs) > 1:
         with suppress(Exception):  # each is told its own error

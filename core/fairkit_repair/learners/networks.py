@@ -14,15 +14,7 @@ SMALL = 2_000_000
 
 
 def device_for(name: str, *, extra: str) -> Any:
-    """Return the torch device: ``auto`` is a GPU where there is one; `extra` names what installs torch.
-
-    Raises
-    ------
-    ParameterError
-        There is no such device here.
-    MissingExtraError
-        torch is not installed.
-    """
+    """Return the torch device: ``auto`` is a GPU where there is one; `extra` names what installs torch."""
     try:
         import torch
     except ImportError as error:
@@ -52,19 +44,7 @@ def one_pool(module: Any, batch: int, threads: int | None) -> Iterator[None]:
 
 
 def fully_connected(width: int, hidden: Sequence[int], outputs: int, *, seed: int) -> Any:
-    """Make a network with ReLU between its layers.
-
-    Parameters
-    ----------
-    width, hidden, outputs
-        The number of features, of units in each hidden layer, of outputs.
-    seed
-        Of the first weights; the global generator stays as it is.
-
-    Returns
-    -------
-    torch.nn.Sequential
-    """
+    """Make a network with ReLU between its layers."""
     import torch
     from torch import nn
 

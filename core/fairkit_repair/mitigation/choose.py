@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 
 
 def as_mitigator(plugin: str | type[Mitigator] | Mitigator, parameters: Mapping[str, Any]) -> Mitigator:
-    """Make a mitigator with checked parameters from a name, a class, or an instance (whose own they change).
-
-    Raises
-    ------
-    PluginError
-        No installed plugin of that name has a mitigator.
-    ParameterError
-        See `fairkit.parameters.parse_parameters`.
-    """
+    """Make a mitigator with checked parameters from a name, a class, or an instance (whose own they change)."""
     if isinstance(plugin, Mitigator):
         if not parameters:
             return plugin
@@ -36,13 +28,7 @@ def as_mitigator(plugin: str | type[Mitigator] | Mitigator, parameters: Mapping[
 
 
 def find_mitigator(plugin: str | type[Mitigator]) -> type[Mitigator]:
-    """Return a mitigator's class by its plugin's name.
-
-    Raises
-    ------
-    PluginError
-        There is no such plugin, it does not load, or it mitigates nothing.
-    """
+    """Return a mitigator's class by its plugin's name."""
     if not isinstance(plugin, str):
         return plugin
     loaded = plugins.load(plugin)
@@ -60,13 +46,7 @@ def plugins_of(methods: Iterable[str]) -> list[plugins.Plugin]:
 
 
 def base_model(method: Mitigator, model: Any, options: ModelOptions | None = None) -> OnnxModel | None:
-    """Load the model that a method repairs; None for methods that train their own.
-
-    Raises
-    ------
-    ParameterError
-        A post-processing method without a model, or another one with one.
-    """
+    """Load the model that a method repairs; None for methods that train their own."""
     if method.stage == "post" and model is None:
         raise ParameterError(f"{method.name} repairs a given model: name it with `model`")
     if method.stage != "post" and model is not None:
@@ -75,13 +55,7 @@ def base_model(method: Mitigator, model: Any, options: ModelOptions | None = Non
 
 
 def loaded_base(model: Any, options: ModelOptions | None) -> OnnxModel | None:
-    """Load a model that is repaired, with what the user says of its outputs; None where there is none.
-
-    Raises
-    ------
-    ParameterError
-        Options are given, and no model that they could be about.
-    """
+    """Load a model that is repaired, with what the user says of its outputs; None where there is none."""
     from fairkit_onnx.model import OnnxModel
 
     said = dataclasses.replace(options, task=None) if options is not None else ModelOptions()

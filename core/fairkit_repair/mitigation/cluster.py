@@ -37,15 +37,7 @@ def learn_spread(
     run: Run,
     base: OnnxModel | None,
 ) -> Learned:
-    """Train on a cluster; the rows are held out as in `fairkit_repair.mitigation.learned.learn_here`.
-
-    Raises
-    ------
-    ParameterError
-        The method trains on one machine only.
-    EngineError
-        A worker was lost in training, or lacks what the method needs.
-    """
+    """Train on a cluster; the rows are held out as in `fairkit_repair.mitigation.learned.learn_here`."""
     if not (isinstance(engine, DaskEngine) and isinstance(method, TrainsInParts) and "dask" in method.engines):
         raise ParameterError(
             f"{method.name} trains on one machine only: leave out `engine`. {did_you_mean(method.name, ['fairgbm'])}"

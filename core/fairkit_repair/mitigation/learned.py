@@ -34,29 +34,15 @@ BEFORE, AFTER = "before", "after"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """A fitted model, and what it is measured with.
+    """A fitted model, and what it is measured with."""
 
-    Attributes
-    ----------
-    fitted, model, baseline
-        The model, its file, and the file of the model before.
-    table
-        The training rows.
-    test
-        Rows to audit on.
-    compared
-        Those of them on which before and after are compared row by row.
-    notes
-        What the user must know about this.
-    """
-
-    fitted: FittedModel
-    model: OnnxModel
-    baseline: OnnxModel
-    table: Table
-    test: Dataset
-    compared: Dataset
-    notes: tuple[str, ...] = ()
+    fitted: FittedModel  # the model, its file, and the file of the model before
+    model: OnnxModel  # the model, its file, and the file of the model before
+    baseline: OnnxModel  # the model, its file, and the file of the model before
+    table: Table  # the training rows
+    test: Dataset  # rows to audit on
+    compared: Dataset  # those of them on which before and after are compared row by row
+    notes: tuple[str, ...] = ()  # what the user must know about this
 
 
 def learn_here(
@@ -69,13 +55,7 @@ def learn_here(
     run: Run,
     base: OnnxModel | None,
 ) -> Learned:
-    """Hold rows out and train in this process; see `fairkit_repair.mitigation.run.mitigate` for the arguments.
-
-    Raises
-    ------
-    FairkitError
-        The data or the model cannot be used by this method.
-    """
+    """Hold rows out and train in this process; see `fairkit_repair.mitigation.run.mitigate` for the arguments."""
     data.learn(engine.total)
     train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, run.seed)
     train_data.learn(engine.total)
@@ -117,13 +97,7 @@ def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None)
 
 @contextmanager
 def training(method: Mitigator, table: Table, run: Run) -> Iterator[None]:
-    """Refuse what the method cannot use before anything is trained; what it raises is told with its name.
-
-    Raises
-    ------
-    ParameterError
-        The method is for other tasks, or cannot use the learner.
-    """
+    """Refuse what the method cannot use before anything is trained; what it raises is told with its name."""
     check_task(method, table)
     method.learner(run)
     with plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} trained its model"):
@@ -133,21 +107,7 @@ def training(method: Mitigator, table: Table, run: Run) -> Iterator[None]:
 def fit_files(
     methods: Sequence[Mitigator], table: Table, run: Run, base: OnnxModel | None = None, *, checked: Table | None = None
 ) -> list[tuple[FittedModel, bytes]]:
-    """Fit methods of one class, together where they are several, and write each model's file.
-
-    Parameters
-    ----------
-    methods
-        They differ in parameters only.
-    table, run, base
-        As for `Mitigator.fit`.
-    checked
-        Rows on which the files are compared with the models; default: `table`.
-
-    Returns
-    -------
-    list of (model, file)
-    """
+    """Fit methods of one class, together where they are several, and write each model's file."""
     first, run = methods[0], run.on(len(table))
     with phase("train"):
         models: Sequence[FittedModel]

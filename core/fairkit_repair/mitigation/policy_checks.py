@@ -15,14 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_policy(rules: Sequence[Rule], data: Dataset) -> None:
-    """Refuse rules that no audit of this data can decide.
-
-    Raises
-    ------
-    PolicyError
-        A rule is on a column that is not sensitive here, no number can keep its limit, or two rules contradict each
-        other.
-    """
+    """Refuse rules that no audit of this data can decide."""
     names = [split.name for split in data.roles.sensitive]
     inside = [split.columns for split in data.roles.within]
     for rule in rules:

@@ -25,19 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """One number over several trainings.
+    """One number over several trainings."""
 
-    Attributes
-    ----------
-    metric, sensitive
-        As in the finding.
-    values
-        The saved model's first, then those of the models trained again.
-    """
-
-    metric: str
-    sensitive: str | None
-    values: tuple[float, ...]
+    metric: str  # as in the finding
+    sensitive: str | None  # as in the finding
+    values: tuple[float, ...]  # the saved model's first, then those of the models trained again
 
     @property
     def deviation(self) -> float:
@@ -58,13 +50,7 @@ class Repeated:
 
 
 def check_repeats(repeats: int, *, here: bool = True) -> None:
-    """Refuse a number of trainings that cannot be.
-
-    Raises
-    ------
-    ParameterError
-        It is below 1, or above it on a cluster.
-    """
+    """Refuse a number of trainings that cannot be."""
     if repeats < 1:
         raise ParameterError(f"repeats={repeats} is below 1; 1 trains once, 5 shows how far retraining goes")
     if repeats > 1 and not here:
@@ -80,26 +66,7 @@ def drawn_anew(table: Table, seed: int) -> Table:
 def retrained(
     repeats: int, seed: int, table: Table, first: Report, train: Callable[[Table, int], Report]
 ) -> tuple[tuple[Repeated, ...], tuple[str, ...]]:
-    """Train again and again.
-
-    Parameters
-    ----------
-    repeats
-        How many models in all, the first included.
-    seed
-        That of the first; the next ones are used after it.
-    table
-        The training rows.
-    first
-        The saved model's audit.
-    train
-        Trains on rows with a seed, and audits on the test rows.
-
-    Returns
-    -------
-    numbers, notes
-        Every group metric over the trainings, and which trainings failed.
-    """
+    """Train again and again."""
     reports, notes = [first], []
     for turn in range(1, repeats):
         try:

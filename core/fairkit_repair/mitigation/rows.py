@@ -42,15 +42,7 @@ class Codes:
 
 
 class SpreadRows:
-    """Rows on the workers of a Dask engine (see `fairkit.engines.rows.RowsInParts`).
-
-    Attributes
-    ----------
-    engine
-        Runs the work.
-    data
-        The dataset; every row of it is used.
-    """
+    """Rows on the workers of a Dask engine (see `fairkit.engines.rows.RowsInParts`)."""
 
     def __init__(self, engine: DaskEngine, data: Dataset) -> None:
         self.engine, self.data = engine, data
@@ -109,13 +101,7 @@ def read_rows(source: Source, start: int, dataset: Dataset) -> pa.Table:
 
 
 def table_without_columns(engine: DaskEngine, data: Dataset, task: Task | None) -> tuple[Table, list[Codes]]:
-    """Return a dataset's groups, target and weights as a table that has no columns: the raw rows stay where they are.
-
-    Raises
-    ------
-    DataError, ParameterError
-        There is no label, or the task is not binary.
-    """
+    """Return a dataset's groups, target and weights as a table that has no columns."""
     roles = fixed_roles(data)
     if roles.label is None:
         raise DataError(f"{data.name}: training needs the outcome column; name it with `label`")

@@ -24,20 +24,6 @@ def split_dataset(data: Dataset, share: float, seed: int) -> tuple[Dataset, Data
     """Split a dataset's rows into two datasets, evenly within every combination of groups and label.
 
     Rankings are split by queries: the items of a query stay together.
-
-    Parameters
-    ----------
-    data
-        Rows that it leaves out are left out of both parts.
-    share
-        Of the second part, in (0, 1).
-    seed
-        The same seed gives the same split.
-
-    Returns
-    -------
-    Dataset, Dataset
-        In memory, with the same roles; bins that were found in `data` are kept.
     """
     import pyarrow as pa
 
@@ -86,20 +72,7 @@ def stratified(strata: NDArray[np.int64], share: float, rng: np.random.Generator
 
 
 def strata_of(codes: Iterable[NDArray[Any]], rows: int) -> NDArray[np.int64]:
-    """Number the combinations of several codings of the rows, in the order of the first, then the second, ...
-
-    Parameters
-    ----------
-    codes
-        Each of shape [rows]: whole numbers from 0.
-    rows
-        How many rows there are; without any coding they are one stratum.
-
-    Returns
-    -------
-    ndarray
-        Shape [rows]: rows have the same number where they agree in every coding.
-    """
+    """Number the combinations of several codings of the rows, in the order of the first, then the second, ..."""
     strata, count = np.zeros(rows, dtype=np.int64), 1
     for one in codes:
         size = int(one.max(initial=0)) + 1

@@ -25,17 +25,7 @@ CONSTANT = (
 
 
 def treats_all_alike(fitted: FittedModel, table: Table, after: Report) -> bool:
-    """Return whether a model gives all people the same decision, class or value.
-
-    Parameters
-    ----------
-    fitted
-        The model in memory.
-    table
-        The training rows; where they are elsewhere (it has no columns), the report decides.
-    after
-        The audit of the model.
-    """
+    """Return whether a model gives all people the same decision, class or value."""
     if table.columns:
         step = max(1, len(table) // _MOST_ROWS)
         return is_constant(fitted.predict({name: values[::step] for name, values in table.columns.items()})) and (
@@ -57,15 +47,7 @@ def is_constant(prediction: Prediction) -> bool:
 
 
 def below_majority(table: Table, after: Report) -> tuple[str, ...]:
-    """Say where the accuracy on the test rows is significantly below the share of the most frequent outcome.
-
-    Parameters
-    ----------
-    table
-        The training rows, which tell the most frequent outcome's share.
-    after
-        The audit of the model.
-    """
+    """Say where the accuracy on the test rows is significantly below the share of the most frequent outcome."""
     accuracy = _overall(after, "accuracy")
     if table.task in ("regression", "ranking") or accuracy is None or accuracy[1] is None:
         return ()
@@ -83,13 +65,6 @@ def gives_up(table: Table, before: Report, after: Report) -> tuple[str, ...]:
     """Say where a model keeps less than half of what the one before tells of the outcomes.
 
     That is the balanced accuracy above one half, on the test rows, where the model before is surely above it.
-
-    Parameters
-    ----------
-    table
-        The training rows.
-    before, after
-        The audits of both models.
     """
     first, last = (_overall(one, "balanced_accuracy") for one in (before, after))
     if table.task != "binary" or first is None or last is None or first[1] is None or first[1][0] <= _EVEN:

@@ -48,31 +48,17 @@ _OF_BOTH = ("equalized_odds", "gap_max", "gap_rms", "class_gap")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByAudits(Forecast):
-    """Predicts the verdict on planned rows from predictions of the calibration rows.
-
-    Attributes
-    ----------
-    table, batch
-        The calibration rows, as methods and as auditors are given them.
-    context, whole, auditor
-        What the auditor `group` is given for a verdict, the same with the performance, and the auditor.
-    rules
-        The policy.
-    scored
-        Whether a rule is on probabilities of classes; else they are not totalled.
-    queries
-        The test rows' queries; 0 where they are no rankings.
-    """
+    """Predicts the verdict on planned rows from predictions of the calibration rows."""
 
     few, draws, many = 60, 120, 300  # a chance of .95 has a standard error of .03, .02, .013
-    table: Table
-    batch: Batch
+    table: Table  # the calibration rows, as methods and as auditors are given them
+    batch: Batch  # the calibration rows, as methods and as auditors are given them
     context: AuditContext
     whole: AuditContext
-    auditor: Any
-    rules: Sequence[Rule]
-    scored: bool = True
-    queries: int = 0
+    auditor: Any  # what the auditor `group` is given for a verdict, the same with the performance, and the auditor
+    rules: Sequence[Rule]  # the policy
+    scored: bool = True  # whether a rule is on probabilities of classes; else they are not totalled
+    queries: int = 0  # the test rows' queries; 0 where they are no rankings
 
     @classmethod
     def of(

@@ -65,26 +65,7 @@ def candidates(
     rate: float,
     task: Task = "binary",
 ) -> list[Trial]:
-    """List what can meet at least one of the limits on disparities, cheap methods first.
-
-    Parameters
-    ----------
-    limits
-        The policy's.
-    methods
-        Names to choose from; None: all that are installed.
-    fixed
-        By method, parameters that the user gave.
-    rate
-        About how large the constrained rates are: a limit on a ratio becomes one on a difference by it.
-    task
-        What the models must be for.
-
-    Raises
-    ------
-    FairkitError
-        A named method is unknown, can meet none of the limits, or does not take its parameters.
-    """
+    """List what can meet at least one of the limits on disparities, cheap methods first."""
     usable: list[Trial] = []
     for name in methods if methods is not None else _installed():
         cls = find_mitigator(name)

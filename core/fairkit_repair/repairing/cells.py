@@ -30,49 +30,21 @@ its rule was learned from all. On ACSIncome, against 200,000 other rows, it was 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """The rows that decisions will be judged on: who they are, not what came of them.
+    """The rows that decisions will be judged on: who they are, not what came of them."""
 
-    Attributes
-    ----------
-    atoms
-        Each calibration row's combination of groups, shape [n], from 0.
-    members
-        By split, the group of every combination, shape [A].
-    names
-        By split, the groups' names.
-    sizes
-        How many test rows each combination has, shape [A].
-    outcome
-        The outcomes of the calibration rows, 0 or 1, shape [n].
-    weights
-        Shape [n]; None where all rows count the same.
-    missing
-        By split, test rows without a group: see `fairkit_repair.repairing.missing`. They are not in `sizes`.
-    """
-
-    atoms: Codes
-    members: Mapping[str, Codes]
-    names: Mapping[str, tuple[str, ...]]
-    sizes: Codes
-    outcome: Array
-    weights: Array | None = None
+    atoms: Codes  # each calibration row's combination of groups, shape [n], from 0
+    members: Mapping[str, Codes]  # by split, the group of every combination, shape [A]
+    names: Mapping[str, tuple[str, ...]]  # by split, the groups' names
+    sizes: Codes  # how many test rows each combination has, shape [A]
+    outcome: Array  # the outcomes of the calibration rows, 0 or 1, shape [n]
+    weights: Array | None = None  # shape [n]; None where all rows count the same
     missing: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, groups: Mapping[str, Groups], outcome: Array, weights: Array | None, test: Mapping[str, Codes], rows: int
     ) -> Planned:
-        """Cross the splits of the calibration rows, and count the test rows in each combination.
-
-        Parameters
-        ----------
-        groups, outcome, weights
-            Of the calibration rows.
-        test
-            By split, the groups of the test rows by the same names.
-        rows
-            How many test rows there are.
-        """
+        """Cross the splits of the calibration rows, and count the test rows in each combination."""
         length = len(outcome)
         both = [np.concatenate([groups[name].codes, test[name]]) for name in groups]
         codes = strata_of(both, length + rows)
@@ -104,29 +76,15 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationCells:
-    """Calibration rows counted by combination of groups, outcome and decision probability.
+    """Calibration rows counted by combination of groups, outcome and decision probability."""
 
-    Attributes
-    ----------
-    planned
-        The rows that decisions will be judged on.
-    atom, outcome, chance
-        Of each kind of row, shape [M].
-    count
-        Rows (effective ones under weights) of each kind, shape [M].
-    mass
-        The sum of the weights of each kind, shape [M].
-    shrink
-        Effective rows for each row, by combination of groups: 1 without weights, shape [A].
-    """
-
-    planned: Planned
-    atom: Codes
-    outcome: Array
-    chance: Array
-    count: Array
-    mass: Array
-    shrink: Array
+    planned: Planned  # the rows that decisions will be judged on
+    atom: Codes  # of each kind of row, shape [M]
+    outcome: Array  # of each kind of row, shape [M]
+    chance: Array  # of each kind of row, shape [M]
+    count: Array  # rows (effective ones under weights) of each kind, shape [M]
+    mass: Array  # the sum of the weights of each kind, shape [M]
+    shrink: Array  # effective rows for each row, by combination of groups: 1 without weights, shape [A]
 
     @classmethod
     def of(cls, planned: Planned, chance: Array) -> CalibrationCells:

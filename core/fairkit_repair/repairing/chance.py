@@ -47,13 +47,7 @@ class Limited:
 
 
 def limits_of(rules: Sequence[Rule], splits: Sequence[str], *, of_rates: bool = True) -> list[Limited]:
-    """Return the limits of a policy; a rule without a column is one limit for each split.
-
-    Raises
-    ------
-    PolicyError
-        They must be on numbers that are made of rates, and one is not.
-    """
+    """Return the limits of a policy; a rule without a column is one limit for each split."""
     limits = []
     for rule in rules:
         try:
@@ -68,64 +62,30 @@ def limits_of(rules: Sequence[Rule], splits: Sequence[str], *, of_rates: bool = 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What an audit of the planned size will find.
+    """What an audit of the planned size will find."""
 
-    Attributes
-    ----------
-    chance
-        That every limit is kept by the whole interval: the verdict is *pass*.
-    chances
-        Of each limit by itself, by its label; empty where it is not known.
-    values
-        The number under each limit, as it is on the calibration rows.
-    accuracy
-        On the calibration rows.
-    rate
-        The rate of everybody there that the first limit between groups is on; None where there is no such limit.
-    """
-
-    chance: float
-    chances: Mapping[str, float]
-    values: Mapping[str, float]
-    accuracy: float
+    chance: float  # that every limit is kept by the whole interval: the verdict is *pass*
+    chances: Mapping[str, float]  # of each limit by itself, by its label; empty where it is not known
+    values: Mapping[str, float]  # the number under each limit, as it is on the calibration rows
+    accuracy: float  # on the calibration rows
     rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast(ABC):
-    """Predicts what an audit of the planned rows will find: from rates, or from audits of rows drawn again.
-
-    Attributes
-    ----------
-    planned
-        Who the test rows are; of rankings only the number of queries counts.
-    confidence
-        Of the audit's intervals.
-    few, draws, many
-        Audits that are drawn for the power, for each alternative, and where the chance decides how far to go.
-    """
+    """Predicts what an audit of the planned rows will find: from rates, or from audits of rows drawn again."""
 
     few: ClassVar[int]
     draws: ClassVar[int]
     many: ClassVar[int]
-    planned: Planned
-    confidence: float = 0.95
+    planned: Planned  # who the test rows are; of rankings only the number of queries counts
+    confidence: float = 0.95  # of the audit's intervals
 
     @abstractmethod
     def predict(
         self, said: Array, rng: np.random.Generator, draws: int | None = None, *, fixed_rates: bool = False
     ) -> Prediction:
-        """Predict from what models that did not see the calibration rows say of them.
-
-        Parameters
-        ----------
-        said
-            See `fairkit_repair.repairing.folds.said`.
-        rng, draws
-            How many audits are drawn, and from what.
-        fixed_rates
-            Whether the rates on the calibration rows are the true ones.
-        """
+        """Predict from what models that did not see the calibration rows say of them."""
 
     @abstractmethod
     def pilot(self, rows: NDArray[np.int64], said: Array) -> tuple[Self, Array]:

@@ -64,55 +64,23 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What candidates are measured with.
+    """What candidates are measured with."""
 
-    Attributes
-    ----------
-    table
-        The training rows, with the groups of the policy only.
-    fold
-        The fold of each row, for what trains; shape [n].
-    half
-        The half of each row, for rules on scores; shape [n].
-    base
-        The model without mitigation, trained on all rows, or the given one.
-    fitted
-        The same in memory; None where it was given.
-    scores, decisions
-        Of models that did not see the row (of the given model); see `fairkit_repair.repairing.folds.said`.
-    run
-        Seed, threads, learner; its progress raises `OutOfTimeError` when the budget ends.
-    clock
-        When that is.
-    optimism
-        By how much the given base does better on the rows than on others (see `Study.optimism`).
-    known, bases
-        By method and parameters, what `measure` returned; by fold, bases of rankings.
-    """
-
-    table: Table
-    fold: NDArray[np.int64]
-    half: NDArray[np.int64]
-    base: OnnxModel
-    fitted: FittedModel | None
-    scores: Array
+    table: Table  # the training rows, with the groups of the policy only
+    fold: NDArray[np.int64]  # the fold of each row, for what trains; shape [n]
+    half: NDArray[np.int64]  # the half of each row, for rules on scores; shape [n]
+    base: OnnxModel  # the model without mitigation, trained on all rows, or the given one
+    fitted: FittedModel | None  # the same in memory; None where it was given
+    scores: Array  # of models that did not see the row (of the given model); see `fairkit_repair.repairing.folds.said`
     decisions: Array
-    run: Run
-    clock: Clock
+    run: Run  # seed, threads, learner; its progress raises `OutOfTimeError` when the budget ends
+    clock: Clock  # when that is
     optimism: float | None = None
     known: dict[str, Array] = field(default_factory=dict)
     bases: dict[int, OnnxModel] = field(default_factory=dict)
 
     def measure(self, method: Mitigator, family: Sequence[Mitigator] = ()) -> Array:
-        """Return out-of-fold answers for every row (see `fairkit_repair.repairing.folds.said`).
-
-        Parameters
-        ----------
-        method
-            What to measure.
-        family
-            Methods that differ from it in one parameter: they are measured too where it trains them together.
-        """
+        """Return out-of-fold answers for every row (see `fairkit_repair.repairing.folds.said`)."""
         if not self.is_known(method):
             with self._blamed(method):
                 together = [method, *(one for one in family if one is not method)]
@@ -177,15 +145,7 @@ class Bench:
             return method.fit(self.table, run, model=self.base if method.stage == "post" else None)
 
     def restless(self, method: Mitigator, chance: Array) -> str:
-        """Say where a rule that is learned from all rows decides quite otherwise than those of the halves; else "".
-
-        Parameters
-        ----------
-        method
-            Only rules on scores are looked at: they are learned again within moments.
-        chance
-            What `measure` returned.
-        """
+        """Say where a rule that is learned from all rows decides quite otherwise than those of the halves; else ""."""
         if not isinstance(method, PostProcessor):
             return ""
         table = self.table

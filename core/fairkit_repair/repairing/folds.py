@@ -43,23 +43,7 @@ def out_of_folds(
     answers: Callable[[Table, Table, NDArray[np.bool_]], Sequence[NDArray[np.floating[Any]]]],
     progress: Progress = no_progress,
 ) -> list[Array]:
-    """Return answers for every row by models of the other folds.
-
-    Parameters
-    ----------
-    table, fold
-        The rows, and the fold of each, shape [n].
-    answers
-        What models of some rows say of other rows, each of shape [rows, ...]: it is given both, and the mask of the
-        latter.
-    progress
-        Told of each fold.
-
-    Raises
-    ------
-    DataError
-        A class is missing among the training rows of a fold.
-    """
+    """Return answers for every row by models of the other folds."""
     whole: list[Array] = []
     count = int(fold.max()) + 1
     for place in range(count):

@@ -22,11 +22,6 @@ def check_leak(train: Table, test: Table) -> None:
 
     Rows are compared by their features, groups and outcome. People who are alike are not the same row: what counts is
     how many more test rows have a copy among the training rows than training rows have among each other.
-
-    Raises
-    ------
-    DataError
-        The share of test rows with a copy, on either side, is above the usual one by more than `_MORE`.
     """
     if len(test) == 0 or len(train) == 0:
         return

@@ -24,34 +24,14 @@ class Looks(NamedTuple):
 
 
 def identity_of(search: Mapping[str, Any], method: Mapping[str, Any], seed: int, data: str) -> str:
-    """Return a search's identity, as a digest: equal for searches that equal inputs make.
-
-    Parameters
-    ----------
-    search
-        `fairkit_repair.studies.Study.summary`, whatever it says of looks.
-    method
-        The pick and its parameters, as plain values.
-    seed, data
-        The seed, and the digest of the rows to learn from.
-    """
+    """Return a search's identity, as a digest: equal for searches that equal inputs make."""
     told = {name: value for name, value in search.items() if not name.startswith("look")}
     text = json.dumps([told, method, seed, data], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def record_look(test: str, identity: str, output: str | Path | None) -> Looks:
-    """Write a look down, and return its number.
-
-    Parameters
-    ----------
-    test
-        The digest of the test rows.
-    identity
-        From `identity_of`.
-    output
-        Where the result goes: a file that is there already may tell of looks on another machine.
-    """
+    """Write a look down, and return its number."""
     here, doubts = _journal(test, identity)
     there, more = _of_file(test, identity, output)
     return Looks(max(here, there), "; ".join([*doubts, *more]) or None)

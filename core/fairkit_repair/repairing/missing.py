@@ -37,22 +37,7 @@ def told_missing(missing: Mapping[str, int], rows: int) -> str:
 
 
 def furthest(target: Target, counts: Array, without: Array) -> Array | None:
-    """Return the largest difference (the smallest ratio) that drawn audits can have.
-
-    Parameters
-    ----------
-    target
-        What a limit is on.
-    counts
-        The confusion cells of the groups in every draw, shape [draws, G, 4].
-    without
-        The cells of the rows without a group, shape [4].
-
-    Returns
-    -------
-    ndarray or None
-        Shape [draws]; None where no bound is known for this kind of number.
-    """
+    """Return the largest difference (the smallest ratio) that drawn audits can have."""
     if target.kind not in ("difference", "ratio"):
         return None
     extremes = []

@@ -17,19 +17,7 @@ _LESS_SURE, _MUCH = 0.15, 0.005
 
 
 def notes_of(search: Study, test: Dataset, *, with_base: bool, binary: bool) -> tuple[str, ...]:
-    """Return sentences about the pick, its chance and the look.
-
-    Parameters
-    ----------
-    search
-        The search.
-    test
-        The rows that were looked at.
-    with_base
-        Whether the base was given.
-    binary
-        Whether outcomes are two: chances count then what missing groups could do.
-    """
+    """Return sentences about the pick, its chance and the look."""
     notes = _of_missing(test, search, binary=binary)
     if not search.reached:
         notes.append(

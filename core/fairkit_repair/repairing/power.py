@@ -32,13 +32,7 @@ _PILOT = 6_000
 
 
 def check_power(prepared: Prepared, base: OnnxModel | None, run: Run, *, anyway: bool) -> Power:
-    """Return the power of the test rows, from a pilot on a few rows; refuse where it is not enough.
-
-    Raises
-    ------
-    PowerError
-        A model without any disparity would pass with a chance below `ENOUGH`, and `anyway` is not set.
-    """
+    """Return the power of the test rows, from a pilot on a few rows; refuse where it is not enough."""
     forecast, table = prepared.forecast, prepared.table
     if table.task == "ranking":
         pilot = forecast, np.zeros(len(table))
@@ -92,17 +86,7 @@ def _pilot(table: Table, run: Run) -> tuple[NDArray[np.int64], Array]:
 
 
 def power_of(forecast: Forecast, said: Array, seed: int) -> Power:
-    """Return the chance that a model without any disparity passes the rules on disparities.
-
-    Parameters
-    ----------
-    forecast
-        Of the whole policy.
-    said
-        What a model says of the calibration rows.
-    seed
-        For the draws. From a chance of `ENOUGH` on the needed rows are not looked for.
-    """
+    """Return the chance that a model without any disparity passes the rules on disparities."""
     between, equal = forecast.equal(said)
     if equal is None:
         return Power(chance=1.0, rows=forecast.rows)

@@ -49,27 +49,13 @@ _LEAST_OF_CLASS = 4 * FOLDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What a search is made on.
+    """What a search is made on."""
 
-    Attributes
-    ----------
-    table
-        The training rows, with the groups of the policy.
-    test
-        The test rows.
-    forecast
-        Predicts verdicts on them.
-    unseen
-        Groups of test rows that no training row has, with their sizes.
-    held
-        The test rows as a table: how far a given model does better on the training rows is told from both.
-    """
-
-    table: Table
-    held: Table
-    test: Dataset
-    forecast: Forecast
-    unseen: tuple[str, ...] = ()
+    table: Table  # the training rows, with the groups of the policy
+    held: Table  # the test rows as a table: how far a given model does better on the training rows is told from both
+    test: Dataset  # the test rows
+    forecast: Forecast  # predicts verdicts on them
+    unseen: tuple[str, ...] = ()  # groups of test rows that no training row has, with their sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,13 +145,7 @@ def _check_classes(table: Table) -> None:
 
 
 def check_base(base: OnnxModel | None, table: Table, *, blind: bool) -> None:
-    """Refuse a given model that reads the group where none may.
-
-    Raises
-    ------
-    ParameterError
-        It has a sensitive column among its inputs.
-    """
+    """Refuse a given model that reads the group where none may."""
     if base is None or not blind:
         return
     read = sorted(sensitive_inputs(base, table))

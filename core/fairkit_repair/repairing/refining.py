@@ -32,19 +32,7 @@ _NORMAL = NormalDist()
 def refine(
     result: list[Trial], sure: float, measure: Callable[[Trial, bool], Trial], left: Callable[[], float]
 ) -> None:
-    """Measure more of what costs no training, and append it: see `_walk` and `_closer`.
-
-    Parameters
-    ----------
-    result
-        What was measured.
-    sure
-        The chance that is asked for.
-    measure
-        Measures a trial; with true from more draws.
-    left
-        Tells the seconds that are left.
-    """
+    """Measure more of what costs no training, and append it: see `_walk` and `_closer`."""
     if not any(may_be_picked(one) for one in result):
         return
 
@@ -115,26 +103,6 @@ def _walk(
     The variance of a rate p is at most p (1 - p) over its rows: two groups of which .8 are accepted are known to be
     equal with fewer rows than two of which .6 are, and near the best rate accuracy changes little. Decisions that are
     drawn by chance for more people vary less still: an audit measures their probability.
-
-    Parameters
-    ----------
-    start
-        The rule.
-    chance
-        Its chance of passing; None where it was not measured.
-    rate
-        Where to begin.
-    wanted
-        The chance to reach, and an accuracy below which it is not worth while.
-    measured
-        Measures a trial, and keeps it.
-    left
-        Tells the seconds that are left.
-
-    Returns
-    -------
-    float
-        The highest accuracy of what was sure enough; 0 where nothing was.
     """
     level, (aim, least) = start.capability.level or "", wanted
     away, best = 1.0 if rate >= 0.5 else -1.0, 0.0
@@ -171,17 +139,7 @@ def _changed(one: Trial, settings: Mapping[str, Any]) -> Trial:
 
 
 def confirm(result: list[Trial], sure: float, again: Callable[[int], float]) -> int:
-    """Return the place of the pick, with its chance predicted anew: the best of many looks better than it is.
-
-    Parameters
-    ----------
-    result
-        What was measured; chances of picks are replaced.
-    sure
-        The chance that is asked for.
-    again
-        Predicts the chance of the one at a place, from more and other draws.
-    """
+    """Return the place of the pick, with its chance predicted anew: the best of many looks better than it is."""
     looked: set[int] = set()
     index = pick(result, sure)
     while index not in looked and len(looked) < _CONFIRMED:

@@ -130,15 +130,7 @@ class RightBy:
         self._first: Array | None = None
 
     def change(self, chance: Array, ahead: float = 0.0) -> tuple[float, float, float] | None:
-        """Return the change of accuracy with its 95 % interval; None where outcomes are not two.
-
-        Parameters
-        ----------
-        chance
-            Probabilities of the favorable decision, shape [n].
-        ahead
-            What the first alternative's accuracy is too high by, and this one's is not.
-        """
+        """Return the change of accuracy with its 95 % interval; None where outcomes are not two."""
         if self._table.task != "binary":
             return None
         own = np.where(self._table.target > 0, chance, 1.0 - chance)

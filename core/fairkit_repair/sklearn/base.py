@@ -57,17 +57,7 @@ class Face:
 def face(
     method: type[Mitigator], bases: tuple[Any, ...], *, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> type[Any]:
-    """Make an estimator's class.
-
-    Parameters
-    ----------
-    method
-        Its parameters become keyword arguments.
-    bases
-        The class's bases.
-    before, after
-        Further keyword arguments with their defaults, named before and after the method's own.
-    """
+    """Make an estimator's class."""
     own = {field.name: _default(field) for field in dataclasses.fields(method.Parameters)}
     body = {
         "__init__": _initialiser(method, {**before, **own, **after}),

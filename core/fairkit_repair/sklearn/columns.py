@@ -56,13 +56,7 @@ def sensitive_names(sensitive: Any) -> tuple[str, ...]:
 
 
 def sensitive_matrix(sensitive: Any, rows: int) -> NDArray[Any]:
-    """Return sensitive features as objects, shape [rows, k].
-
-    Raises
-    ------
-    DataError
-        They have another number of rows.
-    """
+    """Return sensitive features as objects, shape [rows, k]."""
     values = np.asarray(sensitive, dtype=object)
     if len(values) != rows:
         raise DataError(f"sensitive_features has {len(values)} rows, X has {rows}")

@@ -24,18 +24,6 @@ if TYPE_CHECKING:
 def post_estimator(method: type[PostProcessor]) -> type[Any]:
     """Return a scikit-learn classifier class that repairs the decisions of a given model.
 
-    Parameters
-    ----------
-    method
-        A post-processing method.
-
-    Returns
-    -------
-    type
-        Its keyword arguments are ``model`` (an ONNX file's path, bytes or `OnnxModel`, or a fitted classifier
-        with ``predict_proba``), the method's parameters, and ``random_state``. ``fit`` and the predictions take
-        ``sensitive_features``: a series or data frame, shape [n] or [n, k].
-
     Examples
     --------
     >>> Fair = fairkit.mitigator("rto")                                                # doctest: +SKIP
@@ -58,19 +46,7 @@ class _PostEstimator(Face):
     random_state: int | None
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None) -> Any:
-        """Learn the rule; the model is not trained.
-
-        Parameters
-        ----------
-        X
-            What the model takes: a data frame or matrix, shape [n, d]. Rows that it was not trained on.
-        y
-            Labels of two values, shape [n]; the larger one is the favorable.
-        sensitive_features
-            Shape [n] or [n, k]: several columns are crossed.
-        sample_weight
-            Shape [n], nonnegative.
-        """
+        """Learn the rule; the model is not trained."""
         self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
         if len(self.classes_) != 2:
             raise DataError(f"y has {len(self.classes_)} values; {self._method.name} works on two")
@@ -96,28 +72,14 @@ class _PostEstimator(Face):
         return np.column_stack([1.0 - chance, chance])
 
     def predict(self, X: Any, *, sensitive_features: Any, u: Any = None) -> NDArray[Any]:
-        """Decide by chance: favorable where u < `decision_probability`.
-
-        Parameters
-        ----------
-        X, sensitive_features
-            As for `fit`; values of the sensitive columns that it did not see get the pooled rule.
-        u
-            Draws in [0, 1), shape [n]; by default from `random_state`.
-        """
+        """Decide by chance: favorable where u < `decision_probability`."""
         chance = self.decision_probability(X, sensitive_features=sensitive_features)
         draws = np.random.default_rng(int(self.random_state or 0)).random(len(chance)) if u is None else u
         decided: NDArray[Any] = self.classes_[(np.asarray(draws) < chance).astype(int)]
         return decided
 
     def to_onnx(self, path: str | Path | None = None) -> bytes:
-        """Return the model with the rule as one ONNX file's bytes, written to a path if one is given.
-
-        Raises
-        ------
-        ParameterError
-            The model is a classifier in memory: export it first, and give that file as ``model``.
-        """
+        """Return the model with the rule as one ONNX file's bytes, written to a path if one is given."""
         self._check_fitted()
         if not isinstance(self.fitted_, RuleModel):
             raise ParameterError(
@@ -127,13 +89,7 @@ class _PostEstimator(Face):
         return written(self.fitted_.to_onnx(), path)
 
     def onnx_parser(self) -> Any:
-        """Say to skl2onnx that a pipeline cannot hold it.
-
-        Raises
-        ------
-        ParameterError
-            Always: no step of a pipeline passes the groups on.
-        """
+        """Say to skl2onnx that a pipeline cannot hold it."""
         raise ParameterError(
             f"{type(self).__name__} reads `sensitive_features` when it predicts, and a pipeline's file has no input "
             "for them; export it by itself: estimator.to_onnx(path)"

@@ -38,19 +38,7 @@ FAST = {"reassoc", "contract", "nsz"}
 
 @numba.njit(cache=True)
 def lane_maxima(values: Floats, order: Ints, first: Ints) -> Floats:
-    """Return for each lane the largest value below it, for each of K loss vectors.
-
-    Parameters
-    ----------
-    values
-        Shape (K, n), by row.
-    order, first
-        The tree's.
-
-    Returns
-    -------
-    array of shape (K, lanes); empty lanes hold -inf.
-    """
+    """Return for each lane the largest value below it, for each of K loss vectors."""
     out = np.full((values.shape[0], first[-1]), -np.inf)
     for k in range(values.shape[0]):
         for place in range(len(order)):
@@ -201,39 +189,7 @@ def search(
     guess: Ints,
     floor: Floats,
 ) -> tuple[Ints, Floats, Floats, int]:
-    """Answer all queries.
-
-    Parameters
-    ----------
-    tree
-        The support's.
-    kind, low, high
-        `LOSSES` with `lane_maxima` (twice), or `SQUARED` or `ABSOLUTE` with `lane_ranges`.
-    eta
-        η ≥ 0.
-    points, points_centre
-        Coordinates of the rows that queries stand for, and the same rounded as the tree's centres: the tree's own
-        `z` and `centre`, or those of rows that are not in it.
-    point_of
-        Shape (m,): each query's row in `points`; best in an order in which neighbours are alike, and by label.
-    label
-        Shape (m,): each query's loss vector (losses).
-    target
-        Shape (m, K): each query's target (outputs); otherwise of shape (m, 0).
-    guess
-        Shape (m, 2): places that are likely the answer, or -1.
-    floor
-        Shape (m,): only rows worth more than this are looked for; -inf for all.
-
-    Returns
-    -------
-    place : array of shape (m,)
-        The best row's place; -1 where none is worth more than the floor.
-    reward, cost : arrays of shape (m,)
-        Its R_i and squared distance.
-    looks : int
-        Distances and box bounds computed.
-    """
+    """Answer all queries."""
     cuts = np.flatnonzero(np.diff(label)) + 1
     ends = np.append(cuts, len(label))
     starts = np.append(0, cuts)[: len(ends)]

@@ -54,42 +54,19 @@ Evaluate = Callable[[float, Ints, Ints], Lines]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bracket:
-    """What is known: exact answers at two values of η around the minimum, and the best value seen.
+    """What is known: exact answers at two values of η around the minimum, and the best value seen."""
 
-    Attributes
-    ----------
-    eta_low, eta_high
-        M does not increase at `eta_low` and does not decrease at `eta_high` (∞ at first).
-    low, high
-        The answers there.
-    eta, value
-        Where M was smallest so far, and M there: an upper bound by weak duality.
-    evaluations
-        Queries answered, over all evaluations, divided by the number of queries.
-    seen
-        Every η that was evaluated, with the answers of all queries there.
-    """
-
-    eta_low: float
-    eta_high: float
-    low: Lines
-    high: Lines
-    eta: float
-    value: float
-    evaluations: float = 0.0
-    seen: tuple[tuple[float, Lines], ...] = ()
+    eta_low: float  # M does not increase at `eta_low` and does not decrease at `eta_high` (∞ at first)
+    eta_high: float  # M does not increase at `eta_low` and does not decrease at `eta_high` (∞ at first)
+    low: Lines  # the answers there
+    high: Lines  # the answers there
+    eta: float  # where M was smallest so far, and M there: an upper bound by weak duality
+    value: float  # where M was smallest so far, and M there: an upper bound by weak duality
+    evaluations: float = 0.0  # queries answered, over all evaluations, divided by the number of queries
+    seen: tuple[tuple[float, Lines], ...] = ()  # every η that was evaluated, with the answers of all queries there
 
     def known(self, eta: float, queries: Ints) -> tuple[Lines, Ints]:
-        """Return the answers to some queries at any η that follow from the evaluations.
-
-        Returns
-        -------
-        lines : Lines
-            The better of the answers at the nearest values below and above η.
-        unsettled : array of int
-            Places among `queries` whose answer may be a better one; that of the others is the best, since φ_j is
-            convex and touches the line at both values.
-        """
+        """Return the answers to some queries at any η that follow from the evaluations."""
         below = max((each for each in self.seen if each[0] <= eta), key=lambda each: each[0], default=None)
         above = min((each for each in self.seen if each[0] >= eta), key=lambda each: each[0], default=None)
         if below is None or above is None:
@@ -108,24 +85,7 @@ def minimise(
     tolerance: float,
     trials: Iterable[float] = (),
 ) -> Bracket:
-    """Narrow the bracket until upper and lower bound differ by at most `tolerance`.
-
-    Parameters
-    ----------
-    evaluate
-        Answers queries at η.
-    weights
-        Shape (m,): w_j ≥ 0, of sum 1.
-    epsilon
-        ε ≥ 0, in units of the squared distance.
-    bracket
-        Where to begin; see `Bracket`.
-    tolerance
-        Of the objective, absolute. Zero goes on to the optimal kink, up to rounding.
-    trials
-        Values of η to try while one end of the bracket is still its first one (0 or ∞); those that lie outside are
-        skipped.
-    """
+    """Narrow the bracket until upper and lower bound differ by at most `tolerance`."""
     hints = iter(trials)
     start = (bracket.eta_low, bracket.eta_high)
     for _ in range(MAX_EVALUATIONS):
@@ -160,15 +120,7 @@ def _step(evaluate: Evaluate, weights: Floats, epsilon: float, bracket: Bracket,
 
 
 def _exchanges(weights: Floats, bracket: Bracket) -> tuple[Ints, Floats, Floats]:
-    """Order the queries with two answers by the η at which they change from the far to the near one.
-
-    Returns
-    -------
-    queries : array of int
-        By falling η: the first gain most per unit of distance.
-    kinks, spends : arrays
-        That η, and w_j times the distance that the change saves.
-    """
+    """Order the queries with two answers by the η at which they change from the far to the near one."""
     low, high = bracket.low, bracket.high
     queries = np.flatnonzero((low.cost > high.cost) & (weights > 0.0))
     saved = low.cost[queries] - high.cost[queries]
@@ -180,13 +132,7 @@ def _exchanges(weights: Floats, bracket: Bracket) -> tuple[Ints, Floats, Floats]
 
 
 def model_minimum(weights: Floats, epsilon: float, bracket: Bracket) -> tuple[float, float]:
-    """Minimise η ε + Σ_j w_j max(two lines of j) over the bracket.
-
-    Returns
-    -------
-    eta, value
-        Where, and how small: a lower bound of M, the value of the plan of `shares`.
-    """
+    """Minimise η ε + Σ_j w_j max(two lines of j) over the bracket."""
     _, kinks, spends = _exchanges(weights, bracket)
     left = epsilon - float(weights @ bracket.high.cost)
     # the model is convex, piecewise linear: its minimum is the kink where what is spent passes ε

@@ -12,20 +12,7 @@ if TYPE_CHECKING:
 
 
 def same_rows(z: Floats) -> tuple[Ints, Ints]:
-    """Number the distinct rows of z, in the order of their first appearance.
-
-    Parameters
-    ----------
-    z
-        Shape (n, d).
-
-    Returns
-    -------
-    group : array of shape (n,)
-        The number of each row's place; equal numbers exactly where rows are equal.
-    first : array of shape (groups,)
-        The first row of each group.
-    """
+    """Number the distinct rows of z, in the order of their first appearance."""
     z = np.ascontiguousarray(z) + 0.0  # -0.0 becomes 0.0: equal values, equal bits
     return _number(z, _hash(z.view(np.uint64)))
 

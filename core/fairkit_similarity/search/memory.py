@@ -35,13 +35,7 @@ def available_bytes() -> int | None:
 
 
 def check_memory(rows: int, features: int, outputs: int = 2) -> None:
-    """Compare what is needed with what is free.
-
-    Raises
-    ------
-    DataError
-        It cannot fit.
-    """
+    """Compare what is needed with what is free."""
     need, free = needed_bytes(rows, features, outputs), available_bytes()
     if free is not None and need > free:
         raise DataError(

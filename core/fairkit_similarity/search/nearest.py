@@ -20,22 +20,7 @@ CHUNK = 16
 
 
 def nearest(z: Floats, count: int) -> tuple[NDArray[np.int32], Singles]:
-    """Find the `count` nearest rows of every row, itself among them.
-
-    Parameters
-    ----------
-    z
-        Shape (n, d): distinct rows of coordinates whose squared Euclidean distance is the fair distance.
-    count
-        T, 1 to n.
-
-    Returns
-    -------
-    rows : array of shape (n, T)
-        Row numbers, by rising distance.
-    distances : array of shape (n, T)
-        Their squared distances, rounded to single precision; a row's own is 0.
-    """
+    """Find the `count` nearest rows of every row, itself among them."""
     tree = build_tree(z, bounding_coordinates(z))
     filled = lane_maxima(np.zeros((1, len(z))), tree.order, tree.first)[0]
     found, distance = _nearest(tree.z, tree.centre, tree.half, tree.slack, tree.first, tree.shrink, filled, count)

@@ -21,37 +21,17 @@ PILOT = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solution:
-    """L(ε) with a lower bound, its multiplier, and where every row goes.
+    """L(ε) with a lower bound, its multiplier, and where every row goes."""
 
-    Attributes
-    ----------
-    epsilon
-        The budget, in units of the squared distance.
-    value, lower_bound
-        M(η), never below L(ε), and the value of the plan that `share` describes, never above it.
-    eta
-        η: what a unit of squared distance is worth.
-    evaluations
-        Evaluations of M that this took, in units of one answer for every query (the pilot's included).
-    looks
-        Distances and box bounds that were computed.
-    bracket
-        The two answers of every query class.
-    share
-        The part of each query class that goes to its far answer.
-    problem
-        The problem that was solved.
-    """
-
-    epsilon: float
-    value: float
-    lower_bound: float
-    eta: float
-    evaluations: float
-    looks: int
-    bracket: Bracket
-    share: Floats
-    problem: Problem
+    epsilon: float  # the budget, in units of the squared distance
+    value: float  # M(η), never below L(ε), and the value of the plan that `share` describes, never above it
+    lower_bound: float  # M(η), never below L(ε), and the value of the plan that `share` describes, never above it
+    eta: float  # η: what a unit of squared distance is worth
+    evaluations: float  # evaluations of M that this took, in units of one answer for every query (the pilot's included)
+    looks: int  # distances and box bounds that were computed
+    bracket: Bracket  # the two answers of every query class
+    share: Floats  # the part of each query class that goes to its far answer
+    problem: Problem  # the problem that was solved
 
     @property
     def lines(self) -> Lines:
@@ -67,32 +47,17 @@ class Problem(ABC):
     """A reward on a support, and the rows that are asked.
 
     A *query class* is what equal rows of one label share: they are asked once, with their summed weight.
-
-    Attributes
-    ----------
-    asked, mass
-        Shape (m,): the rows that are asked and their weights, of sum 1.
-    query
-        Shape (m,): the query class of each of them.
-    where, label, weights
-        Of each query class: where it is, its loss vector, its weight.
-    own
-        Shape (m,): R_jj of each row that is asked.
-    looks
-        Distances and box bounds computed so far.
-    scale
-        The η that the trees are fitted to.
     """
 
-    asked: Ints
-    mass: Floats
-    query: Ints
-    where: Ints
-    label: Ints
-    weights: Floats
-    own: Floats
-    looks: int
-    scale: float
+    asked: Ints  # shape (m,): the rows that are asked and their weights, of sum 1
+    mass: Floats  # shape (m,): the rows that are asked and their weights, of sum 1
+    query: Ints  # shape (m,): the query class of each of them
+    where: Ints  # of each query class: where it is, its loss vector, its weight
+    label: Ints  # of each query class: where it is, its loss vector, its weight
+    weights: Floats  # of each query class: where it is, its loss vector, its weight
+    own: Floats  # shape (m,): R_jj of each row that is asked
+    looks: int  # distances and box bounds computed so far
+    scale: float  # the η that the trees are fitted to
     _sequence: Ints
     """The query classes in an order in which neighbours are alike."""
 
@@ -102,17 +67,7 @@ class Problem(ABC):
 
     @abstractmethod
     def answers(self, eta: float, queries: Ints, guess: Ints) -> Lines:
-        """Find max_i R_i - η C_i for some query classes, exactly.
-
-        Parameters
-        ----------
-        eta
-            η ≥ 0.
-        queries
-            Numbers of query classes.
-        guess
-            An answer for each that is likely the best.
-        """
+        """Find max_i R_i - η C_i for some query classes, exactly."""
 
     @abstractmethod
     def staying(self) -> Lines:
@@ -124,22 +79,7 @@ class Problem(ABC):
 
     @phase("search")
     def solve(self, epsilon: float, *, eta: float | None = None, tolerance: float = 1e-9) -> Solution:
-        """Find L(ε).
-
-        Parameters
-        ----------
-        epsilon
-            ε ≥ 0, in units of the squared distance.
-        eta
-            About which η to expect; saves evaluations.
-        tolerance
-            `value` and `lower_bound` differ by at most this (absolute, in units of the reward).
-
-        Raises
-        ------
-        ParameterError
-            ε is negative or not finite.
-        """
+        """Find L(ε)."""
         if not (np.isfinite(epsilon) and epsilon >= 0.0):
             raise ParameterError(f"epsilon is {epsilon}: it must be a finite squared distance, 0 or larger")
         before = self.looks
@@ -179,19 +119,7 @@ class Problem(ABC):
         trials: list[float] | None = None,
         tolerance: float = 0.0,
     ) -> Bracket:
-        """Minimise M over some query classes, with weights of sum 1.
-
-        Parameters
-        ----------
-        queries, weights
-            Numbers of query classes, shape (q,), and their weights.
-        epsilon
-            ε ≥ 0.
-        eta, trials
-            About which η to expect, or which values to try first.
-        tolerance
-            See `fairkit_similarity.search.dual.minimise`.
-        """
+        """Minimise M over some query classes, with weights of sum 1."""
 
         def evaluate(at: float, chosen: Ints, guess: Ints) -> Lines:
             return self.answers(at, queries[chosen], guess)
@@ -214,15 +142,7 @@ class Problem(ABC):
         return minimise(evaluate, weights, epsilon, start, tolerance=tolerance, trials=trials)
 
     def answers_near(self, bracket: Bracket, eta: float, queries: Ints) -> Lines:
-        """Answer some query classes at an η near those at which all were answered; few have to be asked again.
-
-        Parameters
-        ----------
-        bracket
-            Of all query classes.
-        eta, queries
-            As for `answers`.
-        """
+        """Answer some query classes at an η near those at which all were answered; few have to be asked again."""
         lines, unsettled = bracket.known(eta, queries)
         if not len(unsettled):
             return lines

@@ -14,11 +14,6 @@ def start_numba() -> None:
     numba's first compiled function imports `scipy.linalg.cython_blas`, and with it all of `scipy.linalg`, some 150
     modules. Here that one module is imported under a package that stands for `scipy.linalg` meanwhile. Whoever imports
     `scipy.linalg` later gets the real one.
-
-    Raises
-    ------
-    ImportError
-        numba is not installed.
     """
     importlib.import_module("numba")
     if "scipy.linalg" in sys.modules or "numba.np.arraymath" in sys.modules:

@@ -39,35 +39,16 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SupportTree:
-    """The packed tree over n rows in d dimensions.
+    """The packed tree over n rows in d dimensions."""
 
-    Attributes
-    ----------
-    order
-        Shape (n,): the row that stands at each place of the tree.
-    place
-        Shape (n,): the place of each row, the inverse of `order`.
-    z
-        Shape (n, d): the rows' coordinates in tree order, double precision.
-    centre, half
-        Shape (lanes, WIDTH): box centres and half-widths in single precision; rows come first and
-        have the half-width `slack`, which is why `half` begins after them.
-    slack
-        Shape (1, WIDTH): the half-width that makes a row's rounded coordinates safe.
-    first
-        Shape (levels + 1,): the number of the first lane of each level.
-    shrink
-        What a sum of squares in single precision is multiplied with is ``1 - shrink``.
-    """
-
-    order: Ints
-    place: Ints
-    z: Floats
+    order: Ints  # shape (n,): the row that stands at each place of the tree
+    place: Ints  # shape (n,): the place of each row, the inverse of `order`
+    z: Floats  # shape (n, d): the rows' coordinates in tree order, double precision
     centre: Singles
     half: Singles
-    slack: Singles
-    first: Ints
-    shrink: float
+    slack: Singles  # shape (1, WIDTH): the half-width that makes a row's rounded coordinates safe
+    first: Ints  # shape (levels + 1,): the number of the first lane of each level
+    shrink: float  # what a sum of squares in single precision is multiplied with is `1 - shrink`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,17 +56,10 @@ class Frame:
     """How coordinates become bounding ones: less the mean, and rotated where there are more than `WIDTH`.
 
     Any mean and any rotation give valid bounds, so that one frame serves several sets of rows.
-
-    Attributes
-    ----------
-    mean
-        Shape (d,).
-    axes
-        Shape (d, d), orthonormal columns, those of large variance first; None for no rotation.
     """
 
-    mean: Floats
-    axes: Floats | None
+    mean: Floats  # shape (d,)
+    axes: Floats | None  # shape (d, d), orthonormal columns, those of large variance first; None for no rotation
 
     @classmethod
     def of(cls, z: Floats) -> Frame:
@@ -112,15 +86,6 @@ def bounding_coordinates(z: Floats) -> Floats:
     With more than `WIDTH` columns these are the leading principal axes and, last, the length of what is left:
     by the triangle inequality ``(‖s_i‖ - ‖s_j‖)² ≤ ‖s_i - s_j‖²``. A row then takes one cache line, and the
     bounds lose little because the leading axes carry most of the variance.
-
-    Parameters
-    ----------
-    z
-        Shape (n, d).
-
-    Returns
-    -------
-    array of shape (n, min(d, WIDTH))
     """
     return Frame.of(z).bounding(z)
 
@@ -128,28 +93,7 @@ def bounding_coordinates(z: Floats) -> Floats:
 def build_tree(
     z: Floats, bounding: Floats, extra: Floats | None = None, scale: float = 0.0, reach: Floats | None = None
 ) -> SupportTree:
-    """Build the tree; O(n d + n log n) time, O(n d) memory.
-
-    Parameters
-    ----------
-    z
-        Shape (n, d), n ≥ 1: coordinates whose squared Euclidean distance is the fair distance.
-    bounding
-        Shape (n, b): what `bounding_coordinates` gave for them.
-    extra
-        Shape (k, n): quantities to split on besides z, such as each label's losses: rows of like loss end
-        in the same node, which tightens "largest loss below this node".
-    scale
-        η: how much a unit of squared distance weighs against a unit of `extra`. A node is split on z's
-        widest axis where ``η · variance`` is above the standard deviation of every row of `extra`.
-    reach
-        Shape (b,): the largest magnitudes of bounding coordinates that will be asked for, where these are not
-        those of the tree's own rows.
-
-    Returns
-    -------
-    SupportTree
-    """
+    """Build the tree; O(n d + n log n) time, O(n d) memory."""
     side = np.zeros((0, len(z))) if extra is None else np.ascontiguousarray(extra, dtype=np.float64)
     order = _order(bounding, side, float(scale))
     position = np.empty_like(order)

@@ -23,24 +23,12 @@ DEEP = 512
 
 
 class Grid(NamedTuple):
-    """How boxes are written, by block.
+    """How boxes are written, by block."""
 
-    Attributes
-    ----------
-    slots
-        Where its entries begin, shape [B + 1].
-    widths
-        Its words; 0 where it is ordered.
-    sizes
-        Its cells.
-    offset
-        Where its cells begin among all, one more than its cells apart, shape [B + 1].
-    """
-
-    slots: Ints
-    widths: Ints
-    sizes: Ints
-    offset: Ints
+    slots: Ints  # where its entries begin, shape [B + 1]
+    widths: Ints  # its words; 0 where it is ordered
+    sizes: Ints  # its cells
+    offset: Ints  # where its cells begin among all, one more than its cells apart, shape [B + 1]
 
     @property
     def widest(self) -> int:
@@ -49,32 +37,17 @@ class Grid(NamedTuple):
 
 
 class ForestArrays(NamedTuple):
-    """Trees by node.
+    """Trees by node."""
 
-    Attributes
-    ----------
-    roots
-        By tree.
-    block
-        Of a node's test; -1: a leaf.
-    cut
-        Ordered: a cell below it goes to `yes`; else where the mask of the cells that come here and go to `yes` begins
-        in `masks`, followed by that of `no`.
-    yes, no, parent, value, high
-        Nodes; a leaf's value; the largest value below.
-    masks
-        Words.
-    """
-
-    roots: Ints
-    block: Ints
+    roots: Ints  # by tree
+    block: Ints  # of a node's test; -1: a leaf
     cut: Ints
-    yes: Ints
-    no: Ints
-    parent: Ints
-    value: Floats
-    high: Floats
-    masks: Ints
+    yes: Ints  # nodes; a leaf's value; the largest value below
+    no: Ints  # nodes; a leaf's value; the largest value below
+    parent: Ints  # nodes; a leaf's value; the largest value below
+    value: Floats  # nodes; a leaf's value; the largest value below
+    high: Floats  # nodes; a leaf's value; the largest value below
+    masks: Ints  # words
 
 
 class Sums(NamedTuple):
@@ -112,43 +85,22 @@ class Objective(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """How far the cells of a box are from somebody, and what is allowed (infinite: everything).
+    """How far the cells of a box are from somebody, and what is allowed (infinite: everything)."""
 
-    Attributes
-    ----------
-    near
-        The largest squared distance.
-    added
-        What each cell adds, by its place among all, where distance is a sum over blocks.
-    joint
-        1 where it weighs columns together: by block choices, each a cell, a vector p and an interval of a number t (see
-        `fairkit_all_inputs.bounds.nearness`); what follows is empty otherwise.
-    start
-        Where the choices of each block begin.
-    cell, vector, low, high, best
-        By choice: its cell; its p in `points`; the ends of t; the least ‖p + t · axis‖² by itself, and its t.
-    steps, axes, square
-        By block: from one t to the next where they are whole, else 0; its axis; that one's squared length.
-    points
-        The vectors p, shape [k, any].
-    limits
-        What rounding may add, and the distance at which a search for a near point stops.
-    """
-
-    near: float
-    added: Floats
+    near: float  # the largest squared distance
+    added: Floats  # what each cell adds, by its place among all, where distance is a sum over blocks
     joint: int
-    start: Ints
-    cell: Ints
+    start: Ints  # where the choices of each block begin
+    cell: Ints  # by choice: its cell; its p in `points`; the ends of t; the least ‖p + t · axis‖² by itself, and its t
     vector: Ints
-    low: Floats
+    low: Floats  # by choice: its cell; its p in `points`; the ends of t; the least ‖p + t · axis‖² by itself, and its t
     high: Floats
     best: Floats
-    steps: Floats
-    points: Floats
-    axes: Floats
-    limits: Floats
-    square: Floats
+    steps: Floats  # by block: from one t to the next where they are whole, else 0; its axis; that one's squared length
+    points: Floats  # the vectors p, shape [k, any]
+    axes: Floats  # by block: from one t to the next where they are whole, else 0; its axis; that one's squared length
+    limits: Floats  # what rounding may add, and the distance at which a search for a near point stops
+    square: Floats  # by block: from one t to the next where they are whole, else 0; its axis; that one's squared length
 
 
 class Boxes(NamedTuple):

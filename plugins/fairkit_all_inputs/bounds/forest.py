@@ -24,20 +24,14 @@ Box = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class CellTree:
-    """A tree by nodes: a test is a block, the cells that come here and go to `yes`, and those that go to `no`.
+    """A tree by nodes: a test is a block, the cells that come here and go to `yes`, and those that go to `no`."""
 
-    Attributes
-    ----------
-    block, cells, others, yes, no, value
-        By node; number 0 is the root, and children have higher numbers. A leaf has the block -1.
-    """
-
-    block: list[int]
-    cells: list[int]
-    others: list[int]
-    yes: list[int]
-    no: list[int]
-    value: list[float]
+    block: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
+    cells: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
+    others: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
+    yes: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
+    no: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
+    value: list[float]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
 
     @property
     def negative(self) -> CellTree:
@@ -58,19 +52,7 @@ class CellTree:
 
 
 class Builder:
-    """Makes trees over the cells of the free blocks, with the changing block set to one of its cells.
-
-    Parameters
-    ----------
-    tests
-        By node of the ensemble: its block and the cells that go to `yes`; the block -1 for a leaf.
-    yes, no, value
-        The ensemble's.
-    full
-        All cells of each block.
-    changing
-        The number of the changing block.
-    """
+    """Makes trees over the cells of the free blocks, with the changing block set to one of its cells."""
 
     def __init__(
         self,
@@ -189,23 +171,11 @@ class _TooLargeError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Where each block lies in a box of words.
+    """Where each block lies in a box of words."""
 
-    Attributes
-    ----------
-    sizes
-        Cells of each block.
-    ordered
-        Which blocks are intervals of cells.
-    place
-        Where a block's entries begin, shape [B].
-    words
-        How many words of bits a block takes; 0 for an ordered one, which takes its first and its last cell.
-    """
-
-    sizes: NDArray[np.int64]
-    ordered: NDArray[np.bool_]
-    place: NDArray[np.int64]
+    sizes: NDArray[np.int64]  # cells of each block
+    ordered: NDArray[np.bool_]  # which blocks are intervals of cells
+    place: NDArray[np.int64]  # where a block's entries begin, shape [B]
     words: NDArray[np.int64]
 
     @classmethod

@@ -196,13 +196,7 @@ def nearest(  # noqa: PLR0912 -- one compiled loop
 def holds(  # noqa: PLR0912 -- one compiled loop
     on: Any, low: Any, high: Any, distance: Any, taken: Any, moved: Any
 ) -> Any:
-    """Split whole numbers and values until it is known whether something is near.
-
-    Returns
-    -------
-    int
-        1: it is, as `taken` and `moved` say; -1: it is proved that nothing is; 0: not known.
-    """
+    """Split whole numbers and values until it is known whether something is near."""
     start, steps, within = distance.start, distance.steps, distance.limits[1]
     ons, ends = [on.copy()], [np.stack((low, high))]
     unknown = 0

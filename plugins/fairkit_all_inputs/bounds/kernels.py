@@ -171,13 +171,7 @@ def pop(heap: Any, size: Any, bounds: Any) -> Any:
 def choose_split(  # noqa: PLR0912, PLR0915 -- one pass over the trees, in one compiled loop
     forest: Any, box: Any, grid: Any, scratch: Any
 ) -> Any:
-    """Choose the split of a box that lowers the bound most, by what each tree loses when its best leaf is cut off.
-
-    Returns
-    -------
-    tuple
-        The block (-1: no cut lowers the bound), and the cut or the row of the mask in `scratch.masks`.
-    """
+    """Choose the split of a box that lowers the bound most, by what each tree loses when its best leaf is cut off."""
     slots, widths, offset = grid.slots, grid.widths, grid.offset
     stack, drops, order = scratch.stack, scratch.drops, scratch.order
     roots, blocks = forest.roots, len(widths)
@@ -306,11 +300,6 @@ def loudest(forest: Any, least: Any, box: Any, grid: Any, scratch: Any) -> Any:
 
     Such a tree decides on which side of a threshold the sum is; its test lowers no bound by itself, since leaves of
     both kinds often lie on both sides of it.
-
-    Returns
-    -------
-    tuple
-        The block (-1: there is no such tree), and the test's key as in `any_split`.
     """
     block, cut, yes, no, value, _, masks = _walked(forest)
     slots, widths, stack = grid.slots, grid.widths, scratch.stack

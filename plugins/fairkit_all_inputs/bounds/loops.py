@@ -86,21 +86,7 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
     slack: Any,
     enough: Any,
 ) -> None:
-    """Take boxes by their bound, split them, and keep the best point that was seen, for so many steps.
-
-    Parameters
-    ----------
-    objective
-        An `Objective`.
-    sums
-        The sums, merged or not, in a box that holds all that is open.
-    whole
-        The same over everything, and the difference negated; the last base is 0 unless what changes alone moves them.
-    grid, scratch, distance, boxes, waiting, best
-        See `fairkit_all_inputs.bounds.arrays`.
-    steps, slack, enough
-        How many boxes to split; boxes whose bound is at most the best and `slack` are closed; a larger best ends it.
-    """
+    """Take boxes by their bound, split them, and keep the best point that was seen, for so many steps."""
     kind, ends, bounds, split, heap = objective.kind, scratch.ends, boxes.bounds, boxes.split, waiting.heap
     box_bound(objective, sums, whole, boxes.cells[heap[0]], grid, scratch)
     root, point = ends.copy(), np.empty(boxes.cells.shape[1], np.int64)

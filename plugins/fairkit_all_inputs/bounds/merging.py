@@ -185,22 +185,7 @@ def _grow(  # noqa: PLR0912 -- one compiled loop
 
 @numba.njit(cache=True, nogil=True)
 def join(forest: Any, ones: Any, twos: Any, box: Any, grid: Any, limit: Any, size: Any) -> Any:
-    """Return the parts of trees in a box, some of them added up two by two.
-
-    Parameters
-    ----------
-    forest, ones, twos
-        The trees, and by number those that are to be one; `twos` is -1 for a tree that stays alone.
-    box, grid
-        The box.
-    limit, size
-        How many nodes a merged tree may have, and the room for all of them.
-
-    Returns
-    -------
-    tuple
-        The arrays of the forest; for each of its trees its two numbers; what trees of one leaf add up to.
-    """
+    """Return the parts of trees in a box, some of them added up two by two."""
     roots = forest.roots
     widest = max(1, grid.widths.max())
     out = (
@@ -238,17 +223,7 @@ def join(forest: Any, ones: Any, twos: Any, box: Any, grid: Any, limit: Any, siz
 
 
 class Merged:
-    """A forest in a box, some of its trees added up.
-
-    Parameters
-    ----------
-    arrays, base
-        As `Forest.arrays` has them, and what is added to their sum.
-    groups
-        By tree, the places of the roots that it is the sum of.
-    apart
-        Whether trees stay alone.
-    """
+    """A forest in a box, some of its trees added up."""
 
     def __init__(
         self, arrays: ForestArrays, base: float, groups: Sequence[tuple[int, ...]], *, apart: bool = False

@@ -27,44 +27,22 @@ INNER = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moves:
-    """What a block may add to the difference from somebody, by choice: p + t · axis for a number t in [low, high].
+    """What a block may add to the difference from somebody, by choice: p + t · axis for a number t in [low, high]."""
 
-    Attributes
-    ----------
-    cell
-        The cell that a choice belongs to, shape [q].
-    points
-        p, shape [q, k].
-    low, high
-        Shape [q]; both 0 where the choice is one vector.
-    axis
-        Shape [k].
-    step
-        Of whole numbers, by how much t goes from one to the next, beginning at `low`; else 0.
-    """
-
-    cell: Ints
-    points: Floats
-    low: Floats
-    high: Floats
-    axis: Floats
-    step: float = 0.0
+    cell: Ints  # the cell that a choice belongs to, shape [q]
+    points: Floats  # p, shape [q, k]
+    low: Floats  # shape [q]; both 0 where the choice is one vector
+    high: Floats  # shape [q]; both 0 where the choice is one vector
+    axis: Floats  # shape [k]
+    step: float = 0.0  # of whole numbers, by how much t goes from one to the next, beginning at `low`; else 0
 
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """The squared distance ‖Σ_b (p + t · axis)‖² from somebody, with one choice of each block.
+    """The squared distance ‖Σ_b (p + t · axis)‖² from somebody, with one choice of each block."""
 
-    Attributes
-    ----------
-    moves
-        By block; a block without any is as near as any.
-    width
-        k.
-    """
-
-    moves: Mapping[int, Moves]
-    width: int
+    moves: Mapping[int, Moves]  # by block; a block without any is as near as any
+    width: int  # k
     _allowed: dict[float, Box] = field(default_factory=dict)
 
     def allowed(self, layout: Layout, near: float) -> Box:

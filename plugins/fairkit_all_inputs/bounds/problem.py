@@ -26,41 +26,19 @@ FIRST, LESS, MORE, GAP = 0, 1, 2, 3
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """An ensemble over the cells of blocks, one of which changes.
+    """An ensemble over the cells of blocks, one of which changes."""
 
-    Attributes
-    ----------
-    blocks
-        The blocks, the changing one among them.
-    changing
-        Its number.
-    tests, yes, no, value, roots, base
-        The ensemble over cells: by node its block and the cells that go to `yes`, as bits; (-1, 0) for a leaf. `value`
-        has the sign that makes larger sums more favorable.
-    rounding
-        By how much the runtime's float32 sum may differ from the sum of the leaves.
-    threshold
-        The decision is favorable where the runtime's sum is at least this; None: there is no decision.
-    logistic
-        Whether the score is the logistic function of the sum.
-    points
-        Whether numbers are represented by some points and their ends: a witness is one of them, and only bounds of
-        everything at once hold for the numbers between.
-    ruled
-        Where each group has a threshold, the problem of flips: the same sum less a tree of the thresholds.
-    """
-
-    blocks: Sequence[Block]
-    changing: int
+    blocks: Sequence[Block]  # the blocks, the changing one among them
+    changing: int  # its number
     tests: Sequence[tuple[int, int]]
     yes: Sequence[int]
     no: Sequence[int]
     value: Sequence[float]
     roots: Sequence[int]
     base: float
-    rounding: float
+    rounding: float  # by how much the runtime's float32 sum may differ from the sum of the leaves
     threshold: float | None
-    logistic: bool = False
+    logistic: bool = False  # whether the score is the logistic function of the sum
     points: bool = False
     ruled: Problem | None = None
 

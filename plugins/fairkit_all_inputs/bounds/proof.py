@@ -76,13 +76,7 @@ def packed(log: Log) -> str | None:
 
 
 def unpacked(text: str) -> Log:
-    """Read what `packed` wrote.
-
-    Raises
-    ------
-    DataError
-        It is damaged, or too large.
-    """
+    """Read what `packed` wrote."""
     try:
         opened = zlib.decompressobj()
         raw = opened.decompress(base64.b85decode(text), 40 * MOST_TEXT)
@@ -101,11 +95,6 @@ def boxes_of(
 
     Each is one bit for each cell of the free blocks, shape [n, cells]. `root` is the box that was split; default:
     everything.
-
-    Raises
-    ------
-    DataError
-        The splits do not tile the domain, or are no splits.
     """
     starts = np.concatenate([[0], np.cumsum(problem.layout.sizes)]).astype(int)
     waiting = [(np.ones(starts[-1], dtype=np.bool_) if root is None else root, 0)]
@@ -138,13 +127,7 @@ def boxes_of(
 
 
 def proved(problem: Problem, kind: int, log: Log) -> float:
-    """Return the upper bound that a log proves, over all pairs: the largest bound of a closed box.
-
-    Raises
-    ------
-    DataError
-        It does not cover every pair and every input.
-    """
+    """Return the upper bound that a log proves, over all pairs: the largest bound of a closed box."""
     check_pairs(problem, log)
     starts = np.concatenate([[0], np.cumsum(problem.layout.sizes)]).astype(np.int64)
     upper = -np.inf

@@ -25,13 +25,7 @@ _NAMES = frozenset({"first", "less", "more", "gap"})
 
 
 def checked(problem: Problem, record: Mapping[Any, Any]) -> Groups:
-    """Return the groups of an entry of a log.
-
-    Raises
-    ------
-    DataError
-        A tree is in two groups, or there is no such tree: then the sum is no bound.
-    """
+    """Return the groups of an entry of a log."""
     for name, groups in record.items():
         places = [place for group in groups for place in group]
         right = all(type(place) is int and 0 <= place < len(problem.roots) for place in places)
@@ -109,13 +103,7 @@ def _largest_of(parts: Sequence[Part], boxes: NDArray[np.bool_], starts: NDArray
 
 
 class Trees:
-    """The trees of a question about one pair of values.
-
-    Parameters
-    ----------
-    problem, kind, pair
-        The question.
-    """
+    """The trees of a question about one pair of values."""
 
     def __init__(self, problem: Problem, kind: int, pair: tuple[int, int]) -> None:
         self.problem, self.kind = problem, kind

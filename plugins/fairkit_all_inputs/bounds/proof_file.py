@@ -23,16 +23,7 @@ SCHEMA = "fairkit.all-inputs/2"
 
 
 def proof_file(problem: Problem, model: TreeModel, features: Features, logs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the file as plain JSON values; floats that a digest is about are written in hexadecimal digits.
-
-    Parameters
-    ----------
-    problem, model, features
-        The ensemble over cells, and what it was made of. The trees themselves are not in the file: a checker reads them
-        from the model.
-    logs
-        By question, its log, or a list of those near each of the people.
-    """
+    """Return the file as plain JSON values; floats that a digest is about are written in hexadecimal digits."""
     same = np.array_equal(np.asarray(problem.value), model.ensemble.value)
     return {
         "schema": SCHEMA,

@@ -22,22 +22,7 @@ if TYPE_CHECKING:
 def proved_near(
     problem: Problem, kind: int, logs: Sequence[Log], costs: Sequence[Mapping[int, NDArray[np.float64]]], near: float
 ) -> float:
-    """Return the upper bound that logs prove of the inputs near people.
-
-    Parameters
-    ----------
-    problem, kind
-        The question.
-    logs, costs
-        By person: the log, and by block the squared distance that each of its cells adds.
-    near
-        How much is allowed.
-
-    Raises
-    ------
-    DataError
-        They do not cover everybody, every pair and every input within the distance.
-    """
+    """Return the upper bound that logs prove of the inputs near people."""
     if len(logs) != len(costs):
         raise DataError(f"there are proof logs for {len(logs)} people, and {len(costs)} were looked at")
     starts = np.concatenate([[0], np.cumsum(problem.layout.sizes)]).astype(np.int64)

@@ -37,30 +37,7 @@ def answer(
     values: Mapping[str, NDArray[Any]] | None = None,
     says: Callable[[float, float], None] | None = None,
 ) -> Answer:
-    """Bound the largest value of an objective over all inputs and all pairs of values, by branch and bound.
-
-    Parameters
-    ----------
-    problem, kind
-        The question: `SCORE`, `FLIP` or `CHANCE`.
-    effort
-        How much work it may be.
-    starts
-        Points to climb from, by a cell of each block.
-    costs, near
-        By block, the distance that each of its cells adds, or a distance of all blocks; and how much is allowed.
-    floor
-        Values up to this are of no interest: boxes below it are closed.
-    values
-        By column, the raw value of each cell that a witness of a network would have; default: the cells' ends.
-    says
-        Is told the bounds so far.
-
-    Returns
-    -------
-    Answer
-        For `FLIP` the search ends at the first input that flips in spite of rounding, or once there can be none.
-    """
+    """Bound the largest value of an objective over all inputs and all pairs of values, by branch and bound."""
     effort = effort or Effort()
     started = time.monotonic()
 
@@ -90,11 +67,6 @@ def proved(problem: AnyProblem, kind: int, log: proof.Log, claim: float = -math.
     """Return the upper bound that a log proves, over all pairs; of a network with rounding.
 
     A box of a network whose bound is above the claim is looked at more closely.
-
-    Raises
-    ------
-    DataError
-        It does not cover every pair and every input.
     """
     if isinstance(problem, NetworkProblem):
         return proved_network(problem, kind, log, claim)

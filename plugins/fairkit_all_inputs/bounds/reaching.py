@@ -84,13 +84,7 @@ def settle(box: Any, grid: Any, distance: Any) -> Any:  # noqa: PLR0912 -- one c
 
 @numba.njit(cache=True, nogil=True)
 def separate(box: Any, grid: Any, distance: Any, masks: Any) -> Any:
-    """Choose a split of a box in which no tree changes, but distance does: the block whose cells are furthest apart.
-
-    Returns
-    -------
-    tuple
-        The block (-1: one cell of each is left), and the cut or the row of `masks` that holds the mask.
-    """
+    """Choose a split of a box in which no tree changes, but distance does: the block whose cells are furthest apart."""
     joint, start, cell, best = distance.joint, distance.start, distance.cell, distance.best
     chosen, widest, key = -1, -1.0, 0
     if joint == 0:

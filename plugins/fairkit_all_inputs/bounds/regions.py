@@ -48,19 +48,7 @@ class Splits:
 
 
 class Region:
-    """A box in which trees are merged, and the open boxes in it.
-
-    Parameters
-    ----------
-    forests
-        Those of the sums of the objective, as they are in the box.
-    item
-        The number of the box.
-    budget
-        How many boxes may be split in it.
-    grid
-        How boxes are written.
-    """
+    """A box in which trees are merged, and the open boxes in it."""
 
     def __init__(self, forests: Sequence[Merged], item: int, budget: int, grid: Grid) -> None:
         self.forests, self.item, self.budget = forests, item, budget
@@ -71,15 +59,7 @@ class Region:
 
 
 class Question:
-    """The open boxes of one question.
-
-    Parameters
-    ----------
-    problem, kind, key
-        The question: a pair of values, or of values and classes.
-    costs, near
-        By block, the distance that each of its cells adds, or a distance of all blocks; and how much is allowed.
-    """
+    """The open boxes of one question."""
 
     def __init__(
         self,

@@ -31,50 +31,24 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much work a search may be.
+    """How much work a search may be."""
 
-    Attributes
-    ----------
-    boxes
-        How many boxes may be split.
-    seconds
-        How long it may take; None: no limit. With one, bounds of undecided questions depend on the machine.
-    """
-
-    boxes: int = 200_000
+    boxes: int = 200_000  # how many boxes may be split
     seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answer:
-    """What is known about the largest value of an objective.
+    """What is known about the largest value of an objective."""
 
-    Attributes
-    ----------
-    kind
-        Which objective.
-    lower, upper
-        Bounds of the largest value, in the arithmetic of the reals.
-    pair, point
-        The two cells of the changing block, and the cells of all blocks, that give `lower`; None: no input was found.
-    splits
-        By pair (and classes), the tree of splits of its boxes (see `fairkit_all_inputs.bounds.proof`).
-    boxes
-        How many boxes were split.
-    rounding
-        What float32 may add to the upper bound; None: as the problem says.
-    values
-        By column that stays, the raw values of the point where a cell alone does not say them.
-    """
-
-    kind: int
-    lower: float
-    upper: float
+    kind: int  # which objective
+    lower: float  # bounds of the largest value, in the arithmetic of the reals
+    upper: float  # bounds of the largest value, in the arithmetic of the reals
     pair: tuple[int, int] | None
     point: tuple[int, ...] | None
     splits: Mapping[tuple[int, ...], Splits] = field(default_factory=dict)
-    boxes: int = 0
-    rounding: float | None = None
+    boxes: int = 0  # how many boxes were split
+    rounding: float | None = None  # what float32 may add to the upper bound; None: as the problem says
     values: Mapping[str, Any] | None = None
 
 
@@ -88,15 +62,7 @@ def _slack(problem: Problem | ClassProblem, kind: int, questions: Sequence[Quest
 
 
 class SumSearch:
-    """The search of sums of trees, or of the least of several: the question with the largest bound first.
-
-    Parameters
-    ----------
-    problem, kind, costs, near, floor
-        As of `fairkit_all_inputs.bounds.questions.answer`.
-    late
-        Whether time is over: then only the first of the questions is begun.
-    """
+    """The search of sums of trees, or of the least of several: the question with the largest bound first."""
 
     def __init__(
         self,

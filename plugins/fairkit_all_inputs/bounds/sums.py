@@ -45,22 +45,7 @@ def problem_of(
 
 
 def tree_problem(model: TreeModel, domains: Sequence[Numbers | Listed], changing: int, features: Features) -> Problem:
-    """Return the model over the cells of a domain.
-
-    Parameters
-    ----------
-    domains, changing
-        One for each block of columns, and which of them changes.
-    features
-        From `sources`.
-
-    Raises
-    ------
-    ModelError
-        What precedes or follows the trees is not understood.
-    DataError
-        A domain is empty or infinite.
-    """
+    """Return the model over the cells of a domain."""
     source = features.source
     encode, defaults = model.encoding(doubles=True), model.defaults(domains)
     blocks, tests = make_blocks(
@@ -144,15 +129,7 @@ def _tree(
 def linear_problem(
     model: LinearModel, domains: Sequence[Numbers | Listed], changing: int, features: Features
 ) -> Problem:
-    """Return the model over points of a domain: listed values, and so many numbers of each column with its ends.
-
-    Raises
-    ------
-    ModelError
-        What precedes or follows the sum is not understood.
-    DataError
-        A domain is empty or infinite.
-    """
+    """Return the model over points of a domain: listed values, and so many numbers of each column with its ends."""
     encode, defaults = model.encoding(doubles=True), model.defaults(domains)
     pieces = model.pieces(domains, features)
     blocks = [_block(one, model.kinds(), pieces) for one in domains]

@@ -68,13 +68,7 @@ def compare(
 
 
 def answers_data(path: str, sensitive: str | None, answer: str) -> Dataset:
-    """Load a table of answers.
-
-    Raises
-    ------
-    FairkitError
-        It cannot be read, or nobody says which column holds the groups.
-    """
+    """Load a table of answers."""
     import fairkit
     from fairkit_cli.subject import carried_by
 

@@ -155,13 +155,7 @@ def _again(asker: Asker, count: int, output_format: str) -> None:
 
 
 def check_lock(plan: Plan, path: Path) -> None:
-    """Refuse a plan that is not the one that a lock signed.
-
-    Raises
-    ------
-    ParameterError
-        The lock is about other requests.
-    """
+    """Refuse a plan that is not the one that a lock signed."""
     from fairkit_correspondence.table import requests_digest
     from fairkit_registry.evidence.locks import read_file, read_lock
 

@@ -22,11 +22,6 @@ def same_odds(yes: Array, rows: Array) -> Test:
 
     Two groups: Breslow and Day's test with Tarone's correction. More: the score test of the model
     logit p_sg = α_s + β_g, which is Pearson's statistic of its fit.
-
-    Parameters
-    ----------
-    yes, rows
-        Counts, shape [S, G].
     """
     if rows.shape[1] == 2:
         return equal_odds(np.stack([yes, rows - yes], axis=2))
@@ -72,13 +67,7 @@ def _logistic(value: Array) -> Array:
 
 
 def same_difference(differences: Array, variances: Array) -> Test:
-    """Test that a difference is the same in all strata (Cochran's Q).
-
-    Parameters
-    ----------
-    differences, variances
-        Of the strata, shape [S]; those without a finite difference and a positive variance are left out.
-    """
+    """Test that a difference is the same in all strata (Cochran's Q)."""
     usable = np.isfinite(differences) & np.isfinite(variances) & (variances > 0)
     weight = 1 / variances[usable]
     degrees = int(usable.sum()) - 1

@@ -38,36 +38,16 @@ THIN = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StratumCells:
-    """A number in every stratum and group, shapes [S, G]; NaN where it is not defined.
+    """A number in every stratum and group, shapes [S, G]; NaN where it is not defined."""
 
-    Attributes
-    ----------
-    values
-        The number.
-    mass
-        What Mantel and Haenszel's weights are made from: rows that the number is over, or their weights.
-    sizes
-        The effective number of rows.
-    variance
-        Of the number, unbiased; of any value where there are fewer than `THIN` rows.
-    cube
-        The third central moment of the number; zeros where it is not known.
-    span
-        The range of the number, or of what was seen.
-    share
-        Whether it is a share of rows.
-    inflated
-        As that of `Estimate`.
-    """
-
-    values: Array
-    mass: Array
-    sizes: Array
-    variance: Array
-    cube: Array
-    span: tuple[float, float]
-    share: bool
-    inflated: tuple[float | Array, Callable[[float], float | Array]] | None = None
+    values: Array  # the number
+    mass: Array  # what Mantel and Haenszel's weights are made from: rows that the number is over, or their weights
+    sizes: Array  # the effective number of rows
+    variance: Array  # of the number, unbiased; of any value where there are fewer than `THIN` rows
+    cube: Array  # the third central moment of the number; zeros where it is not known
+    span: tuple[float, float]  # the range of the number, or of what was seen
+    share: bool  # whether it is a share of rows
+    inflated: tuple[float | Array, Callable[[float], float | Array]] | None = None  # as that of `Estimate`
 
     def inverse_variance(self) -> StratumCells:
         """Return the same cells with sizes over each group's own variance as mass."""
@@ -88,33 +68,15 @@ def _own_variance(cells: StratumCells) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two groups' pooled numbers.
+    """Two groups' pooled numbers."""
 
-    Attributes
-    ----------
-    groups
-        Their places.
-    values
-        V_a and V_b; NaN where no stratum has both.
-    limits
-        Of the two, each for itself.
-    weights
-        W_s, shape [S].
-    sizes
-        Rows of each group in the strata that count.
-    correlation
-        Of the two numbers, shape [2, 2], where rows depend on each other; None: independent.
-    inflated
-        As that of `Estimate`, of the two pooled numbers.
-    """
-
-    groups: tuple[int, int]
-    values: Array
-    limits: Limits
-    weights: Array
-    sizes: tuple[float, float]
+    groups: tuple[int, int]  # their places
+    values: Array  # V_a and V_b; NaN where no stratum has both
+    limits: Limits  # of the two, each for itself
+    weights: Array  # W_s, shape [S]
+    sizes: tuple[float, float]  # rows of each group in the strata that count
     correlation: Array | None = None
-    inflated: tuple[Array, Callable[[float], Array]] | None = None
+    inflated: tuple[Array, Callable[[float], Array]] | None = None  # as that of `Estimate`, of the two pooled numbers
 
     def difference_limits(self, z: float) -> tuple[float, float]:
         """Return the limits of V_a - V_b."""
@@ -153,18 +115,7 @@ def shared_weights(cells: StratumCells, a: int, b: int) -> Array:
 
 
 def pooled_pair(cells: StratumCells, a: int, b: int, noise: Callable[[Array], Noise] | None = None) -> Pair:
-    """Pool two groups over the strata that have both.
-
-    Parameters
-    ----------
-    cells
-        The numbers.
-    a, b
-        The groups' places.
-    noise
-        Returns what buckets of clusters say about the two numbers with given weights of the strata, where rows depend
-        on each other.
-    """
+    """Pool two groups over the strata that have both."""
     weights = shared_weights(cells, a, b)
     used = weights > 0
     if not used.any():
@@ -237,19 +188,7 @@ class _Standardised:
 
 
 def share_of(value: float, variance: float, equal: float, degrees: float, z: float) -> tuple[float, float]:
-    """Return the limits of a share from its variance, by way of an effective number of rows.
-
-    Parameters
-    ----------
-    value, variance
-        The share and its variance.
-    equal
-        The effective number of rows if all strata had one share; it stands alone where the share is 0 or 1.
-    degrees
-        Of freedom of the variance.
-    z
-        The normal quantile.
-    """
+    """Return the limits of a share from its variance, by way of an effective number of rows."""
     inner = value * (1 - value)
     # p (1 - p) / n' = variance
     rows = inner / variance if variance > 0 and inner > 0 else equal
@@ -328,17 +267,7 @@ def pairs_of(groups: int, reference: int | None = None) -> list[tuple[int, int]]
 def single_pair(
     cells: StratumCells, stratum: int, a: int, b: int, variances: tuple[Array, Array] | None = None
 ) -> Pair:
-    """Return two groups' numbers in one stratum, as if it were all of them.
-
-    Parameters
-    ----------
-    cells
-        The numbers.
-    stratum, a, b
-        The stratum's and the groups' places.
-    variances
-        Of the two groups in every stratum where rows depend on each other, shapes [S]; by default those of the cells.
-    """
+    """Return two groups' numbers in one stratum, as if it were all of them."""
     one = [stratum]
     parts = {name: getattr(cells, name)[one] for name in ("values", "mass", "sizes", "cube")}
     variance = cells.variance[one].copy()

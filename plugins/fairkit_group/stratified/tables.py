@@ -59,18 +59,6 @@ def odds_ratio(tables: Array, effective: Array | None = None) -> Pooled:
     """Pool the odds ratio (Mantel & Haenszel 1959) with the variance of Robins, Breslow & Greenland (1986).
 
     The variance holds for few large strata and for many small ones.
-
-    Parameters
-    ----------
-    tables
-        Shape [S, 2, 2].
-    effective
-        The tables scaled to effective numbers of rows, for the variance; by default the tables.
-
-    Returns
-    -------
-    Pooled
-        NaN where no stratum tells anything about it.
     """
     value = _ratio_of_odds(tables)
     counts = tables if effective is None else effective
@@ -101,14 +89,6 @@ def equal_odds(tables: Array, *, tarone: bool = True) -> Test:
     """Test that the odds ratio is the same in all strata (Breslow & Day 1980, eq. 4.30).
 
     Strata where every row says the same tell nothing about it and are left out.
-
-    Parameters
-    ----------
-    tables
-        Shape [S, 2, 2].
-    tarone
-        Whether to take off what the estimated common odds ratio adds (Tarone 1985): the statistic is then as good as
-        the score test's.
     """
     informative = usable(tables) & (tables.sum(axis=1) > 0).all(axis=1)
     tables = tables[informative]

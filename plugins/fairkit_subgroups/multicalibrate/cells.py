@@ -26,21 +26,11 @@ SCORE = "the model's score"
 
 @dataclass(frozen=True, slots=True)
 class FamilyCells:
-    """The columns of the family: those of the table, then the base score.
+    """The columns of the family: those of the table, then the base score."""
 
-    Attributes
-    ----------
-    family
-        Of the columns and the score.
-    columns
-        How a file numbers the table's columns: from 1, and 0 for what it has no number for.
-    edges
-        Of the score.
-    """
-
-    family: Family
+    family: Family  # of the columns and the score
     columns: tuple[GroupColumn, ...]
-    edges: tuple[float, ...]
+    edges: tuple[float, ...]  # of the score
 
     def of(self, numbers: Sequence[NDArray[np.int64]]) -> NDArray[np.uint8]:
         """Return cells, shape [d, n], of numbers: those from 1 come first, 0 is other text or missing."""
@@ -72,13 +62,7 @@ def learn_cells(
     bins: int,
     depth: int,
 ) -> tuple[FamilyCells, dict[str, str]]:
-    """Make the cells of columns and of the base score.
-
-    Returns
-    -------
-    Cells, dict
-        And why columns are left out.
-    """
+    """Make the cells of columns and of the base score."""
     rows = len(base)
     tallies = {name: tally_column(_arrow(columns[name], name)) for name in names}
     made, left = make_cells(Tallies(tallies, rows), rows, share=share, bins=bins, edges={})

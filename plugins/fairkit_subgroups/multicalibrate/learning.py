@@ -61,25 +61,7 @@ def learn(
     share: float,
     progress: Progress,
 ) -> Learned:
-    """Learn corrections.
-
-    Parameters
-    ----------
-    cells
-        The family.
-    fit, stop
-        Rows to learn from, and rows that say when to stop.
-    rounds
-        The most steps.
-    rate
-        The part of each Newton step that is made, in (0, 1].
-    shrinkage
-        λ, added to Σ p (1 - p).
-    share
-        The least share of the rows that a group has.
-    progress
-        Told the steps.
-    """
+    """Learn corrections."""
     tables = Residuals(cells.family, fit.codes, fit.outcome, fit.weights)
     moved, stop_logits = logit(fit.base), logit(stop.base)
     tables.set(_sigmoid(moved))

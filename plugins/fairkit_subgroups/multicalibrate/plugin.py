@@ -137,15 +137,7 @@ class Multicalibrate(Mitigator):
     def fit(
         self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
     ) -> CorrectedModel:
-        """Learn corrections of a model.
-
-        Raises
-        ------
-        ParameterError
-            There is no base model, or no column to describe groups by.
-        DataError
-            A column is absent, or the task is not binary.
-        """
+        """Learn corrections of a model."""
         if model is None:
             raise ParameterError(f"{self.name} repairs a model: name its file with `model`")
         if table.task != "binary":

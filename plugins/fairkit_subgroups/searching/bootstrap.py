@@ -32,17 +32,7 @@ _NORMAL = NormalDist()
 
 
 def level(search: Search, maxima: Array, wrong: float) -> float:
-    """Return α' from draws of the largest statistic: never below wrong / G.
-
-    Parameters
-    ----------
-    search
-        What it is a level for.
-    maxima
-        Of `draws`, shape [R].
-    wrong
-        How often any limit may be wrong.
-    """
+    """Return α' from draws of the largest statistic: never below wrong / G."""
     # the ⌈(1 - α)(R + 1)⌉-th of R draws
     place = min(math.ceil((1 - wrong) * (len(maxima) + 1)), len(maxima)) - 1
     critical = float(np.sort(maxima)[place])
@@ -50,17 +40,7 @@ def level(search: Search, maxima: Array, wrong: float) -> float:
 
 
 def draws(search: Search, sample: RowSample, seed: int) -> Array:
-    """Draw the largest standardised difference over all groups, shape [R].
-
-    Parameters
-    ----------
-    search
-        All groups.
-    sample
-        Rows in cells, of the same layers; the `MOST_ROWS` with the smallest hashes are used.
-    seed
-        Of the draws.
-    """
+    """Draw the largest standardised difference over all groups, shape [R]."""
     if len(sample.keys) > MOST_ROWS:
         sample = sample.take(np.argpartition(sample.keys, MOST_ROWS)[:MOST_ROWS])
     sample = sample.take(np.argsort(sample.keys))

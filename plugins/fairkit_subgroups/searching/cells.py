@@ -24,27 +24,14 @@ MOST_CELLS = 250
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnCells:
-    """One column in cells: those of its values in order, then one of all other text, then one of missing values.
+    """One column in cells: those of its values in order, then one of all other text, then one of missing values."""
 
-    Attributes
-    ----------
-    name
-        The column.
-    texts
-        Text: the value of each cell.
-    starts, ends
-        Numbers: the least and the largest value of each cell; a cell holds all numbers from its start to before
-        the next one's, the first also those below.
-    other, missing
-        Whether there is a cell of rarer text, and of missing values. Neither joins a run of cells.
-    """
-
-    name: str
-    texts: tuple[str, ...] = ()
+    name: str  # the column
+    texts: tuple[str, ...] = ()  # text: the value of each cell
     starts: tuple[float, ...] = ()
     ends: tuple[float, ...] = ()
-    other: bool = False
-    missing: bool = False
+    other: bool = False  # whether there is a cell of rarer text, and of missing values. Neither joins a run of cells
+    missing: bool = False  # whether there is a cell of rarer text, and of missing values. Neither joins a run of cells
 
     @property
     def plain(self) -> int:
@@ -96,13 +83,7 @@ class ColumnCells:
         }
 
     def encode(self, column: pa.Array) -> NDArray[np.uint8]:
-        """Return the cell of each row, shape [n].
-
-        Raises
-        ------
-        DataError
-            The column has values of a cell that was not there when the cells were made.
-        """
+        """Return the cell of each row, shape [n]."""
         if self.texts or (not self.starts and is_text(column)):
             return self._texts(column)
         values = as_numpy(column).astype(np.float64)
@@ -141,26 +122,7 @@ def _number(value: float) -> float | int:
 def make_cells(
     tallies: Tallies, rows: int, *, share: float, bins: int, edges: Mapping[str, Sequence[float]]
 ) -> tuple[list[ColumnCells], dict[str, str]]:
-    """Turn what columns hold into cells.
-
-    Parameters
-    ----------
-    tallies
-        Of every column.
-    rows
-        How many there are, n.
-    share
-        A text value with fewer than share · n rows has no cell of its own; a cell of numbers joins a neighbour.
-    bins
-        At most so many cells of numbers.
-    edges
-        Columns whose cells were given: the least value of each cell but the first.
-
-    Returns
-    -------
-    list of ColumnCells, dict
-        The columns about which something can be said, and why nothing can be said about the others.
-    """
+    """Turn what columns hold into cells."""
     made, left = [], {}
     for name, tally in tallies.columns.items():
         if isinstance(tally, Text):

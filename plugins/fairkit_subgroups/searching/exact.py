@@ -24,21 +24,11 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """How often the limits of one group may be wrong.
+    """How often the limits of one group may be wrong."""
 
-    Attributes
-    ----------
-    alpha
-        α', of both limits together.
-    kind
-        Means of losses in [0, 1] have e times the binomial's tail (Bentkus 2004).
-    weighted
-        Whether sizes are effective ones: they are then made smaller as Student's t asks.
-    """
-
-    alpha: float
-    kind: Kind
-    weighted: bool = False
+    alpha: float  # α', of both limits together
+    kind: Kind  # means of losses in [0, 1] have e times the binomial's tail (Bentkus 2004)
+    weighted: bool = False  # whether sizes are effective ones: they are then made smaller as Student's t asks
 
     @property
     def critical(self) -> float:

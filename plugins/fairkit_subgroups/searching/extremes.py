@@ -105,17 +105,7 @@ class Size:
 
 
 class Surest:
-    """Keeps the groups whose difference is the largest for sure.
-
-    Parameters
-    ----------
-    sign
-        Which differences count: 1, -1, or 0 for both.
-    most
-        How many groups are wanted.
-    above
-        Only groups whose lower limit is above this.
-    """
+    """Keeps the groups whose difference is the largest for sure."""
 
     def __init__(self, sign: int, most: int = 1, above: float = 0.0) -> None:
         self.size, self.most, self.above = Size(sure=True, sign=sign), most, above
@@ -143,15 +133,7 @@ class Surest:
 
 
 class Bounds:
-    """Keeps, for each share of the rows, the group of at least that share whose difference may be the largest.
-
-    Parameters
-    ----------
-    shares
-        Increasing.
-    rows
-        How many there are.
-    """
+    """Keeps, for each share of the rows, the group of at least that share whose difference may be the largest."""
 
     def __init__(self, shares: Sequence[float], rows: float) -> None:
         self.shares = list(shares)

@@ -58,18 +58,10 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class Family:
-    """Every conjunction of at most `depth` conditions on different columns.
+    """Every conjunction of at most `depth` conditions on different columns."""
 
-    Attributes
-    ----------
-    columns
-        In cells.
-    depth
-        1, 2 or 3.
-    """
-
-    columns: tuple[ColumnCells, ...]
-    depth: int = 3
+    columns: tuple[ColumnCells, ...]  # in cells
+    depth: int = 3  # 1, 2 or 3
 
     @functools.cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -109,18 +101,7 @@ class Family:
         return sum(len(p.runs[0]) * len(p.runs[1]) * len(p.runs[2]) for p in self.places)
 
     def laid_out(self, tables: NDArray[Any]) -> Array:
-        """Put the tables of all `places` one after another: those of one and two columns are sums of others.
-
-        Parameters
-        ----------
-        tables
-            Of three columns each, shape [cells, J].
-
-        Returns
-        -------
-        array
-            Shape [J, all cells].
-        """
+        """Put the tables of all `places` one after another: those of one and two columns are sums of others."""
         sizes = self.sizes.tolist()
         triples = list(itertools.combinations(range(len(sizes)), 3))
         out = np.empty((tables.shape[1], self.places[-1].stop))
@@ -178,20 +159,7 @@ class Family:
         return np.asarray(block[:, a : b + 1, c : d + 1, e : f + 1].sum(axis=(1, 2, 3)))
 
     def check_size(self, sums: int, copies: int) -> None:
-        """Refuse tables that take too much memory.
-
-        Parameters
-        ----------
-        sums
-            How many are kept for each cell.
-        copies
-            How many times all tables are kept: strata, halves.
-
-        Raises
-        ------
-        DataError
-            It is more than `MOST_BYTES`; the message says what to cut.
-        """
+        """Refuse tables that take too much memory."""
         size = 8 * sums * self.cells * copies
         if size <= MOST_BYTES:
             return

@@ -47,17 +47,7 @@ def _best(sums: Any, runs_a: Any, rows: float, shrinkage: float) -> tuple[float,
 
 
 class Residuals:
-    """Joint tables of rows, Σ w (y - p) and Σ w p (1 - p), kept up to date while scores move.
-
-    Parameters
-    ----------
-    family
-        The groups.
-    codes
-        The rows in cells, shape [d, n].
-    outcome, weights
-        Shape [n].
-    """
+    """Joint tables of rows, Σ w (y - p) and Σ w p (1 - p), kept up to date while scores move."""
 
     def __init__(self, family: Family, codes: NDArray[np.uint8], outcome: Array, weights: Array) -> None:
         self.family, self.codes, self.outcome, self.weights = family, codes, outcome, weights

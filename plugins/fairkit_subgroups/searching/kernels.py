@@ -16,23 +16,7 @@ CHUNK = 16_384
 
 @numba.njit(cache=True, nogil=True)
 def count_states(codes: Any, state: Any, sizes: Any, offsets: Any, states: int, out: Any) -> None:
-    """Add one for each row and table: at its cells, and at its state.
-
-    Parameters
-    ----------
-    codes
-        uint8, shape [d, n].
-    state
-        uint8, shape [n], below `states`.
-    sizes
-        Cells of each column, shape [d].
-    offsets
-        Where the table of columns a < b < c begins, in cells, in lexicographic order.
-    states
-        How many.
-    out
-        int64, shape [cells · states]; it is added to.
-    """
+    """Add one for each row and table: at its cells, and at its state."""
     d, n = codes.shape
     pair = np.empty(n, np.int64)
     table = 0
@@ -74,20 +58,7 @@ def count_sums(codes: Any, values: Any, sizes: Any, offsets: Any, out: Any) -> N
 
 @numba.njit(cache=True, nogil=True)
 def boxes(table: Any, runs_b: Any, runs_c: Any) -> Any:
-    """Return sums over runs of the second and third axis, and up to each cell of the first.
-
-    Parameters
-    ----------
-    table
-        float64, shape [V, A, B, C].
-    runs_b, runs_c
-        First and last cell of each run, int64, shape [runs, 2].
-
-    Returns
-    -------
-    array
-        Shape [V, A + 1, runs of b · runs of c]: a run of the first axis is a difference of two of its rows.
-    """
+    """Return sums over runs of the second and third axis, and up to each cell of the first."""
     sums, a, b, c = table.shape
     nb, nc = len(runs_b), len(runs_c)
     out = np.zeros((sums, a + 1, nb * nc))
@@ -114,21 +85,7 @@ def boxes(table: Any, runs_b: Any, runs_c: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def large_enough(sums: Any, runs_a: Any, rows: float, base: int, least: float, all_base: float) -> int:
-    """Count the groups of a table that are large enough.
-
-    Parameters
-    ----------
-    sums
-        Of `boxes`; the first are the rows.
-    runs_a
-        Of the first axis.
-    rows
-        The least number of rows.
-    base
-        Which sum counts the denominator's rows.
-    least, all_base
-        How many of them must be inside and outside, and how many there are.
-    """
+    """Count the groups of a table that are large enough."""
     count = 0
     width = sums.shape[2]
     for r in range(len(runs_a)):
@@ -165,23 +122,7 @@ def groups_of(
 def largest_statistics(
     sums: Any, real: Any, runs_a: Any, whole: Any, compared: bool, rows: float, least: float, all_base: float, most: Any
 ) -> None:
-    """Raise `most`, shape [L], to the largest |Z_G| over its standard error in a table.
-
-    Parameters
-    ----------
-    sums
-        Of `boxes`: how many of the drawn rows, then L sums of noise.
-    real
-        Of `boxes`, of all rows: rows, and rows of the denominator.
-    runs_a, rows, least, all_base
-        As for `large_enough`.
-    whole
-        The sums of all drawn rows, shape [L + 1].
-    compared
-        Whether with the other rows, or with nothing.
-    most
-        Is changed.
-    """
+    """Raise `most`, shape [L], to the largest |Z_G| over its standard error in a table."""
     width = sums.shape[2]
     for r in range(len(runs_a)):
         first, last = runs_a[r, 0], runs_a[r, 1] + 1

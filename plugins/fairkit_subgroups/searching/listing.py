@@ -55,19 +55,6 @@ def worst(search: Search, people: People, alpha: float, show: int, *, share: flo
 
     The rows of a group that is on the list are removed, and the rest is searched again; the next group differs
     surely among all rows, and among those that are left. Its limits are those among all rows.
-
-    Parameters
-    ----------
-    search
-        Of all rows.
-    people
-        Rows in cells, to remove.
-    alpha
-        α', of one group.
-    show
-        The most groups.
-    share
-        The least share of the rows that are left.
     """
     sign = search.measure.worse
     listed: list[RankedGroup] = []

@@ -30,27 +30,12 @@ _WIDTHS = {
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number about a group.
+    """A number about a group."""
 
-    Attributes
-    ----------
-    name
-        As users know it.
-    kind
-        A ``rate`` or a mean ``loss`` is compared with the rest of the rows; a ``residual`` is outcome minus score.
-    worse
-        The sign of a difference, group minus rest, that is bad for the group; 0 where either may be: who gets what
-        others of the same kind do not get is treated better, and judged worse.
-    needs
-        What must be known of a row: ``outcome``, ``decision``, ``score``.
-    over, counted
-        Rates: 0/1 factors of (outcome 0, no), (outcome 0, yes), (outcome 1, no), (outcome 1, yes).
-    """
-
-    name: str
-    kind: Kind
+    name: str  # as users know it
+    kind: Kind  # a `rate` or a mean `loss` is compared with the rest of the rows; a `residual` is outcome minus score
     worse: int
-    needs: frozenset[str]
+    needs: frozenset[str]  # what must be known of a row: `outcome`, `decision`, `score`
     over: tuple[int, ...] = (1, 1, 1, 1)
     counted: tuple[int, ...] = (0, 0, 0, 0)
 
@@ -85,17 +70,7 @@ def values_of(
     loss: Array | None,
     weights: Array | None,
 ) -> NDArray[Any]:
-    """Return the rows' contributions to the tables: uint8 states, shape [n], or int64 sums, shape [n, J].
-
-    Parameters
-    ----------
-    statistic
-        Its name.
-    outcome, decision, score, loss
-        Each in [0, 1], shape [n]; what the statistic does not need may be None.
-    weights
-        Divided by the largest, shape [n]; None where all rows count the same.
-    """
+    """Return the rows' contributions to the tables: uint8 states, shape [n], or int64 sums, shape [n, J]."""
     if statistic == STATES:
         assert decision is not None  # noqa: S101 -- asked for only where there are decisions
         return (2 * (outcome > 0.5) + (decision > 0.5)).astype(np.uint8)
@@ -117,22 +92,7 @@ def values_of(
 
 
 def planes(measure: Measure, tables: NDArray[np.int64], *, weighted: bool, soft: bool) -> Array:
-    """Turn sums by cell into those that the measure reads: rows and the denominator's rows first.
-
-    Parameters
-    ----------
-    measure
-        What is measured.
-    tables
-        Shape [cells, J].
-    weighted, soft
-        Whether rows have weights, and whether the tables are of randomized or weighted decisions.
-
-    Returns
-    -------
-    array
-        Shape [cells, V].
-    """
+    """Turn sums by cell into those that the measure reads: rows and the denominator's rows first."""
     whole = tables.astype(np.float64)
     if measure.kind == "rate":
         over, counted = np.array(measure.over, float), np.array(measure.counted, float)
@@ -191,26 +151,14 @@ _AS_SOFT = _as_soft()
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Groups and what they are compared with.
-
-    Attributes
-    ----------
-    p, n
-        The rate, outcome rate or mean loss in each group, and its rows (effective ones under weights), shape [G].
-    q, m
-        The same outside; None for a residual.
-    centre
-        What is taken off: for a residual the mean score, shape [G]; else zeros.
-    rows
-        Shape [G].
-    """
+    """Groups and what they are compared with."""
 
     p: Array
     n: Array
-    q: Array | None
-    m: Array | None
-    centre: Array
-    rows: Array
+    q: Array | None  # the same outside; None for a residual
+    m: Array | None  # the same outside; None for a residual
+    centre: Array  # what is taken off: for a residual the mean score, shape [G]; else zeros
+    rows: Array  # shape [G]
 
     @property
     def difference(self) -> Array:
@@ -229,19 +177,7 @@ class Sides:
 
 
 def sides(measure: Measure, sums: Array, total: Array, *, weighted: bool, soft: bool) -> Sides:
-    """Turn sums into groups and what they are compared with.
-
-    Parameters
-    ----------
-    measure
-        What is measured.
-    sums
-        Of the planes, shape [V, G].
-    total
-        Of all rows that groups are compared with, shape [V].
-    weighted, soft
-        As for `planes`.
-    """
+    """Turn sums into groups and what they are compared with."""
     with np.errstate(all="ignore"):
         if measure.kind == "residual":
             if not weighted:

@@ -83,29 +83,15 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True)
 class Search:
-    """All groups of a family, for one measure.
+    """All groups of a family, for one measure."""
 
-    Attributes
-    ----------
-    family, measure
-        What is searched for what.
-    tables
-        Sums by cell of the measure's statistic, int64, shape [layers, cells, J].
-    weighted, soft
-        Whether rows have weights, and how the tables are made (see `fairkit_subgroups.searching.measures.planes`).
-    rows
-        The least number of rows of a group.
-    least
-        The least rows of the denominator, inside and outside.
-    """
-
-    family: Family
-    measure: Measure
-    tables: NDArray[np.int64]
+    family: Family  # what is searched for what
+    measure: Measure  # what is searched for what
+    tables: NDArray[np.int64]  # sums by cell of the measure's statistic, int64, shape [layers, cells, J]
     weighted: bool
     soft: bool
-    rows: float
-    least: float
+    rows: float  # the least number of rows of a group
+    least: float  # the least rows of the denominator, inside and outside
     scale: float = 1.0
 
     @functools.cached_property
@@ -160,15 +146,7 @@ class Search:
                 yield _joined(layer, parts)
 
     def look(self, alpha: float, trackers: Sequence[Tracker]) -> None:
-        """Show every group to trackers, with quick bounds of its limits.
-
-        Parameters
-        ----------
-        alpha
-            α', of one group.
-        trackers
-            Who keeps what may be the most extreme.
-        """
+        """Show every group to trackers, with quick bounds of its limits."""
         level = self.level(alpha)
         for some in self.all_groups():
             with np.errstate(all="ignore"):

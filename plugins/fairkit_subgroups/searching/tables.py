@@ -21,23 +21,11 @@ SAMPLE = 200_000
 
 @dataclass(frozen=True, slots=True)
 class RowSample:
-    """Rows in cells, at most `SAMPLE`, with the smallest hashes of their numbers in the table.
+    """Rows in cells, at most `SAMPLE`, with the smallest hashes of their numbers in the table."""
 
-    Attributes
-    ----------
-    keys
-        The hashes, shape [n].
-    codes
-        uint8, shape [d, n].
-    layer
-        Which copy of the tables each row is counted in, shape [n].
-    values
-        What it adds there, by statistic: uint8 states, shape [n], or int64 sums, shape [n, J].
-    """
-
-    keys: NDArray[np.uint64]
-    codes: NDArray[np.uint8]
-    layer: NDArray[np.int64]
+    keys: NDArray[np.uint64]  # the hashes, shape [n]
+    codes: NDArray[np.uint8]  # uint8, shape [d, n]
+    layer: NDArray[np.int64]  # which copy of the tables each row is counted in, shape [n]
     values: dict[str, NDArray[Any]]
 
     def __add__(self, other: RowSample) -> RowSample:
@@ -102,19 +90,7 @@ def count(
     widths: dict[str, int],
     layers: int,
 ) -> dict[str, NDArray[np.int64]]:
-    """Count rows in every table.
-
-    Parameters
-    ----------
-    family
-        Which tables there are.
-    codes, layer, values
-        As in `RowSample`; rows whose layer is -1 are in none.
-    widths
-        How many sums, or states, a cell has, by statistic.
-    layers
-        How many copies of the tables.
-    """
+    """Count rows in every table."""
     out = {name: np.zeros((layers, family.cells, width), dtype=np.int64) for name, width in widths.items()}
     for place in range(layers):
         chosen = None if layers == 1 and (layer == 0).all() else np.flatnonzero(layer == place)

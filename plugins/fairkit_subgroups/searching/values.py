@@ -45,25 +45,14 @@ class Number:
 
     Beyond `most` different values, the lowest bits of each are dropped, as few as it takes: that number of bits
     depends on the values only, and not on the order in which they come.
-
-    Attributes
-    ----------
-    values, counts
-        Distinct and increasing, without the dropped bits, shape [m].
-    missing
-        How many cells are empty.
-    dropped
-        How many bits.
-    largest
-        The largest number.
     """
 
     most: ClassVar[int] = 20_000
-    values: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    missing: int
-    dropped: int = 0
-    largest: float = -np.inf
+    values: NDArray[np.float64]  # distinct and increasing, without the dropped bits, shape [m]
+    counts: NDArray[np.int64]  # distinct and increasing, without the dropped bits, shape [m]
+    missing: int  # how many cells are empty
+    dropped: int = 0  # how many bits
+    largest: float = -np.inf  # the largest number
 
     def __add__(self, other: Number) -> Number:
         values = np.concatenate([self.values, other.values])

@@ -37,21 +37,7 @@ def answers(lines: Iterable[str]) -> Iterator[str]:
 
 
 def answer(case: Mapping[str, Any]) -> Answer:
-    """Return this verifier's answer to a case.
-
-    Parameters
-    ----------
-    case
-        As `registry/conformance/` has it: ``kind``, and ``input`` with the file in base64, PEM of trusted keys and what
-        else the kind takes.
-
-    Returns
-    -------
-    dict
-        ``answer`` is ``verified``, ``refused``, ``undecided`` or ``unsupported``; ``because`` tells why one is refused:
-        ``form``, ``signature`` (or subject), ``contradiction``, ``revoked``. A certificate that is verified has its
-        ``verdict`` and the ``signers`` that count.
-    """
+    """Return this verifier's answer to a case."""
     check = _KINDS.get(str(case.get("kind")))
     if check is None:
         return {"answer": UNSUPPORTED}

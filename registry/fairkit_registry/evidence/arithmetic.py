@@ -35,17 +35,7 @@ def guarded(confidence: float) -> float:
 
 @functools.lru_cache(maxsize=65_536)
 def share_limits(rate: float, n: float, z: float) -> Limits:
-    """Return limits for a share: exact ones where fewer than 25 rows count or do not, else Wilson's, corrected.
-
-    Parameters
-    ----------
-    rate
-        In [0, 1].
-    n
-        How many rows it is over, more than 0.
-    z
-        The normal quantile.
-    """
+    """Return limits for a share: exact ones where fewer than 25 rows count or do not, else Wilson's, corrected."""
     if min(rate, 1 - rate) * n < _FEW - 1e-9:
         return _exact(rate, n, z)
     scale = 1 / (1 + z * z / n)

@@ -27,24 +27,7 @@ def sign_attestation(
     certificate_sha256: str | None = None,
     attested_at: datetime | None = None,
 ) -> bytes:
-    """Sign what a comparison of an endpoint with a file found, whatever it is.
-
-    Parameters
-    ----------
-    comparison
-        What the endpoint's ``attest`` returned: it has ``model_name``, ``model_sha256`` and ``to_dict()``.
-    secrets
-        The keys to sign with.
-    certificate_sha256
-        The digest of the file's certificate, where one was checked.
-    attested_at
-        By default now.
-
-    Returns
-    -------
-    bytes
-        An in-toto Statement about the model's file in a DSSE envelope, as JSON.
-    """
+    """Sign what a comparison of an endpoint with a file found, whatever it is."""
     predicate = {
         **comparison.to_dict(),
         "certificate": certificate_sha256,
@@ -54,15 +37,7 @@ def sign_attestation(
 
 
 def verify_attestation(raw: bytes, trusted: Sequence[PublicKey]) -> dict[str, Any]:
-    """Check that a trusted key signed an attestation, and return what it says.
-
-    Raises
-    ------
-    VerificationError
-        No trusted key did.
-    CertificateError
-        It is no attestation.
-    """
+    """Check that a trusted key signed an attestation, and return what it says."""
     envelope = dsse.Envelope.from_bytes(raw)
     signers_of(envelope, trusted, "the attestation")
     with reading(envelope, TYPE, "no attestation of an endpoint") as said:

@@ -17,20 +17,7 @@ _MOST_TIMESTAMPS = 32
 
 
 def wrapped(envelope: Mapping[str, Any], hint: str) -> bytes:
-    """Return a bundle around an envelope.
-
-    Parameters
-    ----------
-    envelope
-        A DSSE envelope's JSON with one signature; a bundle has no place for more.
-    hint
-        What a reader finds the public key by.
-
-    Raises
-    ------
-    CertificateError
-        It has several signatures.
-    """
+    """Return a bundle around an envelope."""
     if len(envelope["signatures"]) != 1:
         raise CertificateError(
             f"a Sigstore bundle has exactly one signature, not {len(envelope['signatures'])}: make one for each key"
@@ -59,11 +46,6 @@ def unwrapped(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the envelope in a bundle, its signature with the timestamps that came along.
 
     Nothing else of the bundle counts: keys and certificates in it are nobody's choice but its maker's.
-
-    Raises
-    ------
-    CertificateError
-        There is no envelope in it.
     """
     inner, material = record.get("dsseEnvelope"), record.get("verificationMaterial")
     if not isinstance(inner, dict):

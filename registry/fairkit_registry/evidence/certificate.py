@@ -40,58 +40,23 @@ LARGEST_CERTIFICATE = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate(Shown):
-    """What a certificate says. `verify` gives one whose signature was checked; `read` gives one that was not.
+    """What a certificate says. `verify` gives one whose signature was checked; `read` gives one that was not."""
 
-    Attributes
-    ----------
-    sha256
-        Digest of the certificate file.
-    statement_sha256
-        Digest of the signed statement in it; revocations name this one, however the file is wrapped.
-    model_sha256, model_name
-        The subject: digest and name of the ONNX file. The digest is None where no model was seen: the subject is then
-        the table, and the name says which of its columns were audited.
-    report
-        The findings, the policy and its verdict.
-    settings
-        What the audit was told: roles of the columns, auditors with parameters, policy.
-    mitigation
-        Plugin, parameters and base model's digest, where a mitigation made the model.
-    fair_metrics
-        Which auditor used which fair metric, by digest.
-    audited_at
-        When, as the signer says.
-    sequence
-        The certificate's number in the own sequence of each key that signed; empty in older ones.
-    table_statements
-        Signed statements about the table (`fairkit sign-data`) that came with it; nobody has checked them.
-    lock_salt
-        What opens a sealed policy lock; None where it is not sealed.
-    policy_lock
-        The policy lock that the audit was made by, where there was one; nobody has checked who signed it.
-    proven_at
-        Since when the signature is proven to exist, by a time-stamping authority of the caller's; None: not asked.
-    keyids
-        After `verify`: the trusted keys that signed. After `read`: what the file claims.
-    verified
-        Whether `verify` made it.
-    """
-
-    sha256: str
+    sha256: str  # digest of the certificate file
     statement_sha256: str
     model_sha256: str | None
     model_name: str
-    report: Report
-    settings: Mapping[str, Any]
+    report: Report  # the findings, the policy and its verdict
+    settings: Mapping[str, Any]  # what the audit was told: roles of the columns, auditors with parameters, policy
     mitigation: Mapping[str, Any] | None
-    fair_metrics: tuple[Mapping[str, Any], ...]
-    audited_at: datetime
-    keyids: tuple[str, ...]
-    verified: bool
+    fair_metrics: tuple[Mapping[str, Any], ...]  # which auditor used which fair metric, by digest
+    audited_at: datetime  # when, as the signer says
+    keyids: tuple[str, ...]  # after `verify`: the trusted keys that signed. After `read`: what the file claims
+    verified: bool  # whether `verify` made it
     sequence: tuple[SequenceNumber, ...] = ()
     table_statements: tuple[bytes, ...] = ()
     policy_lock: bytes | None = None
-    lock_salt: str | None = None
+    lock_salt: str | None = None  # what opens a sealed policy lock; None where it is not sealed
     proven_at: datetime | None = None
 
     def __repr__(self) -> str:
@@ -129,21 +94,7 @@ class Certificate(Shown):
 
 
 def read(raw: bytes, *, full: bool = False) -> Certificate:
-    """Read what a certificate says without asking who says it. For display; never decide by it.
-
-    Parameters
-    ----------
-    raw
-        The certificate file's bytes.
-    full
-        Whether to hold the statement against the JSON Schema, as must be done once with what comes from
-        outside. What a registry holds was.
-
-    Raises
-    ------
-    CertificateError
-        The bytes are not a fairkit certificate.
-    """
+    """Read what a certificate says without asking who says it. For display; never decide by it."""
     envelope = dsse.Envelope.from_bytes(raw)
     _check_payload_type(envelope)
     claimed = tuple(one.keyid for one in envelope.signatures)
@@ -164,31 +115,6 @@ def verify(
 
     The signature comes first; only the very bytes that it covers are parsed. Keys inside the file
     are never used.
-
-    Parameters
-    ----------
-    raw
-        The certificate file's bytes.
-    trusted
-        The keys that the caller has decided to trust, at least one.
-    model_sha256, data_sha256
-        What the certificate must be about; None leaves it open.
-    full
-        Whether to hold the statement against the JSON Schema and against itself too. Only for display may it be left
-        out.
-    revocations
-        What counts no longer; by default the newest lists by the trusted keys that this user has seen.
-    timestamp_roots
-        PEM of the roots of time-stamping authorities; with any, a timestamp by one of them is asked for.
-
-    Raises
-    ------
-    RevokedError
-        Every trusted signature on it was revoked.
-    VerificationError
-        The certificate is refused; the message says what does not hold.
-    CertificateError
-        It is no certificate.
     """
     if not trusted:
         raise CertificateError("name the public key that you trust with --key; keys inside a certificate never count")
@@ -221,13 +147,7 @@ def verify(
 
 
 def check_data(certificate: Certificate, data_sha256: str | None) -> None:
-    """Refuse a certificate that is about another table.
-
-    Raises
-    ------
-    VerificationError
-        It is.
-    """
+    """Refuse a certificate that is about another table."""
     if data_sha256 not in (None, certificate.report.data.sha256):
         raise VerificationError(
             f"the certificate is about other data: it names SHA-256 {certificate.report.data.sha256[:16]}..., the "
@@ -236,13 +156,7 @@ def check_data(certificate: Certificate, data_sha256: str | None) -> None:
 
 
 def check_model(certificate: Certificate, model_sha256: str | None) -> None:
-    """Refuse a certificate that is about another model.
-
-    Raises
-    ------
-    VerificationError
-        It is.
-    """
+    """Refuse a certificate that is about another model."""
     if model_sha256 is not None and certificate.model_sha256 is None:
         at = certificate.report.model.endpoint.get("url")
         table = f"predictions in the table {certificate.report.data.name}: no model"
@@ -256,13 +170,7 @@ def check_model(certificate: Certificate, model_sha256: str | None) -> None:
 
 
 def check_subject(raw: bytes, model_sha256: str, *, where: str) -> Certificate:
-    """Read a certificate, without asking who signed it, if it is well-formed and about the given model.
-
-    Raises
-    ------
-    CertificateError
-        It is no certificate, or about another model.
-    """
+    """Read a certificate, without asking who signed it, if it is well-formed and about the given model."""
     try:
         certificate = read(raw, full=True)
         check_model(certificate, model_sha256)
@@ -272,13 +180,7 @@ def check_subject(raw: bytes, model_sha256: str, *, where: str) -> Certificate:
 
 
 def read_file(path: str | Path) -> bytes:
-    """Read a certificate file.
-
-    Raises
-    ------
-    CertificateError
-        It is missing, or too large to be one.
-    """
+    """Read a certificate file."""
     return read_limited(
         Path(path),
         LARGEST_CERTIFICATE,
@@ -340,13 +242,7 @@ def _interpret(payload: bytes, raw: bytes, keyids: tuple[str, ...], *, verified:
 
 
 def check_lock(certificate: Certificate, lock: PolicyLock) -> None:
-    """Refuse a certificate that was not made by its policy lock.
-
-    Raises
-    ------
-    ContradictionError
-        Its table, its policy or another setting is not the lock's, or it is older.
-    """
+    """Refuse a certificate that was not made by its policy lock."""
     check_report(certificate.report, certificate.settings, certificate.audited_at, lock, salt=certificate.lock_salt)
 
 
@@ -357,11 +253,6 @@ def check_report(
 
     A lock of requests (`fairkit ask --requests`) is kept by answers to them: the auditor names the digest of the table
     without its answers.
-
-    Raises
-    ------
-    ContradictionError
-        It was not.
     """
     data = report.data.sha256
     for finding in report.findings:
@@ -377,13 +268,7 @@ _SHOWN = 5
 
 
 def check_statement(report: Report, settings: Mapping[str, Any]) -> None:
-    """Refuse a statement that cannot be true, whoever signed it.
-
-    Raises
-    ------
-    ContradictionError
-        The message lists what in it contradicts what.
-    """
+    """Refuse a statement that cannot be true, whoever signed it."""
     from fairkit_registry.evidence.consistency import contradictions
 
     found = list(contradictions(report, settings))

@@ -51,50 +51,7 @@ def certify(
     policy_lock: bytes | None = None,
     lock_salt: str | None = None,
 ) -> tuple[bytes, Report]:
-    """Audit a model and sign what is found, whatever the verdict.
-
-    Parameters
-    ----------
-    model, dataset
-        What to audit on what. None: the predictions in the table's own columns, which the settings name. The
-        certificate is then about the table, as it is for an endpoint's answers.
-    settings
-        How; they go into the certificate, so that anybody can repeat the audit.
-    secrets
-        The keys to sign with.
-    audited_at
-        By default now.
-    progress
-        Told about long work.
-    engine, scheduler
-        Where the audit is made, as for `fairkit.audit`; the certificate does not depend on it.
-    sequence
-        Where the keys' certificates are numbered and kept; None: the certificate has no number.
-    table_statements
-        Signed statements about the table, to go with the certificate.
-    about
-        Facts that are signed as they are: ``{"intended_use": ..., "owner": ...}``.
-    timestamp
-        Asks a time-stamping authority (RFC 3161) about a signature, as `timestamping.asking` gives it; None: nobody.
-    bundle
-        Whether to wrap the certificate in a Sigstore bundle, which takes one key.
-    lock_salt
-        What opens a sealed lock.
-    policy_lock
-        The policy lock whose settings these are and whose table this is.
-
-    Returns
-    -------
-    bytes, Report
-        The certificate file, and the report in it.
-
-    Raises
-    ------
-    CertificateError
-        The model's weights lie in other files, or a statement is about another table.
-    FairkitError
-        The audit cannot be made.
-    """
+    """Audit a model and sign what is found, whatever the verdict."""
     if model is not None and model.external:
         raise CertificateError(
             f"{model.name} keeps weights in other files, which its digest does not cover; save it as one file: "
@@ -134,26 +91,14 @@ def certify(
 
 
 def stamped(raw: bytes, ask: Ask) -> bytes:
-    """Return a certificate with what a time-stamping authority says about each of its signatures.
-
-    Raises
-    ------
-    CertificateError
-        The authority cannot be reached, or refuses.
-    """
+    """Return a certificate with what a time-stamping authority says about each of its signatures."""
     envelope = dsse.Envelope.from_bytes(raw)
     signatures = tuple(dataclasses.replace(one, timestamps=(ask(one.sig),)) for one in envelope.signatures)
     return dataclasses.replace(envelope, signatures=signatures).to_bytes() + b"\n"
 
 
 def check_table(raw: bytes, sha256: str) -> None:
-    """Refuse a statement about another table, whoever signed it.
-
-    Raises
-    ------
-    CertificateError
-        It is, or it is no statement.
-    """
+    """Refuse a statement about another table, whoever signed it."""
     found = read_statement(raw)
     if found.sha256 != sha256:
         raise CertificateError(

@@ -84,13 +84,7 @@ def _numbers(values: Iterable[float]) -> list[float]:
 
 
 def within(evidence: Mapping[str, Any], most: int) -> tuple[dict[str, Any], bool]:
-    """Leave charts out until the rest of them takes at most so many bytes: the curves first, then the counts.
-
-    Returns
-    -------
-    dict, bool
-        The evidence, and whether something was left out.
-    """
+    """Leave charts out until the rest of them takes at most so many bytes: the curves first, then the counts."""
     for left_out in ((), COMPACT[2:], COMPACT):
         kept = {key: value for key, value in evidence.items() if key not in left_out}
         if size_of(kept) <= most:

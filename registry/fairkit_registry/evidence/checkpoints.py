@@ -48,13 +48,7 @@ class Checkpoint:
 
 
 def check_origin(origin: str) -> str:
-    """Return the name of a log back if it may be one.
-
-    Raises
-    ------
-    CertificateError
-        It is empty or has blanks or a plus sign.
-    """
+    """Return the name of a log back if it may be one."""
     if not _ORIGIN.fullmatch(origin) or not origin.isprintable():
         raise CertificateError(
             f"{origin!r} is no name for a log: up to 255 characters without blanks and '+', as in example.org/models"
@@ -81,26 +75,12 @@ def _hint(name: str, key: PublicKey) -> bytes:
 
 
 def verifier_key(origin: str, key: PublicKey) -> str:
-    """Return the key as tools for signed notes write it: ``name+hash+base64``.
-
-    Raises
-    ------
-    KeyFileError
-        It is no ed25519 key.
-    """
+    """Return the key as tools for signed notes write it: ``name+hash+base64``."""
     return f"{origin}+{_hint(origin, key).hex()}+{encoded(_ED25519 + _raw(key))}"
 
 
 def sign(origin: str, leaves: Sequence[bytes], signer: Signer) -> str:
-    """Return the signed checkpoint of a log.
-
-    Raises
-    ------
-    CertificateError
-        The name is none.
-    KeyFileError
-        The key is no ed25519 key.
-    """
+    """Return the signed checkpoint of a log."""
     check_origin(origin)
     hint = _hint(origin, signer.public)
     text = f"{origin}\n{len(leaves)}\n{encoded(merkle.root(leaves))}\n"
@@ -117,13 +97,7 @@ def _is_proof(raw: bytes) -> bool:
 
 
 def parse(raw: bytes | str, *, where: str = "the checkpoint") -> Checkpoint:
-    """Read a checkpoint without asking who signed it.
-
-    Raises
-    ------
-    CertificateError
-        It is none.
-    """
+    """Read a checkpoint without asking who signed it."""
     try:
         whole = raw.decode("utf-8") if isinstance(raw, bytes) else raw
         text, blank, _ = whole.rpartition("\n\n")
@@ -138,15 +112,7 @@ def parse(raw: bytes | str, *, where: str = "the checkpoint") -> Checkpoint:
 def verify(
     raw: bytes | str, trusted: Sequence[PublicKey], *, where: str = "the checkpoint", origin: str | None = None
 ) -> Checkpoint:
-    """Check that a trusted key signed a checkpoint in the name of its log.
-
-    Raises
-    ------
-    VerificationError
-        None did, or it is of another log than `origin`.
-    CertificateError
-        It is no checkpoint.
-    """
+    """Check that a trusted key signed a checkpoint in the name of its log."""
     checkpoint = parse(raw, where=where)
     if origin not in (None, checkpoint.origin):
         raise VerificationError(f"{where} is of the log {checkpoint.origin!r}, not of {origin!r}")
@@ -183,13 +149,7 @@ def read_hash(text: str) -> bytes:
 
 
 def check_follows(head: Checkpoint, leaves: Sequence[bytes], *, where: str) -> None:
-    """Refuse a log that does not continue a checkpoint of it.
-
-    Raises
-    ------
-    VerificationError
-        It was cut, or rewritten, or shown to somebody else with another content.
-    """
+    """Refuse a log that does not continue a checkpoint of it."""
     if head.size > len(leaves):
         raise VerificationError(
             f"the log has {len(leaves)} events, and {where} has {head.size}: the log was cut, or an older one is here"

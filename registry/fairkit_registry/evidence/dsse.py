@@ -70,24 +70,12 @@ class Envelope:
         return canonical(self.to_dict())
 
     def to_bundle(self) -> bytes:
-        """Return the envelope in a Sigstore bundle, as other tools look for it.
-
-        Raises
-        ------
-        CertificateError
-            It has several signatures.
-        """
+        """Return the envelope in a Sigstore bundle, as other tools look for it."""
         return wrapped(self.to_dict(), self.signatures[0].keyid)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Envelope:
-        """Read an envelope, alone or in a Sigstore bundle; fields that it does not know are ignored.
-
-        Raises
-        ------
-        CertificateError
-            The bytes are not a DSSE envelope.
-        """
+        """Read an envelope, alone or in a Sigstore bundle; fields that it does not know are ignored."""
         try:
             record = read_object(raw)
             record = unwrapped(record) if is_bundle(record) else record
@@ -135,11 +123,6 @@ def statement_sha256(raw: bytes) -> str:
     """Return the digest of what a certificate states: its identity, whatever the envelope around it.
 
     Copies with another key id, doubled signatures, a mirrored s or further timestamps have the same one.
-
-    Raises
-    ------
-    CertificateError
-        The bytes are no envelope.
     """
     return hashlib.sha256(Envelope.from_bytes(raw).payload).hexdigest()
 
@@ -159,11 +142,6 @@ def signers(envelope: Envelope, trusted: Sequence[PublicKey]) -> tuple[PublicKey
 
     Every trusted key is tried on every signature: the key id is only a hint, and a wrong one must
     neither hide a good signature nor lend weight to a bad one.
-
-    Returns
-    -------
-    tuple of PublicKey
-        Each key once; empty when no signature is by a trusted key.
     """
     message = pae(envelope.payload_type, envelope.payload)
     return tuple(

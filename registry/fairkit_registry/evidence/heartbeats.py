@@ -25,30 +25,14 @@ TYPE = "https://fairkit.dev/watch/v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """One daily statement.
+    """One daily statement."""
 
-    Attributes
-    ----------
-    day
-        The day that it is about.
-    subject
-        Name and SHA-256 of what is watched: the model's, or the settings' where there is no model.
-    body
-        What it says: totals' digest, rows, verdict, alarms.
-    previous
-        SHA-256 of the line before it; None for the first.
-    keyids
-        The trusted keys that signed, or what the file claims where nobody checked.
-    digest
-        SHA-256 of its own line.
-    """
-
-    day: str
+    day: str  # the day that it is about
     subject: tuple[str, str]
-    body: Mapping[str, Any]
-    previous: str | None
-    keyids: tuple[str, ...]
-    digest: str
+    body: Mapping[str, Any]  # what it says: totals' digest, rows, verdict, alarms
+    previous: str | None  # SHA-256 of the line before it; None for the first
+    keyids: tuple[str, ...]  # the trusted keys that signed, or what the file claims where nobody checked
+    digest: str  # SHA-256 of its own line
 
 
 def sign_heartbeat(
@@ -60,44 +44,14 @@ def sign_heartbeat(
     *,
     signed_at: datetime | None = None,
 ) -> bytes:
-    """Sign a daily statement.
-
-    Parameters
-    ----------
-    day, subject, body, previous
-        See `Heartbeat`.
-    secrets
-        The keys to sign with.
-    signed_at
-        By default now.
-
-    Returns
-    -------
-    bytes
-        An in-toto Statement in a DSSE envelope, as one line of JSON without its line feed.
-    """
+    """Sign a daily statement."""
     name, digest = subject
     predicate = {**body, "day": day, "previous": previous, "signedAt": time_text(signed_at or datetime.now(UTC))}
     return sign_statement(name, digest, TYPE, predicate, secrets).removesuffix(b"\n")
 
 
 def read_heartbeats(raw: bytes, trusted: Sequence[PublicKey] | None = None) -> list[Heartbeat]:
-    """Read a chain of statements, one a line.
-
-    Parameters
-    ----------
-    raw
-        The file. What follows the last line feed was not written to its end, and is passed over.
-    trusted
-        Keys of which one must have signed each; None checks the chain only.
-
-    Raises
-    ------
-    VerificationError
-        A statement is missing, was changed, or is not signed by a trusted key.
-    CertificateError
-        A line is no statement.
-    """
+    """Read a chain of statements, one a line."""
     heartbeats: list[Heartbeat] = []
     for number, line in enumerate(raw.split(b"\n")[:-1], 1):
         envelope = dsse.Envelope.from_bytes(line)

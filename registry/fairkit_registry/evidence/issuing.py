@@ -31,41 +31,7 @@ def issue(
     policy_lock: bytes | None = None,
     lock_salt: str | None = None,
 ) -> bytes:
-    """Sign a report.
-
-    Parameters
-    ----------
-    report
-        What an audit of an ONNX file gave, or of predictions in a table: then the statement is about the table.
-    secrets
-        The keys to sign with, at least one.
-    settings
-        What the audit was told; `fairkit_registry.evidence.recompute` repeats it from this.
-    mitigation
-        ``{"plugin", "parameters", "base": {"sha256"} | None}``.
-    fair_metrics
-        ``{"auditor", "sha256"}`` for each fair metric that was used.
-    audited_at
-        When the audit was made; by default now.
-    sequence
-        The certificate's number for each key.
-    table_statements
-        Signed statements about the table, to go with the certificate.
-    lock_salt
-        What opens a sealed lock.
-    policy_lock
-        The policy lock that the audit was made by.
-
-    Returns
-    -------
-    bytes
-        The certificate file. The same report, settings, time and key give the same bytes.
-
-    Raises
-    ------
-    CertificateError
-        The report is about an object in memory, which has no digest, or there is no key.
-    """
+    """Sign a report."""
     subject = _subject(report)
     if subject is None:
         raise CertificateError("only a model in a file can be certified: save it as ONNX and audit the file")

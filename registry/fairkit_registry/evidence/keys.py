@@ -19,22 +19,11 @@ _LARGEST_KEY_FILE = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicKey:
-    """A key that the user has decided to trust.
-
-    Attributes
-    ----------
-    keyid
-        SHA-256 of the key's DER form (SubjectPublicKeyInfo), in hexadecimal. A name for people
-        and a hint for programs; it decides nothing.
-    pem
-        The key in PEM.
-    kind
-        ``ed25519`` or ``ecdsa-p256``.
-    """
+    """A key that the user has decided to trust."""
 
     keyid: str
-    pem: str
-    kind: str
+    pem: str  # the key in PEM
+    kind: str  # `ed25519` or `ecdsa-p256`
     key: Ed25519PublicKey | EllipticCurvePublicKey
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
@@ -55,13 +44,7 @@ class PublicKey:
 
 
 def as_public(key: object, where: str) -> PublicKey:
-    """Return a key of `cryptography` as one that can be trusted.
-
-    Raises
-    ------
-    KeyFileError
-        It is of another kind than ed25519 and ECDSA P-256; `where` begins the message.
-    """
+    """Return a key of `cryptography` as one that can be trusted."""
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -84,13 +67,7 @@ def keyid_of(pem: str) -> str:
 
 
 def parse_public(pem: str | bytes, *, where: str = "the public key") -> PublicKey:
-    """Read a public key from PEM.
-
-    Raises
-    ------
-    KeyFileError
-        It is not a public key in PEM, or of another kind than ed25519 and ECDSA P-256.
-    """
+    """Read a public key from PEM."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -105,13 +82,7 @@ def parse_public(pem: str | bytes, *, where: str = "the public key") -> PublicKe
 
 
 def read_small(path: Path, what: str) -> bytes:
-    """Return the bytes of a key file.
-
-    Raises
-    ------
-    KeyFileError
-        It cannot be read, or is too large to be one.
-    """
+    """Return the bytes of a key file."""
     try:
         with path.open("rb") as handle:
             raw = handle.read(_LARGEST_KEY_FILE + 1)
@@ -123,12 +94,6 @@ def read_small(path: Path, what: str) -> bytes:
 
 
 def load_public(path: str | Path) -> PublicKey:
-    """Read a public key file (PEM).
-
-    Raises
-    ------
-    KeyFileError
-        The file is missing, or not a public key of an accepted kind.
-    """
+    """Read a public key file (PEM)."""
     path = Path(path)
     return parse_public(read_small(path, "public key"), where=str(path))

@@ -35,41 +35,19 @@ LARGEST = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLock:
-    """What a lock says.
+    """What a lock says."""
 
-    Attributes
-    ----------
-    name, data_sha256, rows
-        The table, as `fairkit.load_data` reads it.
-    settings
-        Of the audit, with its policy, in the form of a certificate's.
-    purpose
-        What the audit is for.
-    locked_at
-        When, as the signer says.
-    proven_at
-        Since when a time-stamping authority of the caller's has seen the signature; None: not asked.
-    keyids
-        The trusted keys that signed, or the keys that it claims.
-    sealed
-        Whether `data_sha256` names the table together with a salt only.
-    statement_sha256
-        Digest of the signed statement, however its file is wrapped.
-    raw
-        The file.
-    """
-
-    name: str
-    data_sha256: str
-    rows: int
-    settings: Mapping[str, Any]
-    purpose: str
-    locked_at: datetime
-    keyids: tuple[str, ...]
-    statement_sha256: str
+    name: str  # the table, as `fairkit.load_data` reads it
+    data_sha256: str  # the table, as `fairkit.load_data` reads it
+    rows: int  # the table, as `fairkit.load_data` reads it
+    settings: Mapping[str, Any]  # of the audit, with its policy, in the form of a certificate's
+    purpose: str  # what the audit is for
+    locked_at: datetime  # when, as the signer says
+    keyids: tuple[str, ...]  # the trusted keys that signed, or the keys that it claims
+    statement_sha256: str  # digest of the signed statement, however its file is wrapped
     proven_at: datetime | None = None
-    sealed: bool = False
-    raw: bytes = field(repr=False, default=b"")
+    sealed: bool = False  # whether `data_sha256` names the table together with a salt only
+    raw: bytes = field(repr=False, default=b"")  # the file
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -97,29 +75,7 @@ def sign_lock(
     locked_at: datetime | None = None,
     salt: str | None = None,
 ) -> bytes:
-    """Sign a lock.
-
-    Parameters
-    ----------
-    name, sha256, rows
-        The table.
-    settings
-        Of the audit, as `SignedSettings.to_dict` gives them, with at least one rule.
-    secrets
-        The keys to sign with.
-    purpose
-        What the audit is for; it is signed too.
-    locked_at
-        By default now.
-    salt
-        The table is sealed with this secret (see `sealed`): the lock tells nobody which table it is about. None: it
-        names the table.
-
-    Raises
-    ------
-    CertificateError
-        There is no rule: nothing would be locked that a model could fail.
-    """
+    """Sign a lock."""
     if not settings["policy"]:
         raise CertificateError("a lock needs a policy that a model can fail: --max or --min, or [[policy]]")
     body = {
@@ -139,13 +95,7 @@ def sealed(sha256: str, salt: str) -> str:
 
 
 def read_salt(path: Path) -> str:
-    """Read the salt of a sealed lock.
-
-    Raises
-    ------
-    CertificateError
-        The file is missing, or holds no salt.
-    """
+    """Read the salt of a sealed lock."""
     text = read_limited(path, 1_000, what="salt", too_large="a salt").decode("ascii", "replace").strip()
     if not is_digest(text):
         raise CertificateError(f"{path} holds no salt of a sealed lock: 64 hexadecimal digits")
@@ -153,27 +103,13 @@ def read_salt(path: Path) -> str:
 
 
 def read_lock(raw: bytes) -> PolicyLock:
-    """Read what a lock says without asking who says it.
-
-    Raises
-    ------
-    CertificateError
-        It is none.
-    """
+    """Read what a lock says without asking who says it."""
     envelope = dsse.Envelope.from_bytes(raw)
     return _interpret(envelope, raw, tuple(one.keyid for one in envelope.signatures), None)
 
 
 def verify_lock(raw: bytes, trusted: Sequence[PublicKey], *, timestamp_roots: Sequence[str] = ()) -> PolicyLock:
-    """Check that a trusted key signed a lock and, with roots, that an authority of theirs has stamped it.
-
-    Raises
-    ------
-    VerificationError
-        It did not.
-    CertificateError
-        It is no lock.
-    """
+    """Check that a trusted key signed a lock and, with roots, that an authority of theirs has stamped it."""
     envelope = dsse.Envelope.from_bytes(raw)
     good = signers_of(envelope, trusted, "the policy lock")
     at = proven(envelope, good, timestamp_roots) if timestamp_roots else None
@@ -181,13 +117,7 @@ def verify_lock(raw: bytes, trusted: Sequence[PublicKey], *, timestamp_roots: Se
 
 
 def read_file(path: Path) -> bytes:
-    """Read a lock's file.
-
-    Raises
-    ------
-    CertificateError
-        It is missing, too large, or no lock.
-    """
+    """Read a lock's file."""
     raw = read_limited(path, LARGEST, what="policy lock", too_large="a policy lock")
     try:
         read_lock(raw)
@@ -199,13 +129,7 @@ def read_file(path: Path) -> bytes:
 def check_kept(
     lock: PolicyLock, *, data_sha256: str, settings: Mapping[str, Any], audited_at: datetime, salt: str | None = None
 ) -> None:
-    """Refuse a certificate, of which this is the lock, that was not made by it.
-
-    Raises
-    ------
-    ContradictionError
-        Its table, its policy or another setting is not the lock's, or it is older.
-    """
+    """Refuse a certificate, of which this is the lock, that was not made by it."""
     if lock.sealed and salt is None:
         raise ContradictionError("the policy lock is sealed, and the certificate has no salt that opens it")
     if lock.data_sha256 != (sealed(data_sha256, str(salt)) if lock.sealed else data_sha256):

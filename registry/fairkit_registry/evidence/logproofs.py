@@ -41,17 +41,7 @@ class Consistency:
 
 
 def prove_event(event: Mapping[str, Any], leaves: Sequence[bytes], note: str) -> str:
-    """Return the proof that an event is in the log of a checkpoint over these entries (C2SP tlog-proof).
-
-    Parameters
-    ----------
-    event
-        As `Event.to_dict` gives it.
-    leaves
-        The entries that the checkpoint is over.
-    note
-        The checkpoint.
-    """
+    """Return the proof that an event is in the log of a checkpoint over these entries (C2SP tlog-proof)."""
     body = canonical({key: value for key, value in event.items() if key != "digest"})
     index = int(event["seq"]) - 1
     hashes = "".join(f"{encoded(one)}\n" for one in merkle.inclusion(leaves, index))
@@ -65,13 +55,7 @@ def prove_growth(old: int, leaves: Sequence[bytes], note: str) -> str:
 
 
 def read_proof(raw: bytes) -> Inclusion | Consistency:
-    """Read a proof of either kind, and check nothing of it.
-
-    Raises
-    ------
-    CertificateError
-        It is none.
-    """
+    """Read a proof of either kind, and check nothing of it."""
     try:
         head, _, note = raw.decode("utf-8").partition("\n\n")
         lines = head.split("\n")
@@ -96,26 +80,14 @@ def _hashes(lines: Sequence[str]) -> tuple[bytes, ...]:
 
 
 def check_inclusion(proof: Inclusion, head: Checkpoint) -> None:
-    """Refuse a proof that does not show its event in the log.
-
-    Raises
-    ------
-    VerificationError
-        It does not.
-    """
+    """Refuse a proof that does not show its event in the log."""
     entry = merkle.leaf(bytes.fromhex(fingerprint(dict(proof.event))))
     if not merkle.included(entry, proof.index, head.size, proof.hashes, head.root):
         raise VerificationError(f"the event is not number {proof.index + 1} of the log {head.shown}: it was changed")
 
 
 def check_growth(proof: Consistency, old: Checkpoint, new: Checkpoint) -> None:
-    """Refuse a proof that does not show that one checkpoint's log became the other's.
-
-    Raises
-    ------
-    VerificationError
-        It does not: somebody was shown another history.
-    """
+    """Refuse a proof that does not show that one checkpoint's log became the other's."""
     shown = (old.size, new.size, old.root, new.root)
     if old.origin != new.origin or proof.old != old.size or not merkle.consistent(*shown, proof.hashes):
         raise VerificationError(

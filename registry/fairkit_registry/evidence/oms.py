@@ -22,27 +22,7 @@ TYPE = "https://model_signing/signature/v1.0"
 
 
 def sign_model(name: str, sha256: str, signer: Signer) -> bytes:
-    """Sign one model file.
-
-    Parameters
-    ----------
-    name
-        The file's name; verifiers do not compare it.
-    sha256
-        The file's digest.
-    signer
-        An ECDSA key on P-256: Model Signing knows no ed25519.
-
-    Returns
-    -------
-    bytes
-        The bundle, as JSON.
-
-    Raises
-    ------
-    KeyFileError
-        The key is of another kind.
-    """
+    """Sign one model file."""
     if signer.public.kind != "ecdsa-p256":
         raise KeyFileError(
             f"OpenSSF Model Signing takes no {signer.public.kind} key; make one with: fairkit key new PATH --type p256"

@@ -21,20 +21,7 @@ _IN_DATA = frozenset({"path", "train", "test"})
 
 
 def of_certificate(path: str | Path, trusted: Sequence[PublicKey]) -> dict[str, Any]:
-    """Return every setting of a certificate, by name, also those that are the default.
-
-    Parameters
-    ----------
-    path
-        The certificate.
-    trusted
-        Keys of which one must have signed it; without any its signature is not looked at.
-
-    Raises
-    ------
-    CertificateError, VerificationError
-        It is no certificate, or not signed by a trusted key.
-    """
+    """Return every setting of a certificate, by name, also those that are the default."""
     raw = read_file(path)
     found = verify(raw, trusted) if trusted else read(raw, full=True)
     return pins.named(found.settings)
@@ -44,11 +31,6 @@ def of_file(path: str | Path) -> dict[str, Any]:
     """Return the settings that a file names: TOML in the form of `fairkit.toml`, or JSON of the same form.
 
     Only ``[data]`` (without files), ``[model]``, ``[audit]`` and ``[audit.NAME]`` are settings of an audit.
-
-    Raises
-    ------
-    CertificateError
-        The file cannot be read, or names something that is no setting.
     """
     path = Path(path)
     tables = _tables(path)

@@ -24,13 +24,7 @@ _AUDIT = {each.key: each.name for each in declared() if each.table == "audit" an
 
 
 def named(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a certificate by name: ``data.missing``, ``model.threshold``, ``audit.group.loss``.
-
-    Parameters
-    ----------
-    record
-        As `SignedSettings.to_dict` writes it. What is absent, as in older certificates, is not in the result.
-    """
+    """Return the settings of a certificate by name: ``data.missing``, ``model.threshold``, ``audit.group.loss``."""
     settings = {f"data.{key}": value for key, value in record.get("data", {}).items()}
     settings |= {f"model.{key}": value for key, value in record.get("model", {}).items()}
     stated = {key: record.get(name) for key, name in _AUDIT.items()}
@@ -104,15 +98,7 @@ def _number(text: str) -> bool:
 
 
 def deviations(record: Mapping[str, Any], pins: Mapping[str, Any]) -> Iterator[str]:
-    """Say in sentences which settings are neither pinned as they are nor the default where nothing is pinned.
-
-    Parameters
-    ----------
-    record
-        The settings of a certificate.
-    pins
-        Values by name. A pinned confidence is the least one.
-    """
+    """Say in sentences which settings are neither pinned as they are nor the default where nothing is pinned."""
     found = named(record)
     for name, wanted in sorted(pins.items()):
         value = found.get(name, None if name in CHOSEN else default(name))
@@ -139,13 +125,7 @@ def lines(record: Mapping[str, Any]) -> list[str]:
 
 
 def check_names(pins: Iterable[str], where: str) -> None:
-    """Refuse names of settings that no audit has.
-
-    Raises
-    ------
-    CertificateError
-        The message names the setting, and similar names.
-    """
+    """Refuse names of settings that no audit has."""
     import dataclasses
 
     from fairkit.data.roles import Roles

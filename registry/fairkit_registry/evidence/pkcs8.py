@@ -19,15 +19,7 @@ _AES_256_CBC = "2.16.840.1.101.3.4.1.42"
 
 
 def encrypt(der: bytes, passphrase: bytes) -> bytes:
-    """Return a PKCS #8 key, given in DER, as ``ENCRYPTED PRIVATE KEY`` in PEM.
-
-    Parameters
-    ----------
-    der
-        The PrivateKeyInfo.
-    passphrase
-        Not empty; its bytes are taken as they are.
-    """
+    """Return a PKCS #8 key, given in DER, as ``ENCRYPTED PRIVATE KEY`` in PEM."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
     from cryptography.hazmat.primitives.padding import PKCS7

@@ -38,13 +38,7 @@ def time_text(moment: datetime) -> str:
 
 
 def read_time(text: str) -> datetime:
-    """Read a time with its zone.
-
-    Raises
-    ------
-    CertificateError
-        It is none, or has no zone.
-    """
+    """Read a time with its zone."""
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
@@ -191,20 +185,7 @@ def _form() -> Check:
 
 
 def check(statement: Mapping[str, Any], *, full: bool) -> dict[str, Any]:
-    """Return a statement's predicate if it has the form that it should have.
-
-    Parameters
-    ----------
-    statement
-        The parsed statement.
-    full
-        Whether to validate against the JSON Schema. Without, only what is needed for display is looked at.
-
-    Raises
-    ------
-    CertificateError
-        The predicate is of another type, or does not have the form.
-    """
+    """Return a statement's predicate if it has the form that it should have."""
     if statement.get("predicateType") != TYPE:
         raise CertificateError(
             f"not a fairness certificate: its predicate is of type {statement.get('predicateType')!r}, not {TYPE!r}"

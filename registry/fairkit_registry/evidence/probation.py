@@ -29,22 +29,12 @@ EvidenceKind = Literal["watch", "attestation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbationTerms:
-    """What a model's file must keep after its promotion.
+    """What a model's file must keep after its promotion."""
 
-    Attributes
-    ----------
-    model_sha256
-        The file's digest.
-    since, days
-        The day of its first promotion (UTC), and for how long.
-    rules
-        The alias's; without any, those of the statements.
-    """
-
-    model_sha256: str
-    since: date
-    days: int
-    rules: tuple[Mapping[str, Any], ...]
+    model_sha256: str  # the file's digest
+    since: date  # the day of its first promotion (UTC), and for how long
+    days: int  # the day of its first promotion (UTC), and for how long
+    rules: tuple[Mapping[str, Any], ...]  # the alias's; without any, those of the statements
 
     @property
     def until(self) -> date:
@@ -54,29 +44,15 @@ class ProbationTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probation:
-    """The state of a probation.
+    """The state of a probation."""
 
-    Attributes
-    ----------
-    state
-        ``running``; ``kept``: its days are over, and every rule was kept; ``fallen``: it has ended without that.
-    since, until
-        Its first and last day.
-    day
-        The day on which it was kept or fell; None while it runs.
-    watched, attested
-        The newest day of a statement, and of an attestation; None: there is none.
-    reason
-        A sentence.
-    """
-
-    state: State
-    since: date
-    until: date
-    day: date | None
-    watched: date | None
-    attested: date | None
-    reason: str
+    state: State  # `running`; `kept`: its days are over, and every rule was kept; `fallen`: it has ended without that
+    since: date  # its first and last day
+    until: date  # its first and last day
+    day: date | None  # the day on which it was kept or fell; None while it runs
+    watched: date | None  # the newest day of a statement, and of an attestation; None: there is none
+    attested: date | None  # the newest day of a statement, and of an attestation; None: there is none
+    reason: str  # a sentence
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -101,13 +77,7 @@ class ServedEvidence:
     attestations: list[tuple[date, date, bool]] = field(default_factory=list)
 
     def take(self, kind: EvidenceKind, raw: bytes, arrived: datetime) -> None:
-        """Take a file that arrived, after those that arrived before it.
-
-        Raises
-        ------
-        CertificateError
-            It is not signed by a key that counts, is about another file or other days, or replaces former statements.
-        """
+        """Take a file that arrived, after those that arrived before it."""
         (self._take_watch if kind == "watch" else self._take_attestation)(raw, arrived)
 
     def _take_watch(self, raw: bytes, arrived: datetime) -> None:

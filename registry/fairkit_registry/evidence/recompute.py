@@ -32,32 +32,7 @@ _SHOWN = 8
 def recompute(
     certificate: Certificate, model: str | Path | bytes | None, dataset: Dataset, *, progress: Progress | None = None
 ) -> Report:
-    """Repeat the audit of a verified certificate and compare every number with what was signed.
-
-    Parameters
-    ----------
-    certificate
-        From `certificate.verify`.
-    model
-        The ONNX file; None where no model was seen.
-    dataset
-        The table, opened with `SignedSettings.open_data`.
-    progress
-        Told about long work.
-
-    Returns
-    -------
-    Report
-        What the audit found now.
-
-    Raises
-    ------
-    VerificationError
-        A number differs by more than 1e-9 (relative to its size where that is above 1), or a finding is
-        missing or new, or the verdict is another; the message lists what, and other versions in use.
-    FairkitError
-        The audit cannot be repeated here.
-    """
+    """Repeat the audit of a verified certificate and compare every number with what was signed."""
     engine = "sql" if "counts" in certificate.report.data.source else None
     again = _settings(certificate).run(
         model, dataset, progress=progress, engine=engine, signed=certificate.report.findings

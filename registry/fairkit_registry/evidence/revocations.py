@@ -36,27 +36,12 @@ _MOST = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One thing that counts no longer.
+    """One thing that counts no longer."""
 
-    Attributes
-    ----------
-    kind
-        What it is.
-    sha256
-        Of the certificate's statement (not of its file, which can be wrapped anew), of the ONNX file, or the key's id.
-    reason
-        Why, for people.
-    at
-        When it was revoked, as the issuer says.
-    invalid_since
-        Of a key: since when its signatures count no longer, as when it was stolen. One that is proven to be older, by a
-        timestamp, goes on counting. None: none counts.
-    """
-
-    kind: Kind
+    kind: Kind  # what it is
     sha256: str
-    reason: str
-    at: datetime
+    reason: str  # why, for people
+    at: datetime  # when it was revoked, as the issuer says
     invalid_since: datetime | None = None
 
     @property
@@ -98,29 +83,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevocationList:
-    """A list whose signature was checked.
+    """A list whose signature was checked."""
 
-    Attributes
-    ----------
-    issuer
-        Id of the key that issued and signed it.
-    sequence
-        Its number, from 1; a newer list of the issuer has a larger one.
-    issued_at, next_update
-        When it was made, and until when the issuer stands by it: later nothing can be decided without a newer list.
-    entries
-        What is revoked.
-    sha256, raw
-        Digest of the file, and its bytes.
-    """
-
-    issuer: str
-    sequence: int
+    issuer: str  # id of the key that issued and signed it
+    sequence: int  # its number, from 1; a newer list of the issuer has a larger one
     issued_at: datetime
     next_update: datetime
-    entries: tuple[Entry, ...]
-    sha256: str
-    raw: bytes = field(repr=False)
+    entries: tuple[Entry, ...]  # what is revoked
+    sha256: str  # digest of the file, and its bytes
+    raw: bytes = field(repr=False)  # digest of the file, and its bytes
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form of what it says."""
@@ -133,13 +104,7 @@ class RevocationList:
         }
 
     def check_follows(self, older: RevocationList, where: str) -> None:
-        """Refuse to take this list after another one of the same issuer.
-
-        Raises
-        ------
-        VerificationError
-            It is older, is another one with the same number, or takes a revocation back.
-        """
+        """Refuse to take this list after another one of the same issuer."""
         if self.sha256 == older.sha256:
             return
         key = self.issuer[:16]
@@ -177,26 +142,7 @@ def issue(
     next_update: datetime,
     issued_at: datetime | None = None,
 ) -> bytes:
-    """Sign the next list of an issuer.
-
-    Parameters
-    ----------
-    signer
-        The issuer's key.
-    entries
-        What is revoked besides what `previous` has.
-    previous
-        The issuer's newest list; None for the first.
-    next_update
-        Until when the issuer stands by it.
-    issued_at
-        By default now.
-
-    Returns
-    -------
-    bytes
-        The list, as JSON.
-    """
+    """Sign the next list of an issuer."""
     listed = {one.target: one for one in (previous.entries if previous else ())}
     for entry in entries:  # the first reason stays, unless the new entry is stricter
         if entry.target not in listed or listed[entry.target].milder(entry):
@@ -213,15 +159,7 @@ def issue(
 
 
 def read(raw: bytes, trusted: Sequence[PublicKey], *, where: str = "the revocation list") -> RevocationList:
-    """Check a list's signature, and return what it says.
-
-    Raises
-    ------
-    VerificationError
-        No trusted key signed it, or another one than the issuer that it names.
-    CertificateError
-        It is no revocation list.
-    """
+    """Check a list's signature, and return what it says."""
     envelope = dsse.Envelope.from_bytes(raw)
     good = {key.keyid for key in signers_of(envelope, trusted, where)}
     with reading(envelope, TYPE, f"{where} is no revocation list") as said:
@@ -242,13 +180,7 @@ def read(raw: bytes, trusted: Sequence[PublicKey], *, where: str = "the revocati
 
 
 def read_files(paths: Iterable[Path]) -> list[tuple[str, bytes]]:
-    """Return name and bytes of lists: files, or folders whose ``*.json`` files are lists.
-
-    Raises
-    ------
-    CertificateError
-        One cannot be read, or a folder has none.
-    """
+    """Return name and bytes of lists: files, or folders whose ``*.json`` files are lists."""
     contents = []
     for path in paths:
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]

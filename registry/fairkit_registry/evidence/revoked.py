@@ -59,13 +59,7 @@ class Revocations:
         model_sha256: str | None,
         proven: Mapping[str, datetime] | None = None,
     ) -> tuple[str, ...]:
-        """Return the keys whose signature on a certificate still counts; `proven` says how old each is at least.
-
-        Raises
-        ------
-        RevokedError
-            None does.
-        """
+        """Return the keys whose signature on a certificate still counts; `proven` says how old each is at least."""
         targets = [("certificate", statement_sha256)]
         targets += [] if model_sha256 is None else [("model", model_sha256)]
         times = proven or {}
@@ -89,26 +83,14 @@ class Revocations:
         ]
 
     def take(self, addition: RevocationList, where: str) -> Revocations:
-        """Return these with another list; the newest of an issuer counts.
-
-        Raises
-        ------
-        VerificationError
-            It may not follow what is known.
-        """
+        """Return these with another list; the newest of an issuer counts."""
         for known in self.lists:
             if known.issuer == addition.issuer:
                 addition.check_follows(known, where)
         return replace(self, lists=(*(one for one in self.lists if one.issuer != addition.issuer), addition))
 
     def merge(self, addition: RevocationList, where: str) -> Revocations:
-        """Return these with another list, older or newer; only a contradiction is refused.
-
-        Raises
-        ------
-        VerificationError
-            The two cannot both be the issuer's.
-        """
+        """Return these with another list, older or newer; only a contradiction is refused."""
         for known in self.lists:
             if known.issuer == addition.issuer and known.sequence > addition.sequence:
                 known.check_follows(addition, where)
@@ -132,13 +114,7 @@ _REMEMBERED = "this user has seen"
 
 
 def remembered(trusted: Sequence[PublicKey], revokers: Sequence[PublicKey] = ()) -> Revocations:
-    """Return the newest lists by these keys that this user has seen, from the state folder.
-
-    Raises
-    ------
-    CertificateError
-        A list there cannot be read.
-    """
+    """Return the newest lists by these keys that this user has seen, from the state folder."""
     lists = Revocations(revokers=frozenset(key.keyid for key in revokers))
     for key in {key.keyid: key for key in (*trusted, *revokers)}.values():
         path = _remembered_file(key.keyid)
@@ -151,24 +127,7 @@ def remembered(trusted: Sequence[PublicKey], revokers: Sequence[PublicKey] = ())
 def seen(
     raws: Iterable[tuple[str, bytes]], trusted: Sequence[PublicKey], revokers: Sequence[PublicKey] = ()
 ) -> Revocations:
-    """Take lists that the user names, hold them against those seen before, and remember them.
-
-    Parameters
-    ----------
-    raws
-        Name and bytes of each.
-    trusted
-        Keys whose certificates count.
-    revokers
-        Keys that may revoke what others signed.
-
-    Raises
-    ------
-    VerificationError
-        A list is not signed by one of the keys, or older than one that was seen, or takes a revocation back.
-    CertificateError
-        It is no list, or cannot be remembered.
-    """
+    """Take lists that the user names, hold them against those seen before, and remember them."""
     from fairkit.support.files import FileError, write_atomic
 
     lists = remembered(trusted, revokers)

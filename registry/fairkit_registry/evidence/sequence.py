@@ -21,21 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceNumber:
-    """A certificate's place in the sequence of one key.
+    """A certificate's place in the sequence of one key."""
 
-    Attributes
-    ----------
-    keyid
-        The key.
-    number
-        From 1, without gaps.
-    previous
-        SHA-256 of the statement before it, however its certificate is wrapped; None for the first.
-    """
-
-    keyid: str
-    number: int
-    previous: str | None
+    keyid: str  # the key
+    number: int  # from 1, without gaps
+    previous: str | None  # SHA-256 of the statement before it, however its certificate is wrapped; None for the first
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -55,26 +45,14 @@ def default_folder() -> Path:
 
 
 class SequenceFolder:
-    """Where an auditor keeps a copy of every certificate, numbered for each key.
-
-    Parameters
-    ----------
-    root
-        The folder; by default that of `default_folder`. There is one folder in it for each key.
-    """
+    """Where an auditor keeps a copy of every certificate, numbered for each key."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = default_folder() if root is None else root
 
     @contextmanager
     def next(self, keyids: Sequence[str]) -> Iterator[Next]:
-        """Hold the next number of each key until the block ends; others wait.
-
-        Raises
-        ------
-        RegistryError
-            The folder cannot be written.
-        """
+        """Hold the next number of each key until the block ends; others wait."""
         with ExitStack() as held:
             try:
                 for keyid in sorted(set(keyids)):

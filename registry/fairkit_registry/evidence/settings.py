@@ -23,15 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedSettings(AuditSettings):
-    """The settings of an audit with the roles of the columns and where the model answers: what a certificate keeps.
-
-    Attributes
-    ----------
-    data
-        Roles of the columns: label, favorable, sensitive (with bins), features, drop, weights, missing, predictions.
-    endpoint
-        The server whose model was audited: ``url``, ``model``, ``version``; empty for a file.
-    """
+    """The settings of an audit with the roles of the columns and where the model answers: what a certificate keeps."""
 
     data: Mapping[str, Any]
     endpoint: Mapping[str, Any] = field(default_factory=dict)
@@ -51,13 +43,7 @@ class SignedSettings(AuditSettings):
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote.
-
-        Raises
-        ------
-        CertificateError
-            The settings cannot be repeated by this version.
-        """
+        """Read what `to_dict` wrote."""
         from fairkit.data.roles import Roles
 
         known = {"model" if each.name == "options" else each.name for each in dataclasses.fields(cls)}
@@ -75,13 +61,7 @@ class SignedSettings(AuditSettings):
             raise CertificateError(f"the settings of the audit cannot be read: {error}") from None
 
     def open_data(self, data: str | Path | Any, join: str | Path | Any = None) -> Dataset:
-        """Return a table with the roles that the audit gave it, and the columns of the other table where it had one.
-
-        Raises
-        ------
-        DataError
-            It lacks a column.
-        """
+        """Return a table with the roles that the audit gave it, and the columns of the other table where it had one."""
         from fairkit.data.loading import load_data
 
         roles = dict(self.data)
@@ -103,13 +83,7 @@ class SignedSettings(AuditSettings):
         return dataset
 
     def answering(self) -> Any:
-        """Return the model behind the endpoint.
-
-        Raises
-        ------
-        FairkitError
-            It cannot be reached, or its address cannot be used.
-        """
+        """Return the model behind the endpoint."""
         from fairkit.plugins import model_source
 
         told = {key: self.endpoint.get(key) for key in ("url", "model", "version")}
@@ -130,11 +104,6 @@ class SignedSettings(AuditSettings):
         """Audit a model (a path, or an `OnnxModel`; None: the predictions in the table, or the endpoint) so.
 
         Where `signed` findings are given, auditors may confirm their evidence instead of searching again.
-
-        Raises
-        ------
-        FairkitError
-            The model or the data cannot be used, or a plugin that the audit used is not installed.
         """
         from fairkit.auditing.run import audit
         from fairkit.progress import no_progress

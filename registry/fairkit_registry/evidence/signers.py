@@ -28,13 +28,7 @@ AskPassphrase = Callable[[str], str]
 
 
 class Signer(Protocol):
-    """A secret key that can sign, wherever it is.
-
-    Attributes
-    ----------
-    public
-        Its public half.
-    """
+    """A secret key that can sign, wherever it is."""
 
     @property
     def public(self) -> PublicKey:
@@ -68,13 +62,7 @@ class PluggedSigner:
     public: PublicKey
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature.
-
-        Raises
-        ------
-        KeyFileError
-            The plugin's signature does not hold.
-        """
+        """Return the signature."""
         signature = self.inner.sign(message)
         if not isinstance(signature, bytes) or not self.public.verifies(signature, message):
             raise KeyFileError(
@@ -96,35 +84,12 @@ def _ecdsa() -> ECDSA:
 
 
 def nobody_answers(what: str) -> str:
-    """Refuse to answer for a passphrase.
-
-    Raises
-    ------
-    KeyFileError
-        Always.
-    """
+    """Refuse to answer for a passphrase."""
     raise KeyFileError(f"{what} is encrypted, and no passphrase was given")
 
 
 def load_secret(path: str | Path, *, insecure: bool = False, passphrase: AskPassphrase = nobody_answers) -> Signer:
-    """Return the signer that a key file (PEM, PKCS #8, ed25519 or ECDSA P-256) or a plugin's address names.
-
-    Parameters
-    ----------
-    path
-        The file, or ``NAME:...`` for the signer of the plugin NAME. A file of that name wins.
-    insecure
-        Take a key that other users of this machine can read or replace.
-    passphrase
-        Asks for the passphrase, where there is one.
-
-    Raises
-    ------
-    KeyFileError
-        The file is missing, of another kind, encrypted with another passphrase, or open to others.
-    PluginError
-        There is no such plugin, or it does not load.
-    """
+    """Return the signer that a key file (PEM, PKCS #8, ed25519 or ECDSA P-256) or a plugin's address names."""
     name, colon, _ = str(path).partition(":")
     if colon and name.replace("-", "").isalnum() and len(name) > 1 and not Path(path).exists():
         return _plugged(name, str(path), passphrase)
@@ -179,13 +144,7 @@ def _plugged(name: str, address: str, passphrase: AskPassphrase) -> Signer:
 
 
 def check_private(path: Path, what: str, otherwise: str) -> None:
-    """Refuse a file of secrets that other users of this machine can use.
-
-    Raises
-    ------
-    KeyFileError
-        They can.
-    """
+    """Refuse a file of secrets that other users of this machine can use."""
     state = path.stat()
     if os.name == "nt" or not stat.S_ISREG(state.st_mode):  # Windows has other rights; a pipe is its reader's
         return
@@ -200,31 +159,7 @@ def check_private(path: Path, what: str, otherwise: str) -> None:
 def new_key_pair(
     path: str | Path, *, kind: Literal["ed25519", "p256"] = "ed25519", passphrase: str | None = None
 ) -> PublicKey:
-    """Make a key pair: `path` (secret, mode 0600) and `path`.pub, both PEM.
-
-    Parameters
-    ----------
-    path
-        Where the secret key goes.
-    kind
-        ``ed25519``, or ``p256``: ECDSA, which more tools and tokens take.
-    passphrase
-        What the secret key is encrypted with (scrypt, AES-256); None writes it as it is.
-
-    Returns
-    -------
-    PublicKey
-        The public half.
-
-    Raises
-    ------
-    RegistryError
-        One of the files exists already: a key is never replaced.
-    KeyFileError
-        The passphrase is empty.
-    FileError
-        They cannot be written.
-    """
+    """Make a key pair: `path` (secret, mode 0600) and `path`.pub, both PEM."""
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -249,15 +184,7 @@ def new_key_pair(
 
 
 def check_new(path: Path) -> None:
-    """Refuse a place where a key is already, or where none can be written.
-
-    Raises
-    ------
-    RegistryError
-        One of the two files exists already.
-    FileError
-        The folder cannot be written to.
-    """
+    """Refuse a place where a key is already, or where none can be written."""
     for existing in (path, path.with_name(path.name + ".pub")):
         if existing.exists():
             raise RegistryError(f"{existing} exists already; a key is never replaced: choose another name")

@@ -38,13 +38,7 @@ def sign_statement(
 
 
 def signers_of(envelope: dsse.Envelope, trusted: Sequence[PublicKey], what: str) -> tuple[PublicKey, ...]:
-    """Return the trusted keys that signed an envelope.
-
-    Raises
-    ------
-    VerificationError
-        None did; `what` begins the sentence.
-    """
+    """Return the trusted keys that signed an envelope."""
     good = dsse.signers(envelope, trusted)
     if not good:
         raise VerificationError(f"{what} is not signed by a key that you trust")
@@ -53,13 +47,7 @@ def signers_of(envelope: dsse.Envelope, trusted: Sequence[PublicKey], what: str)
 
 @contextmanager
 def reading(envelope: dsse.Envelope, predicate_type: str, refusal: str, advice: str = "") -> Iterator[dict[str, Any]]:
-    """Return the statement in an envelope, to be read inside: it has this type, and the form that the block takes.
-
-    Raises
-    ------
-    CertificateError
-        It has another type or form; `refusal` begins the sentence, and `advice` ends that about the type.
-    """
+    """Return the statement in an envelope, to be read inside: it has this type, and the form that the block takes."""
     try:
         said = read_object(envelope.payload)
         known = (envelope.payload_type, said.get("_type"), said.get("predicateType"))
@@ -82,13 +70,7 @@ def predicate_type(raw: bytes) -> str:
 
 
 def read_limited(path: Path, limit: int, *, what: str, too_large: str) -> bytes:
-    """Read a file that may come from anybody.
-
-    Raises
-    ------
-    CertificateError
-        It cannot be read, or has more than `limit` bytes.
-    """
+    """Read a file that may come from anybody."""
     try:
         with path.open("rb") as handle:
             raw = handle.read(limit + 1)

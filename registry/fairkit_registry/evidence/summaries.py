@@ -40,20 +40,6 @@ def test_result(raw: bytes, certificate: Certificate, secrets: Sequence[Signer])
     """Sign what a certificate's policy came to, as an in-toto test result (v0.1).
 
     Each rule of the policy is a test. An inconclusive one is a warning, as is an audit without a policy.
-
-    Parameters
-    ----------
-    raw
-        The certificate file, which the statement names by its digest.
-    certificate
-        What it says.
-    secrets
-        The keys to sign with.
-
-    Returns
-    -------
-    bytes
-        A DSSE envelope.
     """
     report = certificate.report
     rules: dict[str, list[str]] = {"pass": [], "fail": [], "inconclusive": []}
@@ -80,16 +66,6 @@ def eval_results(raw: bytes, certificate: Certificate, secrets: Sequence[Signer]
 
     The predicate is a draft (in-toto/attestation, pull request 575) and may still change. A claim there passes or does
     not: an inconclusive rule has not passed, and its `verdict` says why.
-
-    Parameters
-    ----------
-    raw, certificate, secrets
-        As for `test_result`.
-
-    Raises
-    ------
-    CertificateError
-        The certificate has no policy, so that there is nothing to claim.
     """
     report = certificate.report
     if not report.policy:
@@ -130,30 +106,7 @@ def summary(
     evidence: Sequence[str],
     at: datetime | None = None,
 ) -> bytes:
-    """Sign what a verification came to, as a verification summary (SLSA VSA v1).
-
-    Parameters
-    ----------
-    reference
-        The version or alias that was verified, such as ``credit@production``.
-    model_sha256
-        Of the ONNX file.
-    verdict
-        ``pass`` becomes PASSED, everything else FAILED: the form knows nothing between.
-    secrets
-        The verifier's keys.
-    policy
-        What was asked for; the summary has its digest.
-    evidence
-        Digests of the certificates that were looked at.
-    at
-        By default now.
-
-    Returns
-    -------
-    bytes
-        A DSSE envelope.
-    """
+    """Sign what a verification came to, as a verification summary (SLSA VSA v1)."""
     from importlib.metadata import version
 
     passed = verdict == "pass"
@@ -171,15 +124,7 @@ def summary(
 
 
 def read(raw: bytes, trusted: Sequence[PublicKey], *, model_sha256: str | None = None) -> dict[str, Any]:
-    """Check a test result, an evaluation result or a verification summary; return its predicate with ``predicateType``.
-
-    Raises
-    ------
-    VerificationError
-        No trusted key signed it, or it is about another model.
-    CertificateError
-        It is neither.
-    """
+    """Check a test result, an evaluation result or a summary; return its predicate with ``predicateType``."""
     envelope = dsse.Envelope.from_bytes(raw)
     signers_of(envelope, trusted, "the statement")
     try:

@@ -28,31 +28,15 @@ _NONE = "no statement about a table"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatement:
-    """What a statement about a table says.
+    """What a statement about a table says."""
 
-    Attributes
-    ----------
-    name, sha256
-        The table: its name, and the digest of its columns, types and values in order.
-    rows
-        How many it has.
-    columns
-        Their names, in order.
-    purpose
-        What the table is for, in the signer's words; empty where nothing was said.
-    signed_at
-        When, as the signer says.
-    keyids
-        The trusted keys that signed, or what the file claims where it was only read.
-    """
-
-    name: str
-    sha256: str
-    rows: int
-    columns: tuple[str, ...]
-    purpose: str
-    signed_at: datetime
-    keyids: tuple[str, ...]
+    name: str  # the table: its name, and the digest of its columns, types and values in order
+    sha256: str  # the table: its name, and the digest of its columns, types and values in order
+    rows: int  # how many it has
+    columns: tuple[str, ...]  # their names, in order
+    purpose: str  # what the table is for, in the signer's words; empty where nothing was said
+    signed_at: datetime  # when, as the signer says
+    keyids: tuple[str, ...]  # the trusted keys that signed, or what the file claims where it was only read
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -77,24 +61,7 @@ def sign_table(
     purpose: str = "",
     signed_at: datetime | None = None,
 ) -> bytes:
-    """Sign a statement about a table.
-
-    Parameters
-    ----------
-    name, sha256, rows, columns
-        The table, as `fairkit.load_data` reads it.
-    secrets
-        The keys to sign with.
-    purpose
-        What the table is for.
-    signed_at
-        By default now.
-
-    Returns
-    -------
-    bytes
-        An in-toto Statement in a DSSE envelope, as JSON.
-    """
+    """Sign a statement about a table."""
     predicate = {
         "rows": rows,
         "columns": list(columns),
@@ -105,27 +72,13 @@ def sign_table(
 
 
 def read_statement(raw: bytes) -> TableStatement:
-    """Read what a statement says without asking who says it.
-
-    Raises
-    ------
-    CertificateError
-        The bytes are no statement about a table.
-    """
+    """Read what a statement says without asking who says it."""
     envelope = dsse.Envelope.from_bytes(raw)
     return _interpret(envelope, tuple(one.keyid for one in envelope.signatures))
 
 
 def verify_statement(raw: bytes, trusted: Sequence[PublicKey], *, data_sha256: str) -> TableStatement:
-    """Check a statement: signed by a trusted key, and about this table.
-
-    Raises
-    ------
-    VerificationError
-        It is not.
-    CertificateError
-        It is no statement about a table.
-    """
+    """Check a statement: signed by a trusted key, and about this table."""
     envelope = dsse.Envelope.from_bytes(raw)
     good = signers_of(envelope, trusted, "the statement about the table")
     table_statement = _interpret(envelope, tuple(key.keyid for key in good))
@@ -138,13 +91,7 @@ def verify_statement(raw: bytes, trusted: Sequence[PublicKey], *, data_sha256: s
 
 
 def read_file(path: str | Path) -> bytes:
-    """Read a statement's file.
-
-    Raises
-    ------
-    CertificateError
-        It is missing, too large, or no statement about a table.
-    """
+    """Read a statement's file."""
     raw = read_limited(Path(path), LARGEST, what="statement", too_large="a statement about a table")
     try:
         read_statement(raw)

@@ -24,21 +24,7 @@ _SHA256 = "2.16.840.1.101.3.4.2.1"
 
 
 def asking(address: str) -> Ask:
-    """Return a function that asks an authority about signatures, and refuses what is no timestamp of them.
-
-    Parameters
-    ----------
-    address
-        The authority's address, https or http: a token proves itself. Or ``NAME:...`` for the authority that the plugin
-        NAME reaches, which is opened here.
-
-    Raises
-    ------
-    CertificateError
-        The address is none.
-    PluginError
-        There is no such plugin, or it does not load.
-    """
+    """Return a function that asks an authority about signatures, and refuses what is no timestamp of them."""
     rfc3161 = library()
     over_http = address.startswith(("https://", "http://"))
     opened = None if over_http else _plugged(address)

@@ -38,13 +38,7 @@ def library() -> Any:
 
 
 def read_roots(paths: Sequence[str | Path]) -> tuple[str, ...]:
-    """Return the roots in PEM files, each as its own text.
-
-    Raises
-    ------
-    CertificateError
-        A file cannot be read, or holds no certificate.
-    """
+    """Return the roots in PEM files, each as its own text."""
     if not paths:
         return ()
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -64,22 +58,7 @@ def read_roots(paths: Sequence[str | Path]) -> tuple[str, ...]:
 
 
 def proven(envelope: Envelope, keys: Sequence[PublicKey], roots: Sequence[str]) -> datetime:
-    """Return since when it is proven that one of these keys has signed: the earliest of its good timestamps.
-
-    Parameters
-    ----------
-    envelope
-        What was signed.
-    keys
-        The trusted keys that count.
-    roots
-        PEM of the authorities' roots that the caller has decided to trust, at least one.
-
-    Raises
-    ------
-    VerificationError
-        None of their signatures has a timestamp by these authorities.
-    """
+    """Return since when it is proven that one of these keys has signed: the earliest of its good timestamps."""
     from fairkit_registry.evidence.dsse import pae
 
     message = pae(envelope.payload_type, envelope.payload)
@@ -109,13 +88,7 @@ def proven_each(envelope: Envelope, keys: Sequence[PublicKey], roots: Sequence[s
 
 
 def time_of(token: bytes, signature: bytes, roots: Sequence[str]) -> datetime:
-    """Return since when some bytes are proven to exist, by a token of one of the authorities.
-
-    Raises
-    ------
-    VerificationError
-        It is by another authority, or about other bytes.
-    """
+    """Return since when some bytes are proven to exist, by a token of one of the authorities."""
     from cryptography.x509 import load_pem_x509_certificate
 
     rfc3161 = library()

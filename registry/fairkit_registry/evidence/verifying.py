@@ -24,24 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Verification:
-    """What checking a certificate came to.
+    """What checking a certificate came to."""
 
-    Attributes
-    ----------
-    certificate
-        What it says; None where its signature does not hold.
-    held
-        What holds, one step after the other.
-    doubts
-        What cannot be decided, such as a revocation list that is overdue.
-    failed
-        What does not hold; None where everything does.
-    """
-
-    certificate: Certificate | None = None
-    held: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    failed: str | None = None
+    certificate: Certificate | None = None  # what it says; None where its signature does not hold
+    held: tuple[str, ...] = ()  # what holds, one step after the other
+    doubts: tuple[str, ...] = ()  # what cannot be decided, such as a revocation list that is overdue
+    failed: str | None = None  # what does not hold; None where everything does
 
     @property
     def verdict(self) -> str | None:
@@ -79,22 +67,7 @@ def check(
     model_sha256: str | None = None,
     further: Callable[[Verification, Certificate], None] | None = None,
 ) -> Verification:
-    """Check a certificate, and say what holds.
-
-    Parameters
-    ----------
-    raw, trusted, roots, model_sha256
-        As for `fairkit_registry.evidence.certificate.verify`.
-    revocations
-        What counts no longer; a sentence where that cannot be said.
-    further
-        Checks what else is to be checked, adds to what holds, and raises CertificateError where it does not.
-
-    Raises
-    ------
-    FairkitError
-        `further` raises another one than CertificateError, or a trusted library is missing.
-    """
+    """Check a certificate, and say what holds."""
     if isinstance(revocations, str):
         return Verification(failed=revocations)
     outcome = Verification(doubts=tuple(revocations.overdue(datetime.now(UTC))))

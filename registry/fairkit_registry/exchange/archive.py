@@ -79,32 +79,7 @@ def _descriptor(kind: str, digest: str, size: int, annotations: dict[str, str] |
 def export(
     registry: Registry, references: Sequence[str], path: Path, *, keys: Sequence[PublicKey] = ()
 ) -> list[Version]:
-    """Write versions, their certificates and public keys to one archive.
-
-    Parameters
-    ----------
-    registry
-        The registry.
-    references
-        What to write: a version (``credit@3``, ``credit@production``), or ``credit`` for all versions.
-    path
-        The archive; it appears whole or not at all.
-    keys
-        Public keys to put beside those that the models' aliases trust. They are there for convenience:
-        who receives the archive must have the key from elsewhere to rely on it.
-
-    Returns
-    -------
-    list of Version
-        What was written, oldest first.
-
-    Raises
-    ------
-    RegistryError
-        A name is unknown, or a file of the registry is damaged.
-    FileError
-        The archive cannot be written.
-    """
+    """Write versions, their certificates and public keys to one archive."""
     versions = _chosen(registry, references)
     with replacing(path) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         _write(_Writer(tar), registry, versions, keys)

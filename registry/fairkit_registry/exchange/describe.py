@@ -29,13 +29,7 @@ def pinned_keys(registry: Registry, name: str, alias: str | None = None) -> list
 
 
 def certificates_of(registry: Registry, version: Version) -> list[Certificate]:
-    """Return a version's certificates, the newest first; those that a pinned key signed are verified.
-
-    Raises
-    ------
-    RegistryError
-        A certificate's file is missing or was changed.
-    """
+    """Return a version's certificates, the newest first; those that a pinned key signed are verified."""
     pinned = pinned_keys(registry, version.name) if version.certificates else []
     found = [_look(registry.certificate(digest), version, pinned) for digest in version.certificates]
     return sorted(found, key=lambda one: one.audited_at, reverse=True)
@@ -51,13 +45,7 @@ def _look(raw: bytes, version: Version, pinned: list[PublicKey]) -> Certificate:
 
 
 def card(registry: Registry, version: Version) -> Card:
-    """Gather what exporters make model cards and bills of materials of.
-
-    Raises
-    ------
-    RegistryError
-        The model's file or a certificate's is missing or was changed.
-    """
+    """Gather what exporters make model cards and bills of materials of."""
     aliases = [one.alias for one in registry.aliases(version.name) if one.served == version.version]
     graph = onnxfile.summarise(registry.model_path(version))
     return Card(
@@ -92,15 +80,7 @@ def certified(certificate: Certificate) -> CertifiedReport:
 
 
 def exported(registry: Registry, version: Version, name: str) -> str:
-    """Return a version as the exporter of a name writes it.
-
-    Raises
-    ------
-    PluginError
-        No plugin has such an exporter, or it fails, or gives something that is no text.
-    RegistryError
-        The model's file or a certificate's is missing or was changed.
-    """
+    """Return a version as the exporter of a name writes it."""
     exporter, owner = plugins.exporter_of(name)
     described = card(registry, version)
     with plugins.blame(owner, f"writing {version.reference} as {name}"):

@@ -17,25 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionDifference:
-    """What two versions have in common and not.
+    """What two versions have in common and not."""
 
-    Attributes
-    ----------
-    before, after
-        The versions.
-    graphs
-        Their graphs' summaries.
-    findings
-        Of the newest certificates; empty where a version has none.
-    notes
-        What a reader must know: unverified signatures, different data, missing certificates.
-    """
-
-    before: Version
-    after: Version
-    graphs: tuple[GraphSummary, GraphSummary]
-    findings: tuple[Comparison, ...]
-    notes: tuple[str, ...]
+    before: Version  # the versions
+    after: Version  # the versions
+    graphs: tuple[GraphSummary, GraphSummary]  # their graphs' summaries
+    findings: tuple[Comparison, ...]  # of the newest certificates; empty where a version has none
+    notes: tuple[str, ...]  # what a reader must know: unverified signatures, different data, missing certificates
 
     @property
     def operators(self) -> dict[str, tuple[int, int]]:
@@ -57,13 +45,7 @@ class VersionDifference:
 
 
 def diff(registry: Registry, before: str, after: str) -> VersionDifference:
-    """Compare two versions, by their newest certificates and by their graphs.
-
-    Raises
-    ------
-    RegistryError
-        There is no such version, or a file was changed.
-    """
+    """Compare two versions, by their newest certificates and by their graphs."""
     versions = (registry.version(before), registry.version(after))
     newest = [next(iter(certificates_of(registry, version)), None) for version in versions]
     notes = [

@@ -14,15 +14,7 @@ if TYPE_CHECKING:
 
 
 def fetch(address: Address, folder: Path) -> Path:
-    """Return the model's file, from the folder if it is there with this content, else from the OCI registry.
-
-    Raises
-    ------
-    ArchiveError, RegistryError
-        As for `remote.look`.
-    FileError
-        The folder cannot be written.
-    """
+    """Return the model's file, from the folder if it is there with this content, else from the OCI registry."""
     from fairkit.support.files import replacing
     from fairkit_registry.blobs import hash_file
 

@@ -100,13 +100,7 @@ class _Stream:
 
 
 def unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the model in a layer, and read the rest of the layer, so that its digest is checked to the end.
-
-    Raises
-    ------
-    ArchiveError
-        There is not exactly one model at its place, or the layer is no tar file.
-    """
+    """Yield the model in a layer, and read the rest of the layer, so that its digest is checked to the end."""
     stream = _Stream(pieces)
     met = 0
     try:

@@ -34,27 +34,13 @@ MOST_BYTES = 64 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """One version of an archive.
+    """One version of an archive."""
 
-    Attributes
-    ----------
-    origin
-        What it is called in the archive.
-    version
-        What it became here; None where the archive was only looked at.
-    new
-        False where the registry had it already (the same record and model, and all its certificates).
-    certificates
-        Verified where keys were given, else as they came.
-    carried_keys
-        Key ids of the public keys in the archive. They are shown, and never trusted.
-    """
-
-    origin: str
-    version: Version | None
-    new: bool
-    certificates: tuple[Certificate, ...]
-    carried_keys: tuple[str, ...]
+    origin: str  # what it is called in the archive
+    version: Version | None  # what it became here; None where the archive was only looked at
+    new: bool  # false where the registry had it already (the same record and model, and all its certificates)
+    certificates: tuple[Certificate, ...]  # verified where keys were given, else as they came
+    carried_keys: tuple[str, ...]  # key ids of the public keys in the archive. They are shown, and never trusted
 
     @property
     def verdict(self) -> str | None:
@@ -79,28 +65,6 @@ def import_archive(
 
     Versions get the next numbers here and remember where they come from; a version that was imported
     before is not added again. Public keys in the archive are never trusted.
-
-    Parameters
-    ----------
-    registry
-        Where to.
-    path
-        The archive, as `archive.export` writes it.
-    name
-        Another name for the model, where the archive holds only one.
-    trusted
-        With keys, every version must have certificates and each must be signed by one of them.
-    most_bytes
-        The largest sum of sizes that is read.
-
-    Raises
-    ------
-    ArchiveError
-        The archive is damaged, hostile or incomplete. Nothing has changed then.
-    CertificateError
-        A certificate is about another model, or not signed by a trusted key.
-    RegistryError
-        A model is no self-contained ONNX file, or the registry cannot be written.
     """
     with registry.staging() as staging:
         return take_in(registry, _take_in(staging, path, most_bytes), name=name, trusted=trusted)
@@ -126,24 +90,7 @@ def take_in(
 def look_into(
     path: Path, trusted: Sequence[PublicKey], scratch: Path, *, most_bytes: int = MOST_BYTES
 ) -> list[Imported]:
-    """Check an archive as an import would, and add nothing.
-
-    Parameters
-    ----------
-    path
-        The archive.
-    trusted
-        The keys to rely on; without any, no signature is checked.
-    scratch
-        A folder for temporary files.
-    most_bytes
-        The largest sum of sizes that is read.
-
-    Raises
-    ------
-    ArchiveError, CertificateError, RegistryError
-        As for `import_archive`.
-    """
+    """Check an archive as an import would, and add nothing."""
     with staging_in(BlobStore(scratch)) as staging:
         incoming = _take_in(staging, path, most_bytes)
         carried = carried_lists(incoming, trusted)

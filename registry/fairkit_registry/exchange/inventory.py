@@ -28,69 +28,37 @@ _DECISIONS = ("alias", "promote", "demote", "remove-alias")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedFacts:
-    """What a person states about a model: no registry knows it.
-
-    Attributes
-    ----------
-    purpose, owner, limits, exposure
-        Texts; those of the newest certificate stand in (`intended_use`, `owner`, `limits`, `exposure`).
-    tier
-        1, 2 or 3; None: not stated.
-    next_review
-        The day; None: that on which the certificate becomes too old for the alias, where one is named.
-    """
+    """What a person states about a model: no registry knows it."""
 
     purpose: str | None = None
     owner: str | None = None
     limits: str | None = None
     exposure: str | None = None
-    tier: int | None = None
+    tier: int | None = None  # 1, 2 or 3; None: not stated
     next_review: datetime.date | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A model's version in the inventory, and what is missing about it.
+    """A model's version in the inventory, and what is missing about it."""
 
-    Attributes
-    ----------
-    model, version, aliases, sha256
-        Which; the aliases that mean it.
-    ended
-        Aliases that point to it and mean nothing any more, with the reason.
-    tier, purpose, owner, exposure, limits
-        As stated; None: nobody did.
-    data
-        The audited table: name, rows, period, digest.
-    rules
-        The limits that the certificate was judged by, with their verdicts.
-    last_validation
-        Day, verdict and signer of the newest certificate.
-    monitoring
-        What the newest look at a watch said; None: no watch was named.
-    next_review, overdue
-        The day, and whether it is over.
-    missing
-        The fields that a person has to state.
-    """
-
-    model: str
-    version: int
-    aliases: tuple[str, ...]
-    ended: tuple[str, ...]
-    sha256: str
-    tier: int | None
-    purpose: str | None
-    owner: str | None
-    exposure: str | None
-    limits: str | None
-    data: str | None
-    rules: str | None
-    last_validation: str | None
-    monitoring: str | None
-    next_review: str | None
-    overdue: bool
-    missing: tuple[str, ...]
+    model: str  # which; the aliases that mean it
+    version: int  # which; the aliases that mean it
+    aliases: tuple[str, ...]  # which; the aliases that mean it
+    ended: tuple[str, ...]  # aliases that point to it and mean nothing any more, with the reason
+    sha256: str  # which; the aliases that mean it
+    tier: int | None  # as stated; None: nobody did
+    purpose: str | None  # as stated; None: nobody did
+    owner: str | None  # as stated; None: nobody did
+    exposure: str | None  # as stated; None: nobody did
+    limits: str | None  # as stated; None: nobody did
+    data: str | None  # the audited table: name, rows, period, digest
+    rules: str | None  # the limits that the certificate was judged by, with their verdicts
+    last_validation: str | None  # day, verdict and signer of the newest certificate
+    monitoring: str | None  # what the newest look at a watch said; None: no watch was named
+    next_review: str | None  # the day, and whether it is over
+    overdue: bool  # the day, and whether it is over
+    missing: tuple[str, ...]  # the fields that a person has to state
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -98,13 +66,7 @@ class Entry:
 
 
 def read_stated(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, StatedFacts]:
-    """Read a person's facts, a table for each model.
-
-    Raises
-    ------
-    ConfigError
-        A model or a key is unknown, or a value is of another kind.
-    """
+    """Read a person's facts, a table for each model."""
     allowed = {each.name for each in fields(StatedFacts)}
     stated_facts = {}
     for model, table in record.items():
@@ -128,24 +90,7 @@ def read_stated(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, S
 def inventory(
     registry: Registry, stated: Mapping[str, StatedFacts], monitoring: Mapping[str, str], *, today: datetime.date
 ) -> list[Entry]:
-    """Return an entry for each version that an alias points to, and for the newest of models without one.
-
-    Parameters
-    ----------
-    registry
-        An open registry.
-    stated
-        By model, from `read_stated`.
-    monitoring
-        A sentence about a watch, by the digest of the model, or of the certificate where no file was seen.
-    today
-        For reviews that are overdue.
-
-    Returns
-    -------
-    list of Entry
-        By tier (the stated ones first), then by model and version.
-    """
+    """Return an entry for each version that an alias points to, and for the newest of models without one."""
     entries = []
     for name in [one["name"] for one in registry.models()]:
         aliases: dict[int, list[Alias]] = {}
@@ -224,37 +169,23 @@ def _rules(one: Certificate) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AliasDecision:
-    """A line of the log about an alias: who did what, on which evidence.
+    """A line of the log about an alias: who did what, on which evidence."""
 
-    Attributes
-    ----------
-    event, at, by, action
-        The event's number, when, the user of the machine, and what was done.
-    model, alias, version, before
-        Which alias of which model, to which version it points, and to which it did before.
-    model_sha256, certificate, audited_at, verdict, signed_by
-        The file, and the certificate that decided with what it says; None where none did.
-    reasons
-        What the check of the alias's policy said; of a policy, its conditions; of a demotion, its evidence.
-    digest
-        The event's, which covers the one before it.
-    """
-
-    event: int
-    at: str
-    by: str
-    action: str
-    model: str | None
-    alias: str
-    version: int | None
-    before: int | None
-    model_sha256: str | None
-    certificate: str | None
-    audited_at: str | None
-    verdict: str | None
-    signed_by: str | None
-    reasons: str
-    digest: str
+    event: int  # the event's number, when, the user of the machine, and what was done
+    at: str  # the event's number, when, the user of the machine, and what was done
+    by: str  # the event's number, when, the user of the machine, and what was done
+    action: str  # the event's number, when, the user of the machine, and what was done
+    model: str | None  # which alias of which model, to which version it points, and to which it did before
+    alias: str  # which alias of which model, to which version it points, and to which it did before
+    version: int | None  # which alias of which model, to which version it points, and to which it did before
+    before: int | None  # which alias of which model, to which version it points, and to which it did before
+    model_sha256: str | None  # the file, and the certificate that decided with what it says; None where none did
+    certificate: str | None  # the file, and the certificate that decided with what it says; None where none did
+    audited_at: str | None  # the file, and the certificate that decided with what it says; None where none did
+    verdict: str | None  # the file, and the certificate that decided with what it says; None where none did
+    signed_by: str | None  # the file, and the certificate that decided with what it says; None where none did
+    reasons: str  # what the check of the alias's policy said; of a policy, its conditions; of a demotion, its evidence
+    digest: str  # the event's, which covers the one before it
 
 
 def alias_decisions(registry: Registry, name: str | None = None) -> list[AliasDecision]:
@@ -296,46 +227,21 @@ def _decision(event: Event, known: Mapping[str, Certificate]) -> AliasDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockUse:
-    """A policy lock in the log, and what was certified under it.
+    """A policy lock in the log, and what was certified under it."""
 
-    Attributes
-    ----------
-    event, at, by, model
-        The event's number, when, the user of the machine, and the name for which it was registered.
-    lock, table, rows, purpose
-        The digest of its statement, and what it says.
-    certificates
-        Those that carry it: digest, day, verdict and whether it was taken off; none: nothing was reported.
-    """
-
-    event: int
-    at: str
-    by: str
-    model: str | None
-    lock: str
-    table: str
-    rows: int
-    purpose: str
+    event: int  # the event's number, when, the user of the machine, and the name for which it was registered
+    at: str  # the event's number, when, the user of the machine, and the name for which it was registered
+    by: str  # the event's number, when, the user of the machine, and the name for which it was registered
+    model: str | None  # the event's number, when, the user of the machine, and the name for which it was registered
+    lock: str  # the digest of its statement, and what it says
+    table: str  # the digest of its statement, and what it says
+    rows: int  # the digest of its statement, and what it says
+    purpose: str  # the digest of its statement, and what it says
     certificates: tuple[str, ...]
 
 
 def lock_uses(registry: Registry, name: str | None = None, files: Sequence[bytes] = ()) -> list[LockUse]:
-    """Return every policy lock in the log, the newest first, with the certificates made under it.
-
-    Parameters
-    ----------
-    registry
-        An open registry.
-    name
-        Of a model; None: of all.
-    files
-        Certificates that the registry does not have, such as those of tables of answers, which are about no model.
-
-    Raises
-    ------
-    CertificateError
-        A file is no certificate.
-    """
+    """Return every policy lock in the log, the newest first, with the certificates made under it."""
     detached = registry.detached()
     raws = [*files, *map(registry.certificate, dict.fromkeys((*registry.certificates(), *detached)))]
     made: dict[str, dict[str, str]] = {}

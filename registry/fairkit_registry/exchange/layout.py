@@ -41,13 +41,7 @@ class Arrival:
 
 
 def read_document(raw: bytes, where: str) -> dict[str, Any]:
-    """Parse a JSON document of the archive.
-
-    Raises
-    ------
-    ArchiveError
-        It is none.
-    """
+    """Parse a JSON document of the archive."""
     try:
         return read_object(raw)
     except StrictJsonError as error:
@@ -55,13 +49,7 @@ def read_document(raw: bytes, where: str) -> dict[str, Any]:
 
 
 def arrivals(index: bytes, staged: Mapping[str, Staged]) -> list[Arrival]:
-    """Follow the index to every version.
-
-    Raises
-    ------
-    ArchiveError
-        Something is missing, of another size or kind than declared, or no version is in it.
-    """
+    """Follow the index to every version."""
     manifests = read_document(index, "index.json").get("manifests")
     if not isinstance(manifests, list) or not manifests:
         raise ArchiveError("the archive holds no models: its index.json lists no manifest")
@@ -114,13 +102,7 @@ def _arrival(manifest: dict[str, Any], staged: Mapping[str, Staged]) -> Arrival:
 
 
 def record_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a version's record as the arguments of `Arrival`.
-
-    Raises
-    ------
-    ArchiveError
-        It cannot be understood.
-    """
+    """Return a version's record as the arguments of `Arrival`."""
     try:
         return {
             "name": names.check_name(_text(config, "name")),

@@ -44,15 +44,7 @@ def config(version: Version) -> bytes:
 
 
 def manifest(version: Version, described: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a version's manifest.
-
-    Parameters
-    ----------
-    version
-        Which.
-    described
-        Digest and size of its `config`.
-    """
+    """Return a version's manifest."""
     title = f"{version.name}-{version.version}.onnx"
     layer = {
         "mediaType": WEIGHT,
@@ -74,19 +66,7 @@ def manifest(version: Version, described: Mapping[str, Any]) -> dict[str, Any]:
 def referrer(
     subject: Mapping[str, Any], kind: str, layer: Mapping[str, Any], annotations: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return a manifest of one file that refers to another manifest; the same file gives the same manifest.
-
-    Parameters
-    ----------
-    subject
-        Descriptor of what it refers to.
-    kind
-        The file's type, and the artifact's.
-    layer
-        Digest and size of the file.
-    annotations
-        Hints for readers; nothing is decided by them.
-    """
+    """Return a manifest of one file that refers to another manifest; the same file gives the same manifest."""
     return {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
@@ -108,13 +88,7 @@ EMPTY_DIGEST = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61
 
 
 def model_layer(content: Mapping[str, Any], address: Address) -> tuple[str, int, str]:
-    """Return digest, size and file name of the model in a manifest.
-
-    Raises
-    ------
-    ArchiveError
-        The manifest is not that of one ONNX file.
-    """
+    """Return digest, size and file name of the model in a manifest."""
     layers = content.get("layers")
     listed = layers if isinstance(layers, list) else []
     models = [one for one in listed if isinstance(one, dict) and one.get("mediaType") in _FORMATS]
@@ -130,13 +104,7 @@ def model_layer(content: Mapping[str, Any], address: Address) -> tuple[str, int,
 
 
 def record(client: Client, content: Mapping[str, Any], address: Address, filename: str) -> dict[str, Any]:
-    """Return the record of where a model comes from, as the arguments of `Arrival`; a new one for others' models.
-
-    Raises
-    ------
-    ArchiveError
-        It cannot be understood.
-    """
+    """Return the record of where a model comes from, as the arguments of `Arrival`; a new one for others' models."""
     annotations, described = content.get("annotations"), content.get("config")
     told = annotations.get(RECORD) if isinstance(annotations, dict) else None
     raw = told.encode("utf-8") if isinstance(told, str) else None

@@ -17,15 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_addition(name: str, file: Path, certificates: Sequence[Path], parent: str | None) -> None:
-    """Refuse what `Registry.add` would refuse.
-
-    Raises
-    ------
-    RegistryError
-        The name is none, the file is no self-contained ONNX model, or a parent is named.
-    CertificateError
-        A certificate cannot be read or is about another model.
-    """
+    """Refuse what `Registry.add` would refuse."""
     names.check_name(name)
     onnxfile.check_file(file)
     if parent is not None:
@@ -39,13 +31,7 @@ def check_addition(name: str, file: Path, certificates: Sequence[Path], parent: 
 
 
 def check_archive(path: Path, trusted: Sequence[PublicKey], most_bytes: int) -> None:
-    """Refuse what `importing.import_archive` would refuse.
-
-    Raises
-    ------
-    RegistryError, CertificateError
-        The archive is refused.
-    """
+    """Refuse what `importing.import_archive` would refuse."""
     from fairkit_registry.exchange.importing import look_into
 
     with tempfile.TemporaryDirectory(prefix="fairkit-") as scratch:

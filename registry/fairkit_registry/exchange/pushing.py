@@ -49,24 +49,6 @@ def push(
     """Put a version into an OCI registry, with its certificates and the revocation lists of its aliases' keys.
 
     The tag comes last: until then nobody sees anything of it. What the registry has is not sent again.
-
-    Parameters
-    ----------
-    registry, reference
-        Which version of which registry.
-    address
-        Where to.
-    form
-        ``modelpack``: the layer is the model; ``image``: an image for platforms that mount or unpack one.
-    bom
-        Whether to attach the version's bill of materials (CycloneDX).
-    mount
-        Another repository there that may have the bytes already; the registry then takes them from it.
-
-    Raises
-    ------
-    RegistryError
-        There is no such version, its file is damaged, or the registry does not take it.
     """
     version = registry.version(reference)
     path = registry.model_path(version)
@@ -114,15 +96,7 @@ def _push_image(
 
 
 def attach(address: Address, certificates: Sequence[Path]) -> Pushed:
-    """Attach certificates to a model that is in an OCI registry.
-
-    Raises
-    ------
-    CertificateError
-        One is none, or about another model. Nothing was attached then.
-    RegistryError
-        There is no such model, or the registry does not take them.
-    """
+    """Attach certificates to a model that is in an OCI registry."""
     with Client(address) as client:
         remote = find(client, address)
         files = []

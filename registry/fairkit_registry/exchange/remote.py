@@ -35,24 +35,12 @@ _MOST_REFERRERS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote:
-    """A model in an OCI registry with what refers to it, whose bytes were read and have their digests.
+    """A model in an OCI registry with what refers to it, whose bytes were read and have their digests."""
 
-    Attributes
-    ----------
-    digest
-        Of the manifest.
-    model
-        SHA-256 of the ONNX file.
-    certificates
-        Name and bytes of each file that came as one.
-    lists
-        Bytes of each file that came as a revocation list.
-    """
-
-    digest: str
-    model: str
-    certificates: tuple[tuple[str, bytes], ...]
-    lists: tuple[bytes, ...]
+    digest: str  # of the manifest
+    model: str  # SHA-256 of the ONNX file
+    certificates: tuple[tuple[str, bytes], ...]  # name and bytes of each file that came as one
+    lists: tuple[bytes, ...]  # bytes of each file that came as a revocation list
 
     def known(self, trusted: Sequence[PublicKey]) -> Revocations:
         """Return the revocations by trusted keys: of the lists that came along, and of those seen before."""
@@ -89,28 +77,7 @@ class Remote:
 def pull(
     registry: Registry, address: Address, *, name: str | None = None, trusted: Sequence[PublicKey] = ()
 ) -> Imported:
-    """Add a model of an OCI registry as a version here, with the certificates that refer to it.
-
-    Parameters
-    ----------
-    registry
-        Where to.
-    address
-        Which.
-    name
-        Another name for the model.
-    trusted
-        With keys, one of them must have signed a certificate, and only those that they signed are taken.
-
-    Raises
-    ------
-    ArchiveError
-        A file does not have its digest, or the manifest is not that of a model. Nothing has changed then.
-    CertificateError
-        No trusted key vouches for it.
-    RegistryError
-        It cannot be read, or the registry here cannot be written.
-    """
+    """Add a model of an OCI registry as a version here, with the certificates that refer to it."""
     with registry.staging() as staging, Client(address) as client:
         source = find(client, address)
         if source.size > MOST_BYTES:
@@ -145,22 +112,7 @@ def _kept(remote: Remote, trusted: Sequence[PublicKey]) -> list[bytes]:
 
 
 def look(address: Address, *, model: bool = True) -> Remote:
-    """Read a model in an OCI registry and all that refers to it, and keep nothing.
-
-    Parameters
-    ----------
-    address
-        Which.
-    model
-        Whether to read the model's bytes too, to hold them against their digest.
-
-    Raises
-    ------
-    ArchiveError
-        A file does not have its digest, or the manifest is not that of a model.
-    RegistryError
-        It cannot be read.
-    """
+    """Read a model in an OCI registry and all that refers to it, and keep nothing."""
     with Client(address) as client:
         found = find(client, address)
         if model:

@@ -21,40 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteModel:
-    """A model in an OCI registry.
+    """A model in an OCI registry."""
 
-    Attributes
-    ----------
-    top
-        What the address means: a manifest or an index. The evidence refers to it.
-    manifest
-        The manifest with the model's layer.
-    model
-        SHA-256 of the ONNX file; in an image a claim, until `pieces` has come to its end.
-    layer, size
-        Digest and bytes of the layer.
-    filename
-        What the file was called.
-    packed
-        Whether the layer is an image's.
-    """
-
-    top: Document
-    manifest: Document
-    model: str
-    layer: str
-    size: int
-    filename: str
-    packed: bool
+    top: Document  # what the address means: a manifest or an index. The evidence refers to it
+    manifest: Document  # the manifest with the model's layer
+    model: str  # SHA-256 of the ONNX file; in an image a claim, until `pieces` has come to its end
+    layer: str  # digest and bytes of the layer
+    size: int  # digest and bytes of the layer
+    filename: str  # what the file was called
+    packed: bool  # whether the layer is an image's
 
     def pieces(self, client: Client) -> Iterator[bytes]:
-        """Yield the model piece by piece; the last piece is followed by an error unless all has its digest.
-
-        Raises
-        ------
-        ArchiveError
-            It has not.
-        """
+        """Yield the model piece by piece; the last piece is followed by an error unless all has its digest."""
         if not self.packed:
             yield from client.blob(self.layer, self.size)
             return
@@ -69,15 +47,7 @@ class RemoteModel:
 
 
 def find(client: Client, address: Address) -> RemoteModel:
-    """Find the model at an address.
-
-    Raises
-    ------
-    ArchiveError
-        There is something else.
-    RegistryError
-        It cannot be read.
-    """
+    """Find the model at an address."""
     top = client.manifest(address.reference, accept=(MANIFEST, INDEX))
     manifest = top
     if top.content.get("mediaType") == INDEX:

@@ -29,13 +29,7 @@ class Member:
     handle: IO[bytes]
 
     def chunks(self) -> Iterator[bytes]:
-        """Return the content piece by piece.
-
-        Raises
-        ------
-        ArchiveError
-            The archive ends before the file does.
-        """
+        """Return the content piece by piece."""
         left = self.size
         while left:
             piece = self.handle.read(min(CHUNK, left))
@@ -45,13 +39,7 @@ class Member:
             yield piece
 
     def small(self, limit: int) -> bytes:
-        """Return the content of a file that must be small.
-
-        Raises
-        ------
-        ArchiveError
-            It is not, or the archive is cut off.
-        """
+        """Return the content of a file that must be small."""
         if self.size > limit:
             raise ArchiveError(f"{self.name} has {self.size} bytes; at most {limit} are read there")
         return b"".join(self.chunks())
@@ -81,11 +69,6 @@ def members(path: Path, *, most_bytes: int) -> Iterator[Iterator[Member]]:
 
     No name from the archive ever becomes a path. Links, devices, sparse files, other names, doubles
     and compressed archives are refused.
-
-    Raises
-    ------
-    ArchiveError
-        The archive is missing, damaged or refused.
     """
     try:
         with path.open("rb") as raw:

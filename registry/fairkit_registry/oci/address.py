@@ -20,25 +20,13 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A manifest in an OCI registry, by tag or digest.
+    """A manifest in an OCI registry, by tag or digest."""
 
-    Attributes
-    ----------
-    host
-        With the port, where there is one.
-    repository
-        Such as ``team/credit``.
-    tag, digest
-        Which; with both the digest counts.
-    encrypted
-        Whether the registry is reached by https.
-    """
-
-    host: str
-    repository: str
-    tag: str | None = None
-    digest: str | None = None
-    encrypted: bool = True
+    host: str  # with the port, where there is one
+    repository: str  # such as `team/credit`
+    tag: str | None = None  # which; with both the digest counts
+    digest: str | None = None  # which; with both the digest counts
+    encrypted: bool = True  # whether the registry is reached by https
 
     @property
     def base(self) -> str:
@@ -66,13 +54,7 @@ def is_address(text: str) -> bool:
 
 
 def parse(text: str) -> Address:
-    """Read an address.
-
-    Raises
-    ------
-    RegistryError
-        It is none.
-    """
+    """Read an address."""
     scheme = next((one for one in SCHEMES if text.startswith(one)), "")
     match = _ADDRESS.fullmatch(text.removeprefix(scheme)) if scheme else None
     if match is None:

@@ -52,11 +52,6 @@ class Blobs:
         """Send a file as a blob, unless it is there; after an interruption it goes on where the registry stands.
 
         With `mount`, another repository of the registry, the blob is taken from there where that has it.
-
-        Raises
-        ------
-        RegistryError
-            The registry does not take it.
         """
         if self.has_blob(digest):
             return
@@ -137,15 +132,7 @@ class Blobs:
         return self._place(response) if response.headers.get("location") else location, arrived
 
     def blob(self, digest: str, size: int) -> Iterator[bytes]:
-        """Yield a blob piece by piece; the last piece is followed by an error unless all of it has its digest.
-
-        Raises
-        ------
-        ArchiveError
-            It is not what its digest and size say.
-        RegistryError
-            It cannot be read.
-        """
+        """Yield a blob piece by piece; the last piece is followed by an error unless all of it has its digest."""
         seen, read, lost = hashlib.sha256(), 0, 0
         while True:
             headers = {"Range": f"bytes={read}-"} if read else {}
@@ -182,13 +169,7 @@ class Blobs:
 
 
 def check_descriptor(descriptor: Any) -> tuple[str, int]:
-    """Return digest and size of a descriptor.
-
-    Raises
-    ------
-    ArchiveError
-        It is none.
-    """
+    """Return digest and size of a descriptor."""
     digest = descriptor.get("digest") if isinstance(descriptor, dict) else None
     size = descriptor.get("size") if isinstance(descriptor, dict) else None
     if not isinstance(digest, str) or not is_digest(digest.removeprefix("sha256:")) or not digest.startswith("sha256:"):

@@ -45,15 +45,7 @@ class Client(Blobs):
     """A repository of an OCI registry."""
 
     def manifest(self, reference: str, *, accept: tuple[str, ...] = (MANIFEST,)) -> Document:
-        """Return a manifest by tag or digest.
-
-        Raises
-        ------
-        ArchiveError
-            It is none, or does not have the digest.
-        RegistryError
-            There is none of that name, or it cannot be read.
-        """
+        """Return a manifest by tag or digest."""
         found = self.find_manifest(reference, accept=accept)
         if found is None:
             raise RegistryError(f"{self.address.host}/{self.address.repository} has no {reference}")
@@ -83,13 +75,7 @@ class Client(Blobs):
         return Document(digest=digest, raw=raw, content=content)
 
     def push_manifest(self, content: Mapping[str, Any], reference: str | None = None) -> tuple[Document, bool]:
-        """Put a manifest under a tag, or under its digest; return it, and whether the registry knows of its subject.
-
-        Raises
-        ------
-        RegistryError
-            The registry does not take it.
-        """
+        """Put a manifest under a tag, or under its digest; return it, and whether the registry knows of its subject."""
         raw = canonical(content)
         made = Document(digest=f"sha256:{hashlib.sha256(raw).hexdigest()}", raw=raw, content=content)
         response = self._transport.request(
@@ -112,13 +98,7 @@ class Client(Blobs):
         return response.status_code == _OK and response.headers.get("docker-content-digest") == digest
 
     def referrers(self, digest: str) -> list[dict[str, Any]]:
-        """Return the descriptors of what refers to a manifest, from the registry's API or the fallback tag.
-
-        Raises
-        ------
-        ArchiveError, RegistryError
-            The list cannot be read.
-        """
+        """Return the descriptors of what refers to a manifest, from the registry's API or the fallback tag."""
         listed: list[dict[str, Any]] = []
         for response in self._pages(f"{self._root}/referrers/{digest}", f"what refers to {digest[:19]}"):
             if response.status_code == _MISSING:
@@ -151,13 +131,7 @@ class Client(Blobs):
         return [] if found is None else _entries(found.content)
 
     def attach(self, content: Mapping[str, Any]) -> Document:
-        """Put a manifest that has a subject, and see to it that the subject's referrers name it.
-
-        Raises
-        ------
-        RegistryError
-            The registry does not take it, or others change its list of referrers all the time.
-        """
+        """Put a manifest that has a subject, and see to it that the subject's referrers name it."""
         made, by_registry = self.push_manifest(content)
         subject = content["subject"]["digest"]
         entry = made.descriptor | {
@@ -181,13 +155,7 @@ class Client(Blobs):
         return [tag for tag in found if not re.fullmatch(r"sha256-[0-9a-f]{64}", tag)]
 
     def catalog(self) -> list[str]:
-        """Return the registry's repositories, where it tells them.
-
-        Raises
-        ------
-        RegistryError
-            It does not.
-        """
+        """Return the registry's repositories, where it tells them."""
         return self._listed("/v2/_catalog?n=1000", "repositories")
 
     def _listed(self, url: str, what: str) -> list[str]:

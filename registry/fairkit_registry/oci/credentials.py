@@ -44,13 +44,7 @@ def files() -> list[Path]:
 
 
 def find(host: str) -> Login | None:
-    """Return the login for a host; None where there is none.
-
-    Raises
-    ------
-    RegistryError
-        A file is not understood, or a helper does not answer.
-    """
+    """Return the login for a host; None where there is none."""
     for path in files():
         record = _read(path)
         if record is not None:

@@ -81,37 +81,7 @@ class Transport:
         stream: bool = False,
         redirects: bool = False,
     ) -> httpx.Response:
-        """Send a request, log in where the registry asks for it, and wait where it is busy.
-
-        Parameters
-        ----------
-        method
-            ``GET`` and so on.
-        url
-            A path of the API, or what the registry itself has named.
-        content
-            Bytes, or a function that begins an iterator of them anew for each try.
-        headers
-            Besides the login.
-        size
-            How many bytes are sent, for the time that this may take.
-        stream
-            Leave the answer's body to be read by `pieces`; else it is read, up to `LARGEST_ANSWER`.
-        redirects
-            Follow the registry to where it keeps content; without the login, if that is another host.
-
-        Returns
-        -------
-        httpx.Response
-            Whatever the status; see `refuse`.
-
-        Raises
-        ------
-        LostError
-            The registry cannot be reached, or hung up.
-        RegistryError
-            It asks for a login that there is not, or answers too slowly or without end.
-        """
+        """Send a request, log in where the registry asks for it, and wait where it is busy."""
         direct = url.startswith("/")  # a path of ours, and no address that an answer has named
         url = urllib.parse.urljoin(self.address.base + "/", url)
         limit = SECONDS + size / SLOWEST
@@ -292,15 +262,7 @@ class Transport:
 
 
 def pieces(response: httpx.Response, size: int) -> Iterator[bytes]:
-    """Yield the body of an answer that was left to be read, in time for `size` bytes.
-
-    Raises
-    ------
-    LostError
-        The registry hangs up.
-    RegistryError
-        It is slower than `SLOWEST`.
-    """
+    """Yield the body of an answer that was left to be read, in time for `size` bytes."""
     import httpx
 
     deadline = time.monotonic() + SECONDS + size / SLOWEST

@@ -22,34 +22,17 @@ Change = Literal["better", "worse", "within noise", "different", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One finding in two reports.
+    """One finding in two reports."""
 
-    Attributes
-    ----------
-    auditor, metric, sensitive
-        Which finding.
-    before, after
-        The values; None where a report does not have it.
-    before_interval, after_interval
-        Their intervals.
-    difference
-        after - before.
-    interval
-        Of the difference; see `difference_interval`.
-    change
-        ``better``, ``worse`` (the interval excludes 0, and the direction has a name), ``different``
-        (it excludes 0, and neither direction is better), ``within noise`` or ``unknown`` (no interval).
-    """
-
-    auditor: str
-    metric: str
-    sensitive: str | None
-    before: float | None
-    after: float | None
-    before_interval: Interval | None
-    after_interval: Interval | None
-    difference: float | None
-    interval: Interval | None
+    auditor: str  # which finding
+    metric: str  # which finding
+    sensitive: str | None  # which finding
+    before: float | None  # the values; None where a report does not have it
+    after: float | None  # the values; None where a report does not have it
+    before_interval: Interval | None  # their intervals
+    after_interval: Interval | None  # their intervals
+    difference: float | None  # after - before
+    interval: Interval | None  # of the difference; see `difference_interval`
     change: Change
 
     @property
@@ -86,18 +69,6 @@ def difference_interval(before: Finding, after: Finding, confidence: float) -> I
 
     On the same rows the two errors go up and down together, so this interval is then wider than it
     need be: it is conservative.
-
-    Parameters
-    ----------
-    before, after
-        Findings with a value and an interval.
-    confidence
-        In (0, 1). Intervals of another confidence are rescaled by the ratio of normal quantiles.
-
-    Returns
-    -------
-    tuple of float or None
-        None where a value or an interval is missing.
     """
     margins_before, margins_after = _margins(before, confidence), _margins(after, confidence)
     if margins_before is None or margins_after is None:
@@ -135,14 +106,6 @@ def compare_findings(before: Report, after: Report, *, confidence: float | None 
     """Set the findings of two reports side by side, in the order of the first and then of the second.
 
     Findings belong together when auditor, metric, sensitive column and parameters are the same.
-
-    Parameters
-    ----------
-    before, after
-        The reports.
-    confidence
-        Of each difference's interval, by default that of the later report. Each difference is judged by
-        itself; pass a higher confidence to account for many (`promotion` does).
     """
     level = after.confidence if confidence is None else confidence
     first = {_key(finding): finding for finding in before.findings}
@@ -191,19 +154,6 @@ def worse_findings(
     With k findings that have a direction, each difference gets an interval of confidence
     1 - (1 - confidence) / k (Bonferroni), so that at most a share of 1 - confidence of the comparisons of
     two equal models names anything at all.
-
-    Parameters
-    ----------
-    before, after
-        The reports.
-    wanted
-        Metrics (``accuracy``) or findings (``accuracy_difference:sex``) to look at; ``all`` takes every
-        finding of the first report that has a direction and an interval.
-
-    Returns
-    -------
-    worse, unknown
-        The findings that are worse, and those that the first report has and that cannot be compared.
     """
     sides = [replace(report, findings=tuple(_wanted(report, wanted))) for report in (before, after)]
     level = 1 - (1 - after.confidence) / max(1, len(sides[0].findings))

@@ -31,21 +31,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Whether a version may be what an alias means.
+    """Whether a version may be what an alias means."""
 
-    Attributes
-    ----------
-    version, alias
-        What was asked for.
-    reasons
-        Everything that speaks against it, and notes.
-    certificate
-        The certificate that decided, verified; None where none counts or the alias is open.
-    """
-
-    version: Version
-    alias: Alias
-    reasons: tuple[Reason, ...]
+    version: Version  # what was asked for
+    alias: Alias  # what was asked for
+    reasons: tuple[Reason, ...]  # everything that speaks against it, and notes
     certificate: Certificate | None
 
     @property

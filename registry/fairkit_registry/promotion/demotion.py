@@ -19,28 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demotion:
-    """What became of an alias that was to be taken back.
+    """What became of an alias that was to be taken back."""
 
-    Attributes
-    ----------
-    name, alias
-        Which.
-    version
-        The version that it was taken from.
-    now
-        What it points to now; None: nothing.
-    done
-        Whether anything was changed: False where the alias points elsewhere already.
-    reason
-        A sentence.
-    """
-
-    name: str
-    alias: str
-    version: int
-    now: int | None
-    done: bool
-    reason: str
+    name: str  # which
+    alias: str  # which
+    version: int  # the version that it was taken from
+    now: int | None  # what it points to now; None: nothing
+    done: bool  # whether anything was changed: False where the alias points elsewhere already
+    reason: str  # a sentence
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -52,20 +38,6 @@ def demote(registry: Registry, name: str, version: int, alias: str, evidence: Ma
 
     It then points to the version that it pointed to last before, and that was not taken back itself, if that one still
     passes the alias's policy; else to nothing.
-
-    Parameters
-    ----------
-    registry
-        The registry.
-    name, version, alias
-        ``credit``, ``3``, ``production``.
-    evidence
-        Why, as plain JSON; it becomes part of the registry's log.
-
-    Raises
-    ------
-    RegistryError
-        There is no such alias, or the registry cannot be written.
     """
     names.check_alias(alias)
     while True:

@@ -18,24 +18,7 @@ if TYPE_CHECKING:
 
 
 def take_evidence(registry: Registry, name: str, alias: str, files: Sequence[tuple[EvidenceKind, Path]]) -> Probation:
-    """Take in signed statements about the version that an alias points to, all or none; return the new state.
-
-    Parameters
-    ----------
-    registry
-        The registry.
-    name, alias
-        The alias.
-    files
-        The kind and path of each: a watch's whole file of statements, or an attestation.
-
-    Raises
-    ------
-    RegistryError
-        The alias asks for no probation, points to nothing, or the registry cannot be written.
-    CertificateError
-        A file does not count: see `ServedEvidence.take`.
-    """
+    """Take in signed statements about the version that an alias points to, all or none; return the new state."""
     from fairkit_registry.evidence.statement import read_limited
 
     raws = [(kind, path, read_limited(path, LARGEST, what=kind, too_large=f"a {kind}")) for kind, path in files]

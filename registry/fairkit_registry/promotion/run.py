@@ -33,22 +33,6 @@ def evaluate(registry: Registry, reference: str, alias: str, *, now: datetime | 
     """Say whether a version may be promoted, and give every reason against it.
 
     An alias that was not made has the default policy, which trusts no key: it refuses.
-
-    Parameters
-    ----------
-    registry
-        The registry.
-    reference
-        The version, such as ``credit@7``.
-    alias
-        Such as ``production``.
-    now
-        For the age of certificates; by default the time of the call.
-
-    Raises
-    ------
-    RegistryError
-        There is no such version.
     """
     version = registry.version(reference)
     holder = registry.alias(version.name, names.check_alias(alias))
@@ -71,18 +55,7 @@ def evaluate(registry: Registry, reference: str, alias: str, *, now: datetime | 
 
 
 def promote(registry: Registry, reference: str, alias: str, *, now: datetime | None = None) -> Decision:
-    """Point an alias to a version if its policy allows it.
-
-    Returns
-    -------
-    Decision
-        The alias points to the version if and only if its `verdict` is ``pass``.
-
-    Raises
-    ------
-    RegistryError
-        There is no such version, or the registry cannot be written.
-    """
+    """Point an alias to a version if its policy allows it."""
     while True:
         head = registry.head()
         decision = evaluate(registry, reference, alias, now=now)

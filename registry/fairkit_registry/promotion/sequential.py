@@ -46,17 +46,7 @@ def check_sequence(case: Case, deciding: Certificate, trusted: Sequence[PublicKe
 
 
 def gaps(numbered: Iterable[_Known], keyid: str, number: int) -> Iterator[str]:
-    """Yield what is missing from a key's sequence up to its highest known number, and what contradicts itself in it.
-
-    Parameters
-    ----------
-    numbered
-        The registry's certificates by this key.
-    keyid
-        The key.
-    number
-        The number of the certificate that decides.
-    """
+    """Yield what is missing from a key's sequence up to its highest known number, and what contradicts itself in it."""
     by_number: dict[int, set[_Known]] = {}
     for certificate in numbered:
         by_number.setdefault(certificate.number, set()).add(certificate)

@@ -28,15 +28,7 @@ def trusted_keys(policy: AliasPolicy) -> list[PublicKey]:
 
 
 def revoked(registry: Registry, policy: AliasPolicy) -> Revocations:
-    """Return the revocations for an alias: the registry's lists, and those that this user has seen.
-
-    Raises
-    ------
-    CertificateError
-        Two lists contradict each other, or one is damaged.
-    RegistryError
-        A list's file is missing or was changed.
-    """
+    """Return the revocations for an alias: the registry's lists, and those that this user has seen."""
     return of_registry(registry, trusted_keys(policy), [parse_public(pem) for pem in policy.revokers])
 
 

@@ -23,32 +23,15 @@ GENESIS = "0" * 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One change of the registry.
+    """One change of the registry."""
 
-    Attributes
-    ----------
-    seq
-        Its number, from 1 without gaps.
-    at
-        When, UTC.
-    action
-        ``add``, ``certify``, ``detach``, ``alias``, ``promote``, ``demote``, ``remove-alias``, ``revoke``, ``lock``,
-        ``served`` or ``import``.
-    name
-        The model it is about.
-    body
-        What was done; enough to rebuild the tables from the log.
-    previous, digest
-        The digest of the event before it, and its own: SHA-256 over the canonical JSON of the rest.
-    """
-
-    seq: int
-    at: str
+    seq: int  # its number, from 1 without gaps
+    at: str  # when, UTC
     action: str
-    name: str | None
-    body: dict[str, Any]
-    previous: str
-    digest: str
+    name: str | None  # the model it is about
+    body: dict[str, Any]  # what was done; enough to rebuild the tables from the log
+    previous: str  # the digest of the event before it, and its own: SHA-256 over the canonical JSON of the rest
+    digest: str  # the digest of the event before it, and its own: SHA-256 over the canonical JSON of the rest
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -122,11 +105,6 @@ def digests(connection: sqlite3.Connection) -> list[str]:
     """Return the digest of every event, the oldest first, after hashing the whole chain again.
 
     The bodies are hashed as they are stored, without parsing: a few microseconds for each event.
-
-    Raises
-    ------
-    TamperedError
-        An event is missing or was changed, or the chain is broken.
     """
     chain: list[str] = []
     previous = GENESIS

@@ -83,13 +83,7 @@ class RegistryFolder:
             self.notes.append(f"the newest event of {self.path} cannot be remembered outside of it: {problem}")
 
     def confirm(self, connection: sqlite3.Connection, name: str | None = None) -> Replayed:
-        """Compare the rows about a model (or all) with the log, and return what the log says.
-
-        Raises
-        ------
-        TamperedError
-            A row was changed, added or removed without an event.
-        """
+        """Compare the rows about a model (or all) with the log, and return what the log says."""
         try:
             state = replayed(events.of_model(connection, name))
             found = list(differences(connection, state, name))

@@ -46,20 +46,7 @@ class Head:
     root: bytes | None = None
 
     def check(self, digests: Sequence[str], folder: Path) -> None:
-        """Refuse a log that does not continue this head.
-
-        Parameters
-        ----------
-        digests
-            Of every event in the log, the oldest first.
-        folder
-            The registry's, for the message.
-
-        Raises
-        ------
-        TamperedError
-            The log is shorter than it was, or another one.
-        """
+        """Refuse a log that does not continue this head."""
         if self.events <= len(digests) and self._holds(digests[: self.events]):
             return
         what = (
@@ -86,13 +73,7 @@ class Head:
 
 
 def parse(raw: bytes, source: str) -> Head:
-    """Read a head, or a signed checkpoint, whose place is trusted as a head's is: the signature is not looked at.
-
-    Raises
-    ------
-    RegistryError
-        It is none.
-    """
+    """Read a head, or a signed checkpoint, whose place is trusted as a head's is: the signature is not looked at."""
     if checkpoints.is_note(raw):
         try:
             found = checkpoints.parse(raw, where=source)
@@ -126,22 +107,7 @@ def own_files(folder: Path) -> tuple[Path, ...]:
 
 
 class Heads:
-    """Where a registry's newest event is remembered: this user's own file, and witnesses.
-
-    Attributes
-    ----------
-    unreadable
-        Why this user's own file could not be read; None where it could.
-    complete
-        Whether `read` found all of this user's own files.
-
-    Parameters
-    ----------
-    folder
-        The registry's.
-    witnesses
-        Files that are written after each change where they can be, and URLs that are only read.
-    """
+    """Where a registry's newest event is remembered: this user's own file, and witnesses."""
 
     def __init__(self, folder: Path, witnesses: Sequence[str | Path] = ()) -> None:
         self.folder = folder
@@ -156,18 +122,7 @@ class Heads:
             )
 
     def read(self, *, new: bool = False) -> list[Head]:
-        """Return the remembered heads. Read before the database: it may go on meanwhile, never back.
-
-        Parameters
-        ----------
-        new
-            Whether the registry was just made: then witnesses that do not exist yet are no error.
-
-        Raises
-        ------
-        RegistryError
-            A witness cannot be read, or holds something else.
-        """
+        """Return the remembered heads. Read before the database: it may go on meanwhile, never back."""
         heads = []
         self.complete = True
         for path in self.own:
@@ -191,13 +146,7 @@ class Heads:
         return heads
 
     def remember(self, head: Head, *, force: bool = False) -> str | None:
-        """Write a head that is newer than what is remembered; with `force` any.
-
-        Returns
-        -------
-        str or None
-            Why this user's own file cannot be written. A witness that cannot be written is somebody else's to write.
-        """
+        """Write a head that is newer than what is remembered; with `force` any."""
         problem = None
         for path in (*self.own, *(Path(text) for text in self.witnesses if not _is_url(text))):
             try:
@@ -229,13 +178,7 @@ def _replaceable(path: Path, head: Head, *, force: bool) -> bool:
 
 
 def read_anywhere(text: str) -> bytes | None:
-    """Return the bytes of a file, None where it is missing, or of an https address.
-
-    Raises
-    ------
-    RegistryError
-        It cannot be read, or is too large.
-    """
+    """Return the bytes of a file, None where it is missing, or of an https address."""
     return _fetched(text) if _is_url(text) else _content(Path(text))
 
 

@@ -53,11 +53,6 @@ def check_not_lost(path: Path) -> None:
     """Refuse a folder whose index is gone while the files that it listed are there.
 
     A new index would begin with version 1 again, and would know nothing of the versions, aliases and events that were.
-
-    Raises
-    ------
-    TamperedError
-        There are files.
     """
     left = sum(1 for _ in (path.parent / "blobs" / "sha256").glob("??/*"))
     if left:
@@ -69,13 +64,7 @@ def check_not_lost(path: Path) -> None:
 
 
 def create(path: Path, scratch: Path) -> None:
-    """Make the database file whole, or leave the one that another process made in the meantime.
-
-    Raises
-    ------
-    RegistryError
-        The folder cannot be written.
-    """
+    """Make the database file whole, or leave the one that another process made in the meantime."""
     _check_sqlite()
     temporary = scratch / f"index-{secrets.token_hex(8)}.sqlite"
     try:
@@ -174,13 +163,7 @@ class Index:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """Run a block as one transaction that holds the write lock; all of it happens, or nothing.
-
-        Raises
-        ------
-        RegistryError
-            The database is locked for longer than the timeout, read-only, full or damaged.
-        """
+        """Run a block as one transaction that holds the write lock; all of it happens, or nothing."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -196,13 +179,7 @@ class Index:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """Run a block that sees one state of the whole, whatever others write meanwhile.
-
-        Raises
-        ------
-        RegistryError
-            The database cannot be read.
-        """
+        """Run a block that sees one state of the whole, whatever others write meanwhile."""
         if self._connection.in_transaction:  # a read within a write sees what the write did
             yield self._connection
             return

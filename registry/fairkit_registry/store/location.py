@@ -21,22 +21,7 @@ def locate(
     configured: str | Path | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Path:
-    """Return the registry's folder: the option, else the environment, else the configuration, else a default.
-
-    Parameters
-    ----------
-    option
-        What the user said with ``--registry``.
-    configured
-        ``[registry] path`` of the configuration, relative paths already taken from the file's folder.
-    environment
-        Where ``FAIRKIT_REGISTRY`` may stand; an empty value counts as none.
-
-    Returns
-    -------
-    Path
-        By default ``fairkit-registry`` in the working folder. It need not exist.
-    """
+    """Return the registry's folder: the option, else the environment, else the configuration, else a default."""
     for choice in (option, environment.get(VARIABLE), configured):
         if choice:
             return Path(choice)
@@ -44,20 +29,7 @@ def locate(
 
 
 def witnesses(named: str | Sequence[str] | None, *, folder: Path | None = None) -> tuple[str, ...]:
-    """Return the witnesses that a configuration names: paths start from the file's folder, addresses stay.
-
-    Parameters
-    ----------
-    named
-        ``[registry] witness``: one, or a list.
-    folder
-        The configuration file's.
-
-    Raises
-    ------
-    RegistryError
-        It is neither text nor a list of texts.
-    """
+    """Return the witnesses that a configuration names: paths start from the file's folder, addresses stay."""
     listed = [named] if isinstance(named, str) else list(named or ())
     if not all(isinstance(one, str) for one in listed):
         raise RegistryError("[registry] witness in fairkit.toml is a path or an address, or a list of them")

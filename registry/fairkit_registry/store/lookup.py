@@ -16,27 +16,7 @@ if TYPE_CHECKING:
 
 
 def resolve(name: str, registry_path: str | Path, *, witnesses: Sequence[str | Path] = ()) -> Path:
-    """Return the ONNX file that a name of a registry means, after hashing it again.
-
-    Parameters
-    ----------
-    name
-        ``credit`` (the newest version), ``credit@3`` or ``credit@production``.
-    registry_path
-        The registry's folder.
-    witnesses
-        Files and addresses that remember its newest event.
-
-    Returns
-    -------
-    Path
-        A file inside the registry. Do not change it.
-
-    Raises
-    ------
-    RegistryError
-        There is no such registry, model, version or alias, or the file was changed.
-    """
+    """Return the ONNX file that a name of a registry means, after hashing it again."""
     with Registry(registry_path, witnesses=witnesses) as registry:
         return registry.model_path(registry.version(name))
 
@@ -51,23 +31,7 @@ def register(
     tags: Sequence[str] = (),
     notes: str = "",
 ) -> Version:
-    """Add a file that was just made, with the version that it was made from as its parent.
-
-    Parameters
-    ----------
-    name, file, certificates, tags, notes
-        As in `Registry.add`. The registry is made where there is none.
-    registry_path
-        The registry's folder.
-    base
-        What the file was made from: a name in the registry, or an ONNX file. A file that the registry
-        knows (by its digest) as a version of any model becomes the parent; one that it does not know is none.
-
-    Raises
-    ------
-    RegistryError
-        See `Registry.add`.
-    """
+    """Add a file that was just made, with the version that it was made from as its parent."""
     with Registry(registry_path, create=True) as registry:
         parent = None if base is None else _parent(registry, name, base)
         return registry.add(name, file, certificates=certificates, parent=parent, tags=tags, notes=notes)
@@ -82,31 +46,7 @@ def register_pair(
     method: str,
     witnesses: Sequence[str | Path] = (),
 ) -> tuple[Version, Version]:
-    """Add a mitigated file with the model that it was made from as its parent.
-
-    Parameters
-    ----------
-    name
-        The model's name for both.
-    before, after
-        The files. The first is added too, unless a version of this name has the same content.
-    registry_path
-        The registry's folder; it is made where there is none.
-    method
-        What made the second of the first; it goes into the notes.
-    witnesses
-        Files and addresses that remember the registry's newest event.
-
-    Returns
-    -------
-    before, after
-        The versions.
-
-    Raises
-    ------
-    RegistryError
-        See `Registry.add`.
-    """
+    """Add a mitigated file with the model that it was made from as its parent."""
     with Registry(registry_path, create=True, witnesses=witnesses) as registry:
         known = _parent(registry, name, before)
         if known is not None and known.startswith(f"{name}@"):

@@ -20,29 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What `check` looked at and found.
+    """What `check` looked at and found."""
 
-    Attributes
-    ----------
-    problems
-        Sentences; empty when all is well.
-    notes
-        What is harmless: leftovers that `gc` removes.
-    blobs, size
-        How many blobs were hashed again, and their bytes.
-    versions, events
-        How many versions and events were followed.
-    head
-        Digest of the newest event. Who keeps it elsewhere can tell later whether the log was rewritten.
-    """
-
-    problems: tuple[str, ...]
-    notes: tuple[str, ...]
-    blobs: int
-    size: int
-    versions: int
-    events: int
-    head: str
+    problems: tuple[str, ...]  # sentences; empty when all is well
+    notes: tuple[str, ...]  # what is harmless: leftovers that `gc` removes
+    blobs: int  # how many blobs were hashed again, and their bytes
+    size: int  # how many blobs were hashed again, and their bytes
+    versions: int  # how many versions and events were followed
+    events: int  # how many versions and events were followed
+    head: str  # digest of the newest event. Who keeps it elsewhere can tell later whether the log was rewritten
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -63,15 +49,6 @@ def check(registry: Registry, *, head: str | None = None, remembered: bool = Tru
 
     The tables must be exactly what the log says was done: a row that was changed behind the
     registry's back is found even where the log itself was left alone.
-
-    Parameters
-    ----------
-    registry
-        The registry.
-    head
-        Digest of an event that was noted down earlier; it must still be in the chain.
-    remembered
-        Whether the log must also continue what this user and the witnesses remember.
     """
     problems = [*registry.folder.index.damage(), *registry.folder.index.foreign_schema()]
     with registry.folder.index.read() as connection:
@@ -174,11 +151,6 @@ def gc(registry: Registry, *, dry_run: bool = False) -> Removed:
 
     It holds the write lock, so a file that another process has just moved into the store has its row
     already, or is not there yet. Temporary files go when they are a day old.
-
-    Raises
-    ------
-    RegistryError
-        The registry is locked or cannot be written, or its tables are not what the log says.
     """
     removed: list[str] = []
     size = 0

@@ -30,24 +30,7 @@ LARGEST = 16 << 20
 def probation_of(
     connection: sqlite3.Connection, blobs: BlobStore, alias: Alias, model: str | None = None
 ) -> Probation | None:
-    """Return the state of an alias's probation; None where none is asked for, or nothing was promoted.
-
-    Parameters
-    ----------
-    connection, blobs
-        The registry's.
-    alias
-        The alias.
-    model
-        The digest of a file that it has pointed to; by default of the one that it points to now.
-
-    Raises
-    ------
-    RegistryError
-        A file of evidence is missing or was changed.
-    CertificateError
-        What was revoked cannot be told.
-    """
+    """Return the state of an alias's probation; None where none is asked for, or nothing was promoted."""
     evidence = evidence_of(connection, blobs, alias, model)
     return None if evidence is None else judge_probation(evidence, present(connection).date())
 
@@ -74,13 +57,7 @@ def standing_aliases(
 
 
 def refuse_fallen(connection: sqlite3.Connection, blobs: BlobStore, wanted: Reference) -> None:
-    """Refuse a name whose probation has ended without success: from that day on it means nothing.
-
-    Raises
-    ------
-    RegistryError
-        It has.
-    """
+    """Refuse a name whose probation has ended without success: from that day on it means nothing."""
     for alias in standing_aliases(connection, blobs, wanted.name, wanted.alias):
         if alias.ended is not None:
             named = f"{alias.name}@{alias.alias}"

@@ -15,39 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """One version of a model.
+    """One version of a model."""
 
-    Attributes
-    ----------
-    name, version
-        Which; versions count from 1 without gaps and are never changed.
-    model, size
-        SHA-256 and bytes of the ONNX file.
-    filename
-        What the file was called when it was added.
-    parent
-        The version it was made from, as ``name@version``; None where nobody said.
-    tags, notes
-        What the user wanted to remember.
-    origin
-        The version in another registry that this one was imported from, else None.
-    added_at
-        When, UTC.
-    certificates
-        The SHA-256 of each certificate file, in the order they were attached.
-    """
-
-    name: str
-    version: int
-    model: str
-    size: int
-    filename: str
-    parent: str | None
-    tags: tuple[str, ...]
-    notes: str
-    origin: str | None
-    added_at: str
-    certificates: tuple[str, ...] = ()
+    name: str  # which; versions count from 1 without gaps and are never changed
+    version: int  # which; versions count from 1 without gaps and are never changed
+    model: str  # SHA-256 and bytes of the ONNX file
+    size: int  # SHA-256 and bytes of the ONNX file
+    filename: str  # what the file was called when it was added
+    parent: str | None  # the version it was made from, as `name@version`; None where nobody said
+    tags: tuple[str, ...]  # what the user wanted to remember
+    notes: str  # what the user wanted to remember
+    origin: str | None  # the version in another registry that this one was imported from, else None
+    added_at: str  # when, UTC
+    certificates: tuple[str, ...] = ()  # the SHA-256 of each certificate file, in the order they were attached
 
     @property
     def reference(self) -> str:

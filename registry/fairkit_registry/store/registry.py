@@ -34,38 +34,7 @@ _SHORTEST = 8
 
 
 class Registry:
-    """A folder with a SQLite index and a content-addressed store.
-
-    Parameters
-    ----------
-    path
-        The folder.
-    create
-        Whether to make it where there is none.
-    timeout
-        Seconds to wait for another process that writes.
-    witnesses
-        Files and https addresses that remember the newest event, besides this user's own state folder.
-    trusting
-        True skips the comparison with what is remembered, for a check that reports it.
-
-    Attributes
-    ----------
-    path, blobs
-        Its folder, and its content-addressed store.
-    folder
-        Both with the index: `folder.read` and `folder.write` run a block in one transaction, after a comparison of the
-        rows with the log.
-    notes
-        Sentences about opening it that a person should read.
-
-    Raises
-    ------
-    RegistryError
-        There is no registry, or it cannot be opened.
-    TamperedError
-        Its log was cut or rewritten, or is older than what is remembered.
-    """
+    """A folder with a SQLite index and a content-addressed store."""
 
     def __init__(
         self,
@@ -97,34 +66,7 @@ class Registry:
         tags: Sequence[str] = (),
         notes: str = "",
     ) -> Version:
-        """Add an ONNX file as the next version of a model.
-
-        Parameters
-        ----------
-        name
-            The model's name.
-        file
-            The ONNX file; it is copied, and never run.
-        certificates
-            Certificate files about this very file. Whether to believe them is decided at promotion.
-        parent
-            The version that this one was made from (``credit@1``).
-        tags, notes
-            What to remember about it.
-
-        Returns
-        -------
-        Version
-            The new version; when this returns it is on the disk.
-
-        Raises
-        ------
-        RegistryError
-            The name is none, the file is no self-contained ONNX model, the parent is unknown, or the
-            registry cannot be written. Nothing has changed then.
-        CertificateError
-            A certificate cannot be read or is about another model.
-        """
+        """Add an ONNX file as the next version of a model."""
         names.check_name(name)
         names.check_text([notes, *tags])
         file = Path(file)
@@ -147,15 +89,7 @@ class Registry:
                 )
 
     def attach(self, reference: str, certificates: Sequence[str | Path]) -> Version:
-        """Attach certificates to a version that exists.
-
-        Raises
-        ------
-        RegistryError
-            There is no such version, or the registry cannot be written.
-        CertificateError
-            A certificate cannot be read or is about another model.
-        """
+        """Attach certificates to a version that exists."""
         version = self.version(reference)
         at = events.now()
         with self.staging() as staged:
@@ -171,25 +105,6 @@ class Registry:
         """Take a certificate off a version, with a line in the log; its file stays in the store.
 
         Whatever a key that an alias trusts has signed goes on counting at promotions: only its signer can revoke it.
-
-        Parameters
-        ----------
-        reference
-            The version.
-        certificate
-            Its digest, or the first characters of it: at least eight.
-        reason
-            Why, for those who read the log.
-
-        Returns
-        -------
-        Version, str
-            The version as it is now, and the digest of what was taken off.
-
-        Raises
-        ------
-        RegistryError
-            There is no such version or certificate, there is no reason, or the registry cannot be written.
         """
         names.check_text([reason])
         if not reason.strip():
@@ -207,22 +122,7 @@ class Registry:
             return tables.find_version(connection, version.name, version.version), matches[0]
 
     def revoke(self, raws: Sequence[tuple[str, bytes]], keys: Sequence[PublicKey]) -> list[RevocationList]:
-        """Take in revocation lists, all or none; a promotion heeds those by keys and revokers of its alias.
-
-        Parameters
-        ----------
-        raws
-            Name and bytes of each.
-        keys
-            Of which one must have signed each.
-
-        Raises
-        ------
-        VerificationError
-            One is not signed by any of the keys, is older than what is here, or takes a revocation back.
-        RegistryError
-            The registry cannot be written.
-        """
+        """Take in revocation lists, all or none; a promotion heeds those by keys and revokers of its alias."""
         lists = [revocations.read(raw, keys, where=name) for name, raw in raws]
         with self.staging() as staged, self.folder.index.write() as connection:
             newest = {
@@ -242,24 +142,7 @@ class Registry:
         return lists
 
     def lock(self, name: str, raw: bytes, keys: Sequence[PublicKey] = ()) -> PolicyLock:
-        """Register a policy lock for a model's name, which need not have a version yet; twice the same is once.
-
-        Parameters
-        ----------
-        name
-            The model's.
-        raw
-            The lock's file.
-        keys
-            Of which one must have signed it; without any nobody's signature is asked for, until a promotion does.
-
-        Raises
-        ------
-        VerificationError
-            None of the keys has signed it.
-        CertificateError
-            It is no lock.
-        """
+        """Register a policy lock for a model's name, which need not have a version yet; twice the same is once."""
         names.check_name(name)
         lock = locks.verify_lock(raw, keys) if keys else locks.read_lock(raw)
         with self.staging() as staged, self.folder.write(name) as connection:
@@ -272,26 +155,14 @@ class Registry:
         return lock
 
     def set_alias(self, name: str, alias: str, policy: AliasPolicy) -> Alias:
-        """Make an alias, or give it another policy; what it points to stays.
-
-        Raises
-        ------
-        RegistryError
-            There is no such model, or the alias is none.
-        """
+        """Make an alias, or give it another policy; what it points to stays."""
         names.check_alias(alias)
         with self.folder.write(name) as connection:
             tables.find_version(connection, name)
             return tables.set_alias(connection, name, alias, policy, events.now())
 
     def remove_alias(self, name: str, alias: str) -> None:
-        """Take an alias away, with its policy; the versions stay.
-
-        Raises
-        ------
-        RegistryError
-            There is no such alias.
-        """
+        """Take an alias away, with its policy; the versions stay."""
         with self.folder.write(name) as connection:
             known = {one.alias for one in tables.find_aliases(connection, name)}
             if alias not in known:
@@ -311,22 +182,7 @@ class Registry:
         *,
         head: str,
     ) -> bool:
-        """Point an alias to a version or to nothing, unless the log has gone on; `promotion` decides which and why.
-
-        Parameters
-        ----------
-        action
-            ``promote`` or ``demote``.
-        alias, version, certificate, body
-            What was decided, from which certificate, and what the event says besides.
-        head
-            The newest event when deciding began (see `head`): a decision counts only for what it was made about.
-
-        Returns
-        -------
-        bool
-            False where something was written since; nothing is changed then.
-        """
+        """Point an alias to a version or to nothing, unless the log has gone on; `promotion` decides which and why."""
         at = events.now()
         with self.folder.write(alias.name) as connection:
             if events.newest(connection)[1] != head:
@@ -352,31 +208,12 @@ class Registry:
             return tables.list_models(connection, standing_aliases(connection, self.blobs))
 
     def versions(self, name: str, *, limit: int | None = None) -> list[Version]:
-        """Return a model's versions, the newest first.
-
-        Raises
-        ------
-        RegistryError
-            There is no such model.
-        """
+        """Return a model's versions, the newest first."""
         with self.folder.read(names.check_name(name)) as connection:
             return tables.find_versions(connection, name, limit=limit)
 
     def version(self, reference: str | Reference, *, fallen: bool = False) -> Version:
-        """Return the version that ``credit@3``, ``credit@production`` or ``credit`` (the newest) means.
-
-        Parameters
-        ----------
-        reference
-            The name.
-        fallen
-            Whether to return also the version of an alias whose probation has ended without success.
-
-        Raises
-        ------
-        RegistryError
-            There is no such model, version or alias, or the alias points to nothing yet, or to nothing any more.
-        """
+        """Return the version that ``credit@3``, ``credit@production`` or ``credit`` (the newest) means."""
         wanted = names.parse(reference) if isinstance(reference, str) else reference
         with self.folder.read(wanted.name) as connection:
             number = wanted.version
@@ -397,15 +234,7 @@ class Registry:
             return next(iter(standing_aliases(connection, self.blobs, name, alias)), None)
 
     def probation(self, alias: Alias, model: str | None = None) -> Probation | None:
-        """Return the state of an alias's probation, of its version or of a file that it pointed to; None without one.
-
-        Raises
-        ------
-        RegistryError
-            A file of evidence is missing or was changed.
-        CertificateError
-            What was revoked cannot be told.
-        """
+        """Return the state of an alias's probation; None without one."""
         with self.folder.index.read() as connection:
             return probation_of(connection, self.blobs, alias, model)
 
@@ -425,13 +254,7 @@ class Registry:
             return events.newest(connection)[1]
 
     def digests(self) -> list[str]:
-        """Return the digest of every event, the oldest first, after hashing the whole chain again.
-
-        Raises
-        ------
-        TamperedError
-            The chain does not hold.
-        """
+        """Return the digest of every event, the oldest first, after hashing the whole chain again."""
         with self.folder.index.read() as connection:
             return events.digests(connection)
 
@@ -448,33 +271,15 @@ class Registry:
         return tuple(sorted({digest for _, _, digest in found}))
 
     def revocations(self) -> dict[str, bytes]:
-        """Return the newest revocation list of each issuer, by the issuer's key id, after hashing it again.
-
-        Raises
-        ------
-        RegistryError
-            A list's file is missing or was changed.
-        """
+        """Return the newest revocation list of each issuer, by the issuer's key id, after hashing it again."""
         with self.folder.index.read() as connection:
             newest = events.revocations(connection)
         return {issuer: self.blobs.read(digest, limit=revocations.LARGEST) for issuer, digest in newest.items()}
 
     def model_path(self, version: Version) -> Path:
-        """Return the path of a version's ONNX file, after hashing the file again.
-
-        Raises
-        ------
-        RegistryError
-            The file is missing or was changed.
-        """
+        """Return the path of a version's ONNX file, after hashing the file again."""
         return self.blobs.intact(version.model)
 
     def certificate(self, digest: str) -> bytes:
-        """Return a certificate file's bytes, after hashing them again.
-
-        Raises
-        ------
-        RegistryError
-            The file is missing or was changed.
-        """
+        """Return a certificate file's bytes, after hashing them again."""
         return self.blobs.read(digest, limit=LARGEST_CERTIFICATE)

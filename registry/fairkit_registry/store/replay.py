@@ -72,17 +72,7 @@ def replayed(chain: Iterable[Event]) -> Replayed:
 
 
 def differences(connection: sqlite3.Connection, state: Replayed, name: str | None = None) -> Iterator[str]:
-    """Yield a sentence for each row that is not as the log says.
-
-    Parameters
-    ----------
-    connection
-        The database.
-    state
-        From the events of the model, or of all.
-    name
-        The model; None: all.
-    """
+    """Yield a sentence for each row that is not as the log says."""
     yield from _different("version", state.versions, _versions(connection, name))
     yield from _different("alias", state.aliases, _aliases(connection, name))
     rows = connection.execute(

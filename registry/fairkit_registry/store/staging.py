@@ -33,13 +33,7 @@ class Staging:
         self.all: list[Staged] = []
 
     def file(self, path: Path) -> Staged:
-        """Copy a file.
-
-        Raises
-        ------
-        RegistryError
-            It cannot be read, or the copy cannot be written.
-        """
+        """Copy a file."""
         try:
             handle = path.open("rb")
         except OSError as error:
@@ -48,13 +42,7 @@ class Staging:
             return self.take(self.blobs.stage(chunks(handle)))
 
     def certificate(self, path: Path, model: str) -> Staged:
-        """Copy a certificate, if it is one and is about the model.
-
-        Raises
-        ------
-        CertificateError
-            It is not.
-        """
+        """Copy a certificate, if it is one and is about the model."""
         raw = read_file(path)
         check_subject(raw, model, where=str(path))
         return self.take(self.blobs.stage([raw]))

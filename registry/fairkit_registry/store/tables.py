@@ -140,13 +140,7 @@ def list_models(connection: sqlite3.Connection, aliases: Sequence[Alias]) -> lis
 def find_versions(
     connection: sqlite3.Connection, name: str, number: int | None = None, *, limit: int | None = None
 ) -> list[Version]:
-    """Return the versions of a model, the newest first, or the one with a number.
-
-    Raises
-    ------
-    RegistryError
-        There is no such model or version.
-    """
+    """Return the versions of a model, the newest first, or the one with a number."""
     rows = connection.execute(
         VERSION_ROWS + "WHERE v.name = ? AND (? IS NULL OR v.version = ?) ORDER BY v.version DESC LIMIT ?",
         (name, number, number, -1 if limit is None else limit),
@@ -187,13 +181,7 @@ def find_certificates(connection: sqlite3.Connection, model: str | None) -> tupl
 
 
 def holder(connection: sqlite3.Connection, wanted: Reference) -> int:
-    """Return the number of the version that an alias points to.
-
-    Raises
-    ------
-    RegistryError
-        There is no such alias, or it points to nothing yet.
-    """
+    """Return the number of the version that an alias points to."""
     rows = {
         row["alias"]: row["version"]
         for row in connection.execute("SELECT alias, version FROM aliases WHERE name = ?", (wanted.name,))
@@ -212,13 +200,7 @@ def holder(connection: sqlite3.Connection, wanted: Reference) -> int:
 
 
 def refuse_unknown(connection: sqlite3.Connection, name: str, number: int | None = None) -> NoReturn:
-    """Say that there is no such model or version, and what there is.
-
-    Raises
-    ------
-    RegistryError
-        Always.
-    """
+    """Say that there is no such model or version, and what there is."""
     newest = connection.execute("SELECT max(version) FROM versions WHERE name = ?", (name,)).fetchone()[0]
     if newest is not None:
         raise RegistryError(f"there is no version {number} of {name}; its versions go from 1 to {newest}")

@@ -32,26 +32,7 @@ _MOST_ANCESTORS = 100
 
 
 def build(registry: Registry, output: Path, *, title: str, url: str = "", checkpoint: bytes | None = None) -> int:
-    """Write the site of a registry, and return the number of its files.
-
-    Parameters
-    ----------
-    registry
-        Open.
-    output
-        The folder. One that is there must be a site, or empty; it is replaced whole.
-    title
-        Of the first page.
-    url
-        Where the site will be, for the feed.
-    checkpoint
-        A signed checkpoint to publish with it.
-
-    Raises
-    ------
-    FairkitError
-        The folder holds something else, or cannot be written. It is then as it was.
-    """
+    """Write the site of a registry, and return the number of its files."""
     check(output)
     output = output.resolve()  # a link stays one: the folder behind it is replaced
     remembered = _remembered(registry.path)
@@ -69,13 +50,7 @@ def build(registry: Registry, output: Path, *, title: str, url: str = "", checkp
 
 
 def check(output: Path) -> None:
-    """Refuse a folder that is neither a site nor empty.
-
-    Raises
-    ------
-    FairkitError
-        It is not.
-    """
+    """Refuse a folder that is neither a site nor empty."""
     if not output.exists():
         if not output.parent.is_dir():
             raise FairkitError(f"there is no folder {output.parent}; make it first")

@@ -23,25 +23,12 @@ Numbers = list[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A certificate on a page.
+    """A certificate on a page."""
 
-    Attributes
-    ----------
-    digest
-        Of the file.
-    holds
-        True: a key that an alias trusts signed it, and nothing is against it. False: it does not hold. None: no alias
-        trusts a key, so nobody can tell.
-    why
-        Why not, in words.
-    told
-        What it says; empty where it cannot be read.
-    """
-
-    digest: str
+    digest: str  # of the file
     holds: bool | None
-    why: str
-    told: Mapping[str, Any]
+    why: str  # why not, in words
+    told: Mapping[str, Any]  # what it says; empty where it cannot be read
 
     @property
     def verdict(self) -> str | None:

@@ -19,17 +19,7 @@ _EMPTY = "1970-01-01T00:00:00Z"
 
 
 def feed(events: Sequence[Event], title: str, url: str) -> str:
-    """Return the newest events as a feed.
-
-    Parameters
-    ----------
-    events
-        The newest first.
-    title
-        Of the registry.
-    url
-        Where the site will be, ending in ``/``; empty: links are relative to the feed.
-    """
+    """Return the newest events as a feed."""
     first = events[-1].digest if events else "empty"
     head = [
         '<?xml version="1.0" encoding="utf-8"?>',

@@ -69,21 +69,7 @@ class Seen:
 
 
 def gather(registry: Registry, remembered: MutableMapping[str, list[Any]]) -> Seen:
-    """Read a registry.
-
-    Parameters
-    ----------
-    registry
-        Open.
-    remembered
-        From the last build; it is brought up to date, so that a certificate is verified once for the same keys,
-        revocations and bytes. The bytes are hashed in any case.
-
-    Raises
-    ------
-    RegistryError
-        It cannot be read.
-    """
+    """Read a registry."""
     children: dict[str, list[str]] = {}
     listed = {one["name"]: registry.versions(one["name"]) for one in registry.models()}
     for version in (one for versions in listed.values() for one in versions):

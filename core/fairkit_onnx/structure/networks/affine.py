@@ -38,20 +38,12 @@ class GroupCoefficients:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Affine:
-    """A tensor [rows, w] as a sum over groups of units, with constants.
+    """A tensor [rows, w] as a sum over groups of units, with constants."""
 
-    Attributes
-    ----------
-    parts
-        By group.
-    bias, size, base
-        The constants; at least their absolute values on the way; rounding of them; shape [w] each.
-    """
-
-    parts: Mapping[int, GroupCoefficients]
-    bias: Floats
-    size: Floats
-    base: Floats
+    parts: Mapping[int, GroupCoefficients]  # by group
+    bias: Floats  # the constants; at least their absolute values on the way; rounding of them; shape [w] each
+    size: Floats  # the constants; at least their absolute values on the way; rounding of them; shape [w] each
+    base: Floats  # the constants; at least their absolute values on the way; rounding of them; shape [w] each
 
     @property
     def width(self) -> int:

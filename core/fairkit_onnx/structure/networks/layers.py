@@ -23,36 +23,17 @@ CURVED = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """Sums z = weights · y + bias of the values before, and y' = kind(z).
+    """Sums z = weights · y + bias of the values before, and y' = kind(z)."""
 
-    Attributes
-    ----------
-    weights, bias
-        In the arithmetic of the reals, shapes [n, m] and [n].
-    spread
-        At least the absolute weights, shape [n, m]: the runtime's sum is off by at most spread · (how far its values y
-        are off) + rough · |y| + base.
-    rough, base
-        What the float32 arithmetic of the sums adds, shapes [n, m] and [n].
-    kind
-        By unit, one of `SAME`, `RELU`, `SIGMOID`, `TANH`, shape [n].
-    """
-
-    weights: Floats
-    bias: Floats
+    weights: Floats  # in the arithmetic of the reals, shapes [n, m] and [n]
+    bias: Floats  # in the arithmetic of the reals, shapes [n, m] and [n]
     spread: Floats
-    rough: Floats
-    base: Floats
-    kind: NDArray[np.int8]
+    rough: Floats  # what the float32 arithmetic of the sums adds, shapes [n, m] and [n]
+    base: Floats  # what the float32 arithmetic of the sums adds, shapes [n, m] and [n]
+    kind: NDArray[np.int8]  # by unit, one of `SAME`, `RELU`, `SIGMOID`, `TANH`, shape [n]
 
     def error(self, before: Floats, size: Floats) -> Floats:
-        """Return how far the runtime's sums may be off, shape [B, n].
-
-        Parameters
-        ----------
-        before, size
-            How far the values before may be off, and their largest absolute values, shape [B, m].
-        """
+        """Return how far the runtime's sums may be off, shape [B, n]."""
         return np.asarray(before @ self.spread.T + (size + before) @ self.rough.T + self.base)
 
 

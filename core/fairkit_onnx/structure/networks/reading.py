@@ -32,17 +32,7 @@ READ = DENSE | UNITS | _KEEPS | _SUMS | _MOVES
 
 
 class Reader:
-    """Follows a network from its features to one number.
-
-    Parameters
-    ----------
-    constant
-        Returns a constant tensor by name; None for what is none.
-    values
-        Tensors of a few rows, by name: for their shapes.
-    matrix, width
-        The tensor of the features, and how many there are.
-    """
+    """Follows a network from its features to one number."""
 
     def __init__(self, constant: Constant, values: Mapping[str, NDArray[Any]], matrix: str, width: int) -> None:
         self._constant, self._values = constant, values
@@ -50,13 +40,7 @@ class Reader:
         self._known: dict[str, Affine] = {matrix: Affine.of_group(0, width)}
 
     def follow(self, nodes: Sequence[onnx.NodeProto]) -> None:
-        """Read nodes, in order.
-
-        Raises
-        ------
-        ModelError
-            One is not understood; it is named.
-        """
+        """Read nodes, in order."""
         for node in nodes:
             if not any(name in self._known for name in node.input):
                 continue  # made of constants

@@ -38,18 +38,10 @@ _BAND = 2e-6
 
 @dataclass(frozen=True, eq=False)
 class ClassModel(Encoded):
-    """A model that predicts the class of the largest sum of trees, of equal ones the first.
-
-    Attributes
-    ----------
-    ensembles
-        The trees, by class in the order of the scorer's classes: the nodes are the same, and the leaves are not.
-    order
-        Each class's place in the file, which decides between equal sums.
-    """
+    """A model that predicts the class of the largest sum of trees, of equal ones the first."""
 
     ensembles: tuple[Ensemble, ...]
-    order: tuple[int, ...]
+    order: tuple[int, ...]  # each class's place in the file, which decides between equal sums
 
     @property
     def width(self) -> int:
@@ -58,13 +50,7 @@ class ClassModel(Encoded):
         return int(one.feature[one.mode > 0].max(initial=-1)) + 1
 
     def problem(self, domains: Sequence[Numbers | Listed], changing: int, features: Features) -> ClassProblem:
-        """Return the model over the cells of a domain.
-
-        Raises
-        ------
-        DataError
-            A domain is empty or infinite.
-        """
+        """Return the model over the cells of a domain."""
         ensemble = self.ensembles[0]
         encode, defaults = self.encoding(doubles=True), self.defaults(domains)
         pieces = self.pieces(domains, features)
@@ -95,15 +81,7 @@ class ClassModel(Encoded):
 
 
 def read_classes(scorer: OnnxScorer) -> ClassModel:
-    """Read a bound model of several classes.
-
-    Raises
-    ------
-    ModelError
-        It is no single node of trees, or what follows it is not understood; the node is named.
-    ParameterError
-        The model's decisions are drawn.
-    """
+    """Read a bound model of several classes."""
     refuse_unread(scorer)
     graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
     nodes = ancestors(graph, wanted)

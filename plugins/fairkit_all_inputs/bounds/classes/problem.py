@@ -25,31 +25,15 @@ Question = tuple[int, int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class ClassProblem:
-    """Sums of trees over the cells of blocks, one for each class.
+    """Sums of trees over the cells of blocks, one for each class."""
 
-    Attributes
-    ----------
-    plain
-        The blocks, tests and branches, without values.
-    values
-        The leaves' addends by class and node, shape [K, N].
-    roots
-        Of all trees.
-    bases, roundings
-        By class: what is added to the sum, and by how much the runtime's sum may differ from that of the leaves.
-    band
-        How close two sums may be for either class to be predicted, besides rounding.
-    names
-        The classes.
-    """
-
-    plain: Problem
-    values: Floats
-    roots: tuple[int, ...]
+    plain: Problem  # the blocks, tests and branches, without values
+    values: Floats  # the leaves' addends by class and node, shape [K, N]
+    roots: tuple[int, ...]  # of all trees
     bases: tuple[float, ...]
     roundings: tuple[float, ...]
-    band: float
-    names: tuple[str, ...]
+    band: float  # how close two sums may be for either class to be predicted, besides rounding
+    names: tuple[str, ...]  # the classes
     threshold: None = None
     logistic: bool = False
     points: bool = False

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 def proved_classes(problem: ClassProblem, log: Log) -> float:
-    """Return the upper bound that a log proves, over all questions.
-
-    Raises
-    ------
-    DataError
-        It does not cover every question and every input.
-    """
+    """Return the upper bound that a log proves, over all questions."""
     keys = [",".join(map(str, question)) for question in problem.questions]
     if set(log) != set(keys):
         raise DataError(f"the proof log is about {len(set(log))} changes of a class, and there are {len(keys)}")

@@ -17,20 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aim:
-    """An objective: f - g; min(f - t, t' - g); or the difference of the logistic functions of f and g.
+    """An objective: f - g; min(f - t, t' - g); or the difference of the logistic functions of f and g."""
 
-    Attributes
-    ----------
-    kind
-        Which.
-    thresholds
-        The numbers t and t'.
-    ends
-        The least and the most of f, and of g, in boxes, shape [B] each, for the third.
-    """
-
-    kind: int
-    thresholds: tuple[Floats | float, Floats | float]
+    kind: int  # which
+    thresholds: tuple[Floats | float, Floats | float]  # the numbers t and t'
     ends: tuple[Floats, Floats, Floats, Floats] | None = None
 
     @property

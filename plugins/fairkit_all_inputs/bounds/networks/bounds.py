@@ -34,44 +34,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounds:
-    """What is known of a box for a pair of values, shape [B] each.
+    """What is known of a box for a pair of values, shape [B] each."""
 
-    Attributes
-    ----------
-    first
-        At least the sum at the first value.
-    least, most
-        Ends of the sum at the second value.
-    gap
-        At least the difference, the first less the second, or what `aim` asks for.
-    error
-        How far the runtime's sums may be off, each.
-    still
-        Whether both runs take the same numbers from some layer on: then the runtime's sums are equal.
-    empty
-        Whether no input of the box has the signs of its split units.
-    weights
-        By which a corner of the box is chosen in which the difference may be large, shape [B, d].
-    influence
-        How much would be gained where each feature is known better, per unit, shape [B, d].
-    units
-        How much a split of each unit would change, first those of the one run, then of the other, shape [B, 2 · units];
-        negative where that is no use, as where its sum has one sign.
-    sums, rates
-        By layer, the weights of both runs' sums, and those of the outputs, from which the bound follows.
-    points
-        Inputs in which the difference may be large, by a cell of each block, shape [any, blocks].
-    """
-
-    first: Floats
-    least: Floats
-    most: Floats
-    gap: Floats
-    error: Floats
+    first: Floats  # at least the sum at the first value
+    least: Floats  # ends of the sum at the second value
+    most: Floats  # ends of the sum at the second value
+    gap: Floats  # at least the difference, the first less the second, or what `aim` asks for
+    error: Floats  # how far the runtime's sums may be off, each
     still: NDArray[np.bool_]
-    empty: NDArray[np.bool_]
-    weights: Floats
-    influence: Floats
+    empty: NDArray[np.bool_]  # whether no input of the box has the signs of its split units
+    weights: Floats  # by which a corner of the box is chosen in which the difference may be large, shape [B, d]
+    influence: Floats  # how much would be gained where each feature is known better, per unit, shape [B, d]
     units: Floats
     sums: Sequence[tuple[Floats, Floats]]
     rates: tuple[Floats, Floats]
@@ -87,25 +60,7 @@ def bounds(
     aim: Aim | None = None,
     target: float = np.inf,
 ) -> Bounds:
-    """Bound boxes for a pair of values.
-
-    Parameters
-    ----------
-    layers
-        The last has one sum.
-    boxes
-        The boxes.
-    sides
-        What the changing block adds to the features at either value, shape [d].
-    whole
-        Whether the sums themselves are wanted, and not the difference only.
-    unit_signs
-        Units whose sums have one sign by a split: 1, -1, or 0 for the others, in the order of `Bounds.units`.
-    aim
-        The objective that `gap` bounds; default: the difference.
-    target
-        Boxes with a larger bound of the difference are bounded by a linear programme, where the network is small.
-    """
+    """Bound boxes for a pair of values."""
     signs = None if unit_signs is None else by_layer(layers, unit_signs.astype(np.float64))
     ranges = _ranges(layers, boxes, sides, signs)
     last = layers[-1]

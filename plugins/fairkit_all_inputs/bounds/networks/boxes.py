@@ -23,28 +23,14 @@ DIGITS = 9
 
 @dataclass(frozen=True, eq=False)
 class CellFeatures:
-    """The features of every cell.
+    """The features of every cell."""
 
-    Attributes
-    ----------
-    layout
-        How boxes are written; one place of the changing block.
-    changing
-        Its number.
-    features
-        By block, the features that it makes, shape [d_b].
-    first, last
-        By block, those features at the smallest and the largest value of each cell, shape [cells, d_b].
-    fixed
-        All features with the constant ones filled in, shape [d].
-    """
-
-    layout: Layout
-    changing: int
-    features: Sequence[NDArray[np.int64]]
+    layout: Layout  # how boxes are written; one place of the changing block
+    changing: int  # its number
+    features: Sequence[NDArray[np.int64]]  # by block, the features that it makes, shape [d_b]
     first: Sequence[Floats]
     last: Sequence[Floats]
-    fixed: Floats
+    fixed: Floats  # all features with the constant ones filled in, shape [d]
 
     @cached_property
     def ranges(self) -> list[int]:
@@ -130,15 +116,7 @@ class BoxRanges:
         return np.asarray(total)
 
     def corners(self, weights: Floats) -> tuple[Floats, NDArray[np.int64], NDArray[np.bool_]]:
-        """Return, for one row of weights each (shape [B, d]), the inputs with the largest sums.
-
-        Returns
-        -------
-        Floats
-            Their features, zeros for the changing block, shape [B, d].
-        ndarray, ndarray
-            By block, the cell, and whether it is at its largest value, shape [B, blocks] each.
-        """
+        """Return, for one row of weights each (shape [B, d]), the inputs with the largest sums."""
         cells, rows = self.cells, np.arange(len(weights))
         chosen = np.zeros((len(weights), len(cells.features)), dtype=np.int64)
         top = np.zeros(chosen.shape, dtype=np.bool_)

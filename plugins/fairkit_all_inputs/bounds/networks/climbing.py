@@ -47,19 +47,7 @@ FLAT = 0.05
 
 
 class Climber:
-    """The best input that was seen for one pair of values.
-
-    Parameters
-    ----------
-    problem, kind, pair
-        The question.
-    costs, near
-        By block, the distance that each of its cells adds, and how much is allowed.
-    shown
-        By block, the features of each cell at the values that a witness would have; None: at the cells' ends.
-    best
-        Inputs up to this are of no interest.
-    """
+    """The best input that was seen for one pair of values."""
 
     def __init__(
         self,
@@ -187,13 +175,7 @@ class Climber:
     def climb(
         self, chosen: Cells, top: Tops | None = None, enough: float = np.inf, tries: int = TRIES
     ) -> tuple[Cells, Tops, Floats]:
-        """Move one block at a time from points, shape [S, blocks], to where the objective is best.
-
-        Returns
-        -------
-        ndarray, ndarray, ndarray
-            Where each ended: its cells and their ends, and the objective there.
-        """
+        """Move one block at a time from points, shape [S, blocks], to where the objective is best."""
         cells = self.problem.cells
         chosen, count = chosen.copy(), len(chosen)
         top = np.zeros(chosen.shape, dtype=np.bool_) if top is None else top.copy()

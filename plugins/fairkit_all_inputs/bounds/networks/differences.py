@@ -26,17 +26,7 @@ class Planes:
 
 
 def planes(kind: NDArray[np.int8], first: Lines, second: Lines, apart: Lines, ends: Sequence[Floats]) -> Planes:
-    """Return the planes of a layer's units.
-
-    Parameters
-    ----------
-    kind
-        By unit.
-    first, second, apart
-        Lines around the units of both runs, and around their differences.
-    ends
-        The least and the most of the sums z, of z', and of z - z', six arrays of the shape [B, n].
-    """
+    """Return the planes of a layer's units."""
     turned = Lines(apart.high, -apart.high_at, apart.low, -apart.low_at, apart.gap)
     other = _above(kind, second, first, turned, [*ends[2:4], *ends[:2], -ends[5], -ends[4]])
     p, q, r, s = other  # above y' - y, of z' - z, z' and z

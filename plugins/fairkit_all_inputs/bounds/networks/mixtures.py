@@ -29,44 +29,22 @@ ROUNDS = 8
 
 @dataclass(slots=True, eq=False)
 class Followed:
-    """A bound of an objective in boxes, and where it comes from.
+    """A bound of an objective in boxes, and where it comes from."""
 
-    Attributes
-    ----------
-    gap, shared
-        The bound, shape [B], and the inputs' weights, shape [B, d].
-    weights
-        By layer the weights of differences and of both runs' values, shape [B, n] each.
-    sums
-        By layer the weights of both runs' sums, shape [B, n] each: multipliers from which the bound follows alone.
-    """
-
-    gap: Floats
-    shared: Floats
+    gap: Floats  # the bound, shape [B], and the inputs' weights, shape [B, d]
+    shared: Floats  # the bound, shape [B], and the inputs' weights, shape [B, d]
     weights: list[tuple[Floats, Floats, Floats]]
     sums: Pairs
 
 
 @dataclass(slots=True, eq=False)
 class Bounded:
-    """The best bound of boxes.
+    """The best bound of boxes."""
 
-    Attributes
-    ----------
-    most
-        The bound, shape [B].
-    shared
-        The inputs' weights, shape [B, d].
-    lost
-        By layer what each unit's planes lose at the maximum, shape [B, n].
-    sums, rates
-        By layer the weights of both runs' sums, shape [B, n] each, and of the two outputs, shape [B] each.
-    """
-
-    most: Floats
-    shared: Floats
-    lost: list[Floats]
-    sums: Pairs
+    most: Floats  # the bound, shape [B]
+    shared: Floats  # the inputs' weights, shape [B, d]
+    lost: list[Floats]  # by layer what each unit's planes lose at the maximum, shape [B, n]
+    sums: Pairs  # by layer the weights of both runs' sums, shape [B, n] each, and of the two outputs, shape [B] each
     rates: tuple[Floats, Floats]
 
 
@@ -78,19 +56,7 @@ def followed(
     boxes: BoxRanges,
     sides: tuple[Floats, Floats],
 ) -> Followed:
-    """Follow a · f - b · g back to the features.
-
-    Parameters
-    ----------
-    layers, boxes, sides
-        The network, the boxes, and what the changing block adds at either value.
-    both
-        Lines around the units of both runs, by layer.
-    mixed
-        One plane for each unit, [4, B, n] above and below, by layer.
-    rates
-        The weights a and b of the two outputs, shape [B] each.
-    """
+    """Follow a · f - b · g back to the features."""
     # a f - b g = c (f - g) + (a - c) f + (c - b) g with c = min(a, b)
     low = np.minimum(*rates)
     last = layers[-1].weights

@@ -42,15 +42,9 @@ KINDS = (np.float32, np.float64)
 
 @dataclass(frozen=True, eq=False)
 class NetworkModel(Encoded):
-    """A model whose score follows from the output of a network.
+    """A model whose score follows from the output of a network."""
 
-    Attributes
-    ----------
-    layers
-        The network; the last layer has one sum.
-    """
-
-    layers: Sequence[Layer]
+    layers: Sequence[Layer]  # the network; the last layer has one sum
 
     @property
     def width(self) -> int:
@@ -63,15 +57,7 @@ class NetworkModel(Encoded):
         return 1e-5 if self.tail.columns == 2 else 0.0
 
     def problem(self, domains: Sequence[Numbers | Listed], changing: int, features: Features) -> NetworkProblem:
-        """Return the model over a domain whose numbers are cut into cells.
-
-        Raises
-        ------
-        ModelError
-            What follows the network is not understood.
-        DataError
-            A domain is empty or infinite, or features are no numbers.
-        """
+        """Return the model over a domain whose numbers are cut into cells."""
         encode, defaults = self.encoding(doubles=True), self.defaults(domains)
         pieces = self.pieces(domains, features)
         turning = self.pieces(domains, replace(features, cuts=()))  # a rule's cuts turn no order
@@ -154,22 +140,7 @@ def _at_end(block: Block) -> Block:
 
 
 def read_network(scorer: OnnxScorer, rows: Columns) -> NetworkModel | None:
-    """Read a bound model whose score is a network of features; None where it has no dense layer.
-
-    Parameters
-    ----------
-    scorer
-        The model.
-    rows
-        A few rows of the table.
-
-    Raises
-    ------
-    ModelError
-        There is one, and a node of it, before it or after it is not understood; it is named.
-    ParameterError
-        The model's decisions are drawn.
-    """
+    """Read a bound model whose score is a network of features; None where it has no dense layer."""
     graph = scorer.model.proto.graph
     nodes = ancestors(graph, score_of(scorer))
     if not any(node.op_type in DENSE for node in nodes):

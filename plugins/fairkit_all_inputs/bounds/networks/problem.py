@@ -31,36 +31,16 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class NetworkProblem:
-    """A network over the cells of blocks, one of which changes.
+    """A network over the cells of blocks, one of which changes."""
 
-    Attributes
-    ----------
-    blocks
-        The blocks, the changing one among them.
-    cells
-        Their features.
-    layers
-        The network; larger sums are more favorable.
-    encode
-        Raw columns to features, shape [n, d].
-    threshold
-        The decision is favorable where the runtime's sum is at least this; None: there is no decision.
-    logistic
-        Whether the score is the logistic function of the sum.
-    band
-        How far from the threshold the runtime may decide either way.
-    rule
-        The threshold of each group, in the place of the one number.
-    """
-
-    blocks: Sequence[Block]
-    cells: CellFeatures
-    layers: Sequence[Layer]
-    encode: Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]
+    blocks: Sequence[Block]  # the blocks, the changing one among them
+    cells: CellFeatures  # their features
+    layers: Sequence[Layer]  # the network; larger sums are more favorable
+    encode: Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]  # raw columns to features, shape [n, d]
     threshold: float | None
-    logistic: bool = False
-    band: float = 0.0
-    rule: GroupThresholds | None = None
+    logistic: bool = False  # whether the score is the logistic function of the sum
+    band: float = 0.0  # how far from the threshold the runtime may decide either way
+    rule: GroupThresholds | None = None  # the threshold of each group, in the place of the one number
     points: bool = False
 
     def of(self, kind: int) -> NetworkProblem:
@@ -205,13 +185,7 @@ class NetworkProblem:
     def bound(
         self, kind: int, pair: tuple[int, int], packed: NDArray[np.int64], unit_signs: NDArray[np.int8], target: float
     ) -> tuple[Floats, Floats, Bounds]:
-        """Bound an objective in boxes; `unit_signs` and `target` are those of `bounds`.
-
-        Returns
-        -------
-        tuple
-            The bound (of a flip with rounding), what rounding adds to it, and what `bounds` says.
-        """
+        """Bound an objective in boxes; `unit_signs` and `target` are those of `bounds`."""
         split = bool(unit_signs.any())
         thresholds = self.thresholds(pair, self.cells.masks(packed)) if kind == FLIP else (0.0, 0.0)
         aim = Aim(kind, thresholds)

@@ -46,13 +46,7 @@ def solved(
     sides: tuple[Floats, Floats],
     wanted: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Bound f - g in the wanted boxes by programmes, where that is better.
-
-    Returns
-    -------
-    ndarray, ndarray
-        Inputs seen, by a cell of each block, shape [any, blocks]; whether a box's bound is nearly reached in it.
-    """
+    """Bound f - g in the wanted boxes by programmes, where that is better."""
     rows = np.flatnonzero(wanted)
     made = [(one.copy(), two.copy()) for one, two in got.sums]
     points, reached = [], np.full(len(boxes.low), -np.inf)

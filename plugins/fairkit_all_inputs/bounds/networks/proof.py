@@ -23,11 +23,6 @@ def boxes_of(problem: NetworkProblem, entries: Sequence[Any]) -> tuple[NDArray[n
     """Return the closed boxes of a pair's log that hold a cell of each block, and the signs of their split units.
 
     Their shapes are [n, width of the layout] and [n, 2 · units].
-
-    Raises
-    ------
-    DataError
-        The splits do not tile the domain, or are no splits.
     """
     waiting = [(problem.root[0].copy(), np.zeros(2 * problem.units, dtype=np.int8))]
     boxes, signs = [], []
@@ -99,11 +94,6 @@ def proved_network(problem: NetworkProblem, kind: int, log: Log, claim: float = 
     """Return the upper bound that a log proves, over all pairs, with rounding.
 
     Boxes with a bound above the claim are bounded by a linear programme, too, as in the search.
-
-    Raises
-    ------
-    DataError
-        It does not cover every pair and every input.
     """
     expected = {f"{first},{second}" for first, second in problem.pairs}
     if set(log) != expected:

@@ -59,13 +59,7 @@ def _shown(problem: NetworkProblem, values: Mapping[str, NDArray[np.generic]]) -
 
 
 class NetworkSearch:
-    """The open boxes of all pairs, the largest bound first.
-
-    Parameters
-    ----------
-    problem, kind, costs, near, floor, values
-        As of `fairkit_all_inputs.bounds.questions.answer`; a box counts as one for each `PRICE` of its multiplications.
-    """
+    """The open boxes of all pairs, the largest bound first."""
 
     def __init__(
         self,

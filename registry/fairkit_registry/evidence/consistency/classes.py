@@ -22,15 +22,7 @@ Gap = tuple[float, float]
 
 
 def check_classes(report: Report, *, dependent: bool) -> Iterator[str]:
-    """Yield where a gap over all classes does not follow from those of the classes.
-
-    Parameters
-    ----------
-    report
-        The report.
-    dependent
-        Whether rows depend on each other; widths do not follow from the groups' then.
-    """
+    """Yield where a gap over all classes does not follow from those of the classes."""
     for finding in report.findings:
         if finding.auditor != GROUP or finding.metric not in OVER_CLASSES or finding.value is None:
             continue

@@ -14,15 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_condition(finding: Finding, report: Report, data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what cannot be in such a finding.
-
-    Parameters
-    ----------
-    finding, report
-        What is looked at, and what it is part of.
-    data
-        The settings of the data, which name references, strata and proxies.
-    """
+    """Yield what cannot be in such a finding."""
     yield from check_place(finding.value, finding.interval)
     if not about(finding.confidence, report.confidence):
         yield f"its confidence is {finding.confidence:g}, the audit's is {report.confidence:g}"

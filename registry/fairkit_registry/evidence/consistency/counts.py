@@ -53,15 +53,6 @@ def check_counts(report: Report, *, weighted: bool, dependent: bool) -> Iterator
     Of every group, and of all rows together: selected = true positives + false positives = what precision is over; the
     right ones are true positives and true negatives; rows are positives and negatives. Where decisions are yes or no,
     every count is whole.
-
-    Parameters
-    ----------
-    report
-        The report.
-    weighted
-        Whether rows have weights: their sums are not in the statement, and only what is left without them is checked.
-    dependent
-        Whether rows depend on each other: intervals do not follow from counts then.
     """
     if weighted or report.model.task in ("regression", "ranking"):
         return

@@ -36,26 +36,13 @@ BETWEEN_GROUPS = OVER_ALL_ROWS | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """What holds for every finding of one name.
+    """What holds for every finding of one name."""
 
-    Attributes
-    ----------
-    low, high
-        The range of its value.
-    better
-        ``lower``, ``higher`` or ``none``.
-    kind
-        ``value`` over all rows, or how it follows from the groups: ``difference``, ``ratio``, ``smallest``,
-        ``largest``; empty where it does not follow from its own groups.
-    base
-        The metric of the groups' values.
-    """
-
-    low: float
-    high: float
-    better: str
+    low: float  # the range of its value
+    high: float  # the range of its value
+    better: str  # `lower`, `higher` or `none`
     kind: str = ""
-    base: str | None = None
+    base: str | None = None  # the metric of the groups' values
 
 
 @functools.cache

@@ -27,15 +27,7 @@ def about(one: float, other: float) -> bool:
 
 
 def check_number(finding: Finding, report: Report, auditors: frozenset[str]) -> Iterator[str]:
-    """Yield what cannot be in one finding, in sentences that begin after its name.
-
-    Parameters
-    ----------
-    finding, report
-        What is looked at, and what it is part of.
-    auditors
-        The auditors that the settings name.
-    """
+    """Yield what cannot be in one finding, in sentences that begin after its name."""
     yield from _auditor(finding, auditors)
     yield from check_place(finding.value, finding.interval)
     if not about(finding.confidence, report.confidence):

@@ -114,15 +114,7 @@ def _selected_share(widest: float, most: float, widths: Sequence[float], z: floa
 
 
 def check_groups(finding: Finding, report: Report, least: float) -> Iterator[str]:
-    """Yield where a group finding does not have the groups of the data, or hides that they are too small.
-
-    Parameters
-    ----------
-    finding, report
-        What is looked at, and what it is part of.
-    least
-        A group with fewer rows makes the auditor's findings inconclusive.
-    """
+    """Yield where a group finding does not have the groups of the data, or hides that they are too small."""
     if finding.auditor != GROUP or finding.sensitive is None:
         return
     sizes = report.data.groups.get(finding.sensitive)
@@ -169,15 +161,7 @@ def check_rows(report: Report) -> Iterator[str]:
 
 
 def check_pooled(report: Report, *, weighted: bool) -> Iterator[str]:
-    """Yield where a number over all rows does not follow from the groups' numbers of the same metric.
-
-    Parameters
-    ----------
-    report
-        The report.
-    weighted
-        Whether rows have weights; then only the range of the groups is known.
-    """
+    """Yield where a number over all rows does not follow from the groups' numbers of the same metric."""
     overall = {(f.metric, _class(f)): f for f in report.findings if f.auditor == GROUP and f.sensitive is None}
     for finding in report.findings:
         fact = facts().get(finding.metric)
@@ -238,16 +222,7 @@ def _rms(parts: list[Finding | None]) -> float | None:
 
 
 def check_missing(report: Report, binding: float) -> Iterator[str]:
-    """Yield where a disparity hides what the rows without a group could do to it.
-
-    Parameters
-    ----------
-    report
-        The report.
-    binding
-        The share of rows without a group above which there is no verdict where no bounds are known; where they
-        are, every verdict must hold within them.
-    """
+    """Yield where a disparity hides what the rows without a group could do to it."""
     for finding in report.findings:
         fact = facts().get(finding.metric)
         missing = report.data.missing.get(str(finding.sensitive))

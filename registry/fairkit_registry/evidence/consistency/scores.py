@@ -21,15 +21,7 @@ DIGITS = 1e-4
 
 
 def check_scores(report: Report, *, weighted: bool) -> Iterator[str]:
-    """Yield where a number of a group's scores lies outside what its histogram leaves possible.
-
-    Parameters
-    ----------
-    report
-        The report.
-    weighted
-        Whether rows have weights; the chart has their sums then, and positives are not in other findings.
-    """
+    """Yield where a number of a group's scores lies outside what its histogram leaves possible."""
     for chart in report.findings:
         histograms = _histograms(chart)
         if histograms is None:

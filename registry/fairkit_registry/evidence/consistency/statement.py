@@ -31,13 +31,6 @@ def contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]
 
     The signature says who states something, not that it is so: numbers that follow from others are computed again,
     and the policy is judged again.
-
-    Parameters
-    ----------
-    report
-        What was signed.
-    settings
-        The settings that were signed with it.
     """
     try:
         yield from _contradictions(report, settings)
