@@ -22,7 +22,6 @@ from fairkit_all_inputs.bounds.proof_file import proof_file
 from fairkit_all_inputs.bounds.questions import AnyProblem, answer, log_of
 from fairkit_all_inputs.bounds.searching import Effort, unsearched
 from fairkit_all_inputs.bounds.sums import problem_of
-from fairkit_all_inputs.checking import VERSION
 from fairkit_all_inputs.distances import taken
 from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.metrics import metric_of
@@ -32,7 +31,7 @@ from fairkit_all_inputs.records import digest_of_people, logs_near, opened_recor
 from fairkit_all_inputs.replaying import Replay, confirmed, inside_of, replayed
 from fairkit_all_inputs.scope import AuditScope
 from fairkit_all_inputs.signed import checked as checked_anew
-from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, SHARE, interval_of, meaning, meet, state_of
+from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, SHARE, VERSION, interval_of, meaning, meet, state_of
 from fairkit_all_inputs.weighed import Weighed
 from fairkit_all_inputs.witnesses import of_somebody, run_witness
 from fairkit_onnx.structure.trees import TreeModel

@@ -14,8 +14,7 @@ from fairkit_all_inputs.bounds.problem import FLIP, SCORE
 from fairkit_all_inputs.bounds.proof import unpacked
 from fairkit_all_inputs.bounds.questions import AnyProblem, proved
 from fairkit_all_inputs.bounds.searching import Answer
-from fairkit_all_inputs.checking import contradictions
-from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, interval_of, meaning, meet, state_of
+from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, VERSION, interval_of, meaning, meet, state_of
 from fairkit_all_inputs.witness import ask, described, differs, read
 
 if TYPE_CHECKING:
@@ -41,8 +40,11 @@ def checked(
     if signed is None or signed.interval is None or (scope.told.near is not None and record is None):
         return None
     evidence = dict(signed.evidence)
-    for why in contradictions(signed):
-        raise DataError(f"all-inputs: the certificate's {signed.metric}: {why}")
+    if evidence.get("version") != VERSION:
+        raise DataError(
+            f"all-inputs: the certificate's {signed.metric} has a proof of version {evidence.get('version', 1)}, and "
+            f"{VERSION} is believed; certify the model anew"
+        )
     if record is not None and record.witnesses.get(QUESTIONS[kind]):
         evidence["witness"] = record.witnesses[QUESTIONS[kind]]
     try:

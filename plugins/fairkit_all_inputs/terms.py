@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 QUESTIONS = {FLIP: "all_inputs_flip", SCORE: "all_inputs_score_change", CHANCE: "all_inputs_probability_change"}
 SHARE = "all_inputs_flippable"
+VERSION = 2
+"""Of what is proved and how; a certificate of another version is refused."""
+
 BOUNDS = "The interval is no confidence interval: its ends are bounds that hold for every input of the domain."
 MEANING = {
     FLIP: "1: there is an input whose decision changes with these columns alone; 0: it is proved that there is none.",

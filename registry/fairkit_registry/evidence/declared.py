@@ -8,15 +8,12 @@ from __future__ import annotations
 import functools
 import json
 import math
-from importlib import import_module, resources
+from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from fairkit.metrics import Metric
     from fairkit.plugins import Plugin
-    from fairkit.results.findings import Finding
 
 GROUP = "group"
 """The auditor of all group metrics, those of other plugins included."""
@@ -91,18 +88,6 @@ def default(auditor: str, parameter: str) -> Any:
     return None
 
 
-def checks(auditor: str) -> Callable[[Finding], Iterator[str]] | None:
-    """Return the check of findings of one of our auditors; None where there is none."""
-    module = _table()["auditors"].get(auditor, {}).get("checks")
-    if module is None:
-        return None
-    # the small verifier has the same modules under a name of its own
-    found: Callable[[Finding], Iterator[str]] = import_module(
-        __name__.partition("fairkit_registry")[0] + module
-    ).contradictions
-    return found
-
-
 def collected() -> dict[str, Any]:
     """Return the table as our plugins declare it; this loads all of them that have an auditor."""
     from fairkit import plugins
@@ -130,15 +115,10 @@ def _record(metric: type[Metric]) -> dict[str, Any]:
 
 
 def _auditor(cls: Any) -> dict[str, Any]:
-    from fairkit.auditors import Auditor
-
-    own = cls.contradictions.__func__ is not Auditor.contradictions.__func__  # type: ignore[attr-defined]
-    package = cls.__module__.partition(".")[0]
     return {
         "headlines": [] if cls.name == GROUP else sorted(cls.headlines),
         "measures": [] if cls.name == GROUP else sorted(cls.measures(()) or ()),
         "defaults": _defaults(cls.Parameters),
-        "checks": f"{package}.checking" if own else None,
     }
 
 
