@@ -47,8 +47,6 @@ PACKAGES: dict[str, set[str]] = {
     "fairkit_testing": {*CORE} - {"fairkit_testing"},
     "fairkit_registry": {*CORE},
     "fairkit_cli": {*CORE, "fairkit_registry"},
-    # a distribution of its own, made of a small part of these (registry/fairkit_verify/hatch_build.py)
-    "fairkit_verify": {"fairkit", "fairkit_registry", "fairkit_cli"},
     # inside MLflow it does what the commands do: it stands above them
     "fairkit_mlflow": {*CORE, "fairkit_registry", "fairkit_cli"},
     # its commands check a policy lock, and print and write as the others do
@@ -84,7 +82,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "fairkit_registry": [
         {"errors"},
-        {"blobs", "conformance", "jsonform", "jsonio", "merkle", "names", "onnxfile", "policies"},
+        {"blobs", "jsonform", "jsonio", "merkle", "names", "onnxfile", "policies"},
         {"evidence", "oci"},
         {"signing", "store"},
         {"promotion"},

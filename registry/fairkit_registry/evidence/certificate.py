@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,6 @@ from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.locks import PolicyLock
@@ -58,6 +58,7 @@ class Certificate(Shown):
     policy_lock: bytes | None = None
     lock_salt: str | None = None  # what opens a sealed policy lock; None where it is not sealed
     proven_at: datetime | None = None
+    valid_until: datetime | None = None  # when it ends; None: never by itself
 
     def __repr__(self) -> str:
         """Return a line."""
@@ -87,6 +88,7 @@ class Certificate(Shown):
             "sequence": [place.to_dict() for place in self.sequence],
             "mitigation": None if self.mitigation is None else dict(self.mitigation),
             "auditedAt": predicate.time_text(self.audited_at),
+            "validUntil": None if self.valid_until is None else predicate.time_text(self.valid_until),
             "provenAt": None if self.proven_at is None else predicate.time_text(self.proven_at),
             "keyids": list(self.keyids),
             "verified": self.verified,
@@ -141,6 +143,10 @@ def verify(
                 f"{predicate.time_text(at)} already"
             )
         certificate = replace(certificate, proven_at=at)
+    if certificate.valid_until is not None and datetime.now(UTC) > certificate.valid_until:
+        raise VerificationError(
+            f"the certificate was valid until {predicate.time_text(certificate.valid_until)}, and is so no longer"
+        )
     check_model(certificate, model_sha256)
     check_data(certificate, data_sha256)
     return certificate
@@ -234,6 +240,7 @@ def _interpret(payload: bytes, raw: bytes, keyids: tuple[str, ...], *, verified:
         sequence=sequence,
         table_statements=table_statements,
         policy_lock=policy_lock,
+        valid_until=None if "validUntil" not in body else predicate.read_time(body["validUntil"]),
         lock_salt=None if body.get("lockSalt") is None else str(body["lockSalt"]),
     )
     if policy_lock is not None and full and verified:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fairkit.results.about import facts_of
@@ -50,6 +50,7 @@ def certify(
     bundle: bool = False,
     policy_lock: bytes | None = None,
     lock_salt: str | None = None,
+    valid_days: float | None = None,
 ) -> tuple[bytes, Report]:
     """Audit a model and sign what is found, whatever the verdict."""
     if model is not None and model.external:
@@ -78,6 +79,7 @@ def certify(
             table_statements=table_statements,
             policy_lock=policy_lock,
             lock_salt=lock_salt,
+            valid_until=None if valid_days is None else (audited_at or datetime.now(UTC)) + timedelta(days=valid_days),
         )
         signed = signed if timestamp is None else stamped(signed, timestamp)
         return dsse.Envelope.from_bytes(signed).to_bundle() if bundle else signed
