@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.revoked import Revocations
-    from fairkit_registry.evidence.signers import Signer
     from fairkit_registry.store.records import Version
     from fairkit_registry.store.registry import Registry
 
@@ -153,25 +152,6 @@ def _probation(registry: Registry, registered: Version, alias: str) -> list[str]
     pointer = registry.alias(registered.name, alias)
     state = None if pointer is None else registry.probation(pointer)
     return [sentence(state)] if state is not None and state.state == "fallen" else []
-
-
-def summarised(registry: Registry, reference: str, outcome: Outcome, signers: Sequence[Signer]) -> bytes:
-    """Sign an outcome as a verification summary: by the alias's policy where an alias was named."""
-    from fairkit_registry import names
-    from fairkit_registry.evidence.summaries import summary
-
-    wanted = names.parse(reference)
-    registered = registry.version(wanted, fallen=True)
-    alias = None if wanted.alias is None else registry.alias(wanted.name, wanted.alias)
-    verdict = "fail" if outcome.failed else "inconclusive" if outcome.doubts else outcome.verdict
-    return summary(
-        reference,
-        registered.model,
-        verdict,
-        signers,
-        policy={"verify": "a certificate that holds"} if alias is None else alias.policy.to_dict(),
-        evidence=registered.certificates,
-    )
 
 
 def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:

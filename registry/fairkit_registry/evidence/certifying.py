@@ -47,7 +47,6 @@ def certify(
     table_statements: Sequence[bytes] = (),
     about: Mapping[str, str] | None = None,
     timestamp: Ask | None = None,
-    bundle: bool = False,
     policy_lock: bytes | None = None,
     lock_salt: str | None = None,
     valid_days: float | None = None,
@@ -81,8 +80,7 @@ def certify(
             lock_salt=lock_salt,
             valid_until=None if valid_days is None else (audited_at or datetime.now(UTC)) + timedelta(days=valid_days),
         )
-        signed = signed if timestamp is None else stamped(signed, timestamp)
-        return dsse.Envelope.from_bytes(signed).to_bundle() if bundle else signed
+        return signed if timestamp is None else stamped(signed, timestamp)
 
     if sequence is None:
         return sign(()), report

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from fairkit_registry import merkle
 from fairkit_registry.errors import CertificateError, KeyFileError, VerificationError
-from fairkit_registry.evidence.bundles import encoded
+from fairkit_registry.evidence.dsse import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

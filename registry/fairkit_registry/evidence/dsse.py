@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence.bundles import encoded, is_bundle, unwrapped, wrapped
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
@@ -21,6 +20,11 @@ if TYPE_CHECKING:
 
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.signers import Signer
+
+
+def encoded(raw: bytes) -> str:
+    """Return bytes in base64."""
+    return base64.b64encode(raw).decode("ascii")
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
@@ -69,16 +73,13 @@ class Envelope:
         """Return the envelope as canonical JSON."""
         return canonical(self.to_dict())
 
-    def to_bundle(self) -> bytes:
-        """Return the envelope in a Sigstore bundle, as other tools look for it."""
-        return wrapped(self.to_dict(), self.signatures[0].keyid)
-
     @classmethod
     def from_bytes(cls, raw: bytes) -> Envelope:
-        """Read an envelope, alone or in a Sigstore bundle; fields that it does not know are ignored."""
+        """Read an envelope; fields that it does not know are ignored."""
         try:
             record = read_object(raw)
-            record = unwrapped(record) if is_bundle(record) else record
+            if "dsseEnvelope" in record:
+                raise CertificateError("a Sigstore bundle is not read; its `dsseEnvelope` is a certificate")
             signatures = record["signatures"]
             if not isinstance(signatures, list) or not signatures:
                 raise CertificateError("not a certificate: the envelope has no signature")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from fairkit_registry import merkle
 from fairkit_registry.errors import CertificateError, VerificationError
-from fairkit_registry.evidence.bundles import encoded
 from fairkit_registry.evidence.checkpoints import PROOF, SIZE, read_hash
+from fairkit_registry.evidence.dsse import encoded
 from fairkit_registry.jsonio import StrictJsonError, canonical, fingerprint, read_object
 
 if TYPE_CHECKING:
