@@ -83,7 +83,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "fairkit_registry": [
         {"errors"},
         {"blobs", "jsonform", "jsonio", "merkle", "names", "onnxfile", "policies"},
-        {"evidence", "oci"},
+        {"evidence"},
         {"signing", "store"},
         {"promotion"},
         {"exchange"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @opt.expanded
 def verify(
     certificate: Annotated[
-        str | None, typer.Argument(metavar="CERT", help="The certificate, or a model: oci://HOST/REPOSITORY:TAG.")
+        str | None, typer.Argument(metavar="CERT", help="The certificate.")
     ] = None,
     *,
     keys: Annotated[
@@ -60,12 +60,12 @@ def verify(
     key that signed must have a revocation list of that age at most, else exit code 3.
     """
     from fairkit.data.sources import open_source
+    from fairkit_cli.names import refuse_remote
     from fairkit_cli.registry.common import load_keys
     from fairkit_cli.text.verified import code_of, lines, record
     from fairkit_registry.evidence.certificate import read_file
     from fairkit_registry.evidence.timestamps import read_roots
     from fairkit_registry.evidence.verifying import check, known_revocations
-    from fairkit_registry.oci.address import is_address
 
     if page is not None:
         unused = (certificate, keys, model, data, join, endpoint, revocations, revoker, timestamp_root)
@@ -74,9 +74,7 @@ def verify(
     if certificate is None or not keys:
         missing = "argument CERT" if certificate is None else "option --key"
         raise FairkitError(f"Missing {missing}: fairkit verify CERT --key PUB; keys inside a certificate never count")
-    if is_address(certificate):
-        local = (model, data, join, endpoint, revocations, revoker, timestamp_root, max_age, recompute or None)
-        _verify_remote(certificate, keys, local, output_format)
+    refuse_remote(certificate)
     if recompute and data is None:
         raise FairkitError("--recompute needs --data, and --model if there is one: it repeats the audit on them")
     if endpoint is not None and not recompute:
@@ -136,20 +134,6 @@ def _stale(known: Revocations, keyids: Sequence[str], age: timedelta) -> Iterato
                 f"the newest revocation list of key {keyid[:16]} is of {time_text(at)}, and one of the last "
                 f"{age.total_seconds() / 3600:g} hours is asked for: get it from the issuer"
             )
-
-
-def _verify_remote(address: str, keys: list[Path], others: tuple[Any, ...], output_format: str) -> NoReturn:
-    from fairkit_cli.registry.common import load_keys
-    from fairkit_cli.registry.verify import remote
-
-    if any(one is not None for one in others):
-        raise FairkitError(
-            "the model and all that refers to it are read from the OCI registry; for other options pull it first: "
-            f"fairkit registry pull {address}"
-        )
-    outcome = remote(address, load_keys(keys))
-    print_as(output_format, outcome.to_dict(), *outcome.lines())
-    raise typer.Exit(outcome.code)
 
 
 def _model_digest(model: str) -> str:

@@ -179,36 +179,6 @@ def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
     return Outcome(subject=str(path), held=tuple(confirmed), failed=(), verdict=worst)
 
 
-def remote(address: str, keys: Sequence[PublicKey]) -> Outcome:
-    """Check a model in an OCI registry, its bytes and the certificates that refer to it."""
-    from fairkit_registry.errors import ArchiveError, CertificateError
-    from fairkit_registry.exchange.remote import look
-    from fairkit_registry.oci.address import parse
-
-    where = parse(address)
-    if not keys:
-        raise FairkitError(_NO_KEY)
-    try:
-        artifact = look(where)
-        doubts = artifact.known(keys).overdue(datetime.now(UTC))
-        good, refused = artifact.trusted(keys)
-    except (ArchiveError, CertificateError) as error:
-        return Outcome(subject=address, held=(), failed=(as_options(str(error)),))
-    confirmed = [f"the manifest has {artifact.digest}", f"the model's bytes have SHA-256 {artifact.model}"]
-    confirmed += map(_vouched, good)
-    others = [as_options(text) for text in refused]
-    if not artifact.certificates:
-        others = [f"no certificate refers to {address}: nobody vouches for it"]
-    return Outcome(
-        subject=str(where.at(artifact.digest)),
-        held=tuple(confirmed),
-        failed=() if good else tuple(others),
-        notes=tuple(others) if good else (),
-        doubts=tuple(doubts),
-        verdict=_newest_verdict(good),
-    )
-
-
 def _vouched(one: Certificate) -> str:
     keys = ", ".join(keyid[:16] for keyid in one.keyids)
     return f"certificate {one.sha256[:12]}: signed by {keys}, about this model, verdict {one.report.verdict}"

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.registry.common import KeysOption, RegistryOption, load_keys, open_registry, remote_of
+from fairkit_cli.registry.common import KeysOption, RegistryOption, load_keys, open_registry
 from fairkit_cli.terminal.output import print_as
 
 
 def verify(
     reference: Annotated[
-        str, typer.Argument(help="A version, NAME@ALIAS, an exported archive (a file), or oci://HOST/REPOSITORY:TAG.")
+        str, typer.Argument(help="A version, NAME@ALIAS, or an exported archive (a file).")
     ],
     key: KeysOption = None,
     *,
@@ -26,15 +26,11 @@ def verify(
     Without --key the keys count that the model's aliases trust. NAME@ALIAS is also held against the
     alias's policy again.
     """
+    from fairkit_cli.names import refuse_remote
     from fairkit_cli.registry import verify as registry_verify
-    from fairkit_cli.registry.remote import address_of
-    from fairkit_registry.oci.address import is_address
 
-    where = None if is_address(reference) else remote_of(registry)
-    if where is not None or is_address(reference):
-        address = reference if where is None else address_of(where, reference)
-        outcome = registry_verify.remote(address, load_keys(key))
-    elif Path(reference).is_file():
+    refuse_remote(reference)
+    if Path(reference).is_file():
         outcome = registry_verify.archive(Path(reference), load_keys(key))
     else:
         with open_registry(registry) as store:
