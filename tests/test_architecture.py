@@ -82,7 +82,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "fairkit_registry": [
         {"errors"},
-        {"blobs", "jsonform", "jsonio", "merkle", "names", "onnxfile", "policies"},
+        {"blobs", "jsonform", "jsonio", "names", "onnxfile", "policies"},
         {"evidence"},
         {"signing", "store"},
         {"promotion"},
