@@ -64,7 +64,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"engines", "models", "totals"},
         {"fitted", "intervals", "packs", "statistics"},
         {"metrics"},
-        {"auditors", "charts", "exporters", "functions", "learners", "promotions", "signers", "timestamps"},
+        {"auditors", "charts", "exporters", "functions", "learners", "promotions", "signers"},
         {"mitigators"},
         {"hookspecs"},
         {"plugins"},

@@ -68,7 +68,6 @@ def certify(
             "Where the keys' certificates are numbered and a copy of each is kept; default: your state folder.",
         ),
     ] = None,
-    timestamp: opt.Timestamp = None,
     lock: Annotated[
         Path | None,
         opt.option(
@@ -100,13 +99,9 @@ def certify(
     from fairkit_registry.evidence.sequence import SequenceFolder
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.tables import read_file as read_statement_file
-    from fairkit_registry.evidence.timestamping import asking
 
     # before the audit, which may take long
     secrets = load_signers(keys, insecure=insecure_key)
-    ask = None if timestamp is None else asking(timestamp)
-    if ask is not None:
-        ask(b"is anybody there")
     statements = [read_statement_file(path) for path in signed_data or ()]
     check_writable(output)
     settings = load_announced(config)
@@ -134,7 +129,6 @@ def certify(
             sequence=SequenceFolder(sequence),
             table_statements=statements,
             about=facts,
-            timestamp=ask,
             policy_lock=None if lock is None else lock.read_bytes(),
             lock_salt=salt,
             **where.arguments(),

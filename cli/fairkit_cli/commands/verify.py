@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 @opt.expanded
 def verify(
-    certificate: Annotated[
-        str | None, typer.Argument(metavar="CERT", help="The certificate.")
-    ] = None,
+    certificate: Annotated[str | None, typer.Argument(metavar="CERT", help="The certificate.")] = None,
     *,
     keys: Annotated[
         list[Path] | None, opt.option("--key", "PUB", "Public key that you trust (repeatable); required.")
@@ -45,7 +43,6 @@ def verify(
     ] = None,
     revocations: opt.RevocationLists = None,
     revoker: opt.Revokers = None,
-    timestamp_root: opt.TimestampRoots = None,
     max_age: opt.MaxAge = None,
     sandbox: opt.SandboxOptions,
     output_format: opt.TableFormat = "table",
@@ -64,11 +61,10 @@ def verify(
     from fairkit_cli.registry.common import load_keys
     from fairkit_cli.text.verified import code_of, lines, record
     from fairkit_registry.evidence.certificate import read_file
-    from fairkit_registry.evidence.timestamps import read_roots
     from fairkit_registry.evidence.verifying import check, known_revocations
 
     if page is not None:
-        unused = (certificate, keys, model, data, join, endpoint, revocations, revoker, timestamp_root)
+        unused = (certificate, keys, model, data, join, endpoint, revocations, revoker)
         _write_page(page, unused, recompute=recompute)
         return
     if certificate is None or not keys:
@@ -83,7 +79,6 @@ def verify(
     raw = read_file(Path(certificate))
     trusted = load_keys(keys)
     revoked = known_revocations(revocations, trusted, load_keys(revoker))
-    roots = read_roots(timestamp_root or ())
 
     def further(outcome: Verification, signed: Certificate) -> None:
         if recompute and model is None and signed.model_sha256 is not None:
@@ -99,7 +94,7 @@ def verify(
                 _recompute(outcome, signed, model, table, endpoint, join)
 
     digest = None if model is None or isinstance(revoked, str) else _model_digest(model)
-    outcome = check(raw, trusted, revocations=revoked, roots=roots, model_sha256=digest, further=further)
+    outcome = check(raw, trusted, revocations=revoked, model_sha256=digest, further=further)
     if age is not None and not isinstance(revoked, str) and outcome.certificate is not None:
         outcome.doubts += tuple(_stale(revoked, outcome.certificate.keyids, age))
     print_as(output_format, record(outcome), *lines(str(Path(certificate)), outcome))
@@ -121,8 +116,7 @@ def _write_page(page: Path, others: tuple[Any, ...], *, recompute: bool) -> None
 
 def _stale(known: Revocations, keyids: Sequence[str], age: timedelta) -> Iterator[str]:
     """Say which keys, the revokers among them, have no list of this age: who has seen no newer one cannot tell."""
-    from fairkit_registry.evidence.predicate import time_text
-    from fairkit_registry.evidence.timestamps import CLOCK_SKEW
+    from fairkit_registry.evidence.predicate import CLOCK_SKEW, time_text
 
     issued = {one.issuer: one.issued_at for one in known.lists}
     for keyid in sorted({*keyids, *known.revokers}):

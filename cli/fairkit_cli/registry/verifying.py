@@ -13,9 +13,7 @@ from fairkit_cli.terminal.output import print_as
 
 
 def verify(
-    reference: Annotated[
-        str, typer.Argument(help="A version, NAME@ALIAS, or an exported archive (a file).")
-    ],
+    reference: Annotated[str, typer.Argument(help="A version, NAME@ALIAS, or an exported archive (a file).")],
     key: KeysOption = None,
     *,
     registry: RegistryOption = None,

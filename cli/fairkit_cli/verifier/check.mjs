@@ -69,7 +69,10 @@ const isNumber = value => typeof value === "number";
 // What no audit gives, whoever signed it (fairkit_registry.evidence.consistency).
 export function contradictions(body, declared) {
   const found = [], say = text => found.push(text), { settings } = body, seen = new Set();
-  for (const key of ["confidence", "adjustment"]) if ((settings[key] ?? null) !== (body[key] ?? null)) say(`its settings and its report differ in ${key}`);
+  const pairs = [...["confidence", "adjustment"].map(key => [settings[key] ?? null, body[key] ?? null, key]),
+    [settings.data.predictions || {}, (body.model === null && body.predictions?.columns) || {}, "columns of predictions"],
+    [settings.data.join?.sha256 ?? null, body.data.joined?.sha256 ?? null, "joined table"]];
+  for (const [told, stated, key] of pairs) if (!same(told, stated)) say(`its settings and its report differ in ${key}`);
   for (const one of body.findings) {
     const name = nameOf(one), names = declared[one.auditor];
     if (settings.auditors.length && !settings.auditors.includes(one.auditor)) say(`${name}: its auditor is not one of those in the settings`);

@@ -36,10 +36,15 @@ def contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]
 
 
 def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
-    if float(settings["confidence"]) != report.confidence:
-        yield f"the settings have the confidence {settings['confidence']:g}, the report {report.confidence:g}"
-    if settings.get("adjustment") != report.adjustment:
-        yield f"the settings have the adjustment {settings.get('adjustment')}, the report {report.adjustment}"
+    data = settings["data"]
+    for name, told, stated in (  # an alias pins settings: they are those of the report
+        ("confidence", settings["confidence"], report.confidence),
+        ("adjustment", settings.get("adjustment"), report.adjustment),
+        ("columns of predictions", dict(data.get("predictions") or {}), dict(report.model.predictions)),
+        ("joined table", (data.get("join") or {}).get("sha256"), report.data.joined.get("sha256")),
+    ):
+        if told != stated:
+            yield f"the settings and the report differ in {name}: {told} and {stated}"
     asked = frozenset(settings.get("auditors", ()))
     for finding in report.findings:
         for text in (*_declared(finding, asked), *_number(finding, report)):

@@ -35,22 +35,14 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """One signature. The key id is a hint of the signer's and decides nothing.
-
-    `timestamps` are what time-stamping authorities answered about `sig` (RFC 3161, DER); nobody has checked them.
-    """
+    """One signature. The key id is a hint of the signer's and decides nothing."""
 
     sig: bytes
     keyid: str = ""
-    timestamps: tuple[bytes, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form; readers of DSSE that know no timestamps ignore them."""
-        record: dict[str, Any] = {"keyid": self.keyid, "sig": encoded(self.sig)}
-        stamps = [encoded(one) for one in self.timestamps]
-        if stamps:
-            record["timestamp"] = stamps[0] if len(stamps) == 1 else stamps
-        return record
+        """Return the JSON form."""
+        return {"keyid": self.keyid, "sig": encoded(self.sig)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,18 +104,18 @@ def _signature(record: Any) -> Signature:
     if not isinstance(record, dict):
         raise CertificateError("not a certificate: a signature of the envelope is not an object")
     # It may carry a certificate or a key of its own; only pinned keys count, so neither is read.
-    stamps = record.get("timestamp", [])
-    return Signature(
-        sig=_decode(record["sig"], "signature"),
-        keyid=_text(record.get("keyid", ""), "keyid"),
-        timestamps=tuple(_decode(one, "timestamp") for one in (stamps if isinstance(stamps, list) else [stamps])),
-    )
+    if "timestamp" in record:
+        raise CertificateError(
+            "it carries a timestamp of an authority, which fairkit does not check: `openssl ts` does. Take it out of "
+            "the envelope"
+        )
+    return Signature(sig=_decode(record["sig"], "signature"), keyid=_text(record.get("keyid", ""), "keyid"))
 
 
 def statement_sha256(raw: bytes) -> str:
     """Return the digest of what a certificate states: its identity, whatever the envelope around it.
 
-    Copies with another key id, doubled signatures, a mirrored s or further timestamps have the same one.
+    Copies with another key id, doubled signatures or a mirrored s have the same one.
     """
     return hashlib.sha256(Envelope.from_bytes(raw).payload).hexdigest()
 

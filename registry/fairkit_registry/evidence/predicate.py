@@ -6,7 +6,7 @@ import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,9 @@ from fairkit_registry.jsonio import fingerprint
 
 if TYPE_CHECKING:
     from fairkit.results.report import Report
+
+CLOCK_SKEW = timedelta(minutes=5)
+"""By how much the clocks of two machines may differ."""
 
 TYPE = "https://fairkit.dev/fairness-audit/v1"
 """The predicate type. It is a name; nothing is ever fetched from it."""
