@@ -3,23 +3,59 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.metrics import Headline, Term
-from fairkit_all_inputs.collect import People
-from fairkit_all_inputs.metrics import check_metric
-from fairkit_all_inputs.parameters import Parameters
+from fairkit.parameters.declare import parameter
+from fairkit_all_inputs.domains import People
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """What can be set with --set all-inputs.KEY=VALUE."""
+
+    columns: tuple[str, ...] = parameter(
+        (), help="Columns that change, all of them together; by default the sensitive ones that the model reads."
+    )
+    values: tuple[str, ...] = parameter(
+        (),
+        help="The values that they change between, of several columns joined by +, as Husband+Male,Wife+Female; "
+        "default: all that the data has.",
+    )
+    domain: Mapping[str, Any] = parameter(
+        {},
+        help="What another column may be, as all-inputs.domain.age=17:90 or all-inputs.domain.job=A,B; default: the "
+        "data's range of numbers, and the values of the model's encoder or of the data.",
+    )
+    one_hot: bool = parameter(
+        True, help="Whether 0-1 columns with a common beginning, of which each row has exactly one, go together."
+    )
+    people: int = parameter(
+        1_000, help="So many people of the data, drawn at random, are looked at for flippable.", minimum=1
+    )
+    boxes: int = parameter(200_000, help="How many boxes each question may split.", minimum=1)
+    seconds: float | None = parameter(
+        None,
+        help="How long the audit may take, the search's compilation included, besides running the rows once more; "
+        "default: no limit but boxes: equal inputs give equal bounds.",
+        above=0,
+    )
+    save_proof: str | None = parameter(
+        None, help="A JSON file for the cells of trees and the proof logs, for an independent checker."
+    )
 
 
 class AllInputsAuditor(Auditor):
@@ -31,8 +67,7 @@ class AllInputsAuditor(Auditor):
         flip:           is there an x with f(x, s) >= θ > f(x, s')?
         score change:   max over x, s, s' of f(x, s) - f(x, s')
 
-    and the same for the probability; with three classes or more, whether the predicted class changes, and the
-    change of each class's sum; besides, the share of people for whom an x within a distance flips. Each answer is
+    and the same for the probability; besides, the share of people whose own decision flips. Each answer is
     an interval that holds the truth: its ends meet where it is decided. The lower end is an input that the model itself
     was run on; the upper end is a list of boxes that cover the domain, with a bound of each.
     """
@@ -56,14 +91,14 @@ class AllInputsAuditor(Auditor):
         ),
         "all_inputs_flippable": Term(
             "people whose decision could depend on the group",
-            "The share of people for whom an input that is near enough flips when these columns alone change.",
+            "The share of people whose own decision flips when these columns alone change.",
         ),
     }
     citation: ClassVar[str] = (
         "Chen et al. (2019), Robustness verification of tree-based models, NeurIPS; Devos, Meert & Davis (2021), "
         "Versatile verification of tree ensembles, ICML"
     )
-    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
+    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "regression"})
     headlines: ClassVar[Mapping[str, Headline]] = {
         "all_inputs_flip": Headline(disparity=False),
         "all_inputs_score_change": Headline(disparity=False),
@@ -81,10 +116,9 @@ class AllInputsAuditor(Auditor):
 
     def begin(self, context: AuditContext) -> None:
         """Look at the model before the rows are read: a graph that is not understood is refused at once."""
-        from fairkit_all_inputs.bounded_models import opened
+        from fairkit_all_inputs.findings import opened
 
         self._began = time.monotonic()
-        check_metric(self.parameters)
         self._changing(context)
         if any(column in context.scorer.columns for column in self._changing(context)):
             opened(context)
