@@ -22,13 +22,13 @@ import pandas as pd
 
 import fairkit
 from fairkit.settings import ModelOptions
-from fairkit_all_inputs.auditor import Parameters
 from fairkit_all_inputs.bounds import searching
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
 from fairkit_all_inputs.bounds.searching import Effort, answer
 from fairkit_all_inputs.bounds.sums import tree_problem
 from fairkit_all_inputs.domains import People, domains_of
 from fairkit_all_inputs.findings import _starts
+from fairkit_all_inputs.parameters import Parameters
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.structure.trees import read_trees
 

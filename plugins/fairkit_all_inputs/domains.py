@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.batch import Batch
-    from fairkit_all_inputs.auditor import Parameters
+    from fairkit_all_inputs.parameters import Parameters
     from fairkit_onnx.structure.encoded import Features
 
 MOST_COMBINATIONS = 64

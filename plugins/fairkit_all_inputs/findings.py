@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from fairkit.auditors import AuditContext
     from fairkit.results.findings import Finding
-    from fairkit_all_inputs.auditor import Parameters
     from fairkit_all_inputs.bounds.problem import Problem
     from fairkit_all_inputs.domains import People
+    from fairkit_all_inputs.parameters import Parameters
 
 STARTS = 50
 """People from whom the search for a witness begins."""

@@ -14,10 +14,10 @@ from fairkit_all_inputs.bounds.searching import Effort
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
-    from fairkit_all_inputs.auditor import Parameters
     from fairkit_all_inputs.bounds.problem import Problem
     from fairkit_all_inputs.bounds.searching import Answer
     from fairkit_all_inputs.domains import People
+    from fairkit_all_inputs.parameters import Parameters
 
 
 QUESTIONS = {FLIP: "all_inputs_flip", SCORE: "all_inputs_score_change", CHANCE: "all_inputs_probability_change"}
