@@ -68,7 +68,7 @@ def _chart_of(spec: Mapping[str, Any], title: str | None) -> Any:
     layers, specs = getattr(drawn, "layer", ()), themed.get("layer", ())
     for part, source in zip((drawn, *layers), (themed, *specs), strict=True):
         if "data" in source:  # as it stands in the chart, where people change it
-            part.data = alt.InlineData(values=source["data"]["values"])
+            part.data = alt.Data(values=source["data"]["values"])  # type: ignore[no-untyped-call]
     return drawn
 
 
