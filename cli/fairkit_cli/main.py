@@ -41,7 +41,6 @@ _COMMANDS = {
     "compare": "fairkit_cli.commands.compare:compare",
     "conformance": "fairkit_cli.commands.conformance:conformance",
     "demo": "fairkit_cli.commands.demo:demo",
-    "groups": "fairkit_cli.commands.groups:app",
     "frontier": "fairkit_cli.commands.frontier:frontier",
     "init": "fairkit_cli.commands.init:init",
     "mitigate": "fairkit_cli.commands.mitigate:mitigate",
