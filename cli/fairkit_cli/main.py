@@ -49,7 +49,6 @@ _COMMANDS = {
     "packs": "fairkit_cli.commands.packs:app",
     "report": "fairkit_cli.commands.report:report",
     "revoke": "fairkit_cli.commands.revoke:revoke",
-    "serve-hook": "fairkit_mlflow.serve:serve_hook",
     "sign-data": "fairkit_cli.commands.sign_data:sign_data",
     "verify": "fairkit_cli.commands.verify:verify",
     "key": "fairkit_cli.commands.certify:key",
