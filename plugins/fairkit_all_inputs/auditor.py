@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class AllInputsAuditor(Auditor):
     """Asks of every input of a domain, not only of the people in the data, what a change of some columns can do.
 
-    For a sum of trees f (or a linear model, or a network), two values s and s' of the columns that change, and every x
+    For a sum of trees f (or a linear model), two values s and s' of the columns that change, and every x
     that the other columns may hold:
 
         flip:           is there an x with f(x, s) >= θ > f(x, s')?
@@ -61,7 +61,7 @@ class AllInputsAuditor(Auditor):
     }
     citation: ClassVar[str] = (
         "Chen et al. (2019), Robustness verification of tree-based models, NeurIPS; Devos, Meert & Davis (2021), "
-        "Versatile verification of tree ensembles, ICML; Zhang et al. (2018), CROWN, NeurIPS"
+        "Versatile verification of tree ensembles, ICML"
     )
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
     headlines: ClassVar[Mapping[str, Headline]] = {

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from fairkit.errors import ModelError
 from fairkit_all_inputs.bounds.classes.model import ClassModel, read_classes
-from fairkit_all_inputs.bounds.networks.model import NetworkModel, read_network
 from fairkit_onnx.read.scorer import OnnxScorer
 from fairkit_onnx.structure.linear import LinearModel, read_linear
 from fairkit_onnx.structure.trees import TreeModel, read_trees
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
 
 
-def opened(context: AuditContext) -> TreeModel | LinearModel | NetworkModel | ClassModel:
+def opened(context: AuditContext) -> TreeModel | LinearModel | ClassModel:
     """Read the model."""
     scorer = context.scorer
     if not isinstance(scorer, OnnxScorer):
@@ -24,17 +23,11 @@ def opened(context: AuditContext) -> TreeModel | LinearModel | NetworkModel | Cl
         )
     if scorer.task == "multiclass":
         return read_classes(scorer)
-    model: TreeModel | LinearModel | NetworkModel | None = read_trees(scorer, grouped=True) or read_linear(
-        scorer, grouped=True
-    )
-    if model is None:
-        columns = list(scorer.columns)
-        rows = next(context.dataset.batches(columns, rows=3)).columns(columns)
-        model = read_network(scorer, rows)
+    model: TreeModel | LinearModel | None = read_trees(scorer, grouped=True) or read_linear(scorer, grouped=True)
     if model is None:
         kinds = sorted({node.op_type for node in scorer.model.proto.graph.node})
         raise ModelError(
             f"all-inputs: {scorer.info.name} is not understood (its nodes are {', '.join(kinds)}); sums of "
-            "trees, linear models and networks are"
+            "trees and linear models are; for a network run alpha,beta-CROWN on the ONNX file"
         )
     return model

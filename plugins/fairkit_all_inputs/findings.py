@@ -14,8 +14,6 @@ from fairkit.errors import ParameterError
 from fairkit_all_inputs.bounded_models import opened
 from fairkit_all_inputs.bounds.classes.problem import ClassProblem
 from fairkit_all_inputs.bounds.compiling import Compilation
-from fairkit_all_inputs.bounds.networks.model import NetworkModel
-from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
 from fairkit_all_inputs.bounds.proof import packed
 from fairkit_all_inputs.bounds.proof_file import proof_file
@@ -26,7 +24,6 @@ from fairkit_all_inputs.checking import VERSION
 from fairkit_all_inputs.distances import taken
 from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.metrics import metric_of
-from fairkit_all_inputs.network_file import digest_of_statement, network_statement, refuse_unreadable, with_multipliers
 from fairkit_all_inputs.people import nearby, shares
 from fairkit_all_inputs.records import digest_of_people, logs_near, opened_record, people_near, save_record
 from fairkit_all_inputs.replaying import Replay, confirmed, inside_of, replayed
@@ -67,7 +64,6 @@ def findings(
     if not problem.pairs or not problem.of(FLIP).touching:
         return _untouched(scope, model, problem)
     _refuse(parameters, problem)
-    statement = _statement(parameters, model, problem)
     scope = _measured(scope, problem)
     record = opened_record(scope, problem) if context.signed and parameters.near is not None else None
     replay, searched = _replayed_and_compiled(scope, model, problem)
@@ -93,20 +89,13 @@ def findings(
         if kind == SCORE and label is None and parameters.near is None and got.point is not None:
             starts = [got.point]  # to climb in the probability costs all trees: from the score's alone
         digests = {"people_sha256": digest_of_people(people_at)} if people_at else {}
-        if statement and logs[name] and isinstance(subproblem, NetworkProblem):
-            digests["statement_sha256"] = digest_of_statement(statement)
-            if not context.signed:
-                logs[name] = with_multipliers(subproblem, kind, logs[name], got.upper)
         results.append(replace(finding, evidence={**finding.evidence, **digests}))
         witnesses[name] = finding.evidence.get("witness")
     if questions[0][0] == FLIP:
         context.progress(f"all-inputs: {SHARE}", len(questions), len(questions) + 1)
         results.append(_share(scope, problem.of(FLIP), notes, none=results[0].interval == (0.0, 0.0)))
-    if not context.signed:
-        if isinstance(problem, Problem) and isinstance(model, TreeModel) and saves:
-            save_record(scope, proof_file(problem, model, features, logs), people_at, witnesses)
-        elif statement:
-            save_record(scope, {**statement, "logs": logs}, [], {})
+    if not context.signed and isinstance(problem, Problem) and isinstance(model, TreeModel) and saves:
+        save_record(scope, proof_file(problem, model, features, logs), people_at, witnesses)
     return results
 
 
@@ -115,32 +104,24 @@ def _measured(scope: AuditScope, problem: AnyProblem) -> AuditScope:
     if scope.told.fair_metric is None:
         return scope
     metric = taken(metric_of(scope.told, scope.context), problem, scope.told.fair_metric)
-    _refuse_weighed(scope.told, problem, metric)
+    _refuse_weighed(scope.told, metric)
     return replace(scope, metric=metric)
 
 
 def _untouched(scope: AuditScope, model: Encoded, problem: AnyProblem) -> list[Finding]:
     """Return the findings about a model that reads what changes and weighs it nowhere."""
-    part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
-    results = _unused(scope, f"{part} the values of {', '.join(scope.changing)}: no input changes its answer.")
+    values = ", ".join(scope.changing)
+    results = _unused(scope, f"No tree splits between the values of {values}: no input changes its answer.")
     replay = replayed(scope, model, problem)
     kinds = {name: kind for kind, name in QUESTIONS.items()}
     return [confirmed(scope, problem, kinds.get(one.metric, -1), one, replay) for one in results]
-
-
-def _statement(parameters: Parameters, model: Encoded, problem: AnyProblem) -> dict[str, Any]:
-    """Return what the file of `save_proof` is about, of a network; nothing where none is written."""
-    if not parameters.save_proof or not isinstance(problem, NetworkProblem) or not isinstance(model, NetworkModel):
-        return {}
-    refuse_unreadable(model, problem, parameters.near)
-    return network_statement(model, problem)
 
 
 def _replayed_and_compiled(scope: AuditScope, model: Encoded, problem: AnyProblem) -> tuple[Replay, bool]:
     """Run inputs through the file; where time is limited, the search is compiled meanwhile: tell whether it was."""
     if scope.told.seconds is None:
         return replayed(scope, model, problem), True
-    compilation = Compilation(problem)
+    compilation = Compilation()
     try:
         return replayed(scope, model, problem), compilation.ready(scope.seconds_left)
     finally:
@@ -158,7 +139,7 @@ def _searched(
     effort: Effort,
 ) -> tuple[Finding, Any, Answer]:
     """Search for an answer; return the finding, the log of its upper bound, and the answer."""
-    if not scope.searched and not isinstance(problem, NetworkProblem):
+    if not scope.searched:
         got = unsearched(problem, kind)
         return *_finding(scope, problem, kind, got, notes, None, label), got
     if scope.told.near is None:
@@ -217,16 +198,11 @@ def _refuse(parameters: Parameters, problem: AnyProblem) -> None:
         raise ParameterError("all-inputs: near is understood for trees; leave it out for a linear model")
 
 
-def _refuse_weighed(parameters: Parameters, problem: AnyProblem, metric: Summed | Weighed) -> None:
+def _refuse_weighed(parameters: Parameters, metric: Summed | Weighed) -> None:
     """Refuse a distance that weighs columns together where only one that adds up is understood."""
     if not isinstance(metric, Weighed):
         return
     name = Path(parameters.fair_metric or "").name
-    if isinstance(problem, NetworkProblem):
-        raise ParameterError(
-            f"all-inputs: the fair metric {name} weighs columns together, as one that ignores a sensitive subspace "
-            "does; for a network `near` needs one that adds up over columns: a Euclidean one, or leave fair_metric out"
-        )
     if parameters.save_proof:
         raise ParameterError(
             f"all-inputs: the fair metric {name} weighs columns together, and save_proof writes distances that add up "

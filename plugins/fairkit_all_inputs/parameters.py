@@ -55,6 +55,6 @@ class Parameters:
     )
     save_proof: str | None = parameter(
         None,
-        help="A JSON file for the cells of trees or networks and the proof logs, for an independent checker; with near "
+        help="A JSON file for the cells of trees and the proof logs, for an independent checker; with near "
         "it holds what is near to whom, so keep it as the data. Whoever recomputes a certificate reads it there.",
     )

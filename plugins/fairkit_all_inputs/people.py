@@ -136,7 +136,7 @@ def _near(
 ) -> tuple[Answer, Nearest]:
     """Bound an objective over the inputs near one person; a witness is near by the metric's own function."""
     costs, values = costs_near(problem, people, person, metric)
-    got = answer(problem, kind, effort=effort, costs=costs, near=near, floor=floor, values=values)
+    got = answer(problem, kind, effort=effort, costs=costs, near=near, floor=floor)
     if not isinstance(metric, Weighed) or got.point is None:
         return got, values
     found = placed(problem, people, person, metric, got.point, near, values)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, FairkitError
-from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
 from fairkit_all_inputs.bounds.problem import FLIP, SCORE
 from fairkit_all_inputs.bounds.proof import unpacked
 from fairkit_all_inputs.bounds.questions import AnyProblem, proved
@@ -82,19 +81,17 @@ def _confirmed(
             if not differs(said):
                 raise ValueError("the witness does not flip")
             return 1.0, 1.0
-        f, g = problem.sums_of(rows, points)
+        f, g = problem.sums(points)
         lower = float(f - g) if kind == SCORE else 1 / (1 + math.exp(-f)) - 1 / (1 + math.exp(-g))
     if evidence.get("problem_sha256") != problem.sha256:
         raise ValueError("the log is about other cells or trees")
     if record is not None:
         upper = record.proved(kind, QUESTIONS[kind])
     else:
-        upper = proved(problem, kind, unpacked(evidence["proof"]), float(evidence["proved"]))
-    exact = 2e-7 if isinstance(problem, NetworkProblem) else 1e-9  # programmes end within 1e-7
-    tolerance = exact * max(1.0, abs(upper))
+        upper = proved(problem, kind, unpacked(evidence["proof"]))
+    tolerance = 1e-9 * max(1.0, abs(upper))
     if upper > evidence["proved"] + tolerance:
         raise ValueError("a box of the log has a larger bound than was signed")
     upper = float(evidence["proved"])
-    own = 0.0 if isinstance(problem, NetworkProblem) else None  # a network's bounds contain the rounding
-    answered = Answer(kind=kind, lower=lower, upper=upper, pair=None, point=None, rounding=own)
+    answered = Answer(kind=kind, lower=lower, upper=upper, pair=None, point=None)
     return interval_of(problem, kind, answered, found=False)

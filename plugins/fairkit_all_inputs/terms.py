@@ -38,7 +38,7 @@ def meaning(kind: int, label: str | None, scope: AuditScope) -> str:
 
 def interval_of(problem: AnyProblem, kind: int, got: Answer, *, found: bool) -> tuple[float, float]:
     """Return bounds that hold for the model as the runtime rounds it."""
-    rounding = problem.rounding if got.rounding is None else got.rounding
+    rounding = problem.rounding
     if kind == FLIP:
         if found:
             return 1.0, 1.0

@@ -32,8 +32,6 @@ def pair_of(
             for name in block.columns:
                 if nearest is not None and name in nearest:
                     raw[name] = plain(nearest[name][at])
-                elif got.values is not None and name in got.values:
-                    raw[name] = got.values[name]
         sides.append(raw)
     return sides[0], sides[1]
 

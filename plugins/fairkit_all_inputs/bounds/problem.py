@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -193,11 +193,6 @@ class Problem:
                 side = mask[points[rows, block[node]]]
                 waiting += [(int(yes[node]), rows[side]), (int(no[node]), rows[~side])]
         return sums
-
-    def sums_of(self, columns: Mapping[str, NDArray[Any]], points: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the sums at raw values whose cells are given, shape [n]."""
-        del columns
-        return self.sums(points)
 
     def raw(self, point: Sequence[int]) -> dict[str, Any]:
         """Return raw values of a point, by column."""

@@ -31,8 +31,7 @@ Log = Mapping[str, Sequence[Any]]
 """By pair, as ``first,second``: the splits in the order first box, its `yes` side, its `no` side.
 
 A split is a block and the cells of its `yes` side: ``[block, cut]`` for the cells below a cut, ``[block, "hex bits"]``
-for a set; of a network ``["u", number]`` for a unit's sum that is at most zero, else at least zero, by the numbers of
-`fairkit_all_inputs.bounds.networks.bounds.Bounds.units`. 0 closes a box. Before an entry may stand which trees are
+for a set. 0 closes a box. Before an entry may stand which trees are
 added up in that box and all below, as places in the roots:
 ``{"gap": [[0, 5], ...], "first": ..., "less": ..., "more": ...}``; other trees are bounded one by one."""
 
@@ -46,7 +45,7 @@ def log_of(layout: Layout, answer: Answer, *, whole: bool = False) -> Log:
 
 
 def _preorder(layout: Layout, splits: Splits, upper: float, *, whole: bool) -> list[Any]:
-    widths, blocks = layout.words, len(layout.sizes)
+    widths = layout.words
     record: list[Any] = []
     waiting = [0]
     while waiting:
@@ -58,9 +57,7 @@ def _preorder(layout: Layout, splits: Splits, upper: float, *, whole: bool) -> l
         if block < 0 or splits.bounds[item] <= upper or (whole and item == 0):
             record.append(0)
             continue
-        if block >= blocks:
-            record.append(["u", block - blocks])
-        elif widths[block]:
+        if widths[block]:
             bits = sum(int(splits.masks[item, w]) << (BITS * w) for w in range(int(widths[block])))
             record.append([block, f"{bits:x}"])
         else:

@@ -1,20 +1,15 @@
-"""The questions, whatever the model is: sums of trees, sums of columns, several classes, or networks."""
+"""The questions, whatever the model is: sums of trees, sums of columns, or several classes."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fairkit.errors import ParameterError
 from fairkit_all_inputs.bounds import proof
 from fairkit_all_inputs.bounds.classes.problem import ClassProblem
 from fairkit_all_inputs.bounds.classes.proof import proved_classes
-from fairkit_all_inputs.bounds.nearness import Joint
-from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
-from fairkit_all_inputs.bounds.networks.proof import proved_network
-from fairkit_all_inputs.bounds.networks.searching import NetworkSearch
 from fairkit_all_inputs.bounds.problem import FLIP, Problem
 from fairkit_all_inputs.bounds.searching import Answer, Effort, SumSearch
 
@@ -22,7 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-AnyProblem = Problem | NetworkProblem | ClassProblem
+    from fairkit_all_inputs.bounds.nearness import Joint
+
+AnyProblem = Problem | ClassProblem
 
 
 def answer(
@@ -34,7 +31,6 @@ def answer(
     costs: Mapping[int, NDArray[np.float64]] | Joint | None = None,
     near: float = math.inf,
     floor: float = -math.inf,
-    values: Mapping[str, NDArray[Any]] | None = None,
     says: Callable[[float, float], None] | None = None,
 ) -> Answer:
     """Bound the largest value of an objective over all inputs and all pairs of values, by branch and bound."""
@@ -47,13 +43,7 @@ def answer(
     if not problem.pairs:
         none = 0.0 if kind != FLIP else -math.inf
         return Answer(kind=kind, lower=none, upper=none, pair=None, point=None)
-    search: SumSearch | NetworkSearch
-    if not isinstance(problem, NetworkProblem):
-        search = SumSearch(problem, kind, costs, near, floor, late)
-    elif isinstance(costs, Joint):
-        raise ParameterError("the distance of a network's inputs adds up over columns")
-    else:
-        search = NetworkSearch(problem, kind, costs, near, floor, values)
+    search = SumSearch(problem, kind, costs, near, floor, late)
     search.climb(starts, late)
     done = 0.0
     while done < effort.boxes and search.best <= search.enough and search.open and not late():
@@ -63,13 +53,8 @@ def answer(
     return search.answered(int(done))
 
 
-def proved(problem: AnyProblem, kind: int, log: proof.Log, claim: float = -math.inf) -> float:
-    """Return the upper bound that a log proves, over all pairs; of a network with rounding.
-
-    A box of a network whose bound is above the claim is looked at more closely.
-    """
-    if isinstance(problem, NetworkProblem):
-        return proved_network(problem, kind, log, claim)
+def proved(problem: AnyProblem, kind: int, log: proof.Log) -> float:
+    """Return the upper bound that a log proves, over all pairs."""
     if isinstance(problem, ClassProblem):
         return proved_classes(problem, log)
     return proof.proved(problem, kind, log)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -48,8 +48,6 @@ class Answer:
     point: tuple[int, ...] | None
     splits: Mapping[tuple[int, ...], Splits] = field(default_factory=dict)
     boxes: int = 0  # how many boxes were split
-    rounding: float | None = None  # what float32 may add to the upper bound; None: as the problem says
-    values: Mapping[str, Any] | None = None
 
 
 def _slack(problem: Problem | ClassProblem, kind: int, questions: Sequence[Question]) -> float:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit_all_inputs.bounds.classes.model import ClassModel
-    from fairkit_all_inputs.bounds.networks.model import NetworkModel
     from fairkit_all_inputs.bounds.questions import AnyProblem
     from fairkit_onnx.structure.encoded import Features
 
@@ -31,10 +30,7 @@ _UNIT = 2.0**-24
 
 
 def problem_of(
-    model: TreeModel | LinearModel | NetworkModel | ClassModel,
-    domains: Sequence[Numbers | Listed],
-    changing: int,
-    features: Features,
+    model: TreeModel | LinearModel | ClassModel, domains: Sequence[Numbers | Listed], changing: int, features: Features
 ) -> AnyProblem:
     """Return a model over a domain; see `tree_problem`."""
     if isinstance(model, TreeModel):
