@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-
     Codes = NDArray[np.int64]
 
 UNKNOWN = 2

@@ -55,7 +55,9 @@ def test_every_alias_is_looked_at_once(models: Any, auditor: Path):
     guard = Guard(client=models, keys=[load_public(f"{auditor}.pub")], aliases=frozenset(["champion"]))
     found = {str(one) for one in guard.check_all()}
     assert any(one.startswith("passing@champion (version 1): stays: a certificate holds") for one in found)
-    assert any("failing@champion (version 1): TAKEN BACK: certificate.json: its verdict is fail" in one for one in found)
+    assert any(
+        "failing@champion (version 1): TAKEN BACK: certificate.json: its verdict is fail" in one for one in found
+    )
     assert any("bare@champion (version 1): TAKEN BACK: there is no certificate" in one for one in found)
     assert aliases(models, "passing") == {"champion": "1", "trial": "1"}
     assert aliases(models, "failing") == aliases(models, "bare") == {"trial": "1"}
