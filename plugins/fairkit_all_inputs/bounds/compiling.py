@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
-from fairkit_all_inputs.bounds.questions import answer
-from fairkit_all_inputs.bounds.searching import Effort
+from fairkit_all_inputs.bounds.searching import Effort, answer
 from fairkit_onnx.structure.cells import listed_block
 from fairkit_onnx.structure.domain import Listed, Numbers, numbers_block
 
@@ -48,10 +47,10 @@ class Compilation:
 def _compiled() -> bool:
     """Tell whether numba's cache has the loops that take long."""
     try:
-        from fairkit_all_inputs.bounds import climbing, loops, merging
+        from fairkit_all_inputs.bounds import loops, merging
     except ImportError:
         return True  # without numba, which is said elsewhere
-    kernels: list[Any] = [loops.search, climbing.improve, merging.join, merging.gains]
+    kernels: list[Any] = [loops.search, loops.improve, merging.join, merging.gains]
     try:
         return all(one.signatures or one._cache._cache_file._load_index() for one in kernels)
     except AttributeError:  # another numba keeps its cache in another way

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from fairkit_onnx.structure.domain import Block
 
-SCORE, FLIP, CHANCE, LEAST = 0, 1, 2, 3
-"""What is maximised: f - g; min(f - t, t - g) for the threshold t; f - g after 1 / (1 + exp(-x)); the least of sums."""
+SCORE, FLIP, CHANCE = 0, 1, 2
+"""What is maximised: f - g; min(f - t, t - g) for the threshold t; f - g after 1 / (1 + exp(-x))."""
 FIRST, LESS, MORE, GAP = 0, 1, 2, 3
-"""The sums of the first three: f, -g, g and f - g; of `LEAST` the last is half of the difference."""
+"""Their sums: f, -g, g and f - g."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +134,6 @@ class Problem:
             return [place for place, tree in enumerate(self.trees_at(first)) if not tree.constant]
         by_root = self.gap_trees_by_root(first, second)
         return [place for place, trees in by_root.items() for tree in trees if not tree.constant]
-
-    @property
-    def questions(self) -> list[tuple[int, int]]:
-        """What is searched one by one: the pairs."""
-        return self.pairs
 
     def forests(self, kind: int, pair: Sequence[int]) -> list[Forest]:
         """Return the sums of a question: the first, the second negated, the second, and the difference."""
