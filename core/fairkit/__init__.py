@@ -56,6 +56,8 @@ _PUBLIC = {
     "Sweep": "fairkit_repair.frontiers.sweeps",
     "frontier": "fairkit_repair.frontiers.run",
     "compare": "fairkit_comparing.run",
+    "Advice": "fairkit_guide.advice",
+    "advise": "fairkit_guide.advice",
     "AuditContext": "fairkit.auditors",
     "AuditSettings": "fairkit.settings",
     "ConfigError": "fairkit.errors",
