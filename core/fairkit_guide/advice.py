@@ -10,7 +10,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -288,6 +288,8 @@ def _advise(
     from fairkit.data.task import choose_task
 
     task = choose_task(dataset, None) if dataset.roles.label is not None else "binary"
+    if task == "multiclass" and dataset.roles.favorable is not None:
+        task = "binary"  # one class is the favorable one, and an audit asks who gets it
     sizes = group_sizes(dataset, task)
     found = situation(task, answers)
     metrics = tuple(
@@ -385,9 +387,7 @@ def conflicts(sizes: Sequence[GroupSize]) -> list[str]:
         p, q = (float(one.favorable or 0) / one.people for one in (low, high))
         rates, people = np.array([p, q]), np.array([float(low.people), float(high.people)])
         second, first = np.array([1]), np.array([0])
-        lower, _ = difference_limits(
-            rates, lambda z, r=rates, n=people: wilson(r, n, z), two_sided(0.95), second, first
-        )
+        lower, _ = difference_limits(rates, partial(wilson, rates, people), two_sided(0.95), second, first)
         if not float(lower[0]) > 0:
             told.append(
                 f"{name}: the shares of favorable outcomes do not surely differ; no conflict is shown by these data."
@@ -442,7 +442,9 @@ def _limits(
     if side == "min":
         origin = "House default, yours to change: four fifths, a rule of thumb for selection rates."
         return dict.fromkeys(columns, 0.8), f"{origin}{named}"
-    limits = {column: next((c.limit for c in choices if column in c.passable), choices[-1].limit) for column in columns}
+    limits: dict[str, float | None] = {
+        column: next((c.limit for c in choices if column in c.passable), choices[-1].limit) for column in columns
+    }
     origin = "House default, yours to change: the smallest of its limits that this table can decide, else the largest."
     return limits, f"{origin}{named}"
 

@@ -96,6 +96,6 @@ def _guess_predictions(source: Source, values: dict[str, list[str]]) -> dict[str
 def _guess_label(columns: list[str], values: dict[str, list[str]]) -> str | None:
     named = [column for column in columns if column.lower() in _LABELS]
     named += [column for column in columns if is_outcome(column) and column not in named]
-    binary = [column for column in columns if len(values.get(column, ())) == 2]
+    binary = [c for c in columns if len(values.get(c, ())) == 2 and c.lower() not in _SENSITIVE]
     both = [column for column in named if column in binary]
     return next(iter([*both, *named, *reversed(binary)]), None)

@@ -77,7 +77,7 @@ def _guided(data: str, roles: dict[str, Any], given: dict[str, str | None]) -> A
     check_answers(given)
     typed = {key: value for key, value in given.items() if value is not None}
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return advise(data, **roles, **typed)  # type: ignore[arg-type]
+        return advise(data, **roles, **typed)
     guess = look(data)
     if roles["favorable"] is None and roles["label"] in (None, guess.get("label")) and "asked" in guess:
         roles = roles | {
@@ -100,7 +100,7 @@ def _guided(data: str, roles: dict[str, Any], given: dict[str, str | None]) -> A
         if key == "labels" and roles["label"] is None and "label" not in guess:
             default = "none"
         typed[key] = _choose(question["asks"], choices, default, question["matters"])
-    return advise(data, **roles, **typed)  # type: ignore[arg-type]
+    return advise(data, **roles, **typed)
 
 
 def _packs() -> dict[str, str]:
@@ -115,29 +115,34 @@ def _no_packs() -> bool:
 
 def _choose(asks: str, choices: Any, default: str | None = None, matters: str = "") -> str:
     """Ask one question: its choices by number, the default by Return."""
-    names = list(choices)
-    echo("", asks)
-    if matters:
-        echo(f"  Why this matters: {matters}")
+    names: list[str] = list(choices)
+    lines = [(0, asks), *([(1, f"Why this matters: {matters}")] if matters else [])]
     for number, name in enumerate(names, 1):
         meaning = choices[name] if isinstance(choices, dict) else ""
-        echo(f"  {number}  {name}{f': {meaning}' if meaning else ''}{'  [Return]' if name == default else ''}")
+        lines.append(
+            (1, f"{number}  {name}{f': {meaning}' if meaning else ''}{'  [Return]' if name == default else ''}")
+        )
+    echo("", *_wrapped(lines))
     while True:
         typed = typer.prompt("  Number or name", default=default or "", show_default=False).strip()
         if typed in names:
-            return typed
+            return str(typed)
         if typed.isdecimal() and 1 <= int(typed) <= len(names):
             return names[int(typed) - 1]
         echo(f"  {typed!r} is none of them; type 1 to {len(names)}")
 
 
 def _shown(advice: Advice) -> list[str]:
-    """Return the advice in lines that fit the terminal."""
-    width = max(40, shutil.get_terminal_size((100, 24)).columns)
+    """Return the advice in lines that fit the terminal, with what nobody answered first."""
     lines = advice.lines()
     if advice.defaults:
         told = ", ".join(f"{key} = {advice.answers[key]}" for key in advice.defaults)
         lines.insert(0, (0, f"Not answered, so the default: {told}"))
+    return _wrapped(lines)
+
+
+def _wrapped(lines: list[tuple[int, str]]) -> list[str]:
+    width = max(40, shutil.get_terminal_size((100, 24)).columns)
     return [
         part
         for depth, text in lines
