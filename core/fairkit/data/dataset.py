@@ -312,18 +312,14 @@ class Dataset:
             _arrow=used,
             labelled=labelled,
             strata={name: coder.encode(used) for name, coder in self._strata.items()},
-            clusters=self._clusters(used, rows),
+            clusters=None
+            if self.roles.cluster is None
+            else buckets_of(decoded(used.column(used.schema.names.index(self.roles.cluster)))),
             probabilities=probabilities_of(used, self.roles, self.name),
             queries=None
             if self.roles.query is None
             else query_numbers(used.column(used.schema.names.index(self.roles.query)), self.roles.query, self.name),
         )
-
-    def _clusters(self, arrow: pa.RecordBatch, rows: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        if self.roles.cluster is None:
-            return None
-        key = int(self.profile.sha256[:16], 16)
-        return buckets_of(decoded(arrow.column(arrow.schema.names.index(self.roles.cluster))), rows, key)
 
     def _favorable_cell(self) -> Any:
         """The label's value, in the column's own type, that means favorable."""
