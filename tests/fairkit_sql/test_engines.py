@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fairkit
-from fairkit.errors import ParameterError, RowsNeededError
+from fairkit.errors import DataError, ParameterError, RowsNeededError
 from fairkit_sql.engine import SqlEngine
 
 from .shared import LABELLED, assert_equal, both, database, people

@@ -36,7 +36,6 @@ from fairkit.support.timings import each, phase
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from fairkit.data.distinct import DistinctRows
     from fairkit.data.groups import GroupCoder
