@@ -36,12 +36,9 @@ class GuardedGroup(TyperGroup):
 
 _COMMANDS = {
     "ask": "fairkit_correspondence.commands:app",
-    "attest": "fairkit_cli.commands.attest:attest",
     "audit": "fairkit_cli.commands.audit:audit",
     "compare": "fairkit_cli.commands.compare:compare",
-    "coverage": "fairkit_cli.commands.coverage:coverage",
     "demo": "fairkit_cli.commands.demo:demo",
-    "groups": "fairkit_cli.commands.groups:app",
     "frontier": "fairkit_cli.commands.frontier:frontier",
     "init": "fairkit_cli.commands.init:init",
     "mitigate": "fairkit_cli.commands.mitigate:mitigate",
@@ -50,7 +47,6 @@ _COMMANDS = {
     "packs": "fairkit_cli.commands.packs:app",
     "report": "fairkit_cli.commands.report:report",
     "revoke": "fairkit_cli.commands.revoke:revoke",
-    "serve-hook": "fairkit_mlflow.serve:serve_hook",
     "sign-data": "fairkit_cli.commands.sign_data:sign_data",
     "verify": "fairkit_cli.commands.verify:verify",
     "key": "fairkit_cli.commands.certify:key",

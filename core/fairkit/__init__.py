@@ -6,7 +6,7 @@ A first session, on a model that scikit-learn holds::
 
     report = fairkit.audit(model, X, y, sensitive_features=sex)   # a notebook shows it as a page
     report.find("demographic_parity_difference")                  # a number with its interval
-    report.plot.disparities()                                     # an Altair chart
+    report.plot()                                                 # an Altair chart
     report.save("report.html")
 
     policy = [fairkit.Rule("equal_opportunity_difference", max=0.05)]

@@ -37,8 +37,6 @@ class AliasPolicy:
     outputs: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     machines: int = 1  # from how many unlike machines (processor, threads, system) certificates must agree
-    probation_days: int | None = None
-    watch_keys: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -20,7 +20,6 @@ _COMMANDS = {
     "lock": "fairkit_cli.registry.locking:lock",
     "detach": "fairkit_cli.registry.detaching:detach",
     "promote": "fairkit_cli.registry.aliases:promote",
-    "probation": "fairkit_cli.registry.probation:probation",
     "verify": "fairkit_cli.registry.verifying:verify",
     "revocations": "fairkit_cli.registry.care:revocations",
     "export": "fairkit_cli.registry.care:export",

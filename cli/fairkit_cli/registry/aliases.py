@@ -105,23 +105,6 @@ def alias(
     machines: Annotated[
         int | None, typer.Option(min=1, help="From how many unlike machines certificates must be there and pass.")
     ] = None,
-    probation: Annotated[
-        str | None,
-        opt.option(
-            "--probation",
-            "DAYS",
-            "For how many days (30d) signed statements of `fairkit watch` must keep a version after its promotion; "
-            "0: none.",
-        ),
-    ] = None,
-    watch_key: Annotated[
-        list[Path] | None,
-        opt.option(
-            "--watch-key",
-            "PUB",
-            "Public key of which one must have signed those statements; else those of --key (repeatable).",
-        ),
-    ] = None,
     open_: Annotated[bool | None, typer.Option("--open/--closed", help="Open: no certificate needed.")] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Forget the policy before applying the options.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take the alias away; the versions stay.")] = False,
@@ -147,12 +130,9 @@ def alias(
         "outputs": None if allow_output is None else tuple(allow_output),
         "inputs": None if allow_input is None else tuple(allow_input),
         "machines": machines,
-        "watch_keys": None if watch_key is None else tuple(one.pem for one in load_keys(watch_key)),
         "revokers": None if revoker is None else tuple(one.pem for one in load_keys(revoker)),
     }
     requested = {part: value for part, value in changes.items() if value is not None}
-    if probation is not None:
-        requested["probation_days"] = _days(probation)
     if like is not None and settings is not None:
         raise FairkitError("--like and --settings both say what to pin; give one of them")
     if like is not None or settings is not None:
@@ -163,14 +143,9 @@ def alias(
         raise FairkitError("--remove takes the alias away with its policy; it goes with no other option")
     with open_registry(registry) as store:
         shown = _apply(store, name, alias, requested, clear=clear, remove=remove)
-        states = [(entry, store.probation(entry)) for entry in shown]
     if output_format == "json":
-        records = [
-            entry.to_dict() | ({} if state is None else {"probation": state.to_dict()}) for entry, state in states
-        ]
-        print_json(records)
+        print_json([entry.to_dict() for entry in shown])
         return
-    from fairkit_cli.registry.probation import sentence
     from fairkit_cli.text.registry import columns, policy
 
     rows = [
@@ -182,22 +157,6 @@ def alias(
         for entry in shown
     ]
     echo(*columns(("alias", "points to", "asks for"), rows))
-    for entry, state in states:
-        if state is not None:
-            echo(f"{entry.name}@{entry.alias}: {sentence(state)}")
-
-
-_LONGEST_PROBATION = 3650
-
-
-def _days(text: str) -> int | None:
-    """Read a number of days; 0 is none at all."""
-    import re
-
-    match = re.fullmatch(r"(\d{1,4})d?", text)
-    if match is None or int(match[1]) > _LONGEST_PROBATION:
-        raise FairkitError(f"--probation {text!r} is no number of days; write it as 30d, at most {_LONGEST_PROBATION}d")
-    return int(match[1]) or None
 
 
 def _apply(

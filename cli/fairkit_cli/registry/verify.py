@@ -75,7 +75,7 @@ def version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> Ou
     from fairkit_registry.promotion.valid import of_registry
 
     wanted = names.parse(reference)
-    registered = registry.version(wanted, fallen=True)
+    registered = registry.version(wanted)
     trusted = list(keys) or pinned_keys(registry, registered.name, wanted.alias)
     if not trusted:
         raise FairkitError(_NO_KEY)
@@ -88,7 +88,6 @@ def version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> Ou
     if wanted.alias is not None:
         verdict, told = _against_policy(registry, registered, wanted.alias)
         notes += told
-        failed += _probation(registry, registered, wanted.alias)
     return Outcome(
         subject=registered.reference,
         held=tuple(confirmed),
@@ -143,15 +142,6 @@ def _against_policy(registry: Registry, found: Version, alias: str) -> tuple[str
 
     decision = evaluate(registry, found.reference, alias)
     return decision.verdict, [f"policy of {alias}: {one.kind}: {as_options(one.text)}" for one in decision.reasons]
-
-
-def _probation(registry: Registry, registered: Version, alias: str) -> list[str]:
-    """Return that the alias's probation has ended without success; nothing where it has not."""
-    from fairkit_cli.registry.probation import sentence
-
-    pointer = registry.alias(registered.name, alias)
-    state = None if pointer is None else registry.probation(pointer)
-    return [sentence(state)] if state is not None and state.state == "fallen" else []
 
 
 def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:

@@ -80,16 +80,13 @@ def list_models(
             for m in models
         ]
         echo(*columns(("model", "versions", "aliases"), rows))
-        for model in models:
-            for alias, why in model.get("ended", {}).items():
-                echo(f"{model['name']}@{alias} means nothing {why}")
         return
     if output_format == "json":
         put(f'{{"versions": {json_lines(versions)}, "aliases": {json_lines(aliases)}}}\n')
         return
     aliases_at: dict[int | None, list[str]] = {}
     for one in aliases:
-        aliases_at.setdefault(one.served, []).append(one.alias)
+        aliases_at.setdefault(one.version, []).append(one.alias)
     echo(
         *columns(
             ("version", "aliases", "sha256", "size", "certificates", "parent", "added", "tags"),
@@ -102,9 +99,6 @@ def list_models(
             ],
         )
     )
-    for pointer in aliases:
-        if pointer.ended is not None:
-            echo(f"{pointer.name}@{pointer.alias} means nothing {pointer.ended}")
 
 
 def show(
@@ -116,14 +110,13 @@ def show(
     from fairkit_registry.exchange import describe
 
     with open_registry(registry) as store:
-        version = store.version(reference, fallen=True)
+        version = store.version(reference)
         if output_format not in ("table", "json", "html"):
             put(describe.exported(store, version, output_format))
             return
         certificates = describe.certificates_of(store, version)
         pointers = [one for one in store.aliases(version.name) if one.version == version.version]
-        aliases = [one.alias for one in pointers if one.ended is None]
-        states = {one.alias: state for one in pointers if (state := store.probation(one)) is not None}
+        aliases = [one.alias for one in pointers]
         file = store.blobs.path(version.model)
     if output_format == "html":
         from fairkit_cli.pages.certificates import certificate_page
@@ -133,10 +126,8 @@ def show(
         return
     if output_format == "json":
         record = {"aliases": aliases, "path": str(file), "evidence": [one.to_dict() for one in certificates]}
-        probations = {"probation": {alias: state.to_dict() for alias, state in states.items()}} if states else {}
-        print_json(version.to_dict() | record | probations)
+        print_json(version.to_dict() | record)
         return
-    from fairkit_cli.registry.probation import sentence
     from fairkit_cli.text.numbers import size
     from fairkit_cli.text.verified import certificate
 
@@ -155,8 +146,6 @@ def show(
     ):
         if text:
             echo(f"{label} {text}")
-    for alias, state in states.items():
-        echo(f"{alias}: {sentence(state)}")
     for one in certificates:
         echo(*certificate(one))
     if not certificates:
@@ -207,7 +196,6 @@ def log(
             "alias": f"{event.body.get('alias')}: policy",
             "remove-alias": f"{event.body.get('alias')}: removed",
             "detach": f"{str(event.body.get('certificate'))[:12]}: {event.body.get('reason')}",
-            "served": f"{event.body.get('alias')}: {event.body.get('kind')} {str(event.body.get('file'))[:12]}",
             "lock": f"lock {str(event.body.get('statement'))[:12]}",
             "revoke": f"list {event.body.get('sequence')} of key {str(event.body.get('issuer'))[:16]}",
         }

@@ -51,9 +51,8 @@ def _wrapped(table: Sequence[Sequence[str]]) -> list[str]:
 
 def policy(alias_policy: AliasPolicy) -> str:
     """Say in one line what an alias asks for."""
-    watched = [text for wanted, text in _probation(alias_policy) if wanted]
     if alias_policy.open:
-        return "; ".join(["open: no certificate needed", *watched])
+        return "open: no certificate needed"
     parts = [_keys(alias_policy.keys) or "no trusted key"]
     for rule in alias_policy.rules:
         where = f":{rule['sensitive']}" if rule["sensitive"] else ""
@@ -86,19 +85,10 @@ def _asked(alias_policy: AliasPolicy) -> list[tuple[object, str]]:
         (alias_policy.pre_registered, "policy, table and settings locked before the model came"),
         (alias_policy.unseen, "on rows sealed before the model came"),
         (alias_policy.machines > 1, f"from {alias_policy.machines} unlike machines"),
-        *_probation(alias_policy),
         (alias_policy.operators, "rows may meet at " + ", ".join(alias_policy.operators)),
         (alias_policy.outputs, "not audited: " + ", ".join(alias_policy.outputs)),
         (alias_policy.inputs, "never fed: " + ", ".join(alias_policy.inputs)),
         (alias_policy.revokers, f"revocable by {_keys(alias_policy.revokers)}"),
-    ]
-
-
-def _probation(alias_policy: AliasPolicy) -> list[tuple[object, str]]:
-    """Return what is asked of the served decisions, with its words."""
-    return [
-        (alias_policy.probation_days, f"on probation for {alias_policy.probation_days} days"),
-        (alias_policy.watch_keys, f"watched by {_keys(alias_policy.watch_keys)}"),
     ]
 
 

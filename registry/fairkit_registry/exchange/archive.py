@@ -97,7 +97,7 @@ def _write(writer: _Writer, registry: Registry, versions: Sequence[Version], ext
     writer.document("oci-layout", LAYOUT)
     manifests = []
     for version in versions:
-        aliases = [one for one in registry.aliases(version.name) if one.served == version.version]
+        aliases = [one for one in registry.aliases(version.name) if one.version == version.version]
         policies = [alias.policy for alias in registry.aliases(version.name)]
         pems = {pem for policy in policies for pem in (*policy.keys, *policy.revokers)}
         trusted = [*(parse_public(pem) for pem in sorted(pems)), *extra]

@@ -15,7 +15,7 @@ from fairkit_registry.promotion.demands import check_age, check_rules
 from fairkit_registry.promotion.pinned import check_rows, check_settings, fitting, note_choices
 from fairkit_registry.promotion.registered import check_registered
 from fairkit_registry.promotion.sequential import check_sequence
-from fairkit_registry.promotion.serving import check_probation, check_serving, from_machines
+from fairkit_registry.promotion.serving import check_serving, from_machines
 from fairkit_registry.promotion.valid import newest, of_current, on_data, revoked, trusted_keys, valid
 from fairkit_registry.store.records import Alias
 
@@ -48,7 +48,6 @@ def evaluate(registry: Registry, reference: str, alias: str, *, now: datetime | 
     trusted = trusted_keys(holder.policy)
     held = of_current(case, trusted) if trusted else None
     deciding = None if holder.policy.open else _decide(case, trusted, held)
-    check_probation(case)
     if problem is None:
         _ask_plugins(case, deciding, held)
     return Decision(version=version, alias=holder, reasons=case.sorted(), certificate=deciding)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
-from fairkit_registry.errors import CertificateError, RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -14,29 +13,6 @@ if TYPE_CHECKING:
     from fairkit_registry.promotion.decision import Case
 
 _SHOWN = 4
-
-
-def check_probation(case: Case) -> None:
-    """Refuse a file whose probation on this alias has ended without success; note one that begins or runs."""
-    days = case.alias.policy.probation_days
-    if days is None:
-        return
-    try:
-        state = case.registry.probation(case.alias, case.version.model)
-    except (CertificateError, RegistryError) as error:
-        case.refuse(f"the state of its probation cannot be told: {error}")
-        return
-    if state is None:
-        case.note(
-            f"on probation for {days} days: `fairkit registry probation {case.version.name}@{case.alias.alias} --watch "
-            "STATEMENTS --attestation FILE` keeps it, and without them it ends by itself"
-        )
-    elif state.state == "fallen":
-        case.refuse(f"this file was on probation here since {state.since}, which ended on {state.day}: {state.reason}")
-    elif state.state == "running":
-        case.note(f"{state.reason}; a further promotion does not begin anew")
-    else:
-        case.note(f"its probation was kept on {state.day}: {state.reason}")
 
 
 def check_serving(case: Case, deciding: Certificate) -> None:

@@ -13,7 +13,6 @@ from fairkit_registry.evidence import locks, revocations
 from fairkit_registry.evidence.certificate import LARGEST_CERTIFICATE
 from fairkit_registry.store import events, index, tables
 from fairkit_registry.store.folder import RegistryFolder
-from fairkit_registry.store.probation import probation_of, refuse_fallen, standing_aliases
 from fairkit_registry.store.staging import Staging, staging_in
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.locks import PolicyLock
-    from fairkit_registry.evidence.probation import Probation
     from fairkit_registry.evidence.revocations import RevocationList
     from fairkit_registry.names import Reference
     from fairkit_registry.policies import AliasPolicy
@@ -200,43 +198,33 @@ class Registry:
         return staging_in(self.blobs)
 
     def models(self) -> list[dict[str, Any]]:
-        """Return each model's name, number of versions, newest version and aliases, with the version that each means.
-
-        Where an alias points to a version that it does not mean any more, `ended` says why.
-        """
+        """Return each model's name, number of versions, newest version and what each alias means."""
         with self.folder.read() as connection:
-            return tables.list_models(connection, standing_aliases(connection, self.blobs))
+            return tables.list_models(connection, tables.find_aliases(connection))
 
     def versions(self, name: str, *, limit: int | None = None) -> list[Version]:
         """Return a model's versions, the newest first."""
         with self.folder.read(names.check_name(name)) as connection:
             return tables.find_versions(connection, name, limit=limit)
 
-    def version(self, reference: str | Reference, *, fallen: bool = False) -> Version:
+    def version(self, reference: str | Reference) -> Version:
         """Return the version that ``credit@3``, ``credit@production`` or ``credit`` (the newest) means."""
         wanted = names.parse(reference) if isinstance(reference, str) else reference
         with self.folder.read(wanted.name) as connection:
             number = wanted.version
             if wanted.alias is not None:
                 number = tables.holder(connection, wanted)
-                if not fallen:
-                    refuse_fallen(connection, self.blobs, wanted)
             return tables.find_version(connection, wanted.name, number)
 
     def aliases(self, name: str | None = None) -> list[Alias]:
         """Return the aliases of a model, or of all models."""
         with self.folder.read(name) as connection:
-            return standing_aliases(connection, self.blobs, name)
+            return tables.find_aliases(connection, name)
 
     def alias(self, name: str, alias: str) -> Alias | None:
         """Return one alias; None where it was not made."""
         with self.folder.read(name) as connection:
-            return next(iter(standing_aliases(connection, self.blobs, name, alias)), None)
-
-    def probation(self, alias: Alias, model: str | None = None) -> Probation | None:
-        """Return the state of an alias's probation; None without one."""
-        with self.folder.index.read() as connection:
-            return probation_of(connection, self.blobs, alias, model)
+            return next(iter(tables.find_aliases(connection, name, alias)), None)
 
     def log(self, name: str | None = None, *, limit: int | None = None) -> list[events.Event]:
         """Return the events of a model (or all), the newest first."""

@@ -125,15 +125,12 @@ def pinned(connection: sqlite3.Connection, text: str) -> tuple[str, int | None]:
 
 
 def list_models(connection: sqlite3.Connection, aliases: Sequence[Alias]) -> list[dict[str, Any]]:
-    """Return what `Registry.models` says, of the aliases as they stand."""
+    """Return what `Registry.models` says."""
     listed = []
     for row in connection.execute(
         "SELECT name, count(*) AS versions, max(version) AS newest FROM versions GROUP BY name ORDER BY name"
     ):
-        pointers = [one for one in aliases if one.name == row["name"]]
-        ended = {one.alias: one.ended for one in pointers if one.ended}
-        record = {**row, "aliases": {one.alias: one.served for one in pointers}}
-        listed.append(record | ({"ended": ended} if ended else {}))
+        listed.append({**row, "aliases": {one.alias: one.version for one in aliases if one.name == row["name"]}})
     return listed
 
 
