@@ -39,7 +39,7 @@ _GROUPS = {
         "--help",
     ),
     "Output": (
-        "--output", "--about", "--register", "--registry", "--insecure-key", "--signed-data", "--sequence",
+        "--output", "--about", "--register", "--registry", "--insecure-key", "--signed-data", "--valid-days",
 
     ),
 }  # fmt: skip

@@ -46,8 +46,6 @@ _COMMANDS = {
     "certify": "fairkit_cli.commands.certify:certify",
     "packs": "fairkit_cli.commands.packs:app",
     "report": "fairkit_cli.commands.report:report",
-    "revoke": "fairkit_cli.commands.revoke:revoke",
-    "sign-data": "fairkit_cli.commands.sign_data:sign_data",
     "verify": "fairkit_cli.commands.verify:verify",
     "key": "fairkit_cli.commands.certify:key",
     "policy": "fairkit_cli.commands.policy:app",

@@ -119,12 +119,11 @@ class EvaluatorConfig:
             )
         from fairkit_cli.terminal.passphrases import load_signers
         from fairkit_registry.evidence.certifying import certify
-        from fairkit_registry.evidence.sequence import SequenceFolder
         from fairkit_registry.evidence.settings import SignedSettings
 
         told = SignedSettings.of_audit(settings, data.roles.to_dict(), getattr(subject, "record", None))
         signers = load_signers([str(self.key)], insecure=False)
-        signed, report = certify(subject, data, told, signers, sequence=SequenceFolder(None))
+        signed, report = certify(subject, data, told, signers)
         return report, signed
 
 

@@ -77,6 +77,6 @@ def test_every_command_has_the_option():
 def test_a_registry_command_prints_its_phases(tmp_path):
     place = ["--registry", str(tmp_path / "r")]
     assert fairkit("registry", "list", *place).returncode in (0, 2)
-    timed = fairkit("registry", "gc", *place, "--timings")
+    timed = fairkit("registry", "check", "--gc", *place, "--timings")
     assert "start" in timed.stderr
     assert "all" in timed.stderr

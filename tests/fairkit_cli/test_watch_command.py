@@ -197,7 +197,7 @@ def deployed(here, loans_model):
     for number in (1, 2):
         arguments = ("--data", loans_model.data, "--sensitive", "sex", "--max", "demographic_parity_difference:sex=0.9")
         roles = ("--label", "decision", "--favorable", "approved")
-        where = ("--key", "k", "--output", f"c{number}", "--sequence", "seq")
+        where = ("--key", "k", "--output", f"c{number}")
         run("certify", loans_model.path, *arguments, *roles, *where)
         run("registry", "add", "credit", loans_model.path, "--certificate", f"c{number}")
     run("registry", "alias", "credit", "production", "--key", "k.pub", "--max", "demographic_parity_difference:sex=0.9")
@@ -241,7 +241,7 @@ def test_the_certificate_tells_what_to_expect_and_an_alias_is_taken_back_with_ev
         event = store.log("credit")[0]
     assert (event.action, event.body["taken_from"]) == ("demote", 2)
     assert event.body["evidence"]["alarm"]["level"] == "fail"
-    assert "taken from credit@2" in run("registry", "log", "credit").stdout
+    assert "taken from credit@2" in run("registry", "show", "credit", "--log").stdout
     run("registry", "check")
     run("registry", "promote", "credit@2", "production")  # a person may decide so
     still = run("watch", "add", "w", "--data", file, "--batch", "3", "--demote")

@@ -38,7 +38,7 @@ def certificates_of(registry: Registry, version: Version) -> list[Certificate]:
 def _look(raw: bytes, version: Version, pinned: list[PublicKey]) -> Certificate:
     if pinned:
         try:
-            return certificates.verify(raw, pinned, model_sha256=version.model, full=False)
+            return certificates.verify(raw, pinned, model_sha256=version.model)
         except CertificateError:
             pass  # shown as what it is: a claim that nobody vouches for
     return certificates.read(raw)
