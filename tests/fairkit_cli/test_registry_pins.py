@@ -88,9 +88,8 @@ def test_an_alias_like_a_certificate_takes_its_settings_and_no_others(place, loa
 @pytest.mark.long
 def test_a_table_that_a_key_has_signed(place, loans_model):
     ok(call("key", "new", "owner"))
-    signed = call(
-        "policy", "lock", "--data", loans_model.data, "--key", "owner", "--output", "t.json", "--purpose", "test rows"
-    )
+    sign = ("policy", "lock", "--key", "owner", "--data")
+    signed = call(*sign, loans_model.data, "--output", "t.json", "--purpose", "test rows")
     assert "loans.parquet, 4,000 rows" in ok(signed).stdout
     ok(call("registry", "alias", "credit", "production", "--data", "owner.pub"))
     assert "on a table signed by key" in ok(call("registry", "alias", "credit", "production")).stdout

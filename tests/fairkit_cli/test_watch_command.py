@@ -93,7 +93,6 @@ def test_a_watch_from_the_command_line(state, here):
         (("add", "w", "--data", "x.csv", "--day", "2024-01-05", "--as-of", "2024-01-01"), "today is 2024-01-01"),
         (("add", "w", "--data", "x.csv", "--day", "2024-01-01", "--demote"), "is about none"),
         (("add", "w", "--data", "x.csv", "--day", "2024-01-01", "--levels", "all"), "no level 'all'"),
-        (("add", "w", "--data", "x.csv", "--insecure-key"), "give that, or leave it out"),
         (("add", "w", "--data", "x.csv", "--alarm-file", "no/where"), "does not exist"),
         (("label", "w", "--data", "x.csv"), "awaits no labels"),
         (("show", "nowhere"), "there is no watch"),
@@ -122,21 +121,6 @@ def with_digest(record, **changes):
     """A record with other counts and a digest that fits them, as somebody without a key can write it."""
     made = {**record, **changes}
     return made | {"counts": hashlib.sha256(canonical(made["days"])).hexdigest()}
-
-
-def test_a_folder_that_was_replaced_shows_at_the_next_signature_and_in_its_days(state, here):
-    """Somebody without a key begins the watch anew; the holder of the key adds the next day."""
-    new_key_pair(here / "k")
-    for t in range(2):
-        run("watch", "add", state, "--data", write(here / "in", t), "--heartbeat", "k")
-    shutil.rmtree(state)
-    run("watch", "init", "--state", "w", "--sensitive", "sex", "--max", RULE, "--groups", "sex=f,m")
-    for t in range(2):
-        run("watch", "add", state, "--data", write(here / "forged", t, rows=900))
-    added = run("watch", "add", state, "--data", write(here / "in", 2), "--heartbeat", "k")
-    assert f"covers all days since {day(0)}; if others were signed before" in " ".join(added.stderr.split())
-    shown = json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json").stdout)["statements"]
-    assert (shown["failed"], shown["missing_days"]) == (None, [day(0), day(1)])
 
 
 @pytest.mark.long

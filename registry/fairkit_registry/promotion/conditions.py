@@ -43,7 +43,7 @@ from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.compare import ALL, other_supports, same_data, worse_findings
 
 if TYPE_CHECKING:
-    from fairkit_registry.promotion.run import Case
+    from fairkit_registry.promotion.case import Case
     from fairkit_registry.store.events import Event
 
 _SHOWN = 5

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +12,7 @@ from fairkit_registry.errors import CertificateError, ContradictionError, Regist
 from fairkit_registry.evidence import certificate as certificates
 from fairkit_registry.evidence.keys import PublicKey, parse_public
 from fairkit_registry.policies import AliasPolicy
+from fairkit_registry.promotion.case import Case, Reason
 from fairkit_registry.promotion.conditions import Settings, ask_plugins, conditions
 from fairkit_registry.store.records import Alias
 
@@ -19,20 +20,6 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.store.records import Version
     from fairkit_registry.store.registry import Registry
-
-Kind = Literal["refused", "inconclusive", "note"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """A sentence about a promotion: a refusal, something that cannot be decided, or a note."""
-
-    kind: Kind
-    text: str
-
-    def to_dict(self) -> dict[str, str]:
-        """Return the JSON form."""
-        return {"kind": self.kind, "text": self.text}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,31 +47,6 @@ class Decision:
             "reasons": [reason.to_dict() for reason in self.reasons],
             "certificate": None if self.certificate is None else self.certificate.to_dict(),
         }
-
-
-@dataclass(slots=True)
-class Case:
-    """One promotion while it is looked at."""
-
-    registry: Registry
-    version: Version
-    alias: Alias
-    now: datetime
-    revoked: Mapping[str, str] = field(default_factory=dict)
-    current: Certificate | None = None  # the newest valid certificate of the version that the alias points to
-    reasons: list[Reason] = field(default_factory=list)
-
-    def refuse(self, text: str) -> None:
-        """Add a refusal."""
-        self.reasons.append(Reason(kind="refused", text=text))
-
-    def doubt(self, text: str) -> None:
-        """Add something that cannot be decided."""
-        self.reasons.append(Reason(kind="inconclusive", text=text))
-
-    def note(self, text: str) -> None:
-        """Add a note."""
-        self.reasons.append(Reason(kind="note", text=text))
 
 
 def evaluate(registry: Registry, reference: str, alias: str, *, now: datetime | None = None) -> Decision:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairkit_registry.evidence.certificate import Certificate
-    from fairkit_registry.promotion.run import Case
+    from fairkit_registry.promotion.case import Case
 
 _SHOWN = 4
 
