@@ -84,7 +84,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "fairkit_registry": [
         {"errors"},
-        {"blobs", "jsonform", "jsonio", "names", "onnxfile", "policies"},
+        {"blobs", "jsonio", "names", "onnxfile", "policies"},
         {"evidence"},
         {"signing", "store"},
         {"promotion"},
