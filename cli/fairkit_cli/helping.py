@@ -20,31 +20,20 @@ FIRST = 6
 _FIRST = ("--data", "--label", "--favorable", "--sensitive", "--max", "--key", "--output")
 _GROUPS = {
     "Data": (
-        "--features", "--drop", "--weights", "--missing", "--join", "--on", "--query", "--predictions", "--test",
-        "--holdout", "--against", "--features-of", "--pack", "--tool-scores", "--day", "--id",
-        "--copies",
+        "--features", "--drop", "--join", "--on", "--predictions", "--labelled", "--test", "--holdout", "--against",
+        "--features-of", "--pack", "--day", "--id",
     ),
     "Model": (
-        "--task", "--classes", "--plugin", "--model", "--set", "--learner", "--certificate", "--endpoint",
-        "--endpoint-timeout", "--endpoint-rate", "--model-name", "--model-version",
+        "--task", "--threshold", "--plugin", "--model", "--learner", "--certificate", "--endpoint", "--model-name",
     ),
-    "Conditions": ("--reference", "--within", "--cluster", "--sensitive-probability", "--counts-from"),
-    "Policy": (
-        "--adjust", "--sure", "--budget", "--methods", "--blind", "--deterministic", "--anyway", "--label-error",
-        "--policy", "--lock", "--lock-salt",
-    ),
-    "Statistics": ("--auditor", "--metric", "--confidence", "--copies", "--simultaneous", "--seed", "--repeats"),
-    "Running": (
-        "--config", "--engine", "--scheduler", "--memory", "--timeout", "--allow-domain", "--threads", "--timings",
-        "--help",
-    ),
-    "Output": (
-        "--output", "--about", "--register", "--registry", "--insecure-key", "--signed-data", "--sequence",
-
-    ),
+    "Conditions": ("--reference", "--within", "--cluster", "--sensitive-probability"),
+    "Policy": ("--min", "--blind", "--policy", "--lock", "--objective", "--value"),
+    "Statistics": ("--auditor", "--confidence", "--seed"),
+    "Running": ("--config", "--engine", "--set", "--help"),
+    "Output": ("--output", "--register", "--registry", "--insecure-key", "--signed-data"),
 }  # fmt: skip
 """Options that are elsewhere than their declaration says, or that it leaves open."""
-_PANELS = {"Engine": "Running", "Sandbox": "Running"}
+_PANELS = {"Engine": "Running"}
 _LAST = "More"
 
 

@@ -14,7 +14,7 @@ from fairkit_cli.terminal.failures import guarded
 from fairkit_cli.terminal.interrupts import end_at_once, own_process
 from fairkit_cli.terminal.output import echo, flush, say
 from fairkit_cli.terminal.streams import prepare
-from fairkit_cli.terminal.timings import with_timings
+from fairkit_cli.terminal.timings import told
 from fairkit_cli.trust import trust
 
 
@@ -28,7 +28,7 @@ class GuardedGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
-        with guarded():
+        with guarded(), told(ctx.params.get("timings", False)):
             result = super().invoke(ctx)
             flush()
             return result
@@ -60,7 +60,7 @@ _COMMANDS = {
 
 app = typer.Typer(
     name="fairkit",
-    cls=lazy_group(_COMMANDS, with_timings, GuardedGroup),
+    cls=lazy_group(_COMMANDS, GuardedGroup),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -89,6 +89,13 @@ def _main(
             help="Let secrets of the environment go to this host, which a fairkit.toml names (repeatable).",
         ),
     ] = None,
+    timings: Annotated[
+        bool,
+        typer.Option(
+            "--timings",
+            help="Print how long each phase took (on stderr, and in a JSON result that is an object under `timings`).",
+        ),
+    ] = False,
 ) -> None:
     """Audit ONNX models for fairness, mitigate what is found, keep signed evidence.
 

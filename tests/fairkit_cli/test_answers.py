@@ -242,14 +242,14 @@ def test_facts_are_typed_or_configured_and_odd_ones_refused(tmp_path, monkeypatc
         "--predictions", "decision=d", "--format", "json",
     ]  # fmt: skip
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    done = CliRunner().invoke(app, [*command, "--about", "owner=Risk"])
+    done = CliRunner().invoke(app, [*command, "--set", "about.owner=Risk"])
     assert done.exit_code == 0
     assert '"owner": "Risk"' in done.stdout
     assert '"intended_use": "credit"' in done.stdout
     assert '"date": "2023-11-14"' in done.stdout
     for odd in ("owner", "Owner=x", "owner="):
-        refused = CliRunner().invoke(app, [*command, "--about", odd])
+        refused = CliRunner().invoke(app, [*command, "--set", f"about.{odd}"])
         assert refused.exit_code == 2
-        assert "--about" in refused.stderr
-    twice = CliRunner().invoke(app, [*command, "--about", "owner=a", "--about", "owner=b"])
+        assert "about." in refused.stderr
+    twice = CliRunner().invoke(app, [*command, "--set", "about.owner=a", "--set", "about.owner=b"])
     assert twice.exit_code == 2

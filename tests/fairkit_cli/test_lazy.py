@@ -42,7 +42,7 @@ def call(monkeypatch):
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__, type(sys)(__name__)))
     for name in ("show", "fail"):
         monkeypatch.setattr(sys.modules[__name__], name, globals()[name], raising=False)
-    app = group_of(PLACES, lambda command: command, "A group.")
+    app = group_of(PLACES, "A group.")
     return lambda *words: CliRunner().invoke(app, list(words))
 
 

@@ -468,8 +468,8 @@ def test_a_witness_and_the_way_back(run, made, tmp_path):
 
     loaded(run, made)
     witness = ("--witness", "w.json")
-    assert "does not exist" in message(run("registry", "list", *witness))
-    ok(run("registry", "check", "--accept", *witness))
+    assert "does not exist" in message(run("registry", *witness, "list"))
+    ok(run("registry", *witness, "check", "--accept"))
     index = tmp_path / "fairkit-registry" / "index.sqlite"
     sqlite3.connect(index).execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copy(index, tmp_path / "old.sqlite")

@@ -43,8 +43,8 @@ def folder(loans_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert invoke("key", "new", "key").exit_code == 0
         made = invoke(
             "certify", loans_model.path, "--data", loans_model.data, "--label", "decision", "--favorable", "approved",
-            "--sensitive", "sex", "--key", "key", "--output", "good.json", "--about", "intended_use==Credit",
-            "--about", "owner=Lending <b>",
+            "--sensitive", "sex", "--key", "key", "--output", "good.json", "--set", "about.intended_use==Credit",
+            "--set", "about.owner=Lending <b>",
         )  # fmt: skip
         assert made.exit_code == 0, made.output
         for command in (

@@ -218,7 +218,7 @@ def test_a_log_that_was_changed_is_refused_by_its_signed_statements(state, here)
 def test_records_are_held_against_their_own_digest_and_counts(here, what, said):
     run(
         "watch", "init", "--state", "w", "--sensitive", "sex", "--max", RULE, "--groups", "sex=f,m",
-        "--since", day(0),
+        "--set", f"watch.since={day(0)}",
     )  # fmt: skip
     run("watch", "add", "w", "--data", write(here / "in", 1))
     path = here / "w" / "totals.log"

@@ -102,7 +102,7 @@ def run_audit(
 
 
 def _imported(functions: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Import the functions of --metric; a module of the working folder is found, as by `python -m`."""
+    """Import the functions of audit.metric; a module of the working folder is found, as by `python -m`."""
     import sys
 
     from fairkit.functions import imported

@@ -74,7 +74,7 @@ def certify(
             "--lock", "FILE", "Audit by this policy lock: policy, settings and table are its own (give --data only)."
         ),
     ] = None,
-    lock_salt: Annotated[Path | None, opt.option("--lock-salt", "FILE", "The secret that opens a sealed lock.")] = None,
+    lock_salt: Annotated[Path | None, opt.Rare("lock.salt", "The file of the secret that opens a sealed lock.")] = None,
     columns: opt.DataOptions,
     predictions: opt.PredictionColumns = None,
     served: opt.EndpointOptions,

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from fairkit_cli.lazy import group_of
-from fairkit_cli.registry.common import with_witness
-from fairkit_cli.terminal.timings import with_timings
+from fairkit_cli.registry.common import heed
 
 _COMMANDS = {
     "add": "fairkit_cli.registry.versions:add",
@@ -31,8 +27,5 @@ _COMMANDS = {
 }
 
 
-def _wrapped(command: Callable[..., Any]) -> Callable[..., Any]:
-    return with_witness(with_timings(command))
-
-
-app = group_of(_COMMANDS, _wrapped, "Versions of ONNX models with their certificates.")
+app = group_of(_COMMANDS, "Versions of ONNX models with their certificates.")
+app.callback()(heed)

@@ -138,7 +138,7 @@ def about_many(report: Report, shown: Sequence[Finding]) -> str:
     """Return a sentence about the joint confidence of a list of disparities."""
     levels = [f.evidence["simultaneous_level"] for f in shown if survives(f) is not None]
     if not levels:
-        return "Each interval holds by itself; of many, some miss. --simultaneous adds intervals that hold together."
+        return "Each interval holds by itself; of many, some miss. --set group.simultaneous=true adds intervals that hold together."
     return (
         f"✓ marks disparities that survive when all intervals hold together at {report.confidence:.0%} "
         f"(each taken at {levels[0]:.2%})."

@@ -8,7 +8,6 @@ import typer
 from typer.core import TyperGroup
 
 from fairkit_cli.lazy import lazy_group
-from fairkit_cli.terminal.timings import with_timings
 
 _COMMANDS = {
     "run": "fairkit_correspondence.commands.running:run",
@@ -28,7 +27,7 @@ class AskGroup(TyperGroup):
 
 
 app = typer.Typer(
-    cls=lazy_group(_COMMANDS, with_timings, AskGroup),
+    cls=lazy_group(_COMMANDS, AskGroup),
     no_args_is_help=True,
     help="Ask a language model the same questions under different names: `fairkit ask PLAN.toml --endpoint URL ...`.",
     add_completion=False,
