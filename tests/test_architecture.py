@@ -47,10 +47,10 @@ PACKAGES: dict[str, set[str]] = {
     "fairkit_testing": {*CORE} - {"fairkit_testing"},
     "fairkit_registry": {*CORE},
     "fairkit_cli": {*CORE, "fairkit_registry"},
-    # inside MLflow it does what the commands do: it stands above them
-    "fairkit_mlflow": {*CORE, "fairkit_registry", "fairkit_cli"},
-    # its commands check a policy lock, and print and write as the others do
-    "fairkit_correspondence": {*CORE, "fairkit_registry", "fairkit_cli"},
+    # inside MLflow it certifies, and judges what aliases point to
+    "fairkit_mlflow": {*CORE, "fairkit_registry"},
+    # its command checks a policy lock
+    "fairkit_correspondence": {*CORE, "fairkit_registry"},
 }
 """What each package may import of ours; a plugin that is not named here: the packages of core."""
 
@@ -64,11 +64,11 @@ LAYERS: dict[str, list[set[str]]] = {
         {"engines", "models", "totals"},
         {"fitted", "intervals", "packs", "statistics"},
         {"metrics"},
-        {"auditors", "charts", "exporters", "functions", "learners", "promotions", "signers"},
+        {"auditors", "charts", "commands", "exporters", "functions", "learners", "promotions", "signers"},
         {"mitigators"},
         {"hookspecs"},
         {"plugins"},
-        {"planning"},
+        {"planning", "reading"},
         {"auditing"},
         {""},  # `fairkit` itself: the public names
     ],
@@ -94,7 +94,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"terminal", "trust"},
         {"config", "drift", "junit", "lazy", "report_changes", "surroundings", "text"},
         {"evidence", "verifier"},
-        {"names", "options", "pages", "precommit", "progress"},
+        {"names", "options", "pages", "precommit"},
         {"render"},
         {"formats", "subject"},
         {"packs", "plots"},

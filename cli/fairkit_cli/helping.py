@@ -11,6 +11,8 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairkit.errors import PluginError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -76,9 +78,17 @@ def _group_of(option: Any) -> str:
 def write_commands(formatter: Any, places: Mapping[str, str], commands: Mapping[str, Any]) -> None:
     """Write the list of commands; `commands` makes one, which is needed only where its text cannot be read."""
     limit = formatter.width - 6 - max(map(len, places), default=0)
-    rows = [(name, _shortened(summary(place) or commands[name].help or "", limit)) for name, place in places.items()]
+    rows = [(name, _shortened(summary(place) or _imported(commands, name), limit)) for name, place in places.items()]
     with formatter.section("Commands"):
         formatter.write_dl(rows)
+
+
+def _imported(commands: Mapping[str, Any], name: str) -> str:
+    """Return the help of a command that has to be imported for it; of a broken plugin, why it does not load."""
+    try:
+        return str(commands[name].help or "")
+    except PluginError as error:
+        return str(error)
 
 
 def summary(place: str) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 import typer.main
 from typer.core import TyperGroup
 
+from fairkit.errors import PluginError
 from fairkit_cli.helping import group_options, write_commands
 
 
@@ -37,7 +38,12 @@ class Commands(Mapping[str, Any]):
 
     def _make(self, name: str) -> Any:
         module, _, attribute = self._places[name].partition(":")
-        found = getattr(import_module(module), attribute)
+        try:
+            found = getattr(import_module(module), attribute)
+        except Exception as error:
+            if module.startswith("fairkit_cli."):
+                raise
+            raise PluginError(f"the command {name!r} of the module {module} does not load: {error}") from error
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
             alone.command(name)(found)

@@ -8,8 +8,11 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from fairkit.commands import COMMANDS, provide
+from fairkit.installed import entry_points
 from fairkit_cli.lazy import lazy_group
 from fairkit_cli.surroundings import prepare_libraries
+from fairkit_cli.terminal.console import Terminal
 from fairkit_cli.terminal.failures import guarded
 from fairkit_cli.terminal.interrupts import end_at_once, own_process
 from fairkit_cli.terminal.output import echo, flush, say
@@ -35,7 +38,6 @@ class GuardedGroup(TyperGroup):
 
 
 _COMMANDS = {
-    "ask": "fairkit_correspondence.commands:app",
     "attest": "fairkit_cli.commands.attest:attest",
     "audit": "fairkit_cli.commands.audit:audit",
     "compare": "fairkit_cli.commands.compare:compare",
@@ -58,9 +60,20 @@ _COMMANDS = {
     "why": "fairkit_cli.commands.why:why",
 }
 
+
+def commands_of() -> dict[str, str]:
+    """Return where each command is, those of plugins first; what fairkit has itself keeps its name."""
+    return {one.name: one.value for one in entry_points(COMMANDS)} | _COMMANDS
+
+
+def root_group() -> type[TyperGroup]:
+    """Return the class of the root command."""
+    return lazy_group(commands_of(), GuardedGroup)
+
+
 app = typer.Typer(
     name="fairkit",
-    cls=lazy_group(_COMMANDS, GuardedGroup),
+    cls=root_group(),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -103,6 +116,7 @@ def _main(
     3 the policy is inconclusive, 70 an error inside fairkit, 130 interrupted.
     """
     prepare_libraries()
+    provide(Terminal())
     trust(trust_host or ())
     warnings.showwarning = _show_warning
 

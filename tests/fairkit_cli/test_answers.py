@@ -12,16 +12,14 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
+from fairkit.reading import answer, answers, disparities, metric_term, performance
 from fairkit.results.findings import Finding
 from fairkit.results.report import Report
 from fairkit.results.rules import Rule, RuleResult
 from fairkit.results.subjects import DataInfo, ModelInfo
 from fairkit.results.values import GroupValue
 from fairkit_cli.main import app
-from fairkit_cli.text.answers import answer, answers
 from fairkit_cli.text.changes import changes, question
-from fairkit_cli.text.glossary import metric_term
-from fairkit_cli.text.ranking import disparities, performance
 
 
 def report(*findings: Finding, task: str = "binary", **changes: Any) -> Report:

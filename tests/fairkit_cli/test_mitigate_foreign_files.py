@@ -31,10 +31,6 @@ def folder(tmp_path_factory):
     return where
 
 
-def test_every_option_is_typed_here():
-    assert {name for export in WITH_OPTIONS for name in export.options} == set(FLAGS)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("export", WITH_OPTIONS, ids=lambda export: export.name)
 def test_the_same_options_as_audit(export, folder):

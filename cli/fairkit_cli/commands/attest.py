@@ -61,9 +61,9 @@ def attest(
     from fairkit.plugins import model_source
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_announced
-    from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import load_model
     from fairkit_cli.terminal.passphrases import load_signers
+    from fairkit_cli.terminal.progress import progress_bar
     from fairkit_registry.evidence.attestations import sign_attestation
 
     if bool(keys) != (output is not None):

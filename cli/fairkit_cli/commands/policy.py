@@ -95,8 +95,9 @@ app.command("lock")(lock)
 
 def of_requests(columns: opt.DataOptions) -> Subject | None:
     """Return the subject of a table of `fairkit ask --requests`, which has no answers yet; else None."""
+    from fairkit.data.answers import carried_by
     from fairkit.data.predictions import PredictionRoles
-    from fairkit_cli.subject import Subject, carried_by
+    from fairkit_cli.subject import Subject
 
     if columns.data is None or not carried_by(columns.data):
         return None

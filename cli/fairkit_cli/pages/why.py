@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairkit.reading import MEANING
+from fairkit.support.numbers import interval, measured, number
 from fairkit_cli.pages.parts import Column, Note, On, Section, Span, Table, capital, name_of, numbers, words
-from fairkit_cli.text.numbers import interval, measured, number
-from fairkit_cli.text.view import MEANING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

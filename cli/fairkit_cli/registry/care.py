@@ -20,7 +20,7 @@ def export(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Write models, certificates and public keys to one archive that any OCI registry can hold."""
-    from fairkit_cli.text.numbers import size
+    from fairkit.support.numbers import size
     from fairkit_registry.exchange.archive import export as write
 
     with open_registry(registry) as store:
@@ -48,7 +48,7 @@ def check(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Hash every blob again, follow every reference, walk the chain of events."""
-    from fairkit_cli.text.numbers import size
+    from fairkit.support.numbers import size
     from fairkit_registry.store.maintenance import check as look
 
     with open_registry(registry, trusting=True) as store:
@@ -78,7 +78,7 @@ def gc(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Remove files that nothing refers to: what processes left that were killed."""
-    from fairkit_cli.text.numbers import size
+    from fairkit.support.numbers import size
     from fairkit_registry.store.maintenance import gc as collect
 
     with open_registry(registry) as store:

@@ -30,7 +30,7 @@ def add(
 ) -> None:
     """Add a file as the next version of a model, or attach certificates to a version."""
     from fairkit.errors import FairkitError
-    from fairkit_cli.text.numbers import size
+    from fairkit.support.numbers import size
 
     if file is None:
         if not certificate or parent or tag or notes:
@@ -68,7 +68,7 @@ def list_models(
         else:
             versions = store.versions(name, limit=limit)
             aliases = store.aliases(name)
-    from fairkit_cli.text.numbers import size
+    from fairkit.support.numbers import size
     from fairkit_cli.text.registry import columns
 
     if aliases is None:
@@ -136,8 +136,8 @@ def show(
         probations = {"probation": {alias: state.to_dict() for alias, state in states.items()}} if states else {}
         print_json(version.to_dict() | record | probations)
         return
+    from fairkit.support.numbers import size
     from fairkit_cli.registry.probation import sentence
-    from fairkit_cli.text.numbers import size
     from fairkit_cli.text.verified import certificate
 
     echo(f"{version.reference}  {', '.join(aliases)}".rstrip())
@@ -276,7 +276,7 @@ def diff(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Set two versions side by side: findings with intervals, operators and sizes."""
-    from fairkit_cli.text.numbers import size
+    from fairkit.support.numbers import size
     from fairkit_cli.text.registry import columns, comparisons
     from fairkit_registry.exchange.difference import diff as compare
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.support.numbers import number
 from fairkit_cli.fields import as_options
-from fairkit_cli.text.numbers import number
 from fairkit_cli.text.plain import plain, to_text
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages.parts import Table, numbers, words
 from fairkit_cli.render.html import html_table, section
 from fairkit_cli.render.markup import Content, Markup, tag
 from fairkit_cli.render.trend import Point, trend
-from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

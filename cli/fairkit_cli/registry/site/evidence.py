@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairkit.reading import disparities, performance
 from fairkit_cli.fields import as_options
-from fairkit_cli.text.ranking import disparities, performance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fairkit.reading import Headlines
     from fairkit.results.report import Report
-    from fairkit_cli.text.headlines import Headlines
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.revoked import Revocations

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from fairkit.reading import headlines
 from fairkit_cli.fields import as_options
 from fairkit_cli.registry.site.evidence import Evidence, look
-from fairkit_cli.text.headlines import headlines
 from fairkit_registry.jsonio import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
-    from fairkit_cli.text.headlines import Headlines
+    from fairkit.reading import Headlines
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.revoked import Revocations
     from fairkit_registry.store.events import Event

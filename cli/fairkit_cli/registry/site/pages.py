@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.support.numbers import interval, number, size
 from fairkit_cli.pages.parts import Cell, Facts, Inline, Table, numbers, words
 from fairkit_cli.registry.site.charts import charts
 from fairkit_cli.render.document import FEED, linked_page
 from fairkit_cli.render.html import MARKS, WORDS, html_facts, html_table, section
 from fairkit_cli.render.markup import Content, Markup, name_of, tag
-from fairkit_cli.text.numbers import interval, number, size
 from fairkit_cli.text.registry import policy
 
 if TYPE_CHECKING:
