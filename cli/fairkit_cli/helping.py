@@ -96,7 +96,7 @@ def summary(place: str) -> str | None:
     module, _, attribute = place.partition(":")
     try:
         text = _source(module).read_text("utf-8")
-    except (OSError, AttributeError, TypeError):
+    except (OSError, AttributeError, TypeError, ValueError):
         return None
     found = re.search(rf'^{attribute} = [^#]*?(?:help=|, )"((?:[^"\\]|\\.)*)"', text, re.MULTILINE)
     found = found or re.search(rf'^def {attribute}\(.*?"""(.*?)"""', text, re.MULTILINE | re.DOTALL)

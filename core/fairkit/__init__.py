@@ -17,6 +17,9 @@ The same on files, where the model is one ONNX file and the table names its colu
     data = fairkit.load_data("test.parquet", label="income", favorable=">50K", sensitive=["sex", "race"])
     fairkit.audit("model.onnx", data)
 
+Ask
+    advise       which metric, limit and groups fit a table and its use, with the reasons
+
 Measure
     audit        what is unequal, how sure are we, does it keep a policy
     compare      paired differences of models on the same rows
@@ -51,6 +54,8 @@ from typing import Any
 from fairkit.sources.finders import add_finder
 
 _PUBLIC = {
+    "Advice": "fairkit_guide.advice",
+    "advise": "fairkit_guide.advice",
     "Auditor": "fairkit.auditors",
     "Choice": "fairkit_repair.frontiers.choice",
     "Sweep": "fairkit_repair.frontiers.sweeps",

@@ -38,7 +38,7 @@ def invoke(monkeypatch):
     monkeypatch.setattr("fairkit_cli.main.entry_points", lambda group: entries)
     from fairkit_cli import main
 
-    app = typer.Typer(cls=main.root_group())
+    app = typer.Typer(cls=main.root_group(), rich_markup_mode=None)
     app.callback()(main.app.registered_callback.callback)
     return lambda *words: CliRunner().invoke(app, words)
 

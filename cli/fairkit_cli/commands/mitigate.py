@@ -45,13 +45,6 @@ Repeats = Annotated[
         "Train so many models, all but the first on rows drawn anew, and show how far retraining goes. Default: 1.",
     ),
 ]
-Explained = Annotated[
-    list[str] | None,
-    opt.Rare(
-        "mitigate.auditor",
-        "An auditor that compares models, too: why says which columns' parts of a gap the repair moved.",
-    ),
-]
 Everything = Annotated[
     bool,
     typer.Option(
@@ -84,7 +77,6 @@ def mitigate(
     seed: opt.Seed = None,
     threads: Threads = None,
     repeats: Repeats = None,
-    auditor: Explained = None,
     output: Target = None,
     register: RegisterName = None,
     registry: RegistryFolder = None,
@@ -124,7 +116,6 @@ def mitigate(
         "threads": threads,
         "policy": audited.policy,
         "confidence": audited.confidence,
-        "auditors": tuple(auditor or ()),
         "output": target,
     }
     again = opt.first_known(repeats, settings.mitigate.get("repeats"), 1)

@@ -30,8 +30,6 @@ from fairkit_cli.pages.parts import (
     sized,
     words,
 )
-from fairkit_cli.pages.subgroups import group_changes
-from fairkit_cli.pages.why import part_changes
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change, Comparison
@@ -94,7 +92,7 @@ def change_parts(changes: Sequence[Change], names: tuple[str, str], confidence: 
             parts += _charts(title, chosen, names)
     everything = change_table(changes, names, "All numbers")
     folded = Section(f"All {len(changes)} numbers", [everything], "fold", on=On.PAGE)
-    return [*parts, group_changes(changes, names), part_changes(changes, names), folded]
+    return [*parts, folded]
 
 
 def _charts(title: str, changes: Sequence[Change], names: tuple[str, str]) -> list[Part]:
@@ -178,7 +176,7 @@ def _details(models: Sequence[ModelInfo], data: DataInfo, notes: Sequence[str], 
     ]
     entries += [
         ("Data", [name_of(data.name), " ", Span(data.sha256, "code")]),
-        ("Rows", f"{data.rows:,}, {data.dropped_rows:,} left out"),
+        ("Rows", f"{data.rows:,}{data.lacking}"),
         ("Confidence", f"{confidence:.0%}"),
     ]
     meaning = (
