@@ -22,7 +22,7 @@ from fairkit_cli.pages.parts import (
     Table,
     plain_text,
 )
-from fairkit_cli.text.plain import shown, to_text
+from fairkit_cli.terminal.plain import shown, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
