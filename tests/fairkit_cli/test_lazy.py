@@ -75,7 +75,7 @@ def test_an_argument_that_is_missing_is_named(call):
 
 
 def test_a_command_is_imported_when_it_is_asked_for():
-    found = Commands(PLACES, lambda command: command)
+    found = Commands(PLACES)
     assert list(found) == ["show", "other"]
     with pytest.raises(ModuleNotFoundError, match="there_is_no_such_module"):
         found["other"]
