@@ -32,7 +32,7 @@ _GROUPS = {
     "Policy": ("--min", "--blind", "--policy", "--lock", "--objective", "--value"),
     "Statistics": ("--auditor", "--confidence", "--seed"),
     "Running": ("--config", "--engine", "--set", "--help"),
-    "Output": ("--output", "--register", "--registry", "--insecure-key", "--signed-data", "--sequence"),
+    "Output": ("--output", "--register", "--registry", "--insecure-key", "--signed-data", "--valid-days"),
 }  # fmt: skip
 """Options that are elsewhere than their declaration says, or that it leaves open."""
 _PANELS = {"Engine": "Running"}

@@ -38,7 +38,6 @@ class GuardedGroup(TyperGroup):
 
 
 _COMMANDS = {
-    "attest": "fairkit_cli.commands.attest:attest",
     "audit": "fairkit_cli.commands.audit:audit",
     "compare": "fairkit_cli.commands.compare:compare",
     "demo": "fairkit_cli.commands.demo:demo",
@@ -49,8 +48,6 @@ _COMMANDS = {
     "certify": "fairkit_cli.commands.certify:certify",
     "packs": "fairkit_cli.commands.packs:app",
     "report": "fairkit_cli.commands.report:report",
-    "revoke": "fairkit_cli.commands.revoke:revoke",
-    "sign-data": "fairkit_cli.commands.sign_data:sign_data",
     "verify": "fairkit_cli.commands.verify:verify",
     "key": "fairkit_cli.commands.certify:key",
     "policy": "fairkit_cli.commands.policy:app",

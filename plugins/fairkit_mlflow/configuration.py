@@ -118,13 +118,12 @@ class EvaluatorConfig:
                 "key= signs what is found about a file: log the model with mlflow.onnx, or leave key= out"
             )
         from fairkit_registry.evidence.certifying import certify
-        from fairkit_registry.evidence.sequence import SequenceFolder
         from fairkit_registry.evidence.settings import SignedSettings
         from fairkit_registry.evidence.signers import load_secret, written_passphrase
 
         told = SignedSettings.of_audit(settings, data.roles.to_dict(), getattr(subject, "record", None))
         signers = [load_secret(self.key, passphrase=written_passphrase)]
-        signed, report = certify(subject, data, told, signers, sequence=SequenceFolder(None))
+        signed, report = certify(subject, data, told, signers)
         return report, signed
 
 

@@ -114,7 +114,7 @@ def quick(folder):
     yield "plan", ["plan", *rules]
     yield "watch", ["watch", "show", str(folder / "w")]
     yield "registry list", ["registry", "list", *registry]
-    yield "registry log", ["registry", "log", *registry]
+    yield "registry show --log", ["registry", "show", "--log", *registry]
     yield "packs", ["packs"]
     yield "plugins", ["plugins", "list"]
     yield "a plugin", ["plugins", "show", "subgroups"]

@@ -54,7 +54,7 @@ def _read(path: str) -> Report:
     if "payload" in record:
         from fairkit_registry.evidence.certificate import read
 
-        return read(raw, full=True).report
+        return read(raw).report
     validate_report(record)
     return Report.from_dict(record)
 

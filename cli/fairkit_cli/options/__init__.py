@@ -24,7 +24,6 @@ from fairkit_cli.options.data import (
 from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, Rare, formats, option
 from fairkit_cli.options.endpoints import AskingOptions, EndpointOptions
 from fairkit_cli.options.expand import expanded, expanded_but
-from fairkit_cli.options.revoking import MaxAge, RevocationLists, Revokers, read_age
 from fairkit_cli.options.running import EngineOptions, SandboxOptions
 from fairkit_cli.options.search import SearchOptions
 from fairkit_cli.options.shared import (
@@ -67,7 +66,6 @@ __all__ = [
     "EngineOptions",
     "Functions",
     "InsecureKey",
-    "MaxAge",
     "MaxRules",
     "MinRules",
     "Output",
@@ -76,8 +74,6 @@ __all__ = [
     "PredictionColumns",
     "Rare",
     "ReportFormat",
-    "RevocationLists",
-    "Revokers",
     "SandboxOptions",
     "ScoringOptions",
     "SearchOptions",
@@ -95,7 +91,6 @@ __all__ = [
     "listed",
     "load_dataset",
     "option",
-    "read_age",
     "rules_of",
     "split_names",
     "stated_facts",

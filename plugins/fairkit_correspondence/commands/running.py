@@ -169,9 +169,9 @@ def _again(asker: Asker, count: int, output_format: str) -> None:
 def check_lock(plan: Plan, path: Path) -> None:
     """Refuse a plan that is not the one that a lock signed."""
     from fairkit_correspondence.table import requests_digest
-    from fairkit_registry.evidence.locks import read_file, read_lock
+    from fairkit_registry.evidence.statements import PolicyLock, named
 
-    locked, planned = read_lock(read_file(path)).data_sha256, str(requests_digest(_requests(plan)))
+    locked, planned = PolicyLock.read(named(PolicyLock, path)).data_sha256, str(requests_digest(_requests(plan)))
     if planned != locked:
         raise ParameterError(
             f"{path} locks other requests ({locked[:16]}) than this plan's ({planned[:16]}): the plan, its texts or "
