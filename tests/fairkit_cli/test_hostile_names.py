@@ -196,7 +196,18 @@ def test_mitigate(run, files, output_format, tmp_path):
 def test_frontier(run, files, output_format, tmp_path):
     _, _, data = files
     result = run(
-        *("frontier", "--plugin", "reweigh", "--learner", "logistic", "--data", data, *ROLES, "--jobs", "1"),
+        *(
+            "frontier",
+            "--plugin",
+            "reweigh",
+            "--learner",
+            "logistic",
+            "--data",
+            data,
+            *ROLES,
+            "--set",
+            "frontier.jobs=1",
+        ),
         *("--state", tmp_path / "s[x]\x1b\n.json", "--format", output_format),
         codes=(0,),
     )

@@ -138,11 +138,11 @@ def test_a_settings_file_that_pins_nothing_is_refused(place, text):
     ("options", "setting"),
     [
         (("--set", "group.min_group=1"), "audit.group.min_group"),
-        (("--missing", "group"), "data.missing"),
-        (("--label-error", "sex=0.1"), "audit.group.label_error"),
-        (("--label-error", "decision=0.4"), "audit.group.label_error"),
-        (("--adjust", "holm"), "audit.adjust"),
-        (("--simultaneous",), "audit.group.simultaneous"),
+        (("--set", "data.missing=group"), "data.missing"),
+        (("--set", "group.label_error=sex=0.1"), "audit.group.label_error"),
+        (("--set", "group.label_error=decision=0.4"), "audit.group.label_error"),
+        (("--set", "audit.adjust=holm"), "audit.adjust"),
+        (("--set", "group.simultaneous=true"), "audit.group.simultaneous"),
     ],
 )
 def test_a_setting_that_is_not_pinned_is_refused_although_the_rule_is_met(place, certify, options, setting):
@@ -170,16 +170,16 @@ def weighed(loans_model, weight):
 
 def test_weights_that_nearly_remove_a_group_are_refused(place, certify, loans_model):
     weighed(loans_model, 1e-9)
-    ok(certify("--weights", "w", data="w.parquet"))
+    ok(certify("--set", "data.weights=w", data="w.parquet"))
     assert 'refused: setting data.weights is "w"' in promote(1)
 
 
 @pytest.mark.long
 def test_weights_that_remove_a_group_decide_nothing_and_are_not_promoted(place, certify, loans_model):
     weighed(loans_model, 0.0)
-    audit = call("audit", loans_model.path, "--data", "w.parquet", *LABEL, *SEX, "--weights", "w", *LENIENT)
+    audit = call("audit", loans_model.path, "--data", "w.parquet", *LABEL, *SEX, "--set", "data.weights=w", *LENIENT)
     assert audit.exit_code == 3
-    ok(certify("--weights", "w", data="w.parquet"))
+    ok(certify("--set", "data.weights=w", data="w.parquet"))
     assert "data.weights" in promote(1)
 
 

@@ -142,7 +142,7 @@ def test_a_model_that_scores_is_counted_above_the_median_of_its_scores(loans_mod
         "--sensitive", "sex", "--drop", "would_repay", "--pack", "nyc-ll144",
     )  # fmt: skip
     done = invoke(
-        "certify", *told, "--tool-scores", "--key", tmp_path / "key", "--output", tmp_path / "c.json",
+        "certify", *told, "--set", "pack.tool_scores=true", "--key", tmp_path / "key", "--output", tmp_path / "c.json",
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     facts = tmp_path / "facts.toml"
@@ -161,12 +161,12 @@ def test_a_model_that_scores_is_counted_above_the_median_of_its_scores(loans_mod
     found = {one["row"]: one for one in csv.DictReader(io.StringIO(made.stdout)) if one["table"] == "sex"}
     for group in set(groups):
         assert float(found[group]["scoring rate"]) == pytest.approx(above[groups == group].mean())
-    assert invoke("audit", *told, "--tool-scores", "--threshold", "0.5").exit_code == 2
+    assert invoke("audit", *told, "--set", "pack.tool_scores=true", "--threshold", "0.5").exit_code == 2
     other = [*told[:-1], "ugesp"]
-    refused = invoke("audit", *other, "--tool-scores")
+    refused = invoke("audit", *other, "--set", "pack.tool_scores=true")
     assert refused.exit_code == 2
-    assert "--tool-scores belongs to" in refused.stderr
-    assert invoke("audit", *told[:-2], "--tool-scores").exit_code == 2
+    assert "pack.tool_scores belongs to" in refused.stderr
+    assert invoke("audit", *told[:-2], "--set", "pack.tool_scores=true").exit_code == 2
 
 
 @pytest.mark.long

@@ -47,8 +47,8 @@ def certify(loans_model, name, *options, code=0):
     [
         (("--threshold", "0"), "model.threshold"),
         (("--threshold", "1"), "model.threshold"),
-        (("--missing", "group"), "data.missing"),
-        (("--weights", "amount"), "data.weights"),
+        (("--set", "data.missing=group"), "data.missing"),
+        (("--set", "data.weights=amount"), "data.weights"),
         (("--set", "group.min_group=1"), "audit.group.min_group"),
         (("--seed", "5"), "audit.seed"),
         (("--sensitive", "age:30"), "data.sensitive"),

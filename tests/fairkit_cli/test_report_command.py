@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = invoke(
             "certify", "--data", here / f"{name}.parquet", "--predictions", "decision=chosen", "--sensitive", "sex",
             "--max", RULE, "--key", here / "key", "--output", here / f"{name}.json",
-            "--about", "owner=Lending & Risk",
+            "--set", "about.owner=Lending & Risk",
         )  # fmt: skip
         assert done.exit_code == code
     return here

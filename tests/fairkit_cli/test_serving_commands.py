@@ -47,15 +47,15 @@ def test_rows_that_the_author_cannot_know_are_sealed_and_opened(run, loans_model
     run("registry", "add", "credit", "lock.json")
     run("registry", "add", "credit", loans_model.path)
     certify = ("certify", "credit@1", "--lock", "lock.json", "--data", loans_model.data, "--key", "auditor")
-    assert "--lock-salt" in run(*certify, "--output", "c.json", code=2).stderr
+    assert "lock.salt" in run(*certify, "--output", "c.json", code=2).stderr
     (tmp := loans_model.data.parent / "wrong.txt").write_text("11" * 32)
-    run(*certify, "--output", "c.json", "--lock-salt", tmp, code=2)
-    run(*certify, "--output", "c.json", "--lock-salt", "secret.txt")
+    run(*certify, "--output", "c.json", "--set", f"lock.salt={tmp}", code=2)
+    run(*certify, "--output", "c.json", "--set", "lock.salt=secret.txt")
     run("registry", "add", "credit@1", "--certificate", "c.json")
     Path("alias.toml").write_text('keys = ["auditor.pub"]\ndata = ["owner.pub"]\nunseen = true\n')
     run("registry", "alias", "credit", "production", "--policy", "alias.toml")
     run("registry", "promote", "credit@1", "production")
-    run(*certify, "--lock-salt", "secret.txt", "--output", "d.json", "--seed", "3", code=2)
+    run(*certify, "--set", "lock.salt=secret.txt", "--output", "d.json", "--seed", "3", code=2)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def with_digest(record, **changes):
 def test_records_are_held_against_their_own_digest_and_counts(here, what, said):
     run(
         "watch", "init", "--state", "w", "--sensitive", "sex", "--max", RULE, "--groups", "sex=f,m",
-        "--since", day(0),
+        "--set", f"watch.since={day(0)}",
     )  # fmt: skip
     run("watch", "add", "w", "--data", write(here / "in", 1))
     path = here / "w" / "totals.log"

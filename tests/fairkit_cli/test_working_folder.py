@@ -249,7 +249,7 @@ def test_no_command_takes_a_module_from_the_working_folder(trap, tmp_path, loans
         "certify": ["m.onnx", "--data", data, *roles, *rule, "--key", "k", "--output", "c.json"],
         "verify": ["c.json", "--key", "k.pub", "--model", "m.onnx", "--data", data, "--recompute"],
         "registry add": ["credit", "m.onnx", "--certificate", "c.json", "--registry", "r"],
-        "frontier": ["reweigh", "--data", data, *roles, "--jobs", "2", "--output", "f.html"],
+        "frontier": ["reweigh", "--data", data, *roles, "--set", "frontier.jobs=2", "--output", "f.html"],
         "mitigate": ["--plugin", "reweigh", "--data", data, *roles, "--output", "n.onnx"],
         "compare": ["m.onnx", "m.onnx", "--data", data, *roles],
         "init": [data],

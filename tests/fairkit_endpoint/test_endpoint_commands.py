@@ -68,7 +68,7 @@ def test_the_page_runs_as_typed(folder, serve):
         (("audit", "--endpoint", "http://127.0.0.1:9", "--model-name", "m"), "cannot be reached"),
         (("audit", "credit.onnx", "--model-name", "m"), "--endpoint"),
         (("audit", "credit.onnx", "--endpoint", "http://127.0.0.1:9", "--model-name", "m"), "not both"),
-        (("audit", "--endpoint", "http://127.0.0.1:9", "--model-name", "m", "--endpoint-rate", "-1"), "rate"),
+        (("audit", "--endpoint", "http://127.0.0.1:9", "--model-name", "m", "--set", "endpoint.rate=-1"), "rate"),
     ],
 )
 def test_bad_input_is_one_message(folder, told, said):

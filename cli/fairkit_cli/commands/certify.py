@@ -70,7 +70,7 @@ def certify(
             "--lock", "FILE", "Audit by this policy lock: policy, settings and table are its own (give --data only)."
         ),
     ] = None,
-    lock_salt: Annotated[Path | None, opt.option("--lock-salt", "FILE", "The secret that opens a sealed lock.")] = None,
+    lock_salt: Annotated[Path | None, opt.Rare("lock.salt", "The file of the secret that opens a sealed lock.")] = None,
     columns: opt.DataOptions,
     predictions: opt.PredictionColumns = None,
     served: opt.EndpointOptions,
@@ -88,9 +88,9 @@ def certify(
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.commands.policy import by_lock, check_alone, salt_of
     from fairkit_cli.config import load_announced
-    from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import Subject, chosen
     from fairkit_cli.terminal.passphrases import load_signers
+    from fairkit_cli.terminal.progress import progress_bar
     from fairkit_registry.evidence.certifying import certify as run
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.statements import SignedTable, named

@@ -136,8 +136,9 @@ def _sign_table(
 
 def of_requests(columns: opt.DataOptions) -> Subject | None:
     """Return the subject of a table of `fairkit ask --requests`, which has no answers yet; else None."""
+    from fairkit.data.answers import carried_by
     from fairkit.data.predictions import PredictionRoles
-    from fairkit_cli.subject import Subject, carried_by
+    from fairkit_cli.subject import Subject
 
     if columns.data is None or not carried_by(columns.data):
         return None
@@ -163,7 +164,7 @@ def salt_of(lock: Path | None, path: Path | None) -> str | None:
     from fairkit_registry.evidence.statements import read_salt
 
     if lock is None and path is not None:
-        raise ParameterError("--lock-salt opens a sealed lock: give --lock too")
+        raise ParameterError("lock.salt opens a sealed lock: give --lock too")
     return None if path is None else read_salt(path)
 
 
@@ -180,7 +181,7 @@ def by_lock(path: Path, columns: opt.DataOptions, salt: str | None = None) -> tu
     dataset = settings.open_data(columns.data, columns.join)
     digest = dataset.learn().sha256
     if lock.sealed and salt is None:
-        raise CertificateError(f"{path} is sealed: give the secret that its owner kept, with --lock-salt FILE")
+        raise CertificateError(f"{path} is sealed: give the secret that its owner kept, with --set lock.salt=FILE")
     # answers to locked requests are another table; what they answer is checked when the audit has read them
     answers = dataset.roles.predictions is not None and dataset.roles.predictions.answer is not None
     told = sealed(digest, str(salt)) if lock.sealed else digest

@@ -21,9 +21,9 @@ from fairkit_cli.options.data import (
     load_dataset,
     split_names,
 )
-from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, SANDBOX, formats, option
+from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, Rare, formats, option
 from fairkit_cli.options.endpoints import AskingOptions, EndpointOptions
-from fairkit_cli.options.expand import expanded
+from fairkit_cli.options.expand import expanded, expanded_but
 from fairkit_cli.options.running import EngineOptions, SandboxOptions
 from fairkit_cli.options.search import SearchOptions
 from fairkit_cli.options.shared import (
@@ -50,7 +50,6 @@ __all__ = [
     "MODEL",
     "OUTPUT",
     "POLICY",
-    "SANDBOX",
     "About",
     "Adjust",
     "AlarmOptions",
@@ -73,6 +72,7 @@ __all__ = [
     "OutputOptions",
     "PageFormat",
     "PredictionColumns",
+    "Rare",
     "ReportFormat",
     "SandboxOptions",
     "ScoringOptions",
@@ -85,6 +85,7 @@ __all__ = [
     "WatchedColumns",
     "audit_settings",
     "expanded",
+    "expanded_but",
     "first_known",
     "formats",
     "listed",

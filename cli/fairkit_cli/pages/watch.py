@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages import timelines
 from fairkit_cli.pages.groups import legend
 from fairkit_cli.pages.parts import (
@@ -30,7 +31,6 @@ from fairkit_cli.pages.parts import (
     sized,
     words,
 )
-from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
     from fairkit_watch.results import WatchSnapshot

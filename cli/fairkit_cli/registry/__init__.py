@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fairkit_cli.lazy import group_of
-from fairkit_cli.terminal.timings import with_timings
 
 _COMMANDS = {
     "add": "fairkit_cli.registry.versions:add",
@@ -20,4 +19,4 @@ _COMMANDS = {
 }
 
 
-app = group_of(_COMMANDS, with_timings, "Versions of ONNX models with their certificates.")
+app = group_of(_COMMANDS, "Versions of ONNX models with their certificates.")

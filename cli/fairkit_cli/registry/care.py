@@ -29,7 +29,7 @@ def export(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Write models, certificates and public keys to one archive that any OCI registry can hold."""
-    from fairkit_cli.text.numbers import size
+    from fairkit.support.numbers import size
     from fairkit_registry.exchange.archive import export as write
 
     with open_registry(registry) as store:
@@ -174,7 +174,7 @@ def check(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Hash every blob again, follow every reference, walk the chain of events."""
-    from fairkit_cli.text.numbers import size
+    from fairkit.support.numbers import size
     from fairkit_registry.store.maintenance import check as look
     from fairkit_registry.store.maintenance import gc as collect
 

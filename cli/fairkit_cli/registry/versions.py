@@ -33,7 +33,7 @@ def add(
     A lock goes into the log before the model does, and the log shows it: an alias that asks for one (`locked`) takes no
     other. Of several locks the newest before the model counts.
     """
-    from fairkit_cli.text.numbers import size
+    from fairkit.support.numbers import size
 
     if file is None or (_is_lock(file) and (certificate or parent or tag or notes)):
         if file is not None or not certificate or parent or tag or notes:
@@ -98,7 +98,7 @@ def list_models(
         else:
             versions = store.versions(name, limit=limit)
             aliases = store.aliases(name)
-    from fairkit_cli.text.numbers import size
+    from fairkit.support.numbers import size
     from fairkit_cli.text.registry import columns
 
     if aliases is None:
@@ -171,7 +171,7 @@ def show(
         record = {"aliases": aliases, "path": str(file), "evidence": [one.to_dict() for one in certificates]}
         print_json(version.to_dict() | record)
         return
-    from fairkit_cli.text.numbers import size
+    from fairkit.support.numbers import size
     from fairkit_cli.text.verified import certificate
 
     echo(f"{version.reference}  {', '.join(aliases)}".rstrip())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fairkit.results.rules import SCENARIO
 from fairkit.support.escaping import visible
-from fairkit_cli.text.plain import plain, to_text, told_width
+from fairkit_cli.terminal.plain import plain, to_text, told_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = invoke(
             "certify", "--data", here / "d.parquet", "--predictions", "decision=chosen", "--sensitive", "sex",
             "--key", here / "key", "--output", here / f"{name}.json",
-            "--about", f"owner={EVIL}",
+            "--set", f"about.owner={EVIL}",
         )  # fmt: skip
         assert done.exit_code == 0
     return here
