@@ -47,8 +47,6 @@ PACKAGES: dict[str, set[str]] = {
     "fairkit_testing": {*CORE} - {"fairkit_testing"},
     "fairkit_registry": {*CORE},
     "fairkit_cli": {*CORE, "fairkit_registry"},
-    # a distribution of its own, made of a small part of these (registry/fairkit_verify/hatch_build.py)
-    "fairkit_verify": {"fairkit", "fairkit_registry", "fairkit_cli"},
     # inside MLflow it does what the commands do: it stands above them
     "fairkit_mlflow": {*CORE, "fairkit_registry", "fairkit_cli"},
     # its commands check a policy lock, and print and write as the others do
@@ -66,7 +64,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"engines", "models", "totals"},
         {"fitted", "intervals", "packs", "statistics"},
         {"metrics"},
-        {"auditors", "charts", "exporters", "functions", "learners", "promotions", "signers", "timestamps"},
+        {"auditors", "charts", "exporters", "functions", "learners", "promotions", "signers"},
         {"mitigators"},
         {"hookspecs"},
         {"plugins"},
@@ -84,8 +82,8 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "fairkit_registry": [
         {"errors"},
-        {"blobs", "conformance", "jsonform", "jsonio", "merkle", "names", "onnxfile", "policies"},
-        {"evidence", "oci"},
+        {"blobs", "jsonform", "jsonio", "names", "onnxfile", "policies"},
+        {"evidence"},
         {"signing", "store"},
         {"promotion"},
         {"exchange"},

@@ -39,7 +39,6 @@ _COMMANDS = {
     "attest": "fairkit_cli.commands.attest:attest",
     "audit": "fairkit_cli.commands.audit:audit",
     "compare": "fairkit_cli.commands.compare:compare",
-    "conformance": "fairkit_cli.commands.conformance:conformance",
     "coverage": "fairkit_cli.commands.coverage:coverage",
     "demo": "fairkit_cli.commands.demo:demo",
     "groups": "fairkit_cli.commands.groups:app",

@@ -12,7 +12,7 @@ from fairkit.metrics import Headline
 from fairkit_why.parameters import Parameters, allowed_columns, conditions_of, metrics_of, players_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
@@ -114,13 +114,6 @@ class WhyAuditor(Auditor):
 
         each = [[of_class(context) for context in row] for row in contexts]
         return list(Windows(self.parameters, totals, each).changes())
-
-    @classmethod
-    def contradictions(cls, finding: Finding) -> Iterator[str]:
-        """See `fairkit.auditors.Auditor.contradictions`."""
-        from fairkit_why.checking import contradictions
-
-        return contradictions(finding)
 
 
 def of_class(context: AuditContext) -> AuditContext:

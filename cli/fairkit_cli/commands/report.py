@@ -41,7 +41,6 @@ def report(
     ] = None,
     revocations: opt.RevocationLists = None,
     revoker: opt.Revokers = None,
-    timestamp_root: opt.TimestampRoots = None,
     watched: Annotated[
         Path | None,
         opt.option(
@@ -104,7 +103,7 @@ def report(
         )
     stated = {} if chosen is None else read_facts_file(chosen, facts)
     known = _known(keys, revocations, revoker)
-    shown = read_evidence(certificates, keys or (), revocations=known, roots=timestamp_root or ())
+    shown = read_evidence(certificates, keys or (), revocations=known)
     if chosen is None:
         from fairkit_cli.options.about import today
         from fairkit_cli.pages.certificates import evidence_page
