@@ -13,8 +13,11 @@ from fairkit_onnx.write.base import BaseModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_onnx.write.rules import GroupKeys, Piece
 from fairkit_repair.postprocess import PostProcessor, RuleModel, Solution
+from fairkit_repair.scored_rows import even_folds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from fairkit.data.table import Table
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 MARGINS = (3.0, 4.0, 5.0)
 """Standard errors inside the limits of rules on rates: to pass with a chance of .95 takes 1.96 + 1.65 √(1 + refits)."""
-_BREACH, _OFF = 1e4, 1e2
+_BREACH, _OFF, _HALF = 1e4, 1e2, 0.5
 
 
 class CommonThreshold(PostProcessor):
@@ -60,6 +63,24 @@ def common_threshold(rows: ScoredRows) -> float:
         rank = rank + _BREACH * np.maximum(bound.refused.sum() + summed(bound.accepted - bound.refused), 0.0)
     at, below = int(rank.argmin()), np.append(0.5 * (-values[:-1] - values[1:]), 0.0)
     return float(np.append(2.0, below)[at])
+
+
+def aimed(fit: Callable[[Table], FittedModel], table: Table, run: Run) -> FittedModel:
+    """Train on all rows, and set one threshold for the run's objective on scores by models of the other half."""
+    fitted = fit(table)
+    if table.task != "binary" or run.objective.is_plain:
+        return fitted
+    found = fitted.predict(table.columns)
+    decided = found.decision_probability
+    if decided is not None and not np.array_equal(decided, found.score >= _HALF):
+        return fitted  # it decides by more than its score; whether it keeps the rate is measured
+    half = even_folds(2 * (table.target > 0).astype(np.int64), 2, np.random.default_rng([run.seed, 2]))
+    scores = np.empty(len(table))
+    for place in (0, 1):
+        inside = half == place
+        part = table.take(inside)
+        scores[inside] = fit(table.take(~inside)).predict(part.columns).score
+    return with_threshold(fitted, table, run, scores.astype(np.float32).astype(np.float64))
 
 
 def with_threshold(fitted: FittedModel, table: Table, run: Run, scores: NDArray[np.float64]) -> RuleModel:

@@ -19,7 +19,7 @@ from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.common_threshold import with_threshold
 from fairkit_repair.learners import check_target, fit_learner
 from fairkit_repair.mitigation.caveats import sensitive_inputs
-from fairkit_repair.mitigation.learned import BEFORE
+from fairkit_repair.mitigation.learned import BEFORE, valued
 from fairkit_repair.mitigation.split import split_dataset
 from fairkit_repair.repairing.audits import ByAudits
 from fairkit_repair.repairing.candidates import PlainLearner
@@ -122,20 +122,6 @@ def prepare(
         if size and name not in table.groups[split].names
     )
     return Prepared(table=table, held=tested, test=test_data, forecast=forecast, unseen=unseen)
-
-
-def valued(table: Table, data: Dataset, column: str | None) -> Table:
-    """Return the table with what approving each person brings, by a column that is then no feature."""
-    if column is None:
-        return table
-    if table.task != "binary":
-        raise ParameterError(f"a column of values is for approvals, and {data.name} has a {table.task} task")
-    values = data.read([column]).columns([column])[column]
-    if values.dtype.kind not in "ifb" or not np.isfinite(values.astype(np.float64)).all():
-        raise DataError(f"{data.name}: the column of values {column!r} holds something other than finite numbers")
-    features = tuple(name for name in table.features if name != column)
-    roles = dataclasses.replace(table.roles, features=features)
-    return dataclasses.replace(table, value=values.astype(np.float64), features=features, roles=roles)
 
 
 def _planned(table: Table, tested: Table, splits: list[str]) -> Planned:
