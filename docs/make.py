@@ -17,9 +17,19 @@ from fairkit import plugins
 from fairkit_cli import config
 from fairkit_cli.main import app
 from fairkit_cli.plugins import capabilities_told, describe
+from fairkit_guide.advice import tree as guide_tree
 
 REFERENCE = Path(__file__).parent / "reference"
-"""What verifiers know about metrics and auditors without loading plugins."""
+_METRIC_TREE = """`fairkit init TABLE` asks these questions on a terminal, or takes the answers as options, and `fairkit.advise` returns
+the same as data. The answers and the reasons stand in `fairkit.toml`, in the report and in the certificate. Every
+answer can be changed, and no metric shows that a model is fair: it is a statement under this metric, on this data.
+
+With base rate p, precision v and false negative rate m the false positive rate is p/(1-p) (1-v)/v (1-m). So where base
+rates differ, equal precision, equal false positive rates and equal false negative rates cannot all hold unless decisions
+are perfect (Chouldechova 2017; Kleinberg, Mullainathan & Raghavan 2016). The guide says it with your table's numbers.
+
+## Six questions
+"""
 GENERATED = "<!-- Written by docs/make.py from the code; run `make docs` after a change. -->\n\n"
 
 
@@ -31,7 +41,27 @@ def pages() -> dict[str, str]:
         "plugins.md": plugins_page(),
         "configuration.md": configuration_page(),
         "python.md": python_page(),
+        "which-metric.md": metric_tree_page(),
     }
+
+
+def metric_tree_page() -> str:
+    """The guide's questions, and every situation with its metrics and reasons."""
+    tree = guide_tree()
+    parts = [GENERATED + "# Which metric?\n", _METRIC_TREE]
+    for number, question in enumerate(tree["questions"], 1):
+        parts.append(f"{number}. **{question['asks']}** (`--{question['key']}`) {question['matters']}\n")
+        parts += [f"   - `{name}`: {meaning}" for name, meaning in question["answers"].items()] + [""]
+    parts.append("## What follows\n\nThe first situation that fits is taken.\n")
+    for one in tree["situations"]:
+        when = "; ".join(f"{key}: {' or '.join(values)}" for key, values in one["when"].items())
+        parts.append(f"### {one['name']}\n\n({when})\n")
+        for entry in one["metrics"]:
+            kind = "rule" if entry.get("max") or entry.get("min") else "also shown"
+            parts.append(f"- {kind}: `{entry['metric']}`. {entry['why']}")
+        parts += [f"- not: `{entry['metric']}`. {entry['why']}" for entry in one["not"]]
+        parts.append(f"- not seen: {one['misses']}\n- sources: {', '.join(one['sources'])}\n")
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def commands_page() -> str:

@@ -320,11 +320,11 @@ def test_the_waterfall_is_an_altair_chart(model, frame):
     pytest.importorskip("altair", reason="Altair is not installed (pip install 'fairkit[charts]')")
     told = {"why": {**QUICK, "allowed": ["income"]}}
     report = fairkit.audit(model, load_data(frame, **ROLES), auditors=["why"], parameters=told)
-    panels = report.plot.evidence("columns").to_dict()["hconcat"]
+    panels = report.plot("columns").to_dict()["vconcat"]
     assert [panel["title"].rpartition(" ")[2] for panel in panels] == ["decision", "score"]
     found = next(f for f in report.findings if f.metric == "attribution")
-    values = next(iter(report.plot.evidence("columns").to_dict()["datasets"].values()))
+    values = panels[0]["data"]["values"]
     assert values[-1]["end"] == pytest.approx(found.value)
-    assert report.plot.evidence("left").to_dict()["layer"]
+    assert report.plot("left").to_dict()["layer"]
     with pytest.raises(fairkit.FairkitError, match="Did you mean"):
-        report.plot.evidence("colums")
+        report.plot("colums")

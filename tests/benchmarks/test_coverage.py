@@ -1,19 +1,18 @@
-"""Populations with known truths, and the command that measures anybody's intervals on them."""
+"""Populations with known truths, and what measures anybody's intervals on them."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from fairkit.errors import ParameterError
-from fairkit_cli.main import app
-from fairkit_testing.coverage import Coverage, Runner, chosen_populations, coverage_of
-from fairkit_testing.populations import Population, populations
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from coverage import Coverage, Runner, chosen_populations, coverage_of
+from populations import Population, populations
 
 EVERYTHING = """
 import json, sys
@@ -119,33 +118,9 @@ def test_which_side_is_worse() -> None:
     assert isinstance(next(populations()), Population)
 
 
-def test_the_command(tmp_path: Path) -> None:
-    command, output = runner(tmp_path, EVERYTHING), tmp_path / "coverage.json"
-    words = ["coverage", command, "--family", "rate", "--every", "10", "--samples", "2"]
-    done = CliRunner().invoke(app, [*words, "--output", str(output)])
-    assert done.exit_code == 0, done.output
-    assert "one rate, n 30" in done.output
-    record = json.loads(output.read_text("utf-8"))
-    assert record["samples"] == 2
-    assert [one["covers"] for one in record["populations"]] == [1.0, 1.0, 1.0]
-    told = CliRunner().invoke(app, [*words, "--format", "json"])
-    assert json.loads(told.stdout)["populations"] == record["populations"]
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (["--family", "rates"], "no family"),
-        (["--every", "0"], "must be 1 or more"),
-        (["--confidence", "1"], "between 0 and 1"),
-        (["--format", "xml"], "there are table, json"),
-    ],
-)
-def test_bad_input_is_one_message(tmp_path: Path, more: list[str], words: str) -> None:
-    done = CliRunner().invoke(app, ["coverage", runner(tmp_path, EVERYTHING), *more])
-    assert done.exit_code == 2
-    assert words in done.output
-    assert "Traceback" not in done.output
+def test_a_family_that_is_none_is_named() -> None:
+    with pytest.raises(ParameterError, match="no family"):
+        chosen_populations(["rates"])
 
 
 def test_a_command_that_is_not_there_is_named() -> None:

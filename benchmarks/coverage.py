@@ -1,24 +1,29 @@
-"""Coverage and width of anybody's intervals on the populations: a command reads samples and answers, a line each."""
+"""Coverage and width of anybody's intervals on the populations: a command reads samples and answers, a line each.
+
+    nice python benchmarks/coverage.py "python benchmarks/runners/scipy_bca.py" [--family rate] [--every 5]
+
+The exit code is 1 where a population's intervals do not hold.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from populations import Population, populations
 
 from fairkit.errors import ParameterError
-from fairkit_testing.populations import Population, populations
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-__all__ = ["Coverage", "Runner", "chosen_populations", "coverage_of"]
 
 LEAST, MOST = 0.93, 0.035
 """No population should have fewer intervals that hold, or more false passes."""
@@ -67,7 +72,7 @@ class Runner:
     """A command that makes intervals: it reads a JSON object a line from its input, and answers with one a line.
 
     A request is ``{"id", "metric", "comparison", "confidence", "columns": {"outcome": [...], "decision": [...], ...}}``
-    (see `fairkit_testing.populations.Population`), an answer ``{"id", "low", "high"}``; with ``"noted": true`` where
+    (see `populations.Population`), an answer ``{"id", "low", "high"}``; with ``"noted": true`` where
     nothing should be decided by the interval, with null ends where there is none, and ``{"id", "unsupported": true}``
     where the library has no such number.
     """
@@ -115,8 +120,8 @@ class Runner:
             "columns": {name: np.asarray(values).tolist() for name, values in columns.items()},
         }
         stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None  # noqa: S101 -- pipes, see above
-        assert stdout is not None  # noqa: S101
+        assert stdin is not None
+        assert stdout is not None
         try:
             stdin.write(json.dumps(request) + "\n")
             stdin.flush()
@@ -197,3 +202,33 @@ def _summary(population: Population, answers: Sequence[Answer]) -> Coverage:
         false_pass=max(passes),
         width=float(np.median(width)) if len(width) else None,
     )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runner")
+    parser.add_argument("--family", action="append", default=[])
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--samples", type=int, default=200)
+    parser.add_argument("--confidence", type=float, default=0.95)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    cells = []
+    chosen = chosen_populations(options.family, options.every)
+    print(f"{'population':<76}{'holds':>7}{'noted':>7}{'passes':>7}{'width':>10}")
+    with Runner(options.runner) as running:
+        numbers = {name: getattr(options, name) for name in ("samples", "seed", "confidence")}
+        for cell in coverage_of(running, chosen, **numbers):
+            cells.append(cell)
+            name, width = f"{cell.family}: {cell.name}", "-" if cell.width is None else f"{cell.width:.4g}"
+            numbers_of = (
+                f"{cell.covers:7.3f}{cell.noted:7.3f}{cell.false_pass:7.3f}{width:>10}"
+                if cell.covers is not None
+                else ""
+            )
+            print(f"{name:<76}{numbers_of or 'no such number'}{'' if cell.holds else '  does not hold'}")
+    return int(any(not cell.holds for cell in cells))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
