@@ -24,8 +24,6 @@ from fairkit.progress import no_progress
 from fairkit.results.rendering import Shown, plotted
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions
 from fairkit.support.files import check_writable, write_atomic
-from fairkit_comparing.audits import check_auditors
-from fairkit_comparing.run import compare
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import digest
 from fairkit_onnx.write.base import BaseModel
@@ -210,7 +208,6 @@ def mitigate(
     policy: Sequence[Rule] = (),
     confidence: float = 0.95,
     repeats: int = 1,
-    auditors: Sequence[str] = (),
     objective: str | None = None,
     value: str | None = None,
     threshold: float | None = None,
@@ -251,8 +248,6 @@ def mitigate(
     repeats
         How many models to train in all. Those after the first are trained on rows drawn anew with replacement, each
         with the next seed; they show how far retraining moves the numbers, which no interval covers.
-    auditors
-        Those that compare models, for `changes` besides: ``why`` says which columns' parts of a gap the repair moved.
     objective, value
         What thresholds are set for, as in `repair`: the default with a model keeps its selection rate.
     threshold
@@ -290,10 +285,9 @@ def mitigate(
     check_policy(policy, data)
     method = as_mitigator(plugin, parameters)
     base = base_model(method, model, with_cutoff(options, threshold))
-    check_auditors(auditors)
     aim = _objective(method, data, task, objective, value, given=base is not None)
     run = Run(
-        seed=seed, threads=threads, learner=learner, progress=progress, auditors=tuple(auditors), objective=aim
+        seed=seed, threads=threads, learner=learner, progress=progress, objective=aim
     )  # fmt: skip
     with opened(engine, scheduler) as running:
         check_repeats(repeats, here=running.here)
@@ -350,11 +344,6 @@ def measured(
         (before, after), comparison = audit_beside(
             engine, models, learned.test, asked, options, run.progress, compared=learned.compared
         )
-    if run.auditors:
-        comparison = compare(
-            models, learned.compared, auditors=run.auditors, confidence=confidence, seed=run.seed, options=options,
-            progress=run.progress, engine=engine,
-        )  # fmt: skip
     constant = treats_all_alike(fitted, table, after)
     people = _people(learned, run, confidence)
     majority = below_majority(table, after) if run.objective.kind == "accuracy" else ()

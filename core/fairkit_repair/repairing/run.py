@@ -19,7 +19,6 @@ from fairkit.objective import Objective, RateBound
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.support.files import check_writable
-from fairkit_comparing.audits import check_auditors
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.mitigation.choose import loaded_base, with_cutoff
@@ -75,7 +74,6 @@ def repair(
     seed: int = 0,
     threads: int | None = None,
     confidence: float = 0.95,
-    auditors: Sequence[str] = (),
     output: str | Path | None = None,
     progress: Progress = no_progress,
 ) -> MitigationResult:
@@ -133,8 +131,6 @@ def repair(
         Default: one below 50,000 rows, else left to the libraries.
     confidence
         Of the intervals.
-    auditors
-        Those that compare the models before and after besides, as in `mitigate`.
     output
         Where the result will be saved: checked before training, written at the end.
     progress
@@ -185,8 +181,7 @@ def repair(
             "show NAME` says what a method can meet)"
         )
     begun = time.monotonic()
-    check_auditors(auditors)
-    run = Run(seed=seed, threads=threads, learner=learner, progress=progress, auditors=tuple(auditors))
+    run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
     learner_of(run)
     with opened(None, None) as engine:
         ready = prepare(engine, data, test, holdout, study, limits, confidence, aim.column)
