@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from fairkit.auditing.conditions import no_bounds
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.roles import value_text
 from fairkit.errors import ParameterError, did_you_mean
@@ -34,7 +35,7 @@ class WhyAuditor(Auditor):
     """
 
     name: ClassVar[str] = "why"
-    partial: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = frozenset({"weights", "clusters", "reference", "missing_groups"})
     summary: ClassVar[str] = "What carries a gap: columns, rates, and what is left between people who are alike."
     citation: ClassVar[str] = (
         "Shapley (1953); Kitagawa (1955), J. Am. Stat. Assoc. 50; Robins, Rotnitzky & Zhao (1994), J. Am. Stat. Assoc. "
@@ -92,7 +93,8 @@ class WhyAuditor(Auditor):
         """Divide every gap."""
         from fairkit_why.findings import findings
 
-        return findings(self.parameters, total, of_class(context))
+        found = findings(self.parameters, total, of_class(context))
+        return [no_bounds(one, context.dataset) for one in found]
 
     def changes(self, totals: tuple[Collected, Collected], contexts: tuple[AuditContext, AuditContext]) -> list[Change]:
         """Divide both models' gaps (see `fairkit.auditors.ComparesModels`)."""
