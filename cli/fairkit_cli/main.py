@@ -39,6 +39,7 @@ _COMMANDS = {
     "attest": "fairkit_cli.commands.attest:attest",
     "audit": "fairkit_cli.commands.audit:audit",
     "compare": "fairkit_cli.commands.compare:compare",
+    "data": "fairkit_cli.commands.data:data",
     "demo": "fairkit_cli.commands.demo:demo",
     "frontier": "fairkit_cli.commands.frontier:frontier",
     "init": "fairkit_cli.commands.init:init",
