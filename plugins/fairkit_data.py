@@ -133,7 +133,8 @@ class DataAuditor(Auditor):
         labelled = np.ones(len(batch)) if batch.labelled is None else batch.labelled.astype(float)
         good = np.zeros(len(batch)) if batch.favorable is None else labelled * batch.favorable
         absent = np.column_stack([_absent(batch, name) for name in self._columns]) if self._columns else None
-        groups, gaps = {}, {}
+        groups: dict[str, Array] = {}
+        gaps: dict[str, Array] = {}
         for name, codes in batch.groups.items():
             size = len(context.dataset.group_names(name)) + 1
             place = np.where(codes < 0, size - 1, codes)
@@ -440,7 +441,7 @@ def told_apart(sample: BinnedRows, name: str, context: AuditContext) -> Finding:
     codes, groups = sample.groups[name], context.dataset.group_names(name)
     known = codes >= 0
     bins, codes, half = sample.bins[known], codes[known], sample.half[known]
-    best: tuple[float, Array, Array, int] | None = None
+    best: tuple[float, Array, NDArray[np.bool_], int] | None = None
     per_group, per_column = [], np.full(bins.shape[1], 0.5)
     for k in range(len(groups)):
         inside = codes == k

@@ -112,7 +112,7 @@ def test_a_single_group_in_a_half_says_so():
     class Context:
         confidence = 0.95
 
-        class dataset:
+        class dataset:  # noqa: N801 -- an attribute of the context
             @staticmethod
             def group_names(name):
                 return ["a", "b"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from fairkit.models.scorer import Columns, Predictions
 from fairkit.results.subjects import ModelInfo
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+    from fairkit.data.task import Task
     from fairkit.models.scorer import Scorer
     from fairkit.settings import ModelOptions
 
@@ -18,6 +19,7 @@ class NoPredictions:
 
     def bind(self, dataset: Dataset, options: ModelOptions) -> Scorer:
         """Refuse options about a model; return what predicts nothing."""
+        dataset.learn()
         options.refuse(
             ["score_output", "decision_output", "favorable_class", "classes", "rename", "threshold", "score_kind"],
             "only the table is looked at",
@@ -27,7 +29,7 @@ class NoPredictions:
 
 class _Nothing:
     recorded = True
-    task: Literal["table"] = "table"
+    task: Task = "table"
     columns: tuple[str, ...] = ()
     classes: tuple[Any, ...] = ()
 
