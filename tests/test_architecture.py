@@ -177,7 +177,7 @@ BUDGETS = {
 }
 """Lines of each package, rounded up to the next 250; what is not named shares `OTHERS`. Lowered, never raised."""
 OTHERS = {"core": 8_500, "plugins": 20_500}
-COMMANDS, OPTIONS, OF_ONE = 37, 380, 33
+COMMANDS, OPTIONS, OF_ONE = 36, 370, 33
 """Commands, the options of all of them, and the most that one may have; `NEW` ones are not counted. Lowered only."""
 NEW = ("data", "parity", "alternatives")
 
