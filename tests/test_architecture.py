@@ -63,7 +63,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"support"},
         {"capabilities", "parameters", "results", "sources"},
         {"data"},
-        {"settings"},
+        {"objective", "settings"},
         {"engines", "models", "totals"},
         {"fitted", "intervals", "packs", "statistics"},
         {"metrics"},
@@ -78,6 +78,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "fairkit_repair": [
         {"learners", "scored_rows", "comparison", "studies", "tradeoff"},
         {"postprocess", "preprocess"},
+        {"common_threshold"},
         {"mitigation"},
         {"repairing"},
         {"frontiers", "sklearn"},
