@@ -120,6 +120,25 @@ CountsFrom = Annotated[
         DATA,
     ),
 ]
+Labelled = Annotated[
+    str | None,
+    option(
+        "--labelled",
+        "FILE|HOW",
+        "How rows with a known outcome were chosen, where some have none: a file of `plan --draw`, random, "
+        "probability=COL, by=COL,COL, or selective (nobody drew them).",
+        DATA,
+    ),
+]
+Refused = Annotated[
+    str | None,
+    option(
+        "--refused",
+        "no-better",
+        "Suppose that refused people have no larger share of favorable outcomes than selected ones.",
+        DATA,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +150,8 @@ class ConditionOptions:
     cluster: Cluster = None
     sensitive_probability: SensitiveProbability = None
     counts_from: CountsFrom = None
+    labelled: Labelled = None
+    refused: Refused = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +222,20 @@ def load_dataset(
         query=setting("query", typed.query),
         # of what is published: commands that train have no such option
         counts_from=0 if conditions is None else setting("counts_from", conditions.counts_from) or 0,
+        labelled=None if conditions is None else _labelled(conditions, config),
     )
+
+
+def _labelled(typed: ConditionOptions, config: Config) -> Any:
+    """Return how the rows with an outcome were chosen; None where nothing was said."""
+    from fairkit.data.labelled import KINDS, Drawn
+
+    design, refused = typed.labelled, typed.refused or config.data.get("refused")
+    if design is None and (design := config.data.get("labelled")) is not None and design.split("=")[0] not in KINDS:
+        design = config.table(design)  # a path beside the configuration file
+    if design is None and refused is not None:
+        raise ParameterError("--refused goes with --labelled: say how the rows with an outcome were chosen")
+    return None if design is None else Drawn(str(design), refused)
 
 
 def split_names(items: Sequence[str] | None) -> list[str] | None:

@@ -20,7 +20,16 @@ from fairkit.data.groups import GroupCoder, quartile_edges
 from fairkit.data.lookalikes import lookalikes
 from fairkit.data.proxies import probabilities_of, rows_where
 from fairkit.data.repeats import Repeats, RowCopies
-from fairkit.data.roles import HIGHEST, LARGEST, NULL_SPELLINGS, SMALL_GROUPS, reference_of, same_value, value_text
+from fairkit.data.roles import (
+    HIGHEST,
+    LARGEST,
+    NULL_SPELLINGS,
+    SMALL_GROUPS,
+    Sensitive,
+    reference_of,
+    same_value,
+    value_text,
+)
 from fairkit.data.sheet import Sheet
 from fairkit.errors import DataError, did_you_mean
 from fairkit.support.ahead import ahead, threads
@@ -30,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.copies import CopiedRows
-    from fairkit.data.roles import Roles, Sensitive
+    from fairkit.data.roles import Roles
     from fairkit.data.source import Source
 
 BATCH_ROWS = 65_536
@@ -105,6 +114,8 @@ class Tally:
             s.name: GroupCoder(bins[s.name], roles.missing, counts_from=roles.counts_from) for s in roles.sensitive
         }
         self.strata = {s.name: GroupCoder(bins[s.name], "group", "stratum") for s in roles.within}
+        parts = roles.labelled.columns if roles.labelled is not None and roles.labelled.kind == "by" else ()
+        self.parts = [GroupCoder(Sensitive(parts, (None,) * len(parts)), "group", "part") for _ in (0, 1) if parts]
         self.ids = Repeats()
         self.used, self.complete = 0, 0
         self.labels: Counter[Any] = Counter()
@@ -192,6 +203,9 @@ class Tally:
         joined.noted = {name: _both(counts, right.noted[name]) for name, counts in self.noted.items()}
         for name, coder in joined.strata.items():
             coder.merge(right.strata[name])
+        joined.parts = copy.deepcopy(self.parts)
+        for coder, other in zip(joined.parts, right.parts, strict=True):
+            coder.merge(other)
         joined.ids = self.ids + right.ids
         joined.label_low = min(self.label_low, right.label_low)
         joined.label_high = max(self.label_high, right.label_high)
