@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar
 
+from fairkit.auditing.conditions import NO_GROUPS
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.metrics import Headline, Term
@@ -37,7 +38,7 @@ class AllInputsAuditor(Auditor):
 
     name: ClassVar[str] = "all-inputs"
     asks: ClassVar[bool] = True
-    partial: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = NO_GROUPS
     summary: ClassVar[str] = "Whether any input at all changes its answer with a column: a witness, or a proof."
     terms: ClassVar[Mapping[str, Term]] = {
         "all_inputs_flip": Term(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from fairkit.auditing.conditions import WAYS_OUT
 from fairkit.auditing.views import views
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.models.scale import is_own
@@ -18,9 +19,10 @@ from fairkit_group.over_classes import over_classes
 from fairkit_group.proxies import by_proxies
 from fairkit_group.ranking import SCORES
 from fairkit_group.rankings import check_ranking, of_rankings
-from fairkit_group.references import against_reference
+from fairkit_group.references import against_reference, reference_in
 from fairkit_group.section import Section
 from fairkit_group.simultaneous import Family, joint_confidence, marked
+from fairkit_group.totals import EVERYBODY
 from fairkit_group.unknowns import MISSING_SHARE
 from fairkit_group.within import inside_strata
 from fairkit_rankings.items import Items, items_of
@@ -47,7 +49,7 @@ class GroupAuditor(Auditor):
 
     name: ClassVar[str] = "group"
     summary: ClassVar[str] = "Rates, scores and errors per group, and the disparities between groups."
-    partial: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = frozenset(WAYS_OUT)
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression", "ranking"})
     headlines: ClassVar[Mapping[str, Headline]] = HEADLINES
     terms: ClassVar[Mapping[str, Term]] = TERMS
@@ -68,8 +70,8 @@ class GroupAuditor(Auditor):
             minimum=1,
         )
         missing_share: float = parameter(
-            0.02,
-            help="With more missing values of a sensitive column there is no verdict where no bounds are known.",
+            0.0,
+            help="Above this share of missing groups or labels there is no verdict where no bounds are known.",
             minimum=0,
             maximum=1,
         )
@@ -109,14 +111,22 @@ class GroupAuditor(Auditor):
         """Total one batch."""
         if context.scorer.task == "ranking":
             return items_of(batch, [predictions], context.dataset)
-        total = Collecting(batch, context.dataset)
+        total, seen = Collecting(batch, context.dataset), batch.labelled
         for label, rows in views(batch, predictions, context.scorer, context.dataset):
-            total.add(label, rows, self._statistics(rows, context))
-        return total.totals()
+            total.add(label, rows, self._statistics(rows, context), EVERYBODY if seen is not None else "")
+        if seen is None or not seen.any():
+            return total.totals()
+        known = Collecting(batch.take(seen), context.dataset)
+        for label, rows in views(known.batch, predictions.take(seen), context.scorer, context.dataset):
+            known.add(label, rows, self._statistics(rows, context, outcome=True))
+        return known.totals() + total.totals()
 
-    def _statistics(self, rows: Rows, context: AuditContext) -> dict[str, Statistic]:
-        """The statistics that the metrics need, each once."""
-        statistics = {metric.statistic.key: metric.statistic for metric in _metrics(rows, context)}
+    def _statistics(self, rows: Rows, context: AuditContext, *, outcome: bool = False) -> dict[str, Statistic]:
+        """The statistics that the metrics need, each once; where labels are missing those that need none apart."""
+        chosen = _metrics(rows, context)
+        if context.dataset.profile.unlabelled:
+            chosen = [metric for metric in chosen if metric.outcome == outcome]
+        statistics = {metric.statistic.key: metric.statistic for metric in chosen}
         if rows.score is not None:
             low, high = 0.0, 1.0
             if context.scorer.task == "regression":
@@ -143,7 +153,10 @@ class GroupAuditor(Auditor):
                 turned = total.turned(sensitive, label)
                 section = Section(self, context, sensitive, label, totals, buckets, without, gone, turned)
                 findings += section.disparities()
-                findings += section.unbounded([*against_reference(section), *inside_strata(section, total)])
+                reference = reference_in(section)
+                place = None if reference is None else reference.place
+                findings += section.with_unknowns(against_reference(section), place)
+                findings += section.with_unknowns(list(inside_strata(section, total)), pooled=True)
                 families.append(section.family())
                 if label is not None:
                     classes.setdefault(sensitive, []).append(section)

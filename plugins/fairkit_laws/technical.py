@@ -93,7 +93,8 @@ def data_sheet(context: Context) -> list[PackTable]:
     data = context.report.data
     entries: list[tuple[str, Cell]] = [
         ("name", data.name), ("SHA-256 of the content", data.sha256), ("rows used", data.rows),
-        ("rows left out", data.dropped_rows), ("outcome", data.label), ("favorable outcome", data.favorable),
+        ("rows left out", data.dropped_rows), ("rows without an outcome", data.unlabelled_rows),
+        ("outcome", data.label), ("favorable outcome", data.favorable),
     ]  # fmt: skip
     if data.period:
         entries.append(("period", f"{data.period['from']} to {data.period['to']}, by {data.period['column']}"))

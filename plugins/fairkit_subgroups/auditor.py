@@ -45,7 +45,7 @@ class SubgroupAuditor(Auditor):
     )
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
     headlines: ClassVar[Mapping[str, Headline]] = {"subgroup_difference": Headline(disparity=False)}
-    partial: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = frozenset({"weights", "missing_groups"})
     Parameters = Parameters
 
     def __init__(self, parameters: Any = None) -> None:

@@ -34,7 +34,7 @@ class WhyAuditor(Auditor):
     """
 
     name: ClassVar[str] = "why"
-    partial: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = frozenset({"weights", "clusters", "reference"})
     summary: ClassVar[str] = "What carries a gap: columns, rates, and what is left between people who are alike."
     citation: ClassVar[str] = (
         "Shapley (1953); Kitagawa (1955), J. Am. Stat. Assoc. 50; Robins, Rotnitzky & Zhao (1994), J. Am. Stat. Assoc. "

@@ -174,7 +174,7 @@ def _details(models: Sequence[ModelInfo], data: DataInfo, notes: Sequence[str], 
     ]
     entries += [
         ("Data", [name_of(data.name), " ", Span(data.sha256, "code")]),
-        ("Rows", f"{data.rows:,}, {data.dropped_rows:,} left out"),
+        ("Rows", f"{data.rows:,}{data.lacking}"),
         ("Confidence", f"{confidence:.0%}"),
     ]
     meaning = (

@@ -106,10 +106,9 @@ def audited(report: Report, date: str | None = None) -> list[tuple[str, Inline]]
     """Return the facts about the audited model and table, by name; None for one that nobody stated."""
     data, model, about = report.data, report.model, dict(report.about)
     decided = report.decisions
-    left_out = f", {data.dropped_rows:,} left out" if data.dropped_rows else ""
     entries: list[tuple[str, Inline]] = [
         ("Model", [name_of(model.name), f", {model.task}"]),
-        ("Table", [name_of(data.name), f", {data.rows:,} people (rows)", left_out]),
+        ("Table", [name_of(data.name), f", {data.rows:,} people (rows)", data.lacking]),
         (heading("period"), about.pop("period", None) or _period(report)),
         ("Outcome", _outcome(report)),
         ("Decision", _decision(report)),

@@ -54,7 +54,7 @@ def details(report: Report) -> Section:
     entries: list[tuple[Inline, Inline]] = [
         ("Model", [name_of(report.model.name), f", {report.model.task}"]),
         ("SHA-256 of the model", Span(report.model.sha256 or "none: an object in memory", "code")),
-        ("Data", [name_of(data.name), f", {data.rows:,} rows, {data.dropped_rows:,} left out"]),
+        ("Data", [name_of(data.name), f", {data.rows:,} rows{data.lacking}"]),
         ("SHA-256 of the data", Span(data.sha256, "code")),
         ("Confidence", f"{report.confidence:.0%}{adjusted}"),
         ("Seed", str(report.seed)),

@@ -57,7 +57,7 @@ def data_sheet(report: Report) -> Section:
     data = report.data
     entries: list[tuple[Inline, Inline]] = [
         ("Table", name_of(data.name)),
-        ("Rows", f"{data.rows:,} used, {data.dropped_rows:,} left out"),
+        ("Rows", f"{data.rows:,} used{data.lacking}"),
     ]
     if data.weights is not None:
         entries.append(("Weights", name_of(data.weights)))

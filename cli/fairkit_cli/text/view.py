@@ -91,7 +91,6 @@ def _missing(report: Report) -> tuple[str, ...]:
 
 
 def _subject(report: Report) -> str:
-    dropped = f", {report.data.dropped_rows:,} left out" if report.data.dropped_rows else ""
     weighted = f", weighted by {report.data.weights!r}" if report.data.weights is not None else ""
     told = report.data.clusters
     units = "queries" if report.model.task == "ranking" else "clusters"
@@ -100,7 +99,7 @@ def _subject(report: Report) -> str:
     adjusted = f", adjusted for many rules ({report.adjustment})" if report.adjustment else ""
     return (
         f"{report.model.name}{digest} ({report.model.task}) on {report.data.name} {report.data.sha256[:12]}, "
-        f"{report.data.rows:,} rows{dropped}{weighted}{clusters}{adjusted}{_favorable(report)}"
+        f"{report.data.rows:,} rows{report.data.lacking}{weighted}{clusters}{adjusted}{_favorable(report)}"
     )
 
 

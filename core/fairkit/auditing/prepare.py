@@ -10,11 +10,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit import plugins
+from fairkit.auditing.conditions import check_conditions
 from fairkit.auditing.needs import check_columns, needed_auditors
 from fairkit.auditing.sense import Sense, judged, ranks_backwards, tied
-from fairkit.auditors import AuditContext, Auditor, measured
+from fairkit.auditors import AuditContext, Auditor
 from fairkit.engines.local import LocalEngine
-from fairkit.errors import DataError, ParameterError
+from fairkit.errors import ParameterError
 from fairkit.metrics import shown_of
 from fairkit.models.scale import is_own
 from fairkit.models.scorer import Recorded
@@ -106,7 +107,7 @@ class LoadedAuditors:
             signed=signed,
         )
         _check_tasks(self.auditors, scorer)
-        _check_rows(self.auditors, data)
+        check_conditions(self.auditors, data)
         auditors = [type(auditor)(auditor.parameters) for auditor in self.auditors]
         readers = [
             Watching(auditor, _owner(auditor, self.used), context, index, tuple(auditor.columns(context)))
@@ -149,7 +150,7 @@ class Watching:
             found = said[self.place]
             if self.auditor.name != "group" and is_own(self.context.scorer.info.outputs):
                 found = dataclasses.replace(found, score=None)  # others would take it for a probability
-            return measured(self.auditor, batch, found, self.context)
+            return self.auditor.measure(batch, found, self.context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,16 +271,6 @@ def _check_tasks(auditors: Sequence[Auditor], scorer: Scorer) -> None:
                 f"the auditor {auditor.name!r} asks the model about rows that are not in the table, and no model was "
                 "given: the predictions are columns of the table"
             )
-
-
-def _check_rows(auditors: Sequence[Auditor], data: Dataset) -> None:
-    """Refuse an auditor that needs every group of a row where no row has them all."""
-    needy = [auditor.name for auditor in auditors if not auditor.partial]
-    if needy and not data.profile.complete:
-        raise DataError(
-            f"{data.name}: no row has a value in every sensitive column, which the auditor {needy[0]!r} needs; "
-            "leave a column out, or keep missing values as a group (`missing=group`)"
-        )
 
 
 def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.PluginInfo:

@@ -30,6 +30,7 @@ class Batch:
     clusters: NDArray[np.int64] | None = None
     probabilities: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     queries: NDArray[np.uint64] | None = None
+    labelled: NDArray[np.bool_] | None = None  # which rows have a label, shape [n]; None: all, or there is no label
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -68,4 +69,5 @@ class Batch:
             clusters=None if self.clusters is None else self.clusters[keep],
             probabilities={name: shares[keep] for name, shares in self.probabilities.items()},
             queries=None if self.queries is None else self.queries[keep],
+            labelled=None if self.labelled is None else self.labelled[keep],
         )

@@ -21,6 +21,7 @@ from fairkit.data.profile import (
     cells,
     choose_bins,
     complete_rows,
+    labelled_rows,
     take_tally,
     total_here,
     used_rows,
@@ -46,7 +47,7 @@ __all__ = ["BATCH_ROWS", "Dataset", "Profile"]
 class Dataset:
     """A table with roles, made by `load_data`. It is read in batches and checked in the first pass.
 
-    Rows without a label are left out everywhere and counted. A row without a sensitive value belongs to no group
+    A row without a label is in the numbers that need none. One without a sensitive value belongs to no group
     of that column (unless missing values are kept as a group); group metrics of other columns use it.
     """
 
@@ -227,8 +228,8 @@ class Dataset:
         rows
             At most so many of the table's rows at once.
         partial
-            Whether rows without a sensitive value come too; their group is -1. By default only rows that have a
-            group in every sensitive column come.
+            Whether rows without a sensitive value, whose group is -1, and rows without a label come too. By default
+            only rows that have a label and a group in every sensitive column come.
         """
         self.learn()
         wanted = [*columns, *self.roles.columns] or self.columns[:1]
@@ -260,6 +261,7 @@ class Dataset:
             sha256=profile.sha256,
             rows=profile.rows,
             dropped_rows=profile.dropped_rows,
+            unlabelled_rows=profile.unlabelled,
             groups=profile.groups,
             notes=(*self.source.notes, *profile.notes, *self._unpublished()),
             missing=profile.missing,
@@ -292,10 +294,11 @@ class Dataset:
             if not whole.all():
                 used = used.filter(as_arrow(whole))
                 keep[keep] = whole
-        label = favorable = None
+        label = favorable = labelled = None
         if self.roles.label is not None:
             column = used.column(used.schema.names.index(self.roles.label))
             label = as_numpy(column)
+            labelled = labelled_rows(used, self.roles) if partial and self.profile.unlabelled else None
             if self.roles.favorable is not None:
                 favorable = equal_cells(column, self._favorable_cell())
         weights = None if self.roles.weights is None else cells(used, self.roles.weights).astype(float)
@@ -307,6 +310,7 @@ class Dataset:
             favorable=favorable,
             weights=weights,
             _arrow=used,
+            labelled=labelled,
             strata={name: coder.encode(used) for name, coder in self._strata.items()},
             clusters=self._clusters(used, rows),
             probabilities=probabilities_of(used, self.roles, self.name),
