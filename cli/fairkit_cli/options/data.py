@@ -231,8 +231,9 @@ def _labelled(typed: ConditionOptions, config: Config) -> Any:
     from fairkit.data.labelled import KINDS, Drawn
 
     design, refused = typed.labelled, typed.refused or config.data.get("refused")
-    if design is None and (design := config.data.get("labelled")) is not None and design.split("=")[0] not in KINDS:
-        design = config.table(design)  # a path beside the configuration file
+    named = config.data.get("labelled")
+    if design is None and named is not None:  # a path is beside the configuration file
+        design = named if named.split("=")[0] in KINDS else config.table(named)
     if design is None and refused is not None:
         raise ParameterError("--refused goes with --labelled: say how the rows with an outcome were chosen")
     return None if design is None else Drawn(str(design), refused)

@@ -124,7 +124,7 @@ def audit(
             raise ParameterError("functions are metrics of rows in memory; leave out `engine`, or `metrics`")
         running.check(*plugins.needs_of(loaded.used))
 
-        reasons = _needs_rows(model, loaded)
+        reasons = _needs_rows(model, loaded, data)
 
         def audited(running: Engine, data: Dataset) -> Report:
             if not reasons:
@@ -156,8 +156,10 @@ def _closed_on_failure(data: Dataset) -> Iterator[None]:
         raise
 
 
-def _needs_rows(model: Any, loaded: LoadedAuditors) -> list[str]:
+def _needs_rows(model: Any, loaded: LoadedAuditors, data: Dataset) -> list[str]:
     """Return why an audit must read rows one by one, if so."""
     told = [auditor.needs_rows(loaded.metrics) for auditor in loaded.auditors]
     scored = None if model is None or isinstance(model, PredictedColumns) else "the model scores them here"
-    return [reason for reason in (scored, *told) if reason is not None]
+    design = data.roles.labelled
+    listed = "the drawn list names rows by number" if design is not None and design.kind == "list" else None
+    return [reason for reason in (scored, listed, *told) if reason is not None]

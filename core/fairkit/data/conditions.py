@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairkit.data.roles import proxy_of, reference_of, require_columns
 from fairkit.errors import DataError
@@ -47,7 +47,11 @@ def _check_labelled(roles: Roles, columns: Sequence[str], table: str) -> None:
         raise DataError("`labelled` says how rows with an outcome were chosen: name the column of outcomes as `label`")
     if roles.favorable is None:
         raise DataError("`labelled` is for outcomes of two kinds: say which is good for the person with `favorable`")
-    for name, value in (("cluster", roles.cluster), ("query", roles.query), ("within", roles.within)):
+    refused: list[tuple[str, Any]] = [("cluster", roles.cluster), ("query", roles.query), ("within", roles.within)]
+    refused.append(("sensitive_probability", roles.sensitive_probability))
+    if roles.labelled.kind == "selective":
+        refused.append(("reference", roles.reference))
+    for name, value in refused:
         if value:
             raise DataError(
                 f"`labelled` and `{name}` cannot be used together: such intervals were not measured; leave one out"

@@ -89,6 +89,7 @@ class Profile:
     unordered: str = ""
     copied: CopiedRows | None = None
     unlabelled: int = 0
+    part_shares: tuple[float, ...] = ()  # of labelled rows in the parts that `labelled` by=COL names
 
 
 class Tally:
@@ -185,10 +186,14 @@ class Tally:
             probabilities_of(used, self.roles, self.table, times)
         if self.roles.label is not None:
             has_label = labelled_rows(used, self.roles)
+            for coder in self.parts[:1]:
+                coder.learn(used, times)
             self.unlabelled += rows_where(~has_label, times)
             if not has_label.all():
                 used = used.filter(as_arrow(has_label))
             known = times if times is None else times[has_label]
+            for coder in self.parts[1:]:
+                coder.learn(used, known)
             _count(self.labels, used.column(used.schema.names.index(self.roles.label)), known)
             self._add_label(cells(used, self.roles.label), known)
         if self.roles.weights is not None:
@@ -309,7 +314,22 @@ class Tally:
             unordered=f"{self.copies.total:016x}",
             copied=self.copies.copied if self.units is None else None,
             unlabelled=self.unlabelled,
+            part_shares=self._part_shares(table),
         )
+
+    def _part_shares(self, table: str) -> tuple[float, ...]:
+        """Return the share of labelled rows in each part of a `by` design, in the order of its coder's names."""
+        if not self.parts:
+            return ()
+        self.parts[0].finish(table)
+        shares = self.parts[0].shares_of(self.parts[1])
+        if not shares.all():
+            empty = self.parts[0].names[int(np.argmin(shares))]
+            raise DataError(
+                f"{table}: no row of {empty!r} has an outcome, so that none was drawn there; say `labelled` selective "
+                "where nobody drew the rows, or leave these rows out"
+            )
+        return tuple(shares.tolist())
 
     def _lookalikes(self, classes: Sequence[Any]) -> list[str]:
         """Say which groups, strata and values of the label look the same and are not."""

@@ -73,8 +73,12 @@ def label_totals(
     weights: Array | None = None,
     chance: Array | None = None,
     drawn: NDArray[np.bool_] | None = None,
+    stated: bool = True,
 ) -> LabelTotals:
-    """Total rows; `chance` is each row's probability of a label, where it differs inside a pair, shapes [n]."""
+    """Total rows; `chance` is each row's probability of a label, where it differs inside a pair, shapes [n].
+
+    It is `stated` for all rows, or right for the labelled ones alone.
+    """
     pair = 2 * groups + (decision > 0.5)
     at = pair * CELLS
     if score is not None:
@@ -91,7 +95,7 @@ def label_totals(
         p = np.ones(len(at)) if chance is None else chance
         v, y = (w / p)[known], yes.astype(np.float64)
         every = ((at, w), (at, w**2), (labelled, v), (labelled, v**2), (labelled, v * y), (labelled, v**2 * y))
-        columns += [np.bincount(where, what, size) for where, what in (*every, (at, p), (at, p * (1 - p)))]
+        columns += [np.bincount(where, what, size) for where, what in (*every, (at, p), (at, stated * p * (1 - p)))]
     sums = np.stack(columns, axis=1).astype(np.float64)
     return LabelTotals(sums.reshape(n_groups, 2, CELLS, len(columns)))
 

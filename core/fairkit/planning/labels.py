@@ -207,8 +207,9 @@ def draw_labels(data: Dataset, budget: int, rules: Sequence[str], *, seed: int =
     if before is not None:
         if before.kind != "list":
             raise ParameterError("the second stage goes on from the list of the first: `labelled` names its file")
-        seed, stages = int(before.design["seed"]), list(before.design["stages"])  # type: ignore[index]
-        if before.design["population"] != population or len(stages) != 1:  # type: ignore[index]
+        told: Any = before.design
+        seed, stages = int(told["seed"]), list(told["stages"])
+        if told["population"] != population or len(stages) != 1:
             why = "has both stages already" if len(stages) != 1 else "is of other rows, groups or decisions"
             raise DataError(f"{data.name}: the drawn list {why}; give the list of the first stage on this table")
         mask = np.zeros(len(pairs), dtype=bool)
@@ -271,7 +272,7 @@ def drawn_again(data: Dataset, model: Any = None) -> bool:
         counts[groups.index(cell["group"]), cell["decision"]] = len(cell["drawn"])
     cells = drawn_cells(groups, pairs, counts, int(drawn.design["seed"]), population)
     rows = sorted(row for cell in cells for row in cell["drawn"])
-    return population == drawn.design["population"] and rows == drawn.rows.tolist()
+    return bool(population == drawn.design["population"] and rows == drawn.rows.tolist())
 
 
 def exploration(data: Dataset, rule: str, confidence: float = 0.95, model: Any = None) -> list[tuple[int, float]]:
