@@ -338,7 +338,7 @@ def watch_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
             prepare("watch", "add", whole, "--data", file, "--heartbeat", folder / "k")
     log = read((whole / "totals.log").read_bytes(), "")[0]
     acts = (
-        ("show", state, "--key", folder / "k.pub"), ("show", state), ("show", state, "--format", "openmetrics"),
+        ("show", state, "--key", folder / "k.pub"), ("show", state), ("show", state, "--format", "html"),
         ("show", state, "--format", "html"), ("add", state, "--data", file, "--heartbeat", folder / "k"),
         ("show", state, "--format", "json"),
     )  # fmt: skip

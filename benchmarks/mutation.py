@@ -39,12 +39,6 @@ TARGETS: dict[str, tuple[str, str]] = {
         "core/fairkit/results/policy.py",
         "tests/fairkit/test_verdicts.py tests/fairkit/test_rules.py tests/fairkit/test_reports_and_policy.py",
     ),
-    "consistency": (
-        "registry/fairkit_registry/evidence/consistency/*.py",
-        "tests/fairkit_registry/test_consistency_kernels.py tests/fairkit_registry/test_consistency_checks.py "
-        "tests/fairkit_registry/test_conformance.py tests/fairkit_registry/test_contradictions.py "
-        "tests/fairkit_registry/test_identities.py",
-    ),
     "trees check": (
         "docs/explanation/all_inputs_[cr]*.py",
         "tests/fairkit_all_inputs/test_checker_arithmetic.py tests/fairkit_all_inputs/test_checker.py",

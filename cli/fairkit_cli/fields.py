@@ -11,7 +11,7 @@ _NAMESAKES = (
     "about", "accept_status", "anyway", "assume", "base", "batch", "blind", "budget", "cluster", "counts_from", "day",
     "deterministic", "drop", "endpoint_timeout", "engine", "favorable", "features", "groups", "holdout", "horizon",
     "id", "jobs", "join", "label", "label_error", "learner", "max", "memory", "methods", "missing", "model",
-    "model_name", "model_version", "no_outcomes", "on", "pack", "plugin", "predictions", "query", "reference",
+    "model_name", "model_version", "on", "pack", "plugin", "predictions", "query", "reference",
     "repeats", "rows", "scheduler", "search", "sensitive", "sensitive_probability", "state", "sure", "test",
     "timeout", "vary", "within",
 )  # fmt: skip

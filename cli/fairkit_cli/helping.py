@@ -40,7 +40,7 @@ _GROUPS = {
     ),
     "Output": (
         "--output", "--about", "--register", "--registry", "--insecure-key", "--signed-data", "--sequence",
-        "--timestamp", "--bundle", "--test-result", "--eval-result",
+
     ),
 }  # fmt: skip
 """Options that are elsewhere than their declaration says, or that it leaves open."""

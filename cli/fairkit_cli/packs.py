@@ -110,7 +110,6 @@ def rendered(
     certificate: dict[str, Any] = {
         "sha256": stated.sha256,
         "audited_at": f"{stated.audited_at:%Y-%m-%dT%H:%M:%SZ}",
-        "proven_at": None if stated.proven_at is None else f"{stated.proven_at:%Y-%m-%dT%H:%M:%SZ}",
         "keyids": list(stated.keyids),
         "mitigation": stated.mitigation,
         "settings": stated.settings,

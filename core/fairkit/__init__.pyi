@@ -32,6 +32,8 @@ from fairkit.settings import AuditSettings as AuditSettings
 from fairkit.settings import ModelOptions as ModelOptions
 from fairkit.statistics import Rows as Rows
 from fairkit_comparing.run import compare as compare
+from fairkit_guide.advice import Advice as Advice
+from fairkit_guide.advice import advise as advise
 from fairkit_onnx.model import OnnxModel as OnnxModel
 from fairkit_repair.frontiers.choice import Choice as Choice
 from fairkit_repair.frontiers.run import frontier as frontier

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -204,14 +204,6 @@ class Auditor(ABC):
             Those that the auditor would be given.
         """
         return None
-
-    @classmethod
-    def contradictions(cls, finding: Finding) -> Iterator[str]:
-        """Yield why a signed finding of this auditor cannot be true, from itself alone; nothing by default.
-
-        A certificate is refused where one of its findings contradicts itself, whoever signed it.
-        """
-        yield from ()
 
     @classmethod
     def advice(cls, finding: Finding, limit: float) -> str | None:

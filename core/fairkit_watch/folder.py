@@ -173,7 +173,7 @@ class OpenWatch:
             lately=lately(self.judge, data),
             open=self._cohorts.waiting(),
             odd={key: count for key, count in odd.items() if count and key != "clock"},
-            notes=(*([self.settings.former] if self.settings.former else []), *looking.notes_of(self.judge, odd, data)),
+            notes=tuple(looking.notes_of(self.judge, odd, data)),
         )
 
     @property

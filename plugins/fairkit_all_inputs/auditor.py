@@ -13,7 +13,7 @@ from fairkit_all_inputs.domains import People
 from fairkit_all_inputs.parameters import Parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
@@ -99,13 +99,6 @@ class AllInputsAuditor(Auditor):
         from fairkit_all_inputs.findings import findings
 
         return findings(self.parameters, self._changing(context), total.in_order(), context, self._began)
-
-    @classmethod
-    def contradictions(cls, finding: Finding) -> Iterator[str]:
-        """See `fairkit.auditors.Auditor.contradictions`."""
-        from fairkit_all_inputs.checking import contradictions
-
-        return contradictions(finding)
 
     def _changing(self, context: AuditContext) -> list[str]:
         """The columns that change: as asked, else the sensitive ones that the model reads."""

@@ -19,7 +19,6 @@ from fairkit_all_inputs.bounds.proof import log_of, packed, proved, unpacked
 from fairkit_all_inputs.bounds.proof_file import save_proof
 from fairkit_all_inputs.bounds.searching import Answer, answer, unsearched
 from fairkit_all_inputs.bounds.sums import problem_of
-from fairkit_all_inputs.checking import VERSION, contradictions
 from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.replaying import Replay, confirmed, inside_of, replayed
 from fairkit_all_inputs.scope import BOUNDS, MEANING, QUESTIONS, SHARE, AuditScope, interval_of, meet, state_of
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from fairkit_all_inputs.domains import People
     from fairkit_all_inputs.parameters import Parameters
 
+VERSION = 2
+"""Of what is proved and how; a certificate of another version is refused."""
 STARTS = 50
 """People from whom the search for a witness begins."""
 LEAST = -1e300
@@ -202,8 +203,11 @@ def _checked(scope: AuditScope, problem: Problem, kind: int, notes: Sequence[str
     if signed is None or signed.interval is None:
         return None
     evidence = dict(signed.evidence)
-    for why in contradictions(signed):
-        raise DataError(f"all-inputs: the certificate's {signed.metric}: {why}")
+    if signed.evidence.get("version") != VERSION:
+        raise DataError(
+            f"all-inputs: the certificate's {signed.metric} has a proof of version "
+            f"{signed.evidence.get('version', 1)}, and {VERSION} is believed; certify the model anew"
+        )
     try:
         lower, upper = _shown_again(scope, problem, kind, evidence)
     except (FairkitError, KeyError, TypeError, ValueError):

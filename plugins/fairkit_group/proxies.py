@@ -164,7 +164,9 @@ class Proxy:
             there = math.isfinite(rates[place]) and math.isfinite(low + high)
             interval = (max(low, 0.0), min(high, 1.0)) if there else None
             value = float(rates[place]) if math.isfinite(rates[place]) else None
-            values.append(GroupValue(group=name, rows=round(expected[place]), value=value, interval=interval))
+            values.append(
+                GroupValue(group=name, rows=round(round(float(expected[place]), 6)), value=value, interval=interval)
+            )
         return tuple(values)
 
     def _notes(self, rates: Array, over: Array, counted: Array, value: float | None) -> tuple[list[str], str | None]:

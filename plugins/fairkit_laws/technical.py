@@ -168,12 +168,10 @@ def evidence(context: Context) -> list[PackTable]:
     if not stated:
         raise NotAnsweredError("the audit is not signed: make a certificate with `fairkit certify`")
     software = ", ".join(f"{one['name']} {one['version']}" for one in report.environment.get("plugins", ()))
-    at = stated.get("proven_at")
-    proven = [("signature was there, proven by a timestamp, at", str(at))] if at else []
     pairs: list[tuple[str, Cell]] = [
         ("SHA-256 of the certificate", str(stated["sha256"])),
         ("audited (as the signer says)", str(stated["audited_at"])),
-        *proven, ("signed by the keys", ", ".join(stated["keyids"])), ("model", report.model.name),
+        ("signed by the keys", ", ".join(stated["keyids"])), ("model", report.model.name),
         ("SHA-256 of the model", report.model.sha256 or "no model file was seen"),
         ("SHA-256 of the table", report.data.sha256),
         ("software", f"fairkit {made.get('fairkit')}, Python {made.get('python')}; {software}"),

@@ -151,7 +151,8 @@ def _choice(choices: Sequence[Any], value: Any) -> Mistake | None:
 
 
 def _pattern(text: str, value: Any) -> Mistake | None:
-    if not isinstance(value, str) or re.search(text, value):
+    # Python's $ also stands before a last line break
+    if not isinstance(value, str) or re.search(re.sub(r"\$$", r"\\Z", text), value):
         return None
     return Mistake((), f"{_shown(value)} does not match {text!r}")
 

@@ -31,7 +31,6 @@ class AliasPolicy:
     data_keys: tuple[str, ...] = ()
     sequential: bool = False
     revokers: tuple[str, ...] = ()
-    timestamp_roots: tuple[str, ...] = ()
     pre_registered: bool = False
     unseen: bool = False
     operators: tuple[str, ...] = ()

@@ -87,7 +87,9 @@ def test_two_models_are_compared_on_all_rows_where_no_label_is_needed():
     for label in (columns["y"], full):
         data = fairkit.load_data(columns | {"y": label}, label="y", favorable="good", sensitive=["sex"])
         models = [PredictedColumns(decision=name) for name in ("decision", "other")]
-        found.append({(one.metric, one.sensitive, one.group): one.change for one in compare(models, data).changes})
+        found.append(
+            {(one.metric, one.sensitive, one.group): one.difference for one in compare(models, data).changes[0]}
+        )
     key = ("selection_rate", None, None)
     assert found[0][key] == found[1][key]
     assert found[0]["accuracy", None, None] != found[1]["accuracy", None, None]

@@ -271,7 +271,8 @@ def test_init_writes_settings_that_audit_runs_on(run, loans_model, tmp_path):
     assert run("init", loans_model.data).exit_code == 2
     result = run("audit", loans_model.path, "--format", "json")
     assert result.exit_code in (0, 1, 3)
-    assert _report(result)["policy"][0]["metric"] == "demographic_parity_difference"
+    assert _report(result)["policy"][0]["metric"] == "equal_opportunity_difference"
+    assert _report(result)["about"]["metric"].startswith("equal_opportunity_difference. Of those who qualify")
 
 
 def test_plugins_are_listed_and_shown(run):

@@ -246,7 +246,7 @@ def test_init_writes_what_is_read_again(run, tmp_path):
     rows = {column: ["a\x7f", "b"], "approved\U0001f600": [1, 2], "approved": ["yes", "no\x1b"]}
     data = tmp_path / 'd"[x]\x1b\n\u202e😀.parquet'
     pq.write_table(pa.table(rows), data)
-    run("init", data, codes=(0,))
+    run("init", data, "--favorable", "yes", codes=(0,))
     written = Path("fairkit.toml").read_text("utf-8")
     assert not acting(written)
     assert tomllib.loads(written)["data"]["path"] == str(data)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import hashlib
-import hmac
-import http.server
 import json
 import shutil
-import threading
 
 import numpy as np
 import pyarrow as pa
@@ -74,31 +70,34 @@ def test_a_watch_from_the_command_line(state, here):
     assert "ALARM fail" in told
     assert "ALARM changed" in told
     assert "FAIL" in run("watch", "show", state, code=1).stdout
-    calm = run("watch", "add", state, "--data", write(here / "in", 2, gap=0.4), "--levels", "late")
+    calm = run(
+        "watch",
+        "add",
+        state,
+        "--data",
+        write(here / "in", 2, gap=0.4),
+        "--levels",
+        "shares",
+        "--alarm-file",
+        "alarms.jsonl",
+    )
+    assert not (here / "alarms.jsonl").exists()
     assert "ALARM" not in calm.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("add", "w"), "--data FILE, or --merge"),
-        (("add", "w", "--merge", "v", "--day", "2024-01-01"), "leave them out with --merge"),
         (("add", "w", "--data", "none.csv"), "no data file"),
         (("add", "w", "--data", "x.csv"), "which day"),
         (("add", "w", "--data", "x.csv", "--day", "2024-13-01"), "no day"),
         (("add", "w", "--data", "x.csv", "--day", "2024-01-05", "--as-of", "2024-01-01"), "today is 2024-01-01"),
         (("add", "w", "--data", "x.csv", "--day", "2024-01-01", "--demote"), "is about none"),
         (("add", "w", "--data", "x.csv", "--day", "2024-01-01", "--levels", "all"), "no level 'all'"),
-        (("add", "w", "--data", "x.csv", "--webhook", "http://example.org"), "https address"),
-        (("add", "w", "--data", "x.csv", "--webhook", "file:///etc/passwd"), "https address"),
-        (("add", "w", "--data", "x.csv", "--webhook-key", "k"), "give that, or leave it out"),
         (("add", "w", "--data", "x.csv", "--insecure-key"), "give that, or leave it out"),
         (("add", "w", "--data", "x.csv", "--alarm-file", "no/where"), "does not exist"),
         (("label", "w", "--data", "x.csv"), "awaits no labels"),
         (("show", "nowhere"), "there is no watch"),
-        (("run", "w", "--folder", "nowhere"), "there is no folder"),
-        (("run", "w", "--folder", ".", "--labels", ".", "--once"), "are one folder"),
-        (("run", "w", "--folder", ".", "--every", "often"), "30s, 15m, 1h or 1d"),
         (("init", "--state", "w", "--sensitive", "sex", "--max", RULE), "exists already"),
         (("init", "--state", "n"), "nothing to watch"),
         (("init", "--state", "n", "--sensitive", "sex", "--max", RULE, "--groups", "sex"), "--groups sex=female"),
@@ -114,62 +113,6 @@ def test_bad_usage_is_one_message_and_code_2(state, here, arguments, message):
     assert message in " ".join(result.stderr.split())
     assert (state / "totals.log").read_bytes() == before
     assert not (here / "n").exists()
-
-
-class Hook(http.server.BaseHTTPRequestHandler):
-    """Answers as it is told, and remembers what came."""
-
-    answers: tuple[int, ...] = ()
-    seen: list = []  # noqa: RUF012 -- set anew by each test
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        type(self).seen.append((body, self.headers.get("X-Fairkit-Signature")))
-        code = self.answers[min(len(self.seen), len(self.answers)) - 1]
-        self.send_response(code)
-        self.send_header("Location", "http://localhost:1/elsewhere")
-        self.end_headers()
-
-    def log_message(self, *arguments):
-        pass
-
-
-@contextlib.contextmanager
-def hook(*answers):
-    Hook.answers, Hook.seen = answers, []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/alarms"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def test_alarms_are_posted_signed_and_again_until_they_arrive(state, here, monkeypatch):
-    monkeypatch.setattr("fairkit_cli.watch.delivery.PAUSES", (0, 0, 0))
-    (here / "secret").write_text("0123456789abcdef0123\n")
-    sinks = ("--webhook-key", "secret", "--alarm-file", "alarms.jsonl", "--levels", "fail")
-    with hook(302, 500, 503) as url:
-        bad = write(here / "in", 0, gap=0.4)
-        told = run("watch", "add", state, "--data", bad, "--webhook", url, *sinks, code=1)
-        assert "did not arrive" in told.stderr
-        assert len(Hook.seen) == 3
-    with hook(500, 200) as other:
-        # the next call sends it again, to the same address only
-        again = [*sinks, "--webhook", url.replace(url.split(":")[2].split("/")[0], other.split(":")[2].split("/")[0])]
-        calm = write(here / "in", 1, gap=0.4)
-        run("watch", "add", state, "--data", calm, *again)
-        ((body, signature), (same, _)) = Hook.seen
-    assert body == same
-    assert signature == "sha256=" + hmac.new(b"0123456789abcdef0123", body, hashlib.sha256).hexdigest()
-    assert json.loads(body)["alarm"]["level"] == "fail"
-    lines = (here / "alarms.jsonl").read_text().splitlines()
-    assert [json.loads(line)["level"] for line in lines] == ["fail"]
-    (here / "secret").write_text("short")
-    run("watch", "add", state, "--data", calm, "--webhook", url, "--webhook-key", "secret", code=2)
 
 
 def test_daily_statements_are_chained_and_a_change_shows(state, here):
@@ -246,8 +189,7 @@ def test_a_log_that_was_changed_is_refused_by_its_signed_statements(state, here)
         assert said in run("watch", "show", state, "--key", "k.pub", code=1).stderr
         before = path.read_bytes()
         file = write(here / "new", 5)
-        for command in (("add", state, "--data", file), ("run", state, "--folder", here / "new", "--once")):
-            assert said in run("watch", *command, "--heartbeat", "k", code=2).stderr
+        assert said in run("watch", "add", state, "--data", file, "--heartbeat", "k", code=2).stderr
         assert path.read_bytes() == before  # nothing is counted either
     path.write_bytes(original)
     run("watch", "add", state, "--data", write(here / "in", 2, rows=500), "--batch", "later")
@@ -304,34 +246,6 @@ def test_records_are_held_against_their_own_digest_and_counts(here, what, said):
     path.write_bytes(frames([begin, *([record] if what == "twice" else []), changed]))
     for command in (("show", "w"), ("add", "w", "--data", write(here / "in", 2))):
         assert said in run("watch", *command, code=2).stderr.replace("\n", " ")
-
-
-def test_a_loop_goes_on_after_files_that_cannot_be_used(state, here):
-    folder = here / "in"
-    for t in range(3):
-        write(folder, t)
-    (folder / "broken.parquet").write_bytes(b"PAR1 no")
-    (folder / ".unfinished.parquet").write_bytes(b"")
-    first = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(3))
-    assert "broken.parquet was not added" in first.stderr
-    write(folder, 3, gap=0.4, rows=20_000)
-    again = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(3), "--format", "json", code=1)
-    assert "changed" in {one["level"] for one in json.loads(again.stdout)}
-    assert json.loads(run("watch", "show", state, "--format", "json", code=1).stdout)["rows"] == 26_000
-    write(folder, 0, gap=0.1)
-    changed = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(3))
-    assert "has changed since it was added" in changed.stderr
-    late = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(9), code=1)
-    assert "ALARM late" in late.stdout
-
-
-def test_folders_are_merged_from_the_command_line(state, here):
-    shutil.copytree(state, here / "v")  # the other writer began with the same settings
-    run("watch", "add", state, "--data", write(here / "in", 0))
-    run("watch", "add", here / "v", "--data", write(here / "in", 1))
-    assert "2,000 rows" in run("watch", "add", state, "--merge", here / "v").stdout
-    assert "0 rows" in run("watch", "add", state, "--merge", here / "v").stdout
-    assert json.loads(run("watch", "show", state, "--format", "json").stdout)["days"] == 2
 
 
 @pytest.fixture
@@ -392,25 +306,13 @@ def test_the_certificate_tells_what_to_expect_and_an_alias_is_taken_back_with_ev
     assert "taken back" not in still.stderr  # once per alarm
 
 
-def test_a_watch_without_outcomes_yet_gets_its_rules_later(here):
-    outcome = "equal_opportunity_difference:sex=0.2"
-    arguments = ["watch", "init", "--state", "w", "--sensitive", "sex", "--max", RULE, "--max", outcome]
-    refused = run(*arguments, code=2)
-    assert "--label" in refused.stderr
-    assert "--no-outcomes" in refused.stderr
-    late = run(*arguments, "--label", "paid", "--favorable", "1", "--horizon", "30", code=2)
-    assert "--id" in late.stderr
-    assert "--horizon" in late.stderr
-    begun = run(*arguments, "--no-outcomes")
-    assert "equal_opportunity_difference needs outcomes; `fairkit watch set w --label COL" in begun.stdout
-    run("watch", "add", "w", "--data", write(here / "in", 0))
-    text = run("watch", "set", "w", "--max", outcome, "--label", "paid", "--favorable", "1").stdout
-    assert "equal_opportunity_difference:sex" in text
-    assert "w.before-1" in text
-    assert "since 2024-01-02" in text
-    assert "at least 90%" in text
-    assert "2,000 decisions" in " ".join(run("watch", "show", "w", code=3).stdout.split())
-    assert json.loads(run("watch", "show", "w.before-1", "--format", "json", code=0).stdout)["rows"] == 2000
-    run("watch", "set", "w", "--leave-out", "equal_opportunity_difference")
-    assert "no such rule" in run("watch", "set", "w", "--leave-out", "accuracy", code=2).stderr
-    assert "nothing would change" in run("watch", "set", "w", code=2).stderr
+def test_rules_that_need_outcomes_say_what_is_missing(here):
+    arguments = ["watch", "init", "--state", "w", "--sensitive", "sex", "--max", "equal_opportunity_difference:sex=0.2"]
+    assert "--label" in run(*arguments, code=2).stderr
+    told = run(*arguments, "--label", "paid", "--favorable", "1", "--horizon", "30", code=2).stderr
+    assert "--id" in told
+    assert "--horizon" in told
+    run(*arguments, "--label", "paid", "--favorable", "1")
+    settings = json.loads((here / "w" / "policy.json").read_text())
+    (here / "w" / "policy.json").write_text(json.dumps(settings | {"follows": {"folder": "w.before-1"}}))
+    assert "no longer reads; begin a new watch" in " ".join(run("watch", "show", "w", code=2).stderr.split())

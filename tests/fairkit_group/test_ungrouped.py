@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fairkit_registry.evidence.consistency.recount import check_groups, check_pooled
 
 import fairkit
 from fairkit import PredictedColumns
@@ -14,7 +15,6 @@ from fairkit.intervals import share_limits, two_sided
 from fairkit.results.schema import validate_report
 from fairkit_cli.formats import html as report_page
 from fairkit_cli.formats import screen as table
-from fairkit_registry.evidence.consistency.recount import check_groups, check_pooled
 
 
 def _columns(seed: int = 3, rows: int = 3000) -> dict[str, np.ndarray]:

@@ -306,7 +306,7 @@ def test_no_row_of_the_data_gets_into_a_certificate(model, certify, signer, make
         "worst": [["Bob", 39]],
         "nested": {"limit": 3, "row": {"age": 39}},
     }
-    raw = certify(model(), [make.finding("some_gap", 0.1, evidence=evidence)]).read_bytes()
+    raw = certify(model(), [make.finding("equal_opportunity_difference", 0.1, evidence=evidence)]).read_bytes()
     kept = certificate.verify(raw, [signer.public]).report.findings[0]
     assert kept.evidence == {
         "dual": 0.5,

@@ -42,7 +42,6 @@ def lock(
             "Seal the table: the lock names it together with a secret only, which this new file keeps.",
         ),
     ] = None,
-    timestamp: opt.Timestamp = None,
     columns: opt.DataOptions,
     conditions: opt.ConditionOptions,
     typed: opt.AuditOptions,
@@ -57,13 +56,10 @@ def lock(
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_announced
     from fairkit_cli.terminal.passphrases import load_signers
-    from fairkit_registry.evidence.certifying import stamped
     from fairkit_registry.evidence.locks import read_lock, sign_lock
     from fairkit_registry.evidence.settings import SignedSettings
-    from fairkit_registry.evidence.timestamping import asking
 
     secrets = load_signers(keys, insecure=insecure_key)  # before the table, which may be large
-    ask = None if timestamp is None else asking(timestamp)
     check_writable(output)
     if data_salted is not None:
         check_writable(data_salted)
@@ -81,7 +77,6 @@ def lock(
     rows = seen.rows + seen.dropped_rows
     salt = None if data_salted is None else token_hex(32)
     raw = sign_lock(dataset.name, seen.sha256, rows, pins.to_dict(), secrets, purpose=purpose, salt=salt)
-    raw = raw if ask is None else stamped(raw, ask)
     terms = read_lock(raw)
     if data_salted is not None:
         write_atomic(data_salted, f"{salt}\n".encode(), mode=0o600)

@@ -41,7 +41,6 @@ def report(
     ] = None,
     revocations: opt.RevocationLists = None,
     revoker: opt.Revokers = None,
-    timestamp_root: opt.TimestampRoots = None,
     watched: Annotated[
         Path | None,
         opt.option(
@@ -75,10 +74,7 @@ def report(
         ),
     ] = None,
     output_format: Annotated[
-        str,
-        opt.formats(
-            "html", "pdf: with --output", "markdown: with --pack", "csv: the tables, with --pack", "json: with --pack"
-        ),
+        str, opt.formats("html", "markdown: with --pack", "csv: the tables, with --pack", "json: with --pack")
     ] = "html",
     output: opt.Output = None,
 ) -> None:
@@ -93,8 +89,6 @@ def report(
 
     _check_asked(pack, facts, output_format, certificates, watched, strict=strict)
     accepted = _accepted(accept_status, accept_unread, strict=strict)
-    if output_format == "pdf" and output is None:
-        raise ParameterError("--format pdf needs --output FILE")
     if output is not None:
         check_writable(output)
     chosen = None if pack is None else find_pack(pack)
@@ -104,7 +98,7 @@ def report(
         )
     stated = {} if chosen is None else read_facts_file(chosen, facts)
     known = _known(keys, revocations, revoker)
-    shown = read_evidence(certificates, keys or (), revocations=known, roots=timestamp_root or ())
+    shown = read_evidence(certificates, keys or (), revocations=known)
     if chosen is None:
         from fairkit_cli.options.about import today
         from fairkit_cli.pages.certificates import evidence_page
@@ -121,14 +115,7 @@ def report(
                 watch = one.look(None).to_dict()
         made = rendered(chosen, shown[0], stated, accepted, watch)
         text, complete = _written(made, shown[0], output_format), all_answered(made)
-    if output_format == "pdf" and output is not None:
-        from fairkit.support.files import write_atomic
-        from fairkit_cli.render.pdf import as_pdf
-
-        write_atomic(output, as_pdf(text))
-        say(f"wrote {output}")
-    else:
-        write(lambda _: text, output)
+    write(lambda _: text, output)
     code = told(shown)
     raise typer.Exit(INCONCLUSIVE if code == PASSED and strict and not complete else code)
 
@@ -214,7 +201,7 @@ def _written(made: Rendering, shown: Shown, output_format: str) -> str:
     for flag in flags_of(made):
         if not flag.accepted:
             say(f"{flag.severity}: {flag.clause}: {flag.text}")
-    if output_format in ("html", "pdf"):
+    if output_format == "html":
         from fairkit_cli.render.html import html_page
 
         return html_page(page)

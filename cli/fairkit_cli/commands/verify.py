@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 @opt.expanded
 def verify(
-    certificate: Annotated[
-        str | None, typer.Argument(metavar="CERT", help="The certificate, or a model: oci://HOST/REPOSITORY:TAG.")
-    ] = None,
+    certificate: Annotated[str | None, typer.Argument(metavar="CERT", help="The certificate.")] = None,
     *,
     keys: Annotated[
         list[Path] | None, opt.option("--key", "PUB", "Public key that you trust (repeatable); required.")
@@ -45,7 +43,6 @@ def verify(
     ] = None,
     revocations: opt.RevocationLists = None,
     revoker: opt.Revokers = None,
-    timestamp_root: opt.TimestampRoots = None,
     max_age: opt.MaxAge = None,
     sandbox: opt.SandboxOptions,
     output_format: opt.TableFormat = "table",
@@ -60,23 +57,20 @@ def verify(
     key that signed must have a revocation list of that age at most, else exit code 3.
     """
     from fairkit.data.sources import open_source
+    from fairkit_cli.names import refuse_remote
     from fairkit_cli.registry.common import load_keys
     from fairkit_cli.text.verified import code_of, lines, record
     from fairkit_registry.evidence.certificate import read_file
-    from fairkit_registry.evidence.timestamps import read_roots
     from fairkit_registry.evidence.verifying import check, known_revocations
-    from fairkit_registry.oci.address import is_address
 
     if page is not None:
-        unused = (certificate, keys, model, data, join, endpoint, revocations, revoker, timestamp_root)
+        unused = (certificate, keys, model, data, join, endpoint, revocations, revoker)
         _write_page(page, unused, recompute=recompute)
         return
     if certificate is None or not keys:
         missing = "argument CERT" if certificate is None else "option --key"
         raise FairkitError(f"Missing {missing}: fairkit verify CERT --key PUB; keys inside a certificate never count")
-    if is_address(certificate):
-        local = (model, data, join, endpoint, revocations, revoker, timestamp_root, max_age, recompute or None)
-        _verify_remote(certificate, keys, local, output_format)
+    refuse_remote(certificate)
     if recompute and data is None:
         raise FairkitError("--recompute needs --data, and --model if there is one: it repeats the audit on them")
     if endpoint is not None and not recompute:
@@ -85,7 +79,6 @@ def verify(
     raw = read_file(Path(certificate))
     trusted = load_keys(keys)
     revoked = known_revocations(revocations, trusted, load_keys(revoker))
-    roots = read_roots(timestamp_root or ())
 
     def further(outcome: Verification, signed: Certificate) -> None:
         if recompute and model is None and signed.model_sha256 is not None:
@@ -101,7 +94,7 @@ def verify(
                 _recompute(outcome, signed, model, table, endpoint, join)
 
     digest = None if model is None or isinstance(revoked, str) else _model_digest(model)
-    outcome = check(raw, trusted, revocations=revoked, roots=roots, model_sha256=digest, further=further)
+    outcome = check(raw, trusted, revocations=revoked, model_sha256=digest, further=further)
     if age is not None and not isinstance(revoked, str) and outcome.certificate is not None:
         outcome.doubts += tuple(_stale(revoked, outcome.certificate.keyids, age))
     print_as(output_format, record(outcome), *lines(str(Path(certificate)), outcome))
@@ -123,8 +116,7 @@ def _write_page(page: Path, others: tuple[Any, ...], *, recompute: bool) -> None
 
 def _stale(known: Revocations, keyids: Sequence[str], age: timedelta) -> Iterator[str]:
     """Say which keys, the revokers among them, have no list of this age: who has seen no newer one cannot tell."""
-    from fairkit_registry.evidence.predicate import time_text
-    from fairkit_registry.evidence.timestamps import CLOCK_SKEW
+    from fairkit_registry.evidence.predicate import CLOCK_SKEW, time_text
 
     issued = {one.issuer: one.issued_at for one in known.lists}
     for keyid in sorted({*keyids, *known.revokers}):
@@ -136,20 +128,6 @@ def _stale(known: Revocations, keyids: Sequence[str], age: timedelta) -> Iterato
                 f"the newest revocation list of key {keyid[:16]} is of {time_text(at)}, and one of the last "
                 f"{age.total_seconds() / 3600:g} hours is asked for: get it from the issuer"
             )
-
-
-def _verify_remote(address: str, keys: list[Path], others: tuple[Any, ...], output_format: str) -> NoReturn:
-    from fairkit_cli.registry.common import load_keys
-    from fairkit_cli.registry.verify import remote
-
-    if any(one is not None for one in others):
-        raise FairkitError(
-            "the model and all that refers to it are read from the OCI registry; for other options pull it first: "
-            f"fairkit registry pull {address}"
-        )
-    outcome = remote(address, load_keys(keys))
-    print_as(output_format, outcome.to_dict(), *outcome.lines())
-    raise typer.Exit(outcome.code)
 
 
 def _model_digest(model: str) -> str:

@@ -28,7 +28,7 @@ from fairkit_cli.options.data import (
 from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, SANDBOX, formats, option
 from fairkit_cli.options.endpoints import AskingOptions, EndpointOptions
 from fairkit_cli.options.expand import expanded
-from fairkit_cli.options.revoking import MaxAge, RevocationLists, Revokers, Timestamp, TimestampRoots, read_age
+from fairkit_cli.options.revoking import MaxAge, RevocationLists, Revokers, read_age
 from fairkit_cli.options.running import EngineOptions, SandboxOptions
 from fairkit_cli.options.search import SearchOptions
 from fairkit_cli.options.shared import (
@@ -93,8 +93,6 @@ __all__ = [
     "SigningKeys",
     "TableFormat",
     "TaskName",
-    "Timestamp",
-    "TimestampRoots",
     "VersionFormat",
     "WatchedColumns",
     "audit_settings",

@@ -26,7 +26,7 @@ def stated_facts(typed: Sequence[str] | None, config: Config, *, dated: bool) ->
     """Return the facts: what was typed wins over the configuration file."""
     from fairkit.results.about import facts_of
 
-    facts = {key: str(config.model[key]) for key in FACTS if key in config.model}
+    facts = {**config.about, **{key: str(config.model[key]) for key in FACTS if key in config.model}}
     typed_facts: dict[str, str] = {}
     for text in typed or ():
         name, equals, value = text.partition("=")

@@ -28,25 +28,6 @@ Revokers = Annotated[
         show_default=False,
     ),
 ]
-Timestamp = Annotated[
-    str | None,
-    option(
-        "--timestamp",
-        "URL|NAME:...",
-        "Time-stamping authority (RFC 3161) to ask about each signature; NAME:... is one that a plugin reaches.",
-    ),
-]
-TimestampRoots = Annotated[
-    list[Path] | None,
-    option(
-        "--timestamp-root",
-        "PEM",
-        "Root of a time-stamping authority; a timestamp by one of them is asked for (repeatable).",
-        show_default=False,
-    ),
-]
-
-
 MaxAge = Annotated[
     str | None,
     option(

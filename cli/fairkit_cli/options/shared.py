@@ -44,7 +44,6 @@ VersionFormat = Annotated[
         "markdown: a model card",
         "hf-card: one for the Hugging Face Hub",
         "cyclonedx: a bill of materials",
-        "spdx: another one, SPDX 3",
         "html: its audit",
         exporters=True,
     ),

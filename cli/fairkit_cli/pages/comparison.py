@@ -107,7 +107,11 @@ def _charts(title: str, changes: Sequence[Change], names: tuple[str, str]) -> li
         if chosen:
             label = f"{title}{unit}"
             table = change_table(chosen, names, label)
-            parts.append(forest_chart(rows, "difference", f"{label}: differences", table, zero=False))
+            parts.append(
+                forest_chart(
+                    rows, "difference", f"{label}: differences", table, zero=False, name="changes", of=names[1]
+                )
+            )
     return parts
 
 

@@ -18,6 +18,7 @@ from fairkit_cli.pages.parts import (
     On,
     Section,
     Span,
+    Spec,
     Table,
     badge,
     name_of,
@@ -118,7 +119,8 @@ def _charts(report: Report, findings: Sequence[Finding]) -> Iterator[Chart]:
 
     for label, chosen in _by_axis(findings, axis):
         rows = [forest_row(report, each) for each in chosen]
-        yield forest_chart(rows, label, f"Disparities: {label}", findings_table(report, chosen, label))
+        table = findings_table(report, chosen, label)
+        yield forest_chart(rows, label, f"Disparities: {label}", table, name="disparities")
 
 
 def _upper(finding: Finding) -> float:
@@ -145,12 +147,21 @@ def forest_row(report: Report, finding: Finding) -> ForestRow:
 
 
 def forest_chart(
-    rows: Sequence[ForestRow], axis: str, title: str, table: Table | None = None, *, zero: bool = True
+    rows: Sequence[ForestRow],
+    axis: str,
+    title: str,
+    table: Table | None = None,
+    *,
+    zero: bool = True,
+    name: str = "",
+    of: str | None = None,
 ) -> Chart:
     """Return a forest plot with its table."""
-    return Chart(
-        title, lambda narrow: forest(rows, axis, narrow=narrow, zero=zero) if rows else None, table, on=On.PAGE
-    )
+
+    def draw(narrow: bool) -> Spec | None:
+        return forest(rows, axis, narrow=narrow, zero=zero) if rows else None
+
+    return Chart(title, draw, table, on=On.PAGE, name=name, of=of)
 
 
 def findings_table(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MOST_ALARMS, MOST_DAYS, MOST_GROUPS = 12, 6, 8
 MOST_RULES, MOST_MONITORED = 3, 5
-_LEVELS = {"fail": "fails", "changed": "broken lately", "shares": "shares changed", "late": "no data"}
+_LEVELS = {"fail": "fails", "changed": "broken lately", "shares": "shares changed"}
 _KEPT = {"pass": "all limits kept", "undecided": "nothing is decided yet"}
 
 

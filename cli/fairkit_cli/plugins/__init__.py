@@ -24,7 +24,6 @@ _NAMED = {
     "model_sources": "model source",
     "promotion_checks": "promotion check",
     "signers": "signer",
-    "timestamp_authorities": "timestamp authority",
     "exporters": "exporter",
     "packs": "pack",
 }

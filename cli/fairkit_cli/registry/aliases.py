@@ -66,14 +66,6 @@ def alias(
         ),
     ] = None,
     revoker: opt.Revokers = None,
-    timestamp_root: Annotated[
-        list[Path] | None,
-        opt.option(
-            "--timestamp-root",
-            "PEM",
-            "Root of a time-stamping authority of which one must have stamped the certificate (repeatable).",
-        ),
-    ] = None,
     pre_registered: Annotated[
         bool | None,
         typer.Option(
@@ -137,8 +129,6 @@ def alias(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Show aliases, or make one and set what it asks for. Options replace the parts that they name."""
-    from fairkit_registry.evidence.timestamps import read_roots
-
     changes: dict[str, Any] = {
         "keys": None if key is None else tuple(one.pem for one in load_keys(key)),
         "rules": _rules(maximum, minimum),
@@ -151,7 +141,6 @@ def alias(
         "min_rows": min_rows,
         "data_keys": None if data_key is None else tuple(one.pem for one in load_keys(data_key)),
         "sequential": sequential,
-        "timestamp_roots": None if timestamp_root is None else read_roots(timestamp_root),
         "pre_registered": pre_registered,
         "unseen": unseen,
         "operators": None if allow_operator is None else tuple(allow_operator),

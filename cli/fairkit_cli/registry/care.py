@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry, refusing
 from fairkit_cli.terminal.output import FAILED, echo, print_as, print_json, say
@@ -17,27 +16,10 @@ def export(
     references: Annotated[list[str], typer.Argument(help="Models (all versions) or versions.")],
     output: Annotated[Path, typer.Option("--output", help="The archive: an OCI image layout in a tar file.")],
     key: Annotated[list[Path] | None, typer.Option("--key", help="Public key to put in (repeatable).")] = None,
-    oms: Annotated[
-        str | None,
-        opt.option(
-            "--oms",
-            "KEY",
-            "Write no archive but the signature of one version's file by this secret P-256 key, in the form of "
-            "OpenSSF Model Signing.",
-        ),
-    ] = None,
-    insecure_key: opt.InsecureKey = False,
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Write models, certificates and public keys to one archive that any OCI registry can hold."""
-    if oms is not None:
-        if key:
-            raise FairkitError("--oms writes one signature and no public keys; leave out --key")
-        _export_signature(references, output, oms, registry, output_format, insecure=insecure_key)
-        return
-    if insecure_key:
-        raise FairkitError("--insecure-key is about --oms KEY; give that, or leave it out")
     from fairkit_cli.text.numbers import size
     from fairkit_registry.exchange.archive import export as write
 
@@ -48,29 +30,6 @@ def export(
         output_format,
         {"archive": str(output), "versions": [version.to_dict() for version in versions]},
         f"{output}  {size(output.stat().st_size)}  {names}",
-    )
-
-
-def _export_signature(
-    references: list[str], output: Path, key: str, registry: Path | None, output_format: str, *, insecure: bool
-) -> None:
-    """Write what `model_signing verify key` takes beside the model's file."""
-    from fairkit.support.files import check_writable, write_atomic
-    from fairkit_cli.terminal.passphrases import load_signers
-    from fairkit_registry.evidence.oms import sign_model
-
-    if len(references) != 1:
-        raise FairkitError(f"--oms signs the file of one version, not of {len(references)}")
-    (signer,) = load_signers([key], insecure=insecure)
-    check_writable(output)
-    with open_registry(registry) as store:
-        version = store.version(references[0])
-        store.model_path(version)  # hashed again: what is signed is what is there
-    write_atomic(output, sign_model(version.filename, version.model, signer))
-    print_as(
-        output_format,
-        {"signature": str(output), "version": version.to_dict(), "keyid": signer.public.keyid},
-        f"{output}  the file of {version.reference}, SHA-256 {version.model}, signed by {signer.public.keyid[:16]}",
     )
 
 

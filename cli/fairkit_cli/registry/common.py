@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairkit.errors import FairkitError
+from fairkit_cli.names import refuse_remote
 from fairkit_cli.options import option
 from fairkit_cli.terminal.output import FAILED, echo, say
 
@@ -26,8 +26,7 @@ RegistryOption = Annotated[
     Path | None,
     typer.Option(
         "--registry",
-        help="The registry's folder (list, show, verify: or oci://HOST/TEAM); "
-        "else FAIRKIT_REGISTRY, else [registry] path, else ./fairkit-registry.",
+        help="The registry's folder; else FAIRKIT_REGISTRY, else [registry] path, else ./fairkit-registry.",
     ),
 ]
 WitnessOption = Annotated[
@@ -79,11 +78,7 @@ def open_registry(option: Path | None, *, before: Callable[[], None] | None = No
     from fairkit_registry.store.folder import INDEX_FILE
     from fairkit_registry.store.registry import Registry
 
-    if remote_of(option) is not None:
-        raise FairkitError(
-            f"{remote_of(option)} is only read: `fairkit registry list`, `show` and `verify` look into it; "
-            "push and pull bring versions there and back"
-        )
+    refuse_remote(str(registry_path(option)))
     path = registry_path(option)
     if before is not None and not (path / INDEX_FILE).exists():
         before()  # what it refuses leaves no empty registry behind
@@ -93,12 +88,6 @@ def open_registry(option: Path | None, *, before: Callable[[], None] | None = No
     for note in found.notes:
         say(note)
     return found
-
-
-def remote_of(option: Path | None) -> str | None:
-    """Return the OCI registry that is named in place of a folder, as ``oci://host/team``; None where a folder is."""
-    scheme, slash, rest = str(registry_path(option)).partition(":/")  # a path keeps one slash of two
-    return f"{scheme}://{rest.strip('/')}" if slash and scheme in ("oci", "oci+http") else None
 
 
 @contextmanager

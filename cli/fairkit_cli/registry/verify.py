@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.revoked import Revocations
-    from fairkit_registry.evidence.signers import Signer
     from fairkit_registry.store.records import Version
     from fairkit_registry.store.registry import Registry
 
@@ -155,25 +154,6 @@ def _probation(registry: Registry, registered: Version, alias: str) -> list[str]
     return [sentence(state)] if state is not None and state.state == "fallen" else []
 
 
-def summarised(registry: Registry, reference: str, outcome: Outcome, signers: Sequence[Signer]) -> bytes:
-    """Sign an outcome as a verification summary: by the alias's policy where an alias was named."""
-    from fairkit_registry import names
-    from fairkit_registry.evidence.summaries import summary
-
-    wanted = names.parse(reference)
-    registered = registry.version(wanted, fallen=True)
-    alias = None if wanted.alias is None else registry.alias(wanted.name, wanted.alias)
-    verdict = "fail" if outcome.failed else "inconclusive" if outcome.doubts else outcome.verdict
-    return summary(
-        reference,
-        registered.model,
-        verdict,
-        signers,
-        policy={"verify": "a certificate that holds"} if alias is None else alias.policy.to_dict(),
-        evidence=registered.certificates,
-    )
-
-
 def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
     """Check an exported archive without a registry."""
     import tempfile
@@ -197,36 +177,6 @@ def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
     verdicts = {one.verdict for one in contents}
     worst = next((v for v in ("fail", "inconclusive", "pass") if v in verdicts), None)
     return Outcome(subject=str(path), held=tuple(confirmed), failed=(), verdict=worst)
-
-
-def remote(address: str, keys: Sequence[PublicKey]) -> Outcome:
-    """Check a model in an OCI registry, its bytes and the certificates that refer to it."""
-    from fairkit_registry.errors import ArchiveError, CertificateError
-    from fairkit_registry.exchange.remote import look
-    from fairkit_registry.oci.address import parse
-
-    where = parse(address)
-    if not keys:
-        raise FairkitError(_NO_KEY)
-    try:
-        artifact = look(where)
-        doubts = artifact.known(keys).overdue(datetime.now(UTC))
-        good, refused = artifact.trusted(keys)
-    except (ArchiveError, CertificateError) as error:
-        return Outcome(subject=address, held=(), failed=(as_options(str(error)),))
-    confirmed = [f"the manifest has {artifact.digest}", f"the model's bytes have SHA-256 {artifact.model}"]
-    confirmed += map(_vouched, good)
-    others = [as_options(text) for text in refused]
-    if not artifact.certificates:
-        others = [f"no certificate refers to {address}: nobody vouches for it"]
-    return Outcome(
-        subject=str(where.at(artifact.digest)),
-        held=tuple(confirmed),
-        failed=() if good else tuple(others),
-        notes=tuple(others) if good else (),
-        doubts=tuple(doubts),
-        verdict=_newest_verdict(good),
-    )
 
 
 def _vouched(one: Certificate) -> str:

@@ -10,8 +10,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.registry import remote
-from fairkit_cli.registry.common import RegistryOption, open_registry, remote_of
+from fairkit_cli.registry.common import RegistryOption, open_registry
 from fairkit_cli.terminal.output import echo, json_lines, print_as, print_json, put
 
 if TYPE_CHECKING:
@@ -61,13 +60,7 @@ def list_models(
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",
 ) -> None:
-    """List the models, or the versions of one, the newest first; of an OCI registry the tags."""
-    where = remote_of(registry)
-    if where is not None:
-        if limit is not None:
-            raise FairkitError("--limit goes with a registry's folder: an OCI registry lists its tags in its own order")
-        remote.list_tags(where, name, output_format)
-        return
+    """List the models, or the versions of one, the newest first."""
     with open_registry(registry) as store:
         if name is None:
             models = store.models()
@@ -120,10 +113,6 @@ def show(
     output_format: opt.VersionFormat = "table",
 ) -> None:
     """Show a version with its certificates; or write its model card or bill of materials."""
-    where = remote_of(registry)
-    if where is not None:
-        remote.show_tag(where, reference, output_format)
-        return
     from fairkit_registry.exchange import describe
 
     with open_registry(registry) as store:

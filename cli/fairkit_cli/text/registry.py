@@ -83,7 +83,6 @@ def _asked(alias_policy: AliasPolicy) -> list[tuple[object, str]]:
         (alias_policy.min_rows is not None, f"at least {alias_policy.min_rows or 0:,} rows in every group"),
         (alias_policy.data_keys, f"on a table signed by {_keys(alias_policy.data_keys)}"),
         (alias_policy.sequential, "no number of the auditor's certificates missing"),
-        (alias_policy.timestamp_roots, "with a timestamp of a trusted authority"),
         (alias_policy.pre_registered, "policy, table and settings locked before the model came"),
         (alias_policy.unseen, "on rows sealed before the model came"),
         (alias_policy.machines > 1, f"from {alias_policy.machines} unlike machines"),

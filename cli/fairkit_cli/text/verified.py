@@ -1,4 +1,4 @@
-"""What `fairkit verify` and `fairkit-verify` print for people."""
+"""What `fairkit verify` prints for people."""
 
 from __future__ import annotations
 

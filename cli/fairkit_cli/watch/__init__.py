@@ -9,9 +9,7 @@ _COMMANDS = {
     "init": "fairkit_cli.watch.begin:init",
     "add": "fairkit_cli.watch.adding:add",
     "label": "fairkit_cli.watch.adding:label",
-    "set": "fairkit_cli.watch.changing:set_",
     "show": "fairkit_cli.watch.showing:show",
-    "run": "fairkit_cli.watch.running:run",
 }
 
 app = group_of(_COMMANDS, with_timings, "Watch a model's decisions over time; every statement holds at every look.")

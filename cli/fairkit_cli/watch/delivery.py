@@ -1,11 +1,10 @@
-"""Where alarms go: standard output, a file, a webhook, the registry's alias; and the daily statement."""
+"""Where alarms go: standard output, a file, the registry's alias; and the daily statement."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import time
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from fairkit.errors import FairkitError, ParameterError
 from fairkit.support.files import FileError, check_writable, explain, sync_folder
 from fairkit_cli.watch.statements import HEARTBEATS, check_statements, subject_of
-from fairkit_cli.watch.webhook import hook_key, post
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,12 +21,9 @@ if TYPE_CHECKING:
     from fairkit_watch.alarms import Alarm
     from fairkit_watch.watch import Watch
 
-LEVELS = ("fail", "changed", "shares", "late")
+LEVELS = ("fail", "changed", "shares")
 RECENT = 30
 """Days within which an alarm takes the alias back, where it was not taken back at once."""
-
-PAUSES = (0.0, 1.0, 4.0)
-"""Seconds before each try to post an alarm."""
 
 
 class Delivery:
@@ -40,7 +35,6 @@ class Delivery:
         self.demoted: dict[str, Any] | None = None
         self.levels = _levels(typed.levels)
         self._secrets = self._load()
-        self._hook_key = hook_key(typed)
         if typed.alarm_file is not None:
             check_writable(typed.alarm_file)
 
@@ -75,7 +69,6 @@ class Delivery:
         """Send what did not arrive yet, take the alias back if asked to; return the new alarms of the levels."""
         places: tuple[tuple[str, bool, Callable[[Watch, Alarm], bool]], ...] = (
             ("file", self.typed.alarm_file is not None, self._write),
-            (f"webhook {self.typed.webhook}", self.typed.webhook is not None, self._post),
             ("registry", bool(self._demotes), self._demote),
         )
         for place, wanted, send in places:
@@ -101,29 +94,6 @@ class Delivery:
             self.notes.append(f"alarm {alarm.number} is not in {path}: {error}; it is written with the next call")
             return False
         return True
-
-    def _post(self, watch: Watch, alarm: Alarm) -> bool:
-        """Post an alarm, up to three times; say so if it does not arrive."""
-        url = str(self.typed.webhook)
-        payload = {
-            "schema": "fairkit.alarm/1",
-            "watch": watch.settings.digest,
-            "model": watch.settings.model,
-            "alarm": alarm.to_dict(),
-        }
-        body = json.dumps(payload, sort_keys=True).encode()
-        problem = ""
-        for pause in PAUSES:
-            time.sleep(pause)
-            try:
-                post(url, body, self._hook_key)
-                return True
-            except (OSError, ValueError) as error:
-                problem = str(getattr(error, "reason", None) or error)
-        self.notes.append(
-            f"alarm {alarm.number} did not arrive at {url}: {problem}; it is sent again with the next call"
-        )
-        return False
 
     def _demote(self, watch: Watch, alarm: Alarm) -> bool:
         """Take the alias back; say so if that fails."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,9 +24,7 @@ def show(
     *,
     as_of: AsOf = None,
     key: KeysOption = None,
-    output_format: Annotated[
-        str, opt.formats("table", "json", "html", "openmetrics: a text file for Prometheus")
-    ] = "table",
+    output_format: Annotated[str, opt.formats("table", "json", "html")] = "table",
     output: opt.Output = None,
 ) -> None:
     """Show a watch. Exit code by the policy at this look: 0 pass, 1 fail, 3 undecided."""
@@ -40,7 +37,7 @@ def show(
     with Watch.open(state, write=False) as watch:
         snapshot = watch.look(day)
         statements = heartbeats(watch, load_keys(key) if key else None)
-        write(lambda terminal: _text(watch, snapshot, statements, output_format, terminal, day), output)
+        write(lambda terminal: _text(watch, snapshot, statements, output_format, terminal), output)
     if statements is not None and statements["failed"]:
         say(statements["failed"])
         raise typer.Exit(FAILED)
@@ -48,18 +45,8 @@ def show(
 
 
 def _text(
-    watch: Watch,
-    snapshot: WatchSnapshot,
-    statements: dict[str, Any] | None,
-    output_format: str,
-    terminal: bool,
-    as_of: datetime.date | None,
+    watch: Watch, snapshot: WatchSnapshot, statements: dict[str, Any] | None, output_format: str, terminal: bool
 ) -> str:
-    if output_format == "openmetrics":
-        from fairkit_cli.text.openmetrics import openmetrics
-
-        moment = datetime.datetime.combine(as_of, datetime.time(), datetime.UTC) if as_of else None
-        return openmetrics(snapshot, (moment or datetime.datetime.now(datetime.UTC)).timestamp())
     if output_format == "json":
         return record_text({**snapshot.to_dict(), "statements": statements})
     if output_format == "html":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fairkit.errors import ParameterError
@@ -10,6 +11,7 @@ from fairkit.errors import ParameterError
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
     from fairkit.data.dataset import Dataset
+    from fairkit.results.findings import Finding
 
 WAYS_OUT: Mapping[str, str] = {
     "weights": "leave `weights` out: every row then counts the same",
@@ -41,6 +43,18 @@ def conditions_of(data: Dataset) -> dict[str, str]:
         "missing_labels": profile.unlabelled and f"rows without a label ({profile.unlabelled:,})",
     }
     return {name: str(text) for name, text in told.items() if text}
+
+
+def no_bounds(finding: Finding, data: Dataset) -> Finding:
+    """Say at a finding about groups that nothing bounds what the rows without a group could do: no verdict is made."""
+    missing = data.profile.missing.get(str(finding.sensitive), 0)
+    if not missing or finding.value is None:
+        return finding
+    reason = (
+        f"{missing:,} of {data.profile.rows:,} rows have no value of {finding.sensitive}; whatever groups they have"
+    )
+    told = {"missing_bounds": {"reason": reason, "binding": True, "stretch": 1.0}}
+    return replace(finding, evidence={**finding.evidence, **told})
 
 
 def check_conditions(auditors: Iterable[Auditor], data: Dataset) -> None:

@@ -63,12 +63,6 @@ class Sensitive:
     columns: tuple[str, ...]  # the columns whose combination is the group; one for a plain column
     edges: tuple[tuple[float, ...] | None, ...]
 
-    def __post_init__(self) -> None:
-        """Refuse to split people by a guess: a disparity between such groups is biased (Chen et al. 2019)."""
-        if any(column.startswith("bifsg_") for column in self.columns):
-            text = "has probabilities: people are not split by a guess; name them all in `sensitive_probability`"
-            raise DataError(f"{self.name!r} {text}")
-
     @property
     def name(self) -> str:
         """The name in reports and policies: the columns joined by ``+``."""

@@ -195,7 +195,6 @@ _CHECKS: dict[str, Callable[[PluginInfo, Sequence[type[Any]]], str | None]] = {
     "fairkit_learners": _check_learners,
     "fairkit_sources": _check_sources,
     "fairkit_signers": functools.partial(_check_only, "signers"),
-    "fairkit_timestamp_authorities": functools.partial(_check_only, "timestamp authorities"),
     "fairkit_exporters": _check_exporters,
 }
 """What is asked of the classes of some hooks besides; they return what is wrong."""
@@ -209,7 +208,6 @@ _BASES = {
     "fairkit_model_sources": "fairkit.models.sources:ModelSource",
     "fairkit_promotion_checks": "fairkit.promotions:PromotionCheck",
     "fairkit_signers": "fairkit.signers:Signer",
-    "fairkit_timestamp_authorities": "fairkit.timestamps:TimestampAuthority",
     "fairkit_exporters": "fairkit.exporters:Exporter",
     "fairkit_packs": "fairkit.packs:Pack",
 }

@@ -18,8 +18,7 @@ from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, R
 from fairkit.mitigators import RepairsModels
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
-from fairkit.results.plots import layered
-from fairkit.results.rendering import Shown
+from fairkit.results.rendering import Shown, plotted
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions
 from fairkit.support.files import check_writable, write_atomic
 from fairkit_comparing.audits import check_auditors
@@ -37,8 +36,6 @@ from fairkit_repair.mitigation.useless import ALARM, CONSTANT, below_majority, g
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import altair as alt
 
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
@@ -148,15 +145,15 @@ class MitigationResult(Shown):
             write_atomic(target.with_suffix(suffix), text.encode())
         return target
 
-    def plot(self) -> alt.LayerChart:
-        """Return the changes on the held-out rows, with paired intervals, as an Altair chart.
+    def plot(self, name: str = "changes") -> Any:
+        """Return a chart of the page as Altair's: the changes on the held-out rows, with paired intervals.
 
         Raises
         ------
         MissingExtraError
             Altair is not installed.
         """
-        return layered("mitigated", self)
+        return plotted(self, name, None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, schema ``fairkit.mitigation/1``."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,10 @@ from fairkit_registry.evidence.locks import check_kept, read_lock
 from fairkit_registry.evidence.revoked import Revocations, remembered
 from fairkit_registry.evidence.sequence import SequenceNumber
 from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited
-from fairkit_registry.evidence.timestamps import CLOCK_SKEW, proven, proven_each
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.locks import PolicyLock
@@ -57,7 +56,7 @@ class Certificate(Shown):
     table_statements: tuple[bytes, ...] = ()
     policy_lock: bytes | None = None
     lock_salt: str | None = None  # what opens a sealed policy lock; None where it is not sealed
-    proven_at: datetime | None = None
+    valid_until: datetime | None = None  # when it ends; None: never by itself
 
     def __repr__(self) -> str:
         """Return a line."""
@@ -87,7 +86,7 @@ class Certificate(Shown):
             "sequence": [place.to_dict() for place in self.sequence],
             "mitigation": None if self.mitigation is None else dict(self.mitigation),
             "auditedAt": predicate.time_text(self.audited_at),
-            "provenAt": None if self.proven_at is None else predicate.time_text(self.proven_at),
+            "validUntil": None if self.valid_until is None else predicate.time_text(self.valid_until),
             "keyids": list(self.keyids),
             "verified": self.verified,
         }
@@ -109,7 +108,6 @@ def verify(
     data_sha256: str | None = None,
     full: bool = True,
     revocations: Revocations | None = None,
-    timestamp_roots: Sequence[str] = (),
 ) -> Certificate:
     """Check a certificate: signature by a trusted key, not revoked; form; whether it is about this model and data.
 
@@ -126,21 +124,13 @@ def verify(
     certificate = _interpret(envelope.payload, raw, tuple(key.keyid for key in good), verified=True, full=full)
     known = remembered(trusted) if revocations is None else revocations
     counting = known.standing(
-        certificate.keyids,
-        statement_sha256=certificate.statement_sha256,
-        model_sha256=certificate.model_sha256,
-        proven=proven_each(envelope, good, timestamp_roots) if timestamp_roots and known.dated else None,
+        certificate.keyids, statement_sha256=certificate.statement_sha256, model_sha256=certificate.model_sha256
     )
     certificate = replace(certificate, keyids=counting)
-    if timestamp_roots:
-        at = proven(envelope, [key for key in good if key.keyid in counting], timestamp_roots)
-        if certificate.audited_at > at + CLOCK_SKEW:
-            raise ContradictionError(
-                "the certificate contradicts itself: it says that the audit was at "
-                f"{predicate.time_text(certificate.audited_at)}, and its signature was there at "
-                f"{predicate.time_text(at)} already"
-            )
-        certificate = replace(certificate, proven_at=at)
+    if certificate.valid_until is not None and datetime.now(UTC) > certificate.valid_until:
+        raise VerificationError(
+            f"the certificate was valid until {predicate.time_text(certificate.valid_until)}, and is so no longer"
+        )
     check_model(certificate, model_sha256)
     check_data(certificate, data_sha256)
     return certificate
@@ -234,6 +224,7 @@ def _interpret(payload: bytes, raw: bytes, keyids: tuple[str, ...], *, verified:
         sequence=sequence,
         table_statements=table_statements,
         policy_lock=policy_lock,
+        valid_until=None if "validUntil" not in body else predicate.read_time(body["validUntil"]),
         lock_salt=None if body.get("lockSalt") is None else str(body["lockSalt"]),
     )
     if policy_lock is not None and full and verified:

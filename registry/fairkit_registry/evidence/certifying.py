@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fairkit.results.about import facts_of
 from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence import dsse
 from fairkit_registry.evidence.certificate import check_report, check_statement
 from fairkit_registry.evidence.issuing import issue
 from fairkit_registry.evidence.locks import read_lock
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.sequence import SequenceFolder, SequenceNumber
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signers import Signer
-    from fairkit_registry.evidence.timestamping import Ask
 
 METRIC_DIGEST = "metric_sha256"
 """The key under which an auditor's finding names the digest of the fair metric that it used."""
@@ -46,10 +44,9 @@ def certify(
     sequence: SequenceFolder | None = None,
     table_statements: Sequence[bytes] = (),
     about: Mapping[str, str] | None = None,
-    timestamp: Ask | None = None,
-    bundle: bool = False,
     policy_lock: bytes | None = None,
     lock_salt: str | None = None,
+    valid_days: float | None = None,
 ) -> tuple[bytes, Report]:
     """Audit a model and sign what is found, whatever the verdict."""
     if model is not None and model.external:
@@ -67,7 +64,7 @@ def certify(
         check_report(report, settings.to_dict(), made, read_lock(policy_lock), salt=lock_salt)
 
     def sign(places: Sequence[SequenceNumber]) -> bytes:
-        signed = issue(
+        return issue(
             report,
             secrets,
             settings=settings.to_dict(),
@@ -78,9 +75,8 @@ def certify(
             table_statements=table_statements,
             policy_lock=policy_lock,
             lock_salt=lock_salt,
+            valid_until=None if valid_days is None else (audited_at or datetime.now(UTC)) + timedelta(days=valid_days),
         )
-        signed = signed if timestamp is None else stamped(signed, timestamp)
-        return dsse.Envelope.from_bytes(signed).to_bundle() if bundle else signed
 
     if sequence is None:
         return sign(()), report
@@ -88,13 +84,6 @@ def certify(
         signed = sign(numbered.places)
         numbered.keep(signed)
     return signed, report
-
-
-def stamped(raw: bytes, ask: Ask) -> bytes:
-    """Return a certificate with what a time-stamping authority says about each of its signatures."""
-    envelope = dsse.Envelope.from_bytes(raw)
-    signatures = tuple(dataclasses.replace(one, timestamps=(ask(one.sig),)) for one in envelope.signatures)
-    return dataclasses.replace(envelope, signatures=signatures).to_bytes() + b"\n"
 
 
 def check_table(raw: bytes, sha256: str) -> None:

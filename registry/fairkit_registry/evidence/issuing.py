@@ -30,6 +30,7 @@ def issue(
     table_statements: Sequence[bytes] = (),
     policy_lock: bytes | None = None,
     lock_salt: str | None = None,
+    valid_until: datetime | None = None,
 ) -> bytes:
     """Sign a report."""
     subject = _subject(report)
@@ -48,6 +49,7 @@ def issue(
             table_statements=[read_object(raw) for raw in table_statements],
             policy_lock=None if policy_lock is None else dsse.Envelope.from_bytes(policy_lock).to_dict(),
             lock_salt=lock_salt,
+            valid_until=valid_until,
         )
         payload = canonical(statement(*subject, predicate.TYPE, body))
     except (ValueError, TypeError) as error:

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError, ContradictionError
 from fairkit_registry.evidence import dsse
-from fairkit_registry.evidence.predicate import read_time, time_text
+from fairkit_registry.evidence.predicate import CLOCK_SKEW, read_time, time_text
 from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.evidence.statement import read_limited, reading, sign_statement, signers_of
-from fairkit_registry.evidence.timestamps import CLOCK_SKEW, proven
 from fairkit_registry.jsonio import fingerprint
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ class PolicyLock:
     locked_at: datetime  # when, as the signer says
     keyids: tuple[str, ...]  # the trusted keys that signed, or the keys that it claims
     statement_sha256: str  # digest of the signed statement, however its file is wrapped
-    proven_at: datetime | None = None
     sealed: bool = False  # whether `data_sha256` names the table together with a salt only
     raw: bytes = field(repr=False, default=b"")  # the file
 
@@ -58,7 +56,6 @@ class PolicyLock:
             "settings": dict(self.settings),
             "purpose": self.purpose,
             "lockedAt": time_text(self.locked_at),
-            "provenAt": None if self.proven_at is None else time_text(self.proven_at),
             "keyids": list(self.keyids),
             "sha256": self.statement_sha256,
         } | ({"sealed": True} if self.sealed else {})
@@ -105,15 +102,14 @@ def read_salt(path: Path) -> str:
 def read_lock(raw: bytes) -> PolicyLock:
     """Read what a lock says without asking who says it."""
     envelope = dsse.Envelope.from_bytes(raw)
-    return _interpret(envelope, raw, tuple(one.keyid for one in envelope.signatures), None)
+    return _interpret(envelope, raw, tuple(one.keyid for one in envelope.signatures))
 
 
-def verify_lock(raw: bytes, trusted: Sequence[PublicKey], *, timestamp_roots: Sequence[str] = ()) -> PolicyLock:
-    """Check that a trusted key signed a lock and, with roots, that an authority of theirs has stamped it."""
+def verify_lock(raw: bytes, trusted: Sequence[PublicKey]) -> PolicyLock:
+    """Check that a trusted key signed a lock."""
     envelope = dsse.Envelope.from_bytes(raw)
     good = signers_of(envelope, trusted, "the policy lock")
-    at = proven(envelope, good, timestamp_roots) if timestamp_roots else None
-    return _interpret(envelope, raw, tuple(key.keyid for key in good), at)
+    return _interpret(envelope, raw, tuple(key.keyid for key in good))
 
 
 def read_file(path: Path) -> bytes:
@@ -155,7 +151,7 @@ def differences(locked: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]
     ]
 
 
-def _interpret(envelope: dsse.Envelope, raw: bytes, keyids: tuple[str, ...], at: datetime | None) -> PolicyLock:
+def _interpret(envelope: dsse.Envelope, raw: bytes, keyids: tuple[str, ...]) -> PolicyLock:
     with reading(envelope, TYPE, "no policy lock", "; `fairkit policy lock` makes one") as said:
         (subject,), body = said["subject"], said["predicate"]
         name, digest = subject["name"], subject["digest"]["sha256"]
@@ -175,6 +171,5 @@ def _interpret(envelope: dsse.Envelope, raw: bytes, keyids: tuple[str, ...], at:
             keyids=keyids,
             sealed=body.get("sealed") is True,
             statement_sha256=hashlib.sha256(envelope.payload).hexdigest(),
-            proven_at=at,
             raw=raw,
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
+from fairkit.errors import FairkitError
 from fairkit.settings import AuditSettings, ModelOptions, declared
 from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence.declared import default as parameter_default
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -44,9 +46,27 @@ def default(name: str) -> Any:
     if table == "model":
         return None
     if "." in key:
-        return parameter_default(*key.rsplit(".", 1))
+        return _parameter_default(*key.rsplit(".", 1))
     value = getattr(AuditSettings(), _AUDIT.get(key, ""), None)
     return list(value) if isinstance(value, tuple) else value
+
+
+@functools.cache
+def _parameter_default(auditor: str, parameter: str) -> Any:
+    """Return the default of an auditor's parameter; None where the auditor is not installed."""
+    from fairkit import plugins
+
+    if auditor not in {each.name for each in plugins.find()}:
+        return None
+    try:
+        offered = plugins.load(auditor).auditors
+    except FairkitError:
+        return None
+    for cls in offered:
+        for each in dataclasses.fields(cls.Parameters) if cls.name == auditor else ():
+            if each.name == parameter and each.default is not dataclasses.MISSING:
+                return list(each.default) if isinstance(each.default, tuple) else each.default
+    return None
 
 
 def same(name: str, one: Any, other: Any) -> bool:
@@ -126,8 +146,6 @@ def lines(record: Mapping[str, Any]) -> list[str]:
 
 def check_names(pins: Iterable[str], where: str) -> None:
     """Refuse names of settings that no audit has."""
-    import dataclasses
-
     from fairkit.data.roles import Roles
     from fairkit.errors import did_you_mean
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,15 @@ from fairkit_registry.jsonio import fingerprint
 if TYPE_CHECKING:
     from fairkit.results.report import Report
 
+CLOCK_SKEW = timedelta(minutes=5)
+"""By how much the clocks of two machines may differ."""
+
 TYPE = "https://fairkit.dev/fairness-audit/v1"
 """The predicate type. It is a name; nothing is ever fetched from it."""
 
 SCHEMA_FILE = "fairness-audit-1.schema.json"
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 _PAIR_KEYS = frozenset({"from", "to", "row", "rows", "distance", "gain", "loss", "weight", "count", "probability"})
 """What may stand in an item of a list in evidence: row numbers and measurements, never a row's values."""
@@ -40,15 +46,11 @@ def time_text(moment: datetime) -> str:
 def read_time(text: str) -> datetime:
     """Read a time with its zone."""
     try:
-        moment = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        raise CertificateError(f"the certificate's auditedAt is no time: {text!r}") from None
-    if moment.tzinfo is None:
-        raise CertificateError(f"the certificate's auditedAt has no time zone: {text!r}")
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise CertificateError(f"the certificate's auditedAt is no time: {text!r}") from None
+        if not _TIME.fullmatch(text):  # one form: every reader takes it for the same time
+            raise ValueError
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        raise CertificateError(f"a time in it is none, or has no zone: {text!r}; 2026-03-01T12:00:00Z is one") from None
 
 
 def build(
@@ -62,6 +64,7 @@ def build(
     table_statements: Sequence[Mapping[str, Any]] = (),
     policy_lock: Mapping[str, Any] | None = None,
     lock_salt: str | None = None,
+    valid_until: datetime | None = None,
 ) -> dict[str, Any]:
     """Return the predicate: the report's own keys, and beside them the settings and the rest."""
     body = report.to_dict()
@@ -73,6 +76,8 @@ def build(
         "fairMetrics": [dict(metric) for metric in fair_metrics],
         "auditedAt": time_text(audited_at),
     }
+    if valid_until is not None:
+        body["validUntil"] = time_text(valid_until)
     if sequence:
         body["sequence"] = [dict(place) for place in sequence]
     if table_statements:

@@ -63,7 +63,6 @@ def check(
     trusted: Sequence[PublicKey],
     *,
     revocations: Revocations | str,
-    roots: Sequence[str] = (),
     model_sha256: str | None = None,
     further: Callable[[Verification, Certificate], None] | None = None,
 ) -> Verification:
@@ -72,9 +71,7 @@ def check(
         return Verification(failed=revocations)
     outcome = Verification(doubts=tuple(revocations.overdue(datetime.now(UTC))))
     try:
-        found = outcome.certificate = verify(
-            raw, trusted, model_sha256=model_sha256, revocations=revocations, timestamp_roots=roots
-        )
+        found = outcome.certificate = verify(raw, trusted, model_sha256=model_sha256, revocations=revocations)
         outcome.held += tuple(_held(found, trusted, model_checked=model_sha256 is not None))
         if further is not None:
             further(outcome, found)
@@ -85,8 +82,6 @@ def check(
 
 def _held(verified: Certificate, trusted: Sequence[PublicKey], *, model_checked: bool) -> Iterator[str]:
     yield f"signature by {', '.join(keyid[:16] for keyid in verified.keyids)}"
-    if verified.proven_at is not None:
-        yield f"signed no later than {verified.proven_at:%Y-%m-%d %H:%M:%S} UTC, by a timestamp"
     if verified.model_sha256 is None:
         at = verified.report.model.endpoint.get("url")
         yield f"about {f'answers of {at}: no file of the model' if at else 'predictions in a table: no model'} was seen"

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.support.files import replacing
 from fairkit_registry import names
-from fairkit_registry.evidence.bundles import BUNDLE, is_bundle
 from fairkit_registry.evidence.keys import PublicKey, parse_public
-from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
+from fairkit_registry.jsonio import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +29,6 @@ ARTIFACT = "application/vnd.fairkit.model.v1"
 CONFIG = "application/vnd.fairkit.version.v1+json"
 MODEL = "application/vnd.fairkit.model.v1.onnx"
 CERTIFICATE = "application/vnd.dsse.envelope.v1+json"
-CERTIFICATES = (CERTIFICATE, BUNDLE)
-"""The forms of a certificate: a DSSE envelope, alone or in a Sigstore bundle."""
 PUBLIC_KEY = "application/x-pem-file"
 BOM = "application/vnd.cyclonedx+json"
 REVOCATIONS = "application/vnd.fairkit.revocations.v1+json"
@@ -114,14 +111,6 @@ def _write(writer: _Writer, registry: Registry, versions: Sequence[Version], ext
     writer.document("index.json", canonical(index))
 
 
-def certificate_kind(raw: bytes) -> str:
-    """Return the media type of a certificate: a DSSE envelope's, or that of the Sigstore bundle around it."""
-    try:
-        return BUNDLE if is_bundle(read_object(raw)) else CERTIFICATE
-    except StrictJsonError:
-        return CERTIFICATE
-
-
 def version_record(version: Version) -> dict[str, Any]:
     """Return a version's record as it travels."""
     record = version.to_dict()
@@ -133,8 +122,7 @@ def _manifest(writer: _Writer, registry: Registry, version: Version, keys: dict[
     layers = [writer.file(file, version.model, MODEL, {TITLE: f"{version.name}-{version.version}.onnx"})]
     for number, digest in enumerate(version.certificates, 1):
         title = f"{version.name}-{version.version}.certificate{number}.json"
-        raw = registry.certificate(digest)
-        layers.append(writer.content(raw, certificate_kind(raw), {TITLE: title}))
+        layers.append(writer.content(registry.certificate(digest), CERTIFICATE, {TITLE: title}))
     for keyid, key in sorted(keys.items()):
         layers.append(writer.content(key.pem.encode("ascii"), PUBLIC_KEY, {TITLE: f"{keyid[:16]}.pub"}))
     for keyid, raw in sorted(registry.revocations().items()):

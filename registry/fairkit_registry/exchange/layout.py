@@ -83,7 +83,7 @@ def _arrival(manifest: dict[str, Any], staged: Mapping[str, Staged]) -> Arrival:
     layers = manifest.get("layers")
     if not isinstance(layers, list):
         raise ArchiveError("the archive is refused: a manifest has no layers")
-    kinds = (archive.MODEL, *archive.CERTIFICATES, archive.PUBLIC_KEY, archive.REVOCATIONS)
+    kinds = (archive.MODEL, archive.CERTIFICATE, archive.PUBLIC_KEY, archive.REVOCATIONS)
     files: dict[str, list[Staged]] = {kind: [] for kind in kinds}
     for layer in layers:
         blob = _find(layer, staged, "layer")
@@ -95,7 +95,7 @@ def _arrival(manifest: dict[str, Any], staged: Mapping[str, Staged]) -> Arrival:
     return Arrival(
         **record_of(config),
         model=files[archive.MODEL][0],
-        certificates=tuple(one for kind in archive.CERTIFICATES for one in files[kind]),
+        certificates=tuple(files[archive.CERTIFICATE]),
         keys=tuple(files[archive.PUBLIC_KEY]),
         revocations=tuple(files[archive.REVOCATIONS]),
     )

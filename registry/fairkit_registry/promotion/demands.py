@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING
 
 from fairkit.errors import PolicyError
 from fairkit.results.rules import Rule
+from fairkit_registry.evidence.predicate import CLOCK_SKEW
 
 if TYPE_CHECKING:
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.promotion.decision import Case
 
-CLOCK_SKEW = timedelta(minutes=5)
-"""How far in the future a certificate's time may lie: clocks differ."""
-
 
 def check_age(case: Case, deciding: Certificate) -> None:
     """Refuse an audit that is too old, or that lies in the future."""
     limit = case.alias.policy.max_age_days
-    # an old signature can be stamped anew, and a signer can say what they like: the earlier of the two counts
-    since = min(deciding.audited_at, deciding.proven_at or deciding.audited_at)
-    age = case.now - since
+    age = case.now - deciding.audited_at
     if age < -CLOCK_SKEW:
         case.refuse(f"the certificate's audit lies in the future ({deciding.audited_at.isoformat()})")
     if limit is not None and age > timedelta(days=limit):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence.certificate import check_lock
 from fairkit_registry.evidence.keys import parse_public
 from fairkit_registry.evidence.locks import PolicyLock, verify_lock
-from fairkit_registry.evidence.timestamps import CLOCK_SKEW
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,11 +39,6 @@ def check_registered(case: Case, deciding: Certificate) -> None:
         )
         return
     _check_newest(case, lock, [one for one in locks if one.seq < arrived.seq])
-    if lock.proven_at is not None and lock.proven_at > datetime.fromisoformat(arrived.at) + CLOCK_SKEW:
-        case.refuse(
-            f"the policy lock is proven since {lock.proven_at:%Y-%m-%d %H:%M} UTC only, and the model came at "
-            f"{arrived.at[:16]}"
-        )
     case.note(
         f"policy, table and settings were locked at {lock.locked_at:%Y-%m-%d %H:%M} UTC by key {lock.keyids[0][:16]}, "
         f"registered as event {first.seq}, before the model (event {arrived.seq})"
@@ -63,7 +56,7 @@ def _lock(case: Case, deciding: Certificate) -> PolicyLock | None:
         return None
     trusted = [parse_public(pem) for pem in (policy.data_keys if policy.unseen else policy.keys)]
     try:
-        lock = verify_lock(deciding.policy_lock, trusted, timestamp_roots=policy.timestamp_roots)
+        lock = verify_lock(deciding.policy_lock, trusted)
         case.revocations.standing(lock.keyids, statement_sha256=lock.statement_sha256, model_sha256=None)
         check_lock(deciding, lock)
         if policy.unseen:

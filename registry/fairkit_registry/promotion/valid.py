@@ -57,13 +57,7 @@ def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterato
     for digest in (*version.certificates, *sorted(elsewhere)):
         try:
             raw = case.registry.certificate(digest)
-            verified = certificates.verify(
-                raw,
-                trusted,
-                model_sha256=version.model,
-                revocations=case.revocations,
-                timestamp_roots=case.alias.policy.timestamp_roots,
-            )
+            verified = certificates.verify(raw, trusted, model_sha256=version.model, revocations=case.revocations)
             if digest in detached:
                 case.note(
                     f"certificate {digest[:12]} was detached and goes on counting: a key that the alias trusts has "
@@ -85,14 +79,11 @@ def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterato
 
 
 def _fuller(copy: Certificate, known: Certificate | None) -> Certificate:
-    """Return which of two copies of a statement stands for it: more trusted keys, then the older proof of its time."""
+    """Return which of two copies of a statement stands for it: more trusted keys first."""
     if known is None:
         return copy
 
-    def order(one: Certificate) -> tuple[int, float, str]:
-        return -len(one.keyids), one.proven_at.timestamp() if one.proven_at else float("inf"), one.sha256
-
-    return min(copy, known, key=order)
+    return min(copy, known, key=lambda one: (-len(one.keyids), one.sha256))
 
 
 def newest(found: Iterable[Certificate]) -> list[Certificate]:

@@ -14,9 +14,7 @@ import fairkit_http
 from fairkit.sources.reach import keeps_secrets
 from fairkit.support.escaping import visible
 from fairkit.support.files import write_atomic
-from fairkit_registry import merkle
-from fairkit_registry.errors import CertificateError, RegistryError, TamperedError
-from fairkit_registry.evidence import checkpoints
+from fairkit_registry.errors import RegistryError, TamperedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,19 +33,15 @@ class UnreadableError(RegistryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """How many events a registry had, the digest of the newest of them, and who remembers it.
-
-    A head that was read from a signed checkpoint has the Merkle root over the events instead of the digest.
-    """
+    """How many events a registry had, the digest of the newest of them, and who remembers it."""
 
     events: int
     digest: str
     source: str = ""
-    root: bytes | None = None
 
     def check(self, digests: Sequence[str], folder: Path) -> None:
         """Refuse a log that does not continue this head."""
-        if self.events <= len(digests) and self._holds(digests[: self.events]):
+        if self.events <= len(digests) and (not self.events or digests[self.events - 1] == self.digest):
             return
         what = (
             f"its log has {len(digests)} events, and had {self.events} before: the index is an older one, or was cut"
@@ -60,11 +54,6 @@ class Head:
             "--accept` takes the present state as the newest; nothing was changed"
         )
 
-    def _holds(self, digests: Sequence[str]) -> bool:
-        if self.root is not None:
-            return merkle.root(checkpoints.entries(digests)) == self.root
-        return not digests or digests[-1] == self.digest
-
     def to_bytes(self, folder: Path | None = None) -> bytes:
         """Return the file's content."""
         record = {"schema": SCHEMA, "events": self.events, "head": self.digest}
@@ -73,13 +62,7 @@ class Head:
 
 
 def parse(raw: bytes, source: str) -> Head:
-    """Read a head, or a signed checkpoint, whose place is trusted as a head's is: the signature is not looked at."""
-    if checkpoints.is_note(raw):
-        try:
-            found = checkpoints.parse(raw, where=source)
-        except CertificateError as error:
-            raise RegistryError(str(error)) from None
-        return Head(events=found.size, digest="", source=source, root=found.root)
+    """Read a head."""
     try:
         record = json.loads(raw.decode("utf-8"))
         events, digest = record["events"], record["head"]
@@ -165,12 +148,10 @@ class Heads:
 
 
 def _replaceable(path: Path, head: Head, *, force: bool) -> bool:
-    """Tell whether a head may be written: over an older one, or with `force` any; never over a signed checkpoint."""
+    """Tell whether a head may be written: over an older one, or with `force` any."""
     raw = _content(path)
     if raw is None:
         return True
-    if checkpoints.is_note(raw):
-        return False
     try:
         return force or parse(raw, str(path)).events < head.events
     except RegistryError:
@@ -199,7 +180,7 @@ def _content(path: Path) -> bytes | None:
     except (OSError, ValueError) as error:
         raise UnreadableError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     if len(raw) > LARGEST:
-        raise RegistryError(f"{path} is too large to be a registry head, a checkpoint or a proof")
+        raise RegistryError(f"{path} is too large to be a registry head")
     return raw
 
 
@@ -219,7 +200,7 @@ def _fetched(url: str) -> bytes:
                 raise RegistryError(f"the witness {shown} leads to {visible(answer.url)}, which is not read")
             return fairkit_http.read_answer(answer.read1, LARGEST, deadline)
     except fairkit_http.OversizedError:
-        raise RegistryError(f"{shown} is too large to be a registry head, a checkpoint or a proof") from None
+        raise RegistryError(f"{shown} is too large to be a registry head") from None
     except fairkit_http.LateError:
         raise RegistryError(f"the witness {shown} takes too long to answer") from None
     except (URLError, OSError, ValueError) as error:

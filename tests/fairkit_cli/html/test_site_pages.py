@@ -165,7 +165,7 @@ def test_a_folder_with_other_things_stays_as_it_is(made, tmp_path, monkeypatch):
         assert run("registry", "site", *wrong, "--registry", made.registry).exit_code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     public = tmp_path / "public"
-    for wrong in (("--url", "example.org"), ("--checkpoint", made.folder / "k.pub")):
+    for wrong in (("--url", "example.org"),):
         refused = run("registry", "site", "--output", public, *wrong, "--registry", made.registry)
         assert refused.exit_code == 2
         assert not public.exists()

@@ -19,10 +19,6 @@ def site(
     url: Annotated[
         str, opt.option("--url", "URL", "Where the site will be, as https://example.org/models/; for its feed.")
     ] = "",
-    checkpoint: Annotated[
-        Path | None,
-        opt.option("--checkpoint", "FILE", "A signed checkpoint (`fairkit registry checkpoint`) to publish with it."),
-    ] = None,
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",
 ) -> None:
@@ -34,19 +30,12 @@ def site(
     from fairkit.errors import FairkitError
     from fairkit.plugins import listed_once
     from fairkit_cli.registry.site.build import build, check
-    from fairkit_registry.evidence import checkpoints
 
     check(output)
     if url and not url.startswith(("https://", "http://")):
         raise FairkitError(f"--url {url} is no address; write it as https://example.org/models/")
-    raw = None
-    if checkpoint is not None:
-        from fairkit_registry.evidence.statement import read_limited
-
-        raw = read_limited(checkpoint, checkpoints.LARGEST, what="checkpoint", too_large="a checkpoint")
-        checkpoints.parse(raw, where=str(checkpoint))
     with open_registry(registry) as store, listed_once():
-        count = build(store, output, title=title, url=f"{url.rstrip('/')}/" if url else "", checkpoint=raw)
+        count = build(store, output, title=title, url=f"{url.rstrip('/')}/" if url else "")
     print_as(
         output_format,
         {"site": str(output), "files": count, "index": str(output / "index.html")},
