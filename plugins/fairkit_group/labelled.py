@@ -171,7 +171,7 @@ class Labelled:
             f"{name} {'selected' if d else 'refused'} ({labels[g, d]:.0f})"
             for g, name in enumerate(self.names)
             for d in used
-            if labels[g, d] < min(FALL_BACK, rows[g, d])
+            if labels[g, d] < min(FALL_BACK, rows[g, d]) and (labels[g, d] or self.design.kind != "selective")
         ]
         return f"Fewer than {FALL_BACK} outcomes are known of: {', '.join(few[:5])}." if few else None
 

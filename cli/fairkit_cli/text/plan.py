@@ -56,7 +56,11 @@ def explored_text(widths: Mapping[str, Sequence[tuple[int, float]]]) -> str:
     for rule, each in widths.items():
         lines.append(f"{rule}")
         lines += [f"  {count:4}  {number(width)}" for count, width in each]
-    lines += ["", "The widths are the widest over the shares of favorable outcomes that refused people may have."]
+    lines += [
+        "",
+        "Refused people are taken to have a fifth to all of the selected ones' share of favorable outcomes: of "
+        "these the widest.",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -285,8 +285,8 @@ class Dataset:
         if not gone or self.roles.labelled is not None or self.roles.favorable is None:
             return []
         return [
-            f"{gone:,} of {self.profile.rows:,} rows have no outcome: numbers that need one lie between bounds. Where these "
-            "rows were drawn, say how with `labelled`: the numbers are then those of all rows."
+            f"{gone:,} of {self.profile.rows:,} rows have no outcome: numbers that need one lie between bounds. "
+            "Where these rows were drawn, say how with `labelled`: the numbers are then those of all rows."
         ]
 
     def _unpublished(self) -> list[str]:

@@ -75,7 +75,7 @@ class Drawn:
 
     def _set(self, design: Any, kind: str, columns: Sequence[str]) -> None:
         listed = [] if kind != "list" else list(design["cells"])
-        drawn = [np.array(cell["drawn"], dtype=np.int64) for cell in listed]
+        drawn = [np.array([] if self._is_count(cell) else cell["drawn"], dtype=np.int64) for cell in listed]
         rows = np.concatenate([np.empty(0, dtype=np.int64), *drawn])
         share = np.concatenate(
             [np.empty(0), *(np.full(len(r), len(r) / cell["rows"]) for r, cell in zip(drawn, listed, strict=True))]
@@ -85,6 +85,15 @@ class Drawn:
             "design": design, "kind": kind, "columns": tuple(columns), "rows": rows[order], "shares": share[order],
         }.items():  # fmt: skip
             object.__setattr__(self, name, value)
+
+    @staticmethod
+    def _is_count(cell: Mapping[str, Any]) -> bool:
+        return isinstance(cell["drawn"], int)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a list has the numbers of drawn rows alone, as certificates keep it: it is then drawn again."""
+        return isinstance(self.design, Mapping) and any(map(self._is_count, self.design["cells"]))
 
     def __hash__(self) -> int:
         return hash((self.kind, self.columns, self.refused, self.digest))
@@ -116,8 +125,12 @@ class Drawn:
         return cls(value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form of a certificate's settings: a list with its rows, so that it can be drawn again."""
-        record: dict[str, Any] = {"design": self.design if isinstance(self.design, str) else dict(self.design)}
+        """Return the form of a certificate's settings: of a list the numbers of its rows, so that it is drawn again."""
+        design: Any = self.design
+        if isinstance(design, Mapping):
+            counts = [{**c, "drawn": c["drawn"] if self._is_count(c) else len(c["drawn"])} for c in design["cells"]]
+            design = {**design, "cells": counts}
+        record: dict[str, Any] = {"design": design}
         return record | ({} if self.refused is None else {"refused": self.refused})
 
     def told(self) -> dict[str, Any]:
@@ -126,15 +139,16 @@ class Drawn:
         if self.columns:
             record["columns"] = list(self.columns)
         if isinstance(self.design, Mapping):
-            cells = [{**cell, "drawn": len(cell["drawn"])} for cell in self.design["cells"]]
-            names = ("seed", "population", "sensitive", "for", "stages")
-            record |= {name: self.design[name] for name in names} | {"cells": cells, "list_sha256": self.digest}
+            names = ("seed", "population", "sensitive", "for", "stages", "cells")
+            record |= {name: self.to_dict()["design"][name] for name in names} | {"list_sha256": self.digest}
         return record | ({"refused": self.refused} if self.refused else {})
 
     def asked(self, batch: Batch) -> tuple[NDArray[np.bool_] | None, NDArray[np.float64] | None]:
         """Return which rows a list asks for and each one's probability, shape [n]; None where there is no list."""
         if self.kind != "list":
             return None, None
+        if self.recorded:
+            raise ParameterError("this design has no rows: give the file that `fairkit plan --draw` wrote")
         at = np.searchsorted(self.rows, batch.rows)
         drawn = np.zeros(len(batch), dtype=bool)
         inside = at < len(self.rows)
@@ -177,13 +191,16 @@ def _checked(design: Mapping[str, Any]) -> dict[str, Any]:
         if design["schema"] != SCHEMA:
             raise KeyError("schema")
         kept = {name: design[name] for name in ("schema", "seed", "population", "sensitive", "for", "stages", "cells")}
-        numbers = [row for cell in kept["cells"] for row in cell["drawn"]]
-        fine = all(type(row) is int and row >= 0 for row in numbers) and len(set(numbers)) == len(numbers)
+        counts = [cell["drawn"] for cell in kept["cells"] if type(cell["drawn"]) is int]
+        listed = [cell["drawn"] for cell in kept["cells"] if type(cell["drawn"]) is list]
+        numbers = [row for rows in listed for row in rows]
+        fine = len(kept["cells"]) in (len(counts), len(listed))
+        fine &= all(type(row) is int and row >= 0 for row in numbers) and len(set(numbers)) == len(numbers)
         fine &= type(kept["seed"]) is int and isinstance(kept["sensitive"], str)
         for cell in kept["cells"]:
             fine &= isinstance(cell["group"], str) and cell["decision"] in (0, 1) and type(cell["rows"]) is int
-            fine &= len(cell["drawn"]) <= cell["rows"]
-        if not fine or not numbers:
+            fine &= 0 <= (cell["drawn"] if counts else len(cell["drawn"])) <= cell["rows"]
+        if not fine or not (numbers or any(counts)):
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise ParameterError(

@@ -408,7 +408,8 @@ def few_label_estimate(
         return np.minimum(low, values), np.maximum(high, values)
 
     unknown = len(shares.corners()) > 1
-    return Estimate(values, limits, sizes=sizes, doubts=doubts, bounded=unknown)
+    notes = ("The value is the middle of what the unknown outcomes allow, no estimate.",) * unknown
+    return Estimate(values, limits, sizes=sizes, doubts=doubts, notes=notes, bounded=unknown)
 
 
 def difference_between(estimate: Estimate, confidence: float) -> Spread:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.labelled import SCHEMA, drawn_cells, population_digest
+from fairkit.data.labelled import SCHEMA, Drawn, drawn_cells, population_digest
 from fairkit.errors import DataError, ParameterError, PolicyError, did_you_mean
 from fairkit.limits.few_labels import LabelTotals, difference_between, few_label_estimate, label_totals
 
@@ -236,15 +236,18 @@ def draw_labels(data: Dataset, budget: int, rules: Sequence[str], *, seed: int =
 
 def decided_pairs(data: Dataset, model: Any = None) -> tuple[Counts, NDArray[np.bool_], NDArray[np.bool_]]:
     """Return 2 * group + decision of every row (-1 without a group), and which have a favorable, or any, outcome."""
+    drawn = data.roles.labelled
+    name = data.roles.sensitive[0].name if drawn is None or drawn.sensitive is None else drawn.sensitive
     from fairkit.auditing.subject import prepared
     from fairkit.data.profile import total_here
     from fairkit.settings import ModelOptions
 
+    data.learn()
+    data = data.with_roles(replace(data.roles, labelled=None))
     (subject,) = prepared([model], data, total_here)
     scorer = subject.bind(data, ModelOptions())
     if scorer.task != "binary":
         raise ParameterError(f"rows to label are drawn for decisions of yes or no; this is a {scorer.task} task")
-    name = data.roles.sensitive[0].name
     size = data.profile.rows + data.profile.dropped_rows
     pairs, yes, known = np.full(size, -1), np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
     for batch in data.batches(scorer.columns, partial=True):
@@ -259,26 +262,37 @@ def decided_pairs(data: Dataset, model: Any = None) -> tuple[Counts, NDArray[np.
     return pairs, yes, known
 
 
-def drawn_again(data: Dataset, model: Any = None) -> bool:
-    """Return whether seed and population draw the rows of the data's list again."""
+def redrawn(data: Dataset, model: Any = None) -> Dataset:
+    """Return data whose list of drawn rows has their number alone with the rows themselves, drawn again.
+
+    Raises
+    ------
+    DataError
+        The groups or decisions are not those that the rows were drawn from.
+    """
     drawn = data.roles.labelled
-    if drawn is None or not isinstance(drawn.design, Mapping):
-        return True
+    if drawn is None or not drawn.recorded:
+        return data
+    told: Any = drawn.design
     pairs, _, _ = decided_pairs(data, model)
     groups = data.group_names(str(drawn.sensitive))
-    population = population_digest(groups, pairs)
+    if told["population"] != population_digest(groups, pairs):
+        raise DataError(
+            f"{data.name}: the groups or decisions of these rows are not those that the rows to label were drawn from"
+        )
     counts = np.zeros((len(groups), 2), dtype=np.int64)
-    for cell in drawn.design["cells"]:
-        counts[groups.index(cell["group"]), cell["decision"]] = len(cell["drawn"])
-    cells = drawn_cells(groups, pairs, counts, int(drawn.design["seed"]), population)
-    rows = sorted(row for cell in cells for row in cell["drawn"])
-    return bool(population == drawn.design["population"] and rows == drawn.rows.tolist())
+    for cell in told["cells"]:
+        counts[groups.index(cell["group"]), cell["decision"]] = cell["drawn"]
+    cells = drawn_cells(groups, pairs, counts, told["seed"], told["population"])
+    design = {**told, "cells": [{**cell, "drawn": sorted(cell["drawn"])} for cell in cells]}
+    return data.with_roles(replace(data.roles, labelled=Drawn(design, drawn.refused)))
 
 
 def exploration(data: Dataset, rule: str, confidence: float = 0.95, model: Any = None) -> list[tuple[int, float]]:
     """Return the width of a rate's difference between groups where outcomes of so many refused of each group are seen.
 
-    Outcomes of the selected stay as they are; those of the refused are taken to be as wide as any share makes them.
+    Outcomes of the selected stay as they are. The widest over several shares of favorable outcomes among the refused,
+    from a fifth of the selected ones' in their group up to the same.
     """
     from fairkit.planning.run import installed
 
@@ -289,15 +303,17 @@ def exploration(data: Dataset, rule: str, confidence: float = 0.95, model: Any =
     some = pairs >= 0
     group, decision = pairs[some] // 2, (pairs[some] % 2).astype(float)
     base = label_totals(group, groups, decision, yes[some].astype(float), known[some] & (decision > 0))
-    refused = base.sums[:, 0, :, 0].sum(axis=1)
+    refused = base.pairs(0)[:, 0]
+    selected = base.pairs(2)[:, 1] / np.maximum(base.pairs(1)[:, 1], 1)
     widths = []
     for count in (0, 10, 25, 50, 100, 200, 400):
         if count > refused.min():
             break
         widest = 0.0
-        for share in (0.1, 0.3, 0.5, 0.7, 0.9) if count else (0.0,):
+        for part in (0.2, 0.5, 0.8, 1.0) if count else (0.0,):
             sums = base.sums.copy()
-            sums[:, 0, 0, 1:] = [count, round(count * share), count]
+            sums[:, 0, 0, 1] = sums[:, 0, 0, 3] = count
+            sums[:, 0, 0, 2] = np.round(count * part * selected)
             made = few_label_estimate(metric, LabelTotals(sums), None, np.zeros(groups, dtype=bool))
             spread = difference_between(made, confidence)
             widest = max(widest, spread.high - spread.low)
