@@ -113,13 +113,3 @@ def test_a_value_with_a_comma_is_one_condition(folder, frame):
     people = ("--people", "employment=permanent, full")
     text = run("why", folder / "loans.onnx", "--data", folder / "commas.csv", *told, *people)
     assert "employment = permanent, full" in text
-
-
-@pytest.mark.long
-def test_two_months_are_compared(folder, frame):
-    frame.sample(frac=0.6, random_state=1).to_csv(folder / "later.csv", index=False)
-    told = ("--against", folder / "later.csv", "--auditor", "why", "--set", "why.calls=12000")
-    text = run("compare", folder / "loans.onnx", *data(folder), *told)
-    assert "What carries the gap" in text
-    assert "who applies" in text
-    assert "the gap: base rate" in text

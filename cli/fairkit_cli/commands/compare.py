@@ -53,13 +53,9 @@ def compare(
 ) -> None:
     """Compare models with the first of them on the same rows: what is significantly better or worse?
 
-    With --auditor subgroups, groups that nobody named are searched in every model; each that is found is measured in
-    both.
-
     Two reports (JSON) or certificates in place of the models are compared as they are, number by number. With --against
-    one model is compared on two tables, or two models each on its own; --auditor why says what carries the change of a
-    gap: who applies, what is decided about people who are alike, the model. With --max or --min every model is judged;
-    the exit code is that of the worst verdict on a model beside the first.
+    one model is compared on two tables, or two models each on its own, by every --auditor. With --max or --min every
+    model is judged; the exit code is that of the worst verdict on a model beside the first.
 
     Each --predictions is one more to compare, after the models: columns of the data, as in `fairkit audit`.
     """
@@ -86,7 +82,10 @@ def compare(
     settings = load_announced(config)
     audited = replace(opt.audit_settings(scoring, settings), policy=policy)
     asked = {*(scoring.auditors or ()), *(text.partition(".")[0] for text in scoring.assignments or ())}
-    chosen = [name for name in audited.auditors if name in asked]
+    if asked and against is None:
+        raise ParameterError(
+            "models on one table are compared by metrics; leave --auditor and --set out, and audit each model by itself"
+        )
     loaded = [load_model(model, settings) for model in models or ()]
     told_columns = [PredictionRoles.parse([text]) for text in predictions or ()]
     if not told_columns and settings.data.get("predictions"):
@@ -110,8 +109,6 @@ def compare(
         result = run(
             compared,
             data,
-            auditors=chosen,
-            parameters={name: audited.parameters[name] for name in chosen if name in audited.parameters},
             policy=policy,
             confidence=audited.confidence,
             seed=audited.seed,

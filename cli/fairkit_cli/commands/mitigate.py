@@ -47,14 +47,6 @@ Repeats = Annotated[
         min=1,
     ),
 ]
-Explained = Annotated[
-    list[str] | None,
-    opt.option(
-        "--auditor",
-        "NAME",
-        "An auditor that compares models, too: why says which columns' parts of a gap the repair moved. Repeatable.",
-    ),
-]
 Everything = Annotated[
     bool,
     typer.Option(
@@ -87,7 +79,6 @@ def mitigate(
     seed: opt.Seed = None,
     threads: Threads = None,
     repeats: Repeats = None,
-    auditor: Explained = None,
     output: Target = None,
     register: RegisterName = None,
     registry: RegistryFolder = None,
@@ -127,7 +118,6 @@ def mitigate(
         "threads": threads,
         "policy": audited.policy,
         "confidence": audited.confidence,
-        "auditors": tuple(auditor or ()),
         "output": target,
     }
     again = opt.first_known(repeats, settings.mitigate.get("repeats"), 1)

@@ -152,8 +152,8 @@ def _alarms(snapshot: WatchSnapshot) -> list[Part]:
     return parts
 
 
-_MORE = "A watch keeps counts. The rows of both periods say who applies, and what changed for people who are alike: "
-_COMPARED = "fairkit compare MODEL --data BEFORE --against SINCE --sensitive COLUMN --auditor why"
+_MORE = "A watch keeps counts. The rows of both periods say what changed, number by number: "
+_COMPARED = "fairkit compare MODEL --data BEFORE --against SINCE --sensitive COLUMN"
 
 
 def rule_section(snapshot: WatchSnapshot, place: int, course: Course) -> Section:

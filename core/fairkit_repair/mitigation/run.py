@@ -21,8 +21,6 @@ from fairkit.progress import no_progress
 from fairkit.results.rendering import Shown, plotted
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions
 from fairkit.support.files import check_writable, write_atomic
-from fairkit_comparing.audits import check_auditors
-from fairkit_comparing.run import compare
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import digest
 from fairkit_repair.comparison import audit_beside
@@ -197,7 +195,6 @@ def mitigate(
     policy: Sequence[Rule] = (),
     confidence: float = 0.95,
     repeats: int = 1,
-    auditors: Sequence[str] = (),
     output: str | Path | None = None,
     progress: Progress = no_progress,
     engine: Engine | str | None = None,
@@ -235,8 +232,6 @@ def mitigate(
     repeats
         How many models to train in all. Those after the first are trained on rows drawn anew with replacement, each
         with the next seed; they show how far retraining moves the numbers, which no interval covers.
-    auditors
-        Those that compare models, for `changes` besides: ``why`` says which columns' parts of a gap the repair moved.
     output
         Where the result will be saved: checked before training, written at the end.
     progress
@@ -270,8 +265,7 @@ def mitigate(
     check_policy(policy, data)
     method = as_mitigator(plugin, parameters)
     base = base_model(method, model, options)
-    check_auditors(auditors)
-    run = Run(seed=seed, threads=threads, learner=learner, progress=progress, auditors=tuple(auditors))
+    run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
     with opened(engine, scheduler) as running:
         check_repeats(repeats, here=running.here)
         learn = learn_here if running.here else learn_spread
@@ -308,11 +302,6 @@ def measured(
         (before, after), comparison = audit_beside(
             engine, models, learned.test, asked, options, run.progress, compared=learned.compared
         )
-    if run.auditors:
-        comparison = compare(
-            models, learned.compared, auditors=run.auditors, confidence=confidence, seed=run.seed, options=options,
-            progress=run.progress, engine=engine,
-        )  # fmt: skip
     constant = treats_all_alike(fitted, table, after)
     alarms = (CONSTANT,) if constant else (*below_majority(table, after), *gives_up(table, before, after))
     return MitigationResult(

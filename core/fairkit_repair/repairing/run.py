@@ -18,7 +18,6 @@ from fairkit.fitted import Run
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.support.files import check_writable
-from fairkit_comparing.audits import check_auditors
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.mitigation.choose import loaded_base
@@ -68,7 +67,6 @@ def repair(
     seed: int = 0,
     threads: int | None = None,
     confidence: float = 0.95,
-    auditors: Sequence[str] = (),
     output: str | Path | None = None,
     progress: Progress = no_progress,
 ) -> MitigationResult:
@@ -118,8 +116,6 @@ def repair(
         Default: one below 50,000 rows, else left to the libraries.
     confidence
         Of the intervals.
-    auditors
-        Those that compare the models before and after besides, as in `mitigate`.
     output
         Where the result will be saved: checked before training, written at the end.
     progress
@@ -166,8 +162,7 @@ def repair(
             "show NAME` says what a method can meet)"
         )
     begun = time.monotonic()
-    check_auditors(auditors)
-    run = Run(seed=seed, threads=threads, learner=learner, progress=progress, auditors=tuple(auditors))
+    run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
     learner_of(run)
     with opened(None, None) as engine:
         ready = prepare(engine, data, test, holdout, study, limits, confidence)
