@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from fairkit.few_labels import LabelTotals, few_label_estimate, label_totals, leaning, shares_of
 from fairkit.intervals import spread_difference
-from fairkit.limits.few_labels import LabelTotals, few_label_estimate, label_totals, leaning, shares_of
 from fairkit.metrics import CONFUSION, Metric
 from fairkit.planning.labels import allocate
 from fairkit.statistics import Rows
@@ -154,9 +154,9 @@ class Tally:
             known = {k: r for k, r in ratios.items() if math.isfinite(r)}
             worst = max(known, key=known.__getitem__)
             print(f"ratio mean {np.mean(list(known.values())):.3f}, largest {known[worst]:.3f} {worst}")
-            for key in known:
-                if known[key] > 1.02:
-                    print(f"  > {key}: {known[key]:.3f}")
+            for key, ratio in known.items():
+                if ratio > 1.02:
+                    print(f"  > {key}: {ratio:.3f}")
             if by is not None:
                 groups = defaultdict(list)
                 for key, ratio in known.items():
@@ -210,7 +210,7 @@ def designs(draws: int, seed: int) -> None:
     tally = Tally()
     names = {"equal_opportunity_difference": TruePositiveRate(), "false_positive_rate_difference": FalsePositiveRate()}
     settings = itertools.product(
-        ("useless", "calibrated", "reversed"), (0.3, 0.05), (0.5, 0.04), ((10_000, 400), (20_000, 1_500))
+        ("useless", "calibrated", "reversed"), (0.3, 0.05), (0.5, 0.04), ((20_000, 500), (50_000, 1_500))
     )
     for number, (kind, base, small, (n, m)) in enumerate(settings):
         rng = np.random.default_rng([seed, number])
@@ -360,11 +360,11 @@ def _tables(seed: int) -> Iterator[tuple[str, str, str, People, int]]:
         "acs_income": ("PINCP", None, "SEX", "RAC1P"),
         "credit_default": ("default", None, "SEX", "EDUCATION"),
     }
-    for table, (label, good, two, three) in named.items():
+    for table, (outcome, good, *sensitive) in named.items():
         frame = pq.read_table(folder / f"{table}.parquet").to_pandas()
         columns = {name.lower(): name for name in frame.columns}
-        label = next(columns[c] for c in columns if c.startswith(label.lower()))
-        two, three = (next(columns[c] for c in columns if c == name.lower()) for name in (two, three))
+        label = next(columns[c] for c in columns if c.startswith(outcome.lower()))
+        two, three = (next(columns[c] for c in columns if c == name.lower()) for name in sensitive)
         rng = np.random.default_rng(seed)
         frame = frame.iloc[rng.permutation(len(frame))[:40_000]].reset_index(drop=True)
         values = frame[label]

@@ -66,6 +66,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"engines", "models", "totals"},
         {"fitted", "intervals", "packs", "statistics"},
         {"metrics"},
+        {"few_labels"},
         {"auditors", "charts", "exporters", "functions", "learners", "promotions", "signers"},
         {"mitigators"},
         {"hookspecs"},

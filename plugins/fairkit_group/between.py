@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.few_labels import difference_between, ratio_between
 from fairkit.intervals import (
     Spread,
     extreme,
@@ -19,7 +20,6 @@ from fairkit.intervals import (
     spread_ratio,
     two_sided,
 )
-from fairkit.limits.few_labels import difference_between, ratio_between
 from fairkit.metrics import Estimate
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import numpy as np
 
 from fairkit.data.labelled import check_cells
 from fairkit.errors import ParameterError
-from fairkit.intervals import two_sided
-from fairkit.limits.few_labels import (
+from fairkit.few_labels import (
     CELLS,
     FALL_BACK,
     SUSPECT,
@@ -24,6 +23,7 @@ from fairkit.limits.few_labels import (
     metric_inside,
     shares_of,
 )
+from fairkit.intervals import two_sided
 from fairkit.metrics import Rate
 from fairkit.results.findings import Finding
 

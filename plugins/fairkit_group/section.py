@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.intervals import Spread, own_quantile
-from fairkit.limits.few_labels import turning_odds
+from fairkit.limits.selection import turning_odds
 from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
 from fairkit.statistics import ScoreTable, Sums
 from fairkit_group.about import About

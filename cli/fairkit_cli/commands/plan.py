@@ -138,7 +138,7 @@ def _labels(
     config_file: Path | None,
 ) -> str:
     """Draw rows to label and write them, or say what exploring refused people would buy."""
-    from fairkit.planning.labels import draw_labels, exploration
+    from fairkit.auditing.drawing import draw_labels, exploration
     from fairkit.support.files import write_atomic
     from fairkit_cli.config import load_config
     from fairkit_cli.subject import chosen

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from fairkit.auditing.drawing import LabelPlan
     from fairkit.planning import Plan, RulePlan
-    from fairkit.planning.labels import LabelPlan
 
 
 def plan_text(plan: Plan, *, terminal: bool) -> str:

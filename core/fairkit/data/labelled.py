@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.batch import Batch
-    from fairkit.models.scorer import Predictions
 
 SCHEMA = "fairkit.drawn/1"
 """What a file of drawn rows says of itself."""
@@ -157,7 +156,7 @@ class Drawn:
         chance[drawn] = self.shares[at[drawn]]
         return drawn, chance
 
-    def known(self, batch: Batch, predictions: Predictions) -> tuple[Batch, Predictions] | None:
+    def known(self, batch: Batch, predictions: Any) -> tuple[Batch, Any] | None:
         """Return the labelled rows that the design asks for, weighted by what each stands for; None without any."""
         import dataclasses
 

@@ -185,7 +185,7 @@ def _odds_that_turn(rule: Rule, finding: Finding, confidence: float, *, passes: 
     under = finding.under
     if under is None:
         return ""
-    from fairkit.limits.few_labels import turning_odds
+    from fairkit.limits.selection import turning_odds
 
     def keeps(odds: float) -> bool:
         interval = under(odds, confidence)

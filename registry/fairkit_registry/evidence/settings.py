@@ -105,8 +105,8 @@ class SignedSettings(AuditSettings):
 
         Where `signed` findings are given, auditors may confirm their evidence instead of searching again.
         """
+        from fairkit.auditing.drawing import redrawn
         from fairkit.auditing.run import audit
-        from fairkit.planning.labels import redrawn
         from fairkit.progress import no_progress
 
         subject = self.answering() if model is None and self.endpoint else model

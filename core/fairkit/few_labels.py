@@ -9,7 +9,6 @@ estimator over two phases (Cochran 1977, ch. 7; Robins, Rotnitzky & Zhao 1994; p
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -459,35 +458,26 @@ def effective_rows(metric: Metric, shares: Shares) -> Array:
         return np.asarray(np.where(variance > 0, point * (1 - point) / variance, shares.labels.sum(axis=1)))
 
 
-def turning_odds(keeps: Callable[[float], bool], most: float = 1e3) -> float | None:
-    """Return the smallest Γ from which a statement no longer holds, by bisection; None where it never does."""
-    if not keeps(1.0):
-        return None
-    if keeps(most):
-        return math.inf
-    low, high = 0.0, math.log(most)
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if keeps(math.exp(middle)) else (low, middle)
-    return math.exp(low)
-
-
 def leaning(totals: LabelTotals, even: NDArray[np.bool_]) -> tuple[float | None, list[float | None]]:
-    """Return the p-value that labels were drawn so, Bonferroni's over the groups, and each group's.
+    """Return the p-value that labels were drawn so, Bonferroni's over groups and all of them, and each group's.
 
     Labelled rows are compared with all rows in decision × 5 score cells: hypergeometric chi-square where every row of a
     pair (or, `even`, of a group) has the same probability, else against the stated probabilities. Cells with fewer than
     5 expected labels, or rows without, are joined with the next one. None: too few labels for a comparison.
     """
     each: list[float | None] = []
+    whole_value, whole_degrees = 0.0, 0
     for sums, whole in zip(totals.sums, even, strict=True):
         stated = sums.shape[-1] > _PLAIN and sums[..., _SPREAD].sum() > 0
         blocks = [sums.reshape(-1, sums.shape[-1])] if whole or stated else list(sums)
         parts = [part for block in blocks if (part := _one_block(block, stated=stated)) is not None]
         value, degrees = sum(part[0] for part in parts), sum(part[1] for part in parts)
         each.append(chi_square_tail(value, degrees) if degrees else None)
+        whole_value, whole_degrees = whole_value + value, whole_degrees + degrees
     known = [p for p in each if p is not None]
-    return (min(1.0, min(known) * len(known)) if known else None), each
+    if not known:
+        return None, each
+    return min(1.0, 2 * min(min(known) * len(known), chi_square_tail(whole_value, whole_degrees))), each
 
 
 def _one_block(cells: Array, *, stated: bool) -> tuple[float, int] | None:
