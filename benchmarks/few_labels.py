@@ -225,7 +225,7 @@ def designs(draws: int, seed: int) -> None:
                 own = spread_difference(today.values, today.limits, 0.95)
                 tally.add((metric.name, small, kind, base, m), spread_difference(made.values, made.limits, 0.95),
                           truth[metric.name], own)  # fmt: skip
-    tally.report(by=lambda key: key[:2])
+    tally.report(by=lambda key: (key[0], key[1], key[3]))
 
 
 def weights(draws: int, seed: int) -> None:

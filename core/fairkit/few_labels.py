@@ -459,7 +459,7 @@ def effective_rows(metric: Metric, shares: Shares) -> Array:
 
 
 def leaning(totals: LabelTotals, even: NDArray[np.bool_]) -> tuple[float | None, list[float | None]]:
-    """Return the p-value that labels were drawn so, Bonferroni's over groups and all of them, and each group's.
+    """Return the p-value that labels were drawn so, Bonferroni's over three tests, and each group's.
 
     Labelled rows are compared with all rows in decision × 5 score cells: hypergeometric chi-square where every row of a
     pair (or, `even`, of a group) has the same probability, else against the stated probabilities. Cells with fewer than
@@ -467,17 +467,34 @@ def leaning(totals: LabelTotals, even: NDArray[np.bool_]) -> tuple[float | None,
     """
     each: list[float | None] = []
     whole_value, whole_degrees = 0.0, 0
+    trend = np.zeros(2)
     for sums, whole in zip(totals.sums, even, strict=True):
         stated = sums.shape[-1] > _PLAIN and sums[..., _SPREAD].sum() > 0
         blocks = [sums.reshape(-1, sums.shape[-1])] if whole or stated else list(sums)
         parts = [part for block in blocks if (part := _one_block(block, stated=stated)) is not None]
         value, degrees = sum(part[0] for part in parts), sum(part[1] for part in parts)
+        trend += sum((_trend(block, stated=stated) for block in sums), np.zeros(2))
         each.append(chi_square_tail(value, degrees) if degrees else None)
         whole_value, whole_degrees = whole_value + value, whole_degrees + degrees
     known = [p for p in each if p is not None]
     if not known:
         return None, each
-    return min(1.0, 2 * min(min(known) * len(known), chi_square_tail(whole_value, whole_degrees))), each
+    tails = [min(known) * len(known), chi_square_tail(whole_value, whole_degrees)]
+    tails += [chi_square_tail(trend[0] ** 2 / trend[1], 1)] if trend[1] > 0 else []
+    return min(1.0, len(tails) * min(tails)), each
+
+
+def _trend(cells: Array, *, stated: bool) -> Array:
+    """Return by how much more labels lie in high fifths of a pair's scores than expected, and its variance."""
+    fifth = _fifths(cells[:, _ROWS].reshape(1, -1)).astype(np.float64)
+    rows, drawn = cells[:, _ROWS], cells[:, _DRAWN]
+    N, M = rows.sum(), drawn.sum()
+    if stated:
+        return np.array([fifth @ (drawn - cells[:, _CHANCE]), fifth**2 @ cells[:, _SPREAD]])
+    if not 0 < M < N:
+        return np.zeros(2)
+    mean = rows @ fifth / N
+    return np.array([drawn @ (fifth - mean), rows @ (fifth - mean) ** 2 / N * M * (N - M) / (N - 1)])
 
 
 def _one_block(cells: Array, *, stated: bool) -> tuple[float, int] | None:

@@ -43,8 +43,10 @@ def table(known, seed=0, n=4_000):
 
 
 def audit(columns, labelled=None, rules=(), **told):
-    data = fairkit.load_data(columns, label="y", favorable="good", sensitive=["sex"], labelled=labelled)
-    return fairkit.audit(PredictedColumns(decision="decision", score="score"), data, policy=list(rules), **told)
+    data = fairkit.load_data(columns, label="y", favorable="good", sensitive=["sex"])
+    outcomes = labelled if labelled is None else fairkit.Drawn.of(labelled)
+    model = PredictedColumns(decision="decision", score="score")
+    return fairkit.audit(model, data, policy=list(rules), outcomes=outcomes, **told)
 
 
 def some(m=500, n=4_000, seed=5):

@@ -11,7 +11,7 @@ from fairkit import plugins
 from fairkit.auditing.measure import score_once
 from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditing.subject import prepared
-from fairkit.data.loading import as_dataset
+from fairkit.data.loading import as_dataset, with_outcomes
 from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
 from fairkit.errors import ParameterError, RowsNeededError
@@ -23,6 +23,7 @@ from fairkit.settings import AuditSettings, Copies, ModelOptions
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+    from fairkit.data.labelled import Drawn
     from fairkit.engines.base import Engine
     from fairkit.functions import Function
     from fairkit.results.findings import Finding
@@ -54,6 +55,7 @@ def audit(
     about: Mapping[str, str] | None = None,
     signed: Sequence[Finding] = (),
     metrics: Mapping[str, Function] | None = None,
+    outcomes: Drawn | None = None,
 ) -> Report:
     """Audit a model on a dataset.
 
@@ -91,6 +93,9 @@ def audit(
         Functions of your own by name, as ``{"mcc": sklearn.metrics.matthews_corrcoef}``: measured in every group, with
         differences between groups and a bootstrap interval that says so (see `fairkit.functions.metrics_of`). Rows are
         kept in memory for them.
+    outcomes
+        Where outcomes are known for some rows only, how these were chosen: ``fairkit.Drawn("drawn.json")``. Rates of
+        decisions are then those of all rows; without it they have bounds.
 
     Returns
     -------
@@ -103,6 +108,7 @@ def audit(
         The model, the data, a parameter or a rule cannot be used.
     """
     data = as_dataset(data, y, sensitive_features, sample_weight, favorable)
+    data = data if outcomes is None else with_outcomes(data, outcomes)
     facts = facts_of(about or {})
     chosen = AuditSettings.of(
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fairkit.data.conditions import check_conditions
@@ -206,6 +207,15 @@ def load_data(
     dataset = Dataset(source, roles)
     dataset.like = like
     return dataset
+
+
+def with_outcomes(data: Dataset, outcomes: Any) -> Dataset:
+    """Return a table with how its known outcomes were chosen (see `fairkit.Drawn`); it is read anew."""
+    roles = replace(data.roles, labelled=Drawn.of(outcomes))
+    check_conditions(roles, data.columns, data.name)
+    other = Dataset(data.source, roles)
+    other.like, other.published = data.like, data.published
+    return other
 
 
 def _only_one(**pairs: tuple[Any, Any]) -> None:
