@@ -224,7 +224,8 @@ def state_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
 
     _, data = sample(folder)
     state = folder / "state.json"
-    call = ("frontier", "--plugin", "reweigh", "--vary", "strength=0,1", "--learner", "logistic", "--jobs", "1",
+    call = ("frontier", "--plugin", "reweigh", "--vary", "strength=0,1", "--learner", "logistic",
+            "--set", "frontier.jobs=1",
             "--data", data, "--label", "decision", "--favorable", "approved", "--sensitive", "sex",
             "--drop", "would_repay,ethnicity,region,employment", "--state", state)  # fmt: skip
     code, said = command(*call)

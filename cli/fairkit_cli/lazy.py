@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,15 @@ from typing import Any
 import typer.main
 from typer.core import TyperGroup
 
+from fairkit.errors import PluginError
 from fairkit_cli.helping import group_options, write_commands
-
-Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Commands(Mapping[str, Any]):
     """Commands by name, each made at its first use."""
 
-    def __init__(self, places: Mapping[str, str], wrap: Wrap) -> None:
-        self._places, self._wrap = places, wrap
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
         self._made: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -39,10 +38,15 @@ class Commands(Mapping[str, Any]):
 
     def _make(self, name: str) -> Any:
         module, _, attribute = self._places[name].partition(":")
-        found = getattr(import_module(module), attribute)
+        try:
+            found = getattr(import_module(module), attribute)
+        except Exception as error:
+            if module.startswith("fairkit_cli."):
+                raise
+            raise PluginError(f"the command {name!r} of the module {module} does not load: {error}") from error
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            alone.command(name)(self._wrap(found))
+            alone.command(name)(found)
             found = alone
         command: Any = typer.main.get_command(found)
         command.name = name
@@ -52,9 +56,9 @@ class Commands(Mapping[str, Any]):
         return command
 
 
-def lazy_group(places: Mapping[str, str], wrap: Wrap, base: type[TyperGroup] = TyperGroup) -> type[TyperGroup]:
+def lazy_group(places: Mapping[str, str], base: type[TyperGroup] = TyperGroup) -> type[TyperGroup]:
     """Make the class of a group whose commands are `places`; see `Commands`. All groups of a class share them."""
-    made = Commands(places, wrap)
+    made = Commands(places)
 
     class Group(base):  # type: ignore[misc, valid-type]
         def __init__(self, *arguments: Any, **settings: Any) -> None:
@@ -69,10 +73,10 @@ def lazy_group(places: Mapping[str, str], wrap: Wrap, base: type[TyperGroup] = T
     return Group
 
 
-def group_of(places: Mapping[str, str], wrap: Wrap, help: str) -> typer.Typer:
+def group_of(places: Mapping[str, str], help: str) -> typer.Typer:
     """Make a group of commands, for the place of a command in `Commands`."""
     app = typer.Typer(
-        cls=lazy_group(places, wrap), no_args_is_help=True, help=help, add_completion=False, rich_markup_mode=None
+        cls=lazy_group(places), no_args_is_help=True, help=help, add_completion=False, rich_markup_mode=None
     )
     app.callback()(lambda: None)
     return app

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairkit.data.answers import carried_by
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
 from fairkit_cli.names import model_file
@@ -54,21 +55,6 @@ class Subject:
             return settings
         others = (name for name in settings.auditors if name not in ("group", "correspondence"))
         return dataclasses.replace(settings, auditors=("correspondence", *others))
-
-
-def carried_by(table: str) -> dict[str, Any]:
-    """Return the data settings that a Parquet file of answers carries; empty for other tables."""
-    if not table.endswith(".parquet"):
-        return {}
-    import json
-
-    import pyarrow.parquet as pq
-
-    try:
-        record = json.loads((pq.read_schema(table).metadata or {}).get(b"fairkit.data", b"{}"))
-    except (OSError, ValueError):  # pyarrow's errors are among them; loading the table says what is wrong
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def chosen(

@@ -79,10 +79,11 @@ def check_design(context: AuditContext, label_error: Sequence[str]) -> None:
 
 def known_rows(batch: Batch, predictions: Predictions, design: Drawn | None) -> tuple[Batch, Predictions] | None:
     """Return the rows whose outcomes are used, with what each stands for as its weight; None without any."""
+    keep = batch.labelled
+    chosen = None if design is not None or keep is None else batch.take(keep)
     if design is not None:
-        return design.known(batch, predictions)
-    seen = batch.labelled
-    return None if seen is None or not seen.any() else (batch.take(seen), predictions.take(seen))
+        keep, chosen = design.known(batch)
+    return None if keep is None or chosen is None or not len(chosen) else (chosen, predictions.take(keep))
 
 
 def label_totals_of(batch: Batch, predictions: Predictions, dataset: Dataset) -> dict[str | None, LabelTotals]:

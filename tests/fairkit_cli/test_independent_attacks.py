@@ -79,10 +79,10 @@ def certified(place, certify):
     """The registry with a certificate that counts, as `before`; then promoted, as `after`; with a witness."""
     ok(certify())
     ok(call("registry", "add", "credit@1", "--certificate", "c.json"))
-    ok(call("registry", "check", "--accept", "--witness", "w.json"))
+    ok(call("registry", "--witness", "w.json", "check", "--accept"))
     shutil.copytree(REGISTRY, "before")
     shutil.copy("w.json", "w-before.json")
-    ok(call("registry", "promote", "credit@1", "production", "--witness", "w.json"))
+    ok(call("registry", "--witness", "w.json", "promote", "credit@1", "production"))
     return place
 
 
@@ -120,11 +120,11 @@ def test_a_settings_file_that_pins_nothing_is_refused(place, text):
     ("options", "setting"),
     [
         (("--set", "group.min_group=1"), "audit.group.min_group"),
-        (("--missing", "group"), "data.missing"),
-        (("--label-error", "sex=0.1"), "audit.group.label_error"),
-        (("--label-error", "decision=0.4"), "audit.group.label_error"),
-        (("--adjust", "holm"), "audit.adjust"),
-        (("--simultaneous",), "audit.group.simultaneous"),
+        (("--set", "data.missing=group"), "data.missing"),
+        (("--set", "group.label_error=sex=0.1"), "audit.group.label_error"),
+        (("--set", "group.label_error=decision=0.4"), "audit.group.label_error"),
+        (("--set", "audit.adjust=holm"), "audit.adjust"),
+        (("--set", "group.simultaneous=true"), "audit.group.simultaneous"),
     ],
 )
 def test_a_setting_that_is_not_pinned_is_refused_although_the_rule_is_met(place, certify, options, setting):
@@ -152,16 +152,16 @@ def weighed(loans_model, weight):
 
 def test_weights_that_nearly_remove_a_group_are_refused(place, certify, loans_model):
     weighed(loans_model, 1e-9)
-    ok(certify("--weights", "w", data="w.parquet"))
+    ok(certify("--set", "data.weights=w", data="w.parquet"))
     assert 'refused: setting data.weights is "w"' in promote(1)
 
 
 @pytest.mark.long
 def test_weights_that_remove_a_group_decide_nothing_and_are_not_promoted(place, certify, loans_model):
     weighed(loans_model, 0.0)
-    audit = call("audit", loans_model.path, "--data", "w.parquet", *LABEL, *SEX, "--weights", "w", *LENIENT)
+    audit = call("audit", loans_model.path, "--data", "w.parquet", *LABEL, *SEX, "--set", "data.weights=w", *LENIENT)
     assert audit.exit_code == 3
-    ok(certify("--weights", "w", data="w.parquet"))
+    ok(certify("--set", "data.weights=w", data="w.parquet"))
     assert "data.weights" in promote(1)
 
 
@@ -228,7 +228,7 @@ def test_an_older_index_is_refused_by_memory_and_by_a_witness(certified, user):
     refused = ok(call("registry", "promote", "credit@1", "production"), 2).stderr
     assert "the index is an older one, or was cut" in refused
     user("other")
-    refused = ok(call("registry", "promote", "credit@1", "production", "--witness", "w.json"), 2).stderr
+    refused = ok(call("registry", "--witness", "w.json", "promote", "credit@1", "production"), 2).stderr
     assert "is not the one that w.json remembers" in refused
 
 
@@ -241,7 +241,7 @@ def test_one_of_two_forked_logs_is_refused_in_the_others_place(certified, user):
     for command in (("verify", "credit@production"), ("promote", "credit@1", "production"), ("list",)):
         assert "event 4 is not the one that it was" in ok(call("registry", *command), 2).stderr
     user("other")
-    assert "w.json remembers" in ok(call("registry", "list", "--witness", "w.json"), 2).stderr
+    assert "w.json remembers" in ok(call("registry", "--witness", "w.json", "list"), 2).stderr
 
 
 def edit(statement):
@@ -284,21 +284,21 @@ def test_check_names_a_policy_that_lacks_its_parts(certified):
 
 def test_an_older_witness_is_brought_up_to_date_and_hides_no_older_index(certified):
     shutil.copy("w-before.json", "w.json")
-    ok(call("registry", "verify", "credit@production", "--witness", "w.json"))
+    ok(call("registry", "--witness", "w.json", "verify", "credit@production"))
     assert Path("w.json").read_text() != Path("w-before.json").read_text()
     shutil.copy("w-before.json", "w.json")
     put_back("before")
-    refused = ok(call("registry", "promote", "credit@1", "production", "--witness", "w.json"), 2).stderr
+    refused = ok(call("registry", "--witness", "w.json", "promote", "credit@1", "production"), 2).stderr
     assert "the index is an older one, or was cut" in refused
 
 
 def test_a_witness_that_lies_is_refused_and_stays_as_it_is(certified):
     for text in ("", "{}", "null", "garbage", "[" * 50_000, '{"events": -1}', "x" * 70_000):
         Path("w.json").write_text(text)
-        said = ok(call("registry", "promote", "credit@1", "production", "--witness", "w.json"), 2).stderr
+        said = ok(call("registry", "--witness", "w.json", "promote", "credit@1", "production"), 2).stderr
         assert "registry head" in said
         assert Path("w.json").read_text() == text
     for digest, events in (("0" * 64, 3), ("0" * 64, 10**30), ("", 1)):
         lie = {"schema": "fairkit.registry-head/1", "events": events, "head": digest}
         Path("w.json").write_text(json.dumps(lie))
-        assert "w.json remembers" in ok(call("registry", "list", "--witness", "w.json"), 2).stderr
+        assert "w.json remembers" in ok(call("registry", "--witness", "w.json", "list"), 2).stderr

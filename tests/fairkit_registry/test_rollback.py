@@ -361,7 +361,7 @@ def test_a_witness_on_the_web(place, served, at_home, model):
 
 def test_a_registry_of_an_older_version_keeps_working(tmp_path, model, certify, signer, monkeypatch):
     now = AliasPolicy.to_dict
-    fewer = ("settings", "min_rows", "data_keys", "sequential")
+    fewer = ("settings", "min_rows", "data_keys", "plain", "locked", "unseen")
     monkeypatch.setattr(AliasPolicy, "to_dict", lambda p: {k: v for k, v in now(p).items() if k not in fewer})
     with Registry(tmp_path / "old", create=True) as store:
         store.add("credit", model(), certificates=[certify(model())])
@@ -371,7 +371,7 @@ def test_a_registry_of_an_older_version_keeps_working(tmp_path, model, certify, 
     with Registry(tmp_path / "old") as store:
         assert check(store).problems == ()
         held = store.alias("credit", "production")
-        assert (held.version, held.policy.settings, held.policy.sequential) == (1, {}, False)
+        assert (held.version, held.policy.settings, held.policy.locked) == (1, {}, False)
         store.set_alias("credit", "production", replace(held.policy, min_rows=40))
         assert promote(store, "credit@1", "production").verdict == "pass"
         assert check(store).problems == ()

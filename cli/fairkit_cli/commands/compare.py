@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from fairkit.errors import ParameterError
+from fairkit.results.comparisons import told_apart
 from fairkit_cli import options as opt
-from fairkit_cli.commands.compared import is_report, of_reports, of_tables, own_features, told_apart
+from fairkit_cli.commands.compared import is_report, of_reports, of_tables, own_features
 from fairkit_cli.formats import text_of
 from fairkit_cli.terminal.output import exit_code, write
 
@@ -64,8 +65,8 @@ def compare(
     from fairkit.support.files import check_writable
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
-    from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import load_model
+    from fairkit_cli.terminal.progress import progress_bar
     from fairkit_comparing.run import compare as run
 
     if output is not None:

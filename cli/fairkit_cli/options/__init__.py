@@ -25,10 +25,9 @@ from fairkit_cli.options.data import (
     load_dataset,
     split_names,
 )
-from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, SANDBOX, formats, option
+from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, Rare, formats, option
 from fairkit_cli.options.endpoints import AskingOptions, EndpointOptions
-from fairkit_cli.options.expand import expanded
-from fairkit_cli.options.revoking import MaxAge, RevocationLists, Revokers, read_age
+from fairkit_cli.options.expand import expanded, expanded_but
 from fairkit_cli.options.running import EngineOptions, SandboxOptions
 from fairkit_cli.options.search import SearchOptions
 from fairkit_cli.options.shared import (
@@ -55,7 +54,6 @@ __all__ = [
     "MODEL",
     "OUTPUT",
     "POLICY",
-    "SANDBOX",
     "About",
     "Adjust",
     "AlarmOptions",
@@ -75,16 +73,14 @@ __all__ = [
     "InsecureKey",
     "Label",
     "Labelled",
-    "MaxAge",
     "MaxRules",
     "MinRules",
     "Output",
     "OutputOptions",
     "PageFormat",
     "PredictionColumns",
+    "Rare",
     "ReportFormat",
-    "RevocationLists",
-    "Revokers",
     "SandboxOptions",
     "ScoringOptions",
     "SearchOptions",
@@ -97,12 +93,12 @@ __all__ = [
     "WatchedColumns",
     "audit_settings",
     "expanded",
+    "expanded_but",
     "first_known",
     "formats",
     "listed",
     "load_dataset",
     "option",
-    "read_age",
     "rules_of",
     "split_names",
     "stated_facts",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages.charts import ForestRow
 from fairkit_cli.pages.findings import forest_chart
 from fairkit_cli.pages.parts import Cell, Listing, Section, Table, name_of, numbers, words
-from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

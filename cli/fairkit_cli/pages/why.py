@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages.parts import Column, Note, On, Section, Span, Table, capital, name_of, words
-from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

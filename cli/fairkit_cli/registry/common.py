@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -47,19 +45,9 @@ KeysOption = Annotated[
 _witnesses: ContextVar[tuple[str, ...]] = ContextVar("witnesses", default=())
 
 
-def with_witness(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add to a command of the registry the option --witness, which `open_registry` then heeds."""
-    signature = inspect.signature(command, eval_str=True)
-
-    @functools.wraps(command)
-    def run(*arguments: Any, witness: list[str] | None = None, **named: Any) -> Any:
-        _witnesses.set(tuple(witness or ()))
-        return command(*arguments, **named)
-
-    added = inspect.Parameter("witness", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=WitnessOption)
-    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), added])  # type: ignore[attr-defined]
-    run.__annotations__ = {**{p.name: p.annotation for p in signature.parameters.values()}, "witness": WitnessOption}
-    return run
+def heed(witness: WitnessOption = None) -> None:
+    """Take the witnesses of all commands of the group, which `open_registry` then heeds."""
+    _witnesses.set(tuple(witness or ()))
 
 
 def registry_path(option: Path | None) -> Path:

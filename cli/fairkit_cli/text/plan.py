@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.support.numbers import number
 from fairkit_cli.fields import as_options
-from fairkit_cli.text.numbers import number
-from fairkit_cli.text.plain import plain, to_text
+from fairkit_cli.terminal.plain import plain, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fairkit.results.conditions import in_words, is_conditions
 from fairkit.results.evidence import Conditions, Covers, GroupsSearched, ShareCurve, evidence_of
-from fairkit_cli.text.numbers import number
+from fairkit.support.numbers import number
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding

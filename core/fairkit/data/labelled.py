@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -156,22 +157,15 @@ class Drawn:
         chance[drawn] = self.shares[at[drawn]]
         return drawn, chance
 
-    def known(self, batch: Batch, predictions: Any) -> tuple[Batch, Any] | None:
-        """Return the labelled rows that the design asks for, weighted by what each stands for; None without any."""
-        import dataclasses
-
+    def known(self, batch: Batch) -> tuple[NDArray[np.bool_], Batch]:
+        """Return which rows have an outcome that the design asks for, and these, weighted by what each stands for."""
         keep = np.ones(len(batch), dtype=bool) if batch.labelled is None else batch.labelled
-        if batch.drawn is not None:
-            keep = keep & batch.drawn
-        if not keep.any():
-            return None
+        keep = keep if batch.drawn is None else keep & batch.drawn
         chosen = batch.take(keep)
-        if chosen.chance is not None:
-            weights = 1 / chosen.chance
-            chosen = dataclasses.replace(
-                chosen, weights=weights if chosen.weights is None else weights * chosen.weights
-            )
-        return chosen, predictions.take(keep)
+        if chosen.chance is None:
+            return keep, chosen
+        own = 1.0 if chosen.weights is None else chosen.weights
+        return keep, dataclasses.replace(chosen, weights=own / chosen.chance)
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from fairkit.commands import console, end
 from fairkit.errors import ParameterError
+from fairkit.reading import MEANING
 from fairkit.support.escaping import visible
-from fairkit_cli import options as opt
-from fairkit_cli.formats import text_of
-from fairkit_cli.terminal.output import exit_code, write
-from fairkit_cli.text.view import MEANING
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.results.comparisons import Comparison
 
-Sensitive = Annotated[
-    str | None, opt.option("--sensitive", "COL", "The column of groups. Default: the one that the file names.")
+
+def option(name: str, metavar: str, text: str, **more: Any) -> Any:
+    """Declare an option that takes a value."""
+    return typer.Option(name, metavar=metavar, help=text, **more)
+
+
+Format = Annotated[Literal["table", "json"], option("--format", "NAME", "How the result is written: table or json.")]
+Assignments = Annotated[
+    list[str] | None, option("--set", "KEY=VALUE", "A parameter of the auditor `correspondence`; repeatable.")
 ]
-Answer = Annotated[str, opt.option("--answer", "COL", "The column of answers in [0, 1].")]
+Sensitive = Annotated[
+    str | None, option("--sensitive", "COL", "The column of groups. Default: the one that the file names.")
+]
+Answer = Annotated[str, option("--answer", "COL", "The column of answers in [0, 1].")]
 
 
 def compare(
@@ -30,10 +38,12 @@ def compare(
     *,
     sensitive: Sensitive = None,
     answer: Answer = "answer",
-    assignments: opt.Assignments = None,
-    maximums: opt.MaxRules = None,
-    confidence: opt.Confidence = None,
-    output_format: opt.TableFormat = "table",
+    assignments: Assignments = None,
+    maximums: Annotated[
+        list[str] | None, option("--max", "METRIC:COL=X", "A policy rule: the metric must be at most X. Repeatable.")
+    ] = None,
+    confidence: Annotated[float, option("--confidence", "C", "The confidence of every interval.")] = 0.95,
+    output_format: Format = "table",
 ) -> None:
     """Compare two models that answered the same plan: how much more does the name matter to the second?
 
@@ -42,14 +52,14 @@ def compare(
     """
     import fairkit
     from fairkit.models.columns import PredictedColumns
-    from fairkit.results.comparisons import Comparison
+    from fairkit.results.comparisons import Comparison, told_apart
+    from fairkit.results.rules import Rule
     from fairkit.settings import AuditSettings
-    from fairkit_cli.commands.compared import told_apart
     from fairkit_comparing.windows import changes_between
 
     settings = AuditSettings(
         auditors=("correspondence",), parameters={"correspondence": parameters_of(assignments)},
-        policy=opt.rules_of(maximums, None), confidence=0.95 if confidence is None else confidence,
+        policy=tuple(Rule.parse(text, "max") for text in maximums or ()), confidence=confidence,
     )  # fmt: skip
     tables = answers_data(before, sensitive, answer), answers_data(after, sensitive, answer)
     changes = changes_between([PredictedColumns(answer=answer)], tables, settings)
@@ -61,16 +71,16 @@ def compare(
     )  # fmt: skip
     result = told_apart(result, [before, after])
     if output_format == "json":
-        write(lambda terminal: text_of(result, "json", terminal))
+        console().json(result.to_dict())
     else:
-        write(lambda terminal: compared_text(result))
-    raise typer.Exit(exit_code(result.verdict))
+        console().write(compared_text(result))
+    raise end(result.verdict)
 
 
 def answers_data(path: str, sensitive: str | None, answer: str) -> Dataset:
     """Load a table of answers."""
     import fairkit
-    from fairkit_cli.subject import carried_by
+    from fairkit.data.answers import carried_by
 
     column = sensitive or next(iter(carried_by(path).get("sensitive", ())), None)
     if column is None:

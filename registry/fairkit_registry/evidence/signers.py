@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import stat
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from fairkit.errors import FairkitError
 from fairkit.support.files import check_writable, write_atomic
 from fairkit_registry.errors import KeyFileError, RegistryError
 from fairkit_registry.evidence.keys import PublicKey, as_public, parse_public, read_small
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from fairkit.signers import Signer as Plugged
+
+FILE = "FAIRKIT_KEY_PASSPHRASE_FILE"
+"""The environment variable that names a file with the passphrase in its first line; /dev/fd/3 is a descriptor."""
+_LONGEST = 4096
 
 KINDS = ("ed25519", "p256")
 """The kinds of keys that `new_key_pair` makes."""
@@ -86,6 +92,34 @@ def _ecdsa() -> ECDSA:
 def nobody_answers(what: str) -> str:
     """Refuse to answer for a passphrase."""
     raise KeyFileError(f"{what} is encrypted, and no passphrase was given")
+
+
+def written_passphrase(what: str) -> str:
+    """Return the passphrase of something from the file that the environment names."""
+    if not os.environ.get(FILE):
+        raise FairkitError(
+            f"{what} needs a passphrase, and there is no terminal to ask for it: set {FILE} to a file that holds "
+            "it in its first line (mode 0600), or to a descriptor such as /dev/fd/3"
+        )
+    return _from_file(os.environ[FILE])
+
+
+@functools.cache
+def _from_file(name: str) -> str:
+    """Read the first line, once: a pipe gives it only once, and several keys may ask."""
+    path = Path(name)
+    try:
+        check_private(path, "passphrase file", f"({FILE} names it)")
+        with path.open("rb") as handle:
+            line = handle.readline(_LONGEST).rstrip(b"\r\n")
+        passphrase = line.decode("utf-8")
+    except OSError as error:
+        raise FairkitError(f"cannot read the passphrase in {path} ({FILE}): {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise FairkitError(f"the passphrase in {path} ({FILE}) is not UTF-8") from None
+    if not passphrase:
+        raise FairkitError(f"the first line of {path} ({FILE}) is empty; it is to hold the passphrase")
+    return passphrase
 
 
 def load_secret(path: str | Path, *, insecure: bool = False, passphrase: AskPassphrase = nobody_answers) -> Signer:

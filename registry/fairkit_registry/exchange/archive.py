@@ -30,8 +30,6 @@ CONFIG = "application/vnd.fairkit.version.v1+json"
 MODEL = "application/vnd.fairkit.model.v1.onnx"
 CERTIFICATE = "application/vnd.dsse.envelope.v1+json"
 PUBLIC_KEY = "application/x-pem-file"
-BOM = "application/vnd.cyclonedx+json"
-REVOCATIONS = "application/vnd.fairkit.revocations.v1+json"
 TITLE = "org.opencontainers.image.title"
 REF = "org.opencontainers.image.ref.name"
 LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
@@ -97,9 +95,9 @@ def _write(writer: _Writer, registry: Registry, versions: Sequence[Version], ext
     writer.document("oci-layout", LAYOUT)
     manifests = []
     for version in versions:
-        aliases = [one for one in registry.aliases(version.name) if one.served == version.version]
+        aliases = [one for one in registry.aliases(version.name) if one.version == version.version]
         policies = [alias.policy for alias in registry.aliases(version.name)]
-        pems = {pem for policy in policies for pem in (*policy.keys, *policy.revokers)}
+        pems = {pem for policy in policies for pem in policy.keys}
         trusted = [*(parse_public(pem) for pem in sorted(pems)), *extra]
         manifest = _manifest(writer, registry, version, {key.keyid: key for key in trusted})
         annotations = {REF: f"{version.name}-{version.version}", "dev.fairkit.name": version.name}
@@ -125,9 +123,6 @@ def _manifest(writer: _Writer, registry: Registry, version: Version, keys: dict[
         layers.append(writer.content(registry.certificate(digest), CERTIFICATE, {TITLE: title}))
     for keyid, key in sorted(keys.items()):
         layers.append(writer.content(key.pem.encode("ascii"), PUBLIC_KEY, {TITLE: f"{keyid[:16]}.pub"}))
-    for keyid, raw in sorted(registry.revocations().items()):
-        if keyid in keys:
-            layers.append(writer.content(raw, REVOCATIONS, {TITLE: f"{keyid[:16]}.revocations.json"}))
     return {
         "schemaVersion": 2,
         "mediaType": MANIFEST,

@@ -12,8 +12,6 @@ from fairkit_registry.blobs import BlobStore, Staged
 from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError
 from fairkit_registry.evidence import certificate
 from fairkit_registry.evidence.keys import PublicKey, parse_public
-from fairkit_registry.evidence.revoked import remembered
-from fairkit_registry.exchange.carried import carried_lists, take_newer
 from fairkit_registry.exchange.layout import LARGEST_DOCUMENT, Arrival, arrivals
 from fairkit_registry.exchange.tarread import members
 from fairkit_registry.store import events, tables
@@ -21,10 +19,9 @@ from fairkit_registry.store.staging import Staging, staging_in
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fairkit_registry.evidence.certificate import Certificate
-    from fairkit_registry.evidence.revocations import RevocationList
     from fairkit_registry.store.records import Version
     from fairkit_registry.store.registry import Registry
 
@@ -76,9 +73,7 @@ def take_in(
     """Add versions whose files are staged, all of them or none; for the rest see `import_archive`."""
     if name is not None and len({one.name for one in incoming}) > 1:
         raise ArchiveError("--name goes with an archive of one model; this one holds several")
-    carried = carried_lists(incoming, trusted)
-    inspected = [_inspect(one, trusted, carried) for one in incoming]
-    take_newer(registry, carried, trusted)
+    inspected = [_inspect(one, trusted, registry.revoked()) for one in incoming]
     with registry.folder.write() as connection:
         renamed: dict[str, tuple[str, int]] = {}
         return [
@@ -93,13 +88,12 @@ def look_into(
     """Check an archive as an import would, and add nothing."""
     with staging_in(BlobStore(scratch)) as staging:
         incoming = _take_in(staging, path, most_bytes)
-        carried = carried_lists(incoming, trusted)
         return [
             Imported(
                 origin=f"{one.name}@{one.version}",
                 version=None,
                 new=False,
-                certificates=_inspect(one, trusted, carried),
+                certificates=_inspect(one, trusted, {}),
                 carried_keys=_carried(one),
             )
             for one in incoming
@@ -124,13 +118,8 @@ def _take_in(staging: Staging, path: Path, most_bytes: int) -> list[Arrival]:
     return arrivals(documents["index.json"], blobs)
 
 
-def _inspect(
-    arrival: Arrival, trusted: Sequence[PublicKey], lists: Sequence[RevocationList]
-) -> tuple[Certificate, ...]:
+def _inspect(arrival: Arrival, trusted: Sequence[PublicKey], revoked: Mapping[str, str]) -> tuple[Certificate, ...]:
     """Look at a version's files; with keys, every certificate must be signed by one of them that is not revoked."""
-    revocations = remembered(trusted)
-    for one in lists:
-        revocations = revocations.merge(one, "came along or was seen by this user")
     where = f"{arrival.name}@{arrival.version}"
     onnxfile.check_file(arrival.model.path, shown=Path(arrival.filename))
     if trusted and not arrival.certificates:
@@ -143,9 +132,7 @@ def _inspect(
             certificates.append(certificate.check_subject(raw, arrival.model.digest, where=label))
             continue
         try:
-            certificates.append(
-                certificate.verify(raw, trusted, model_sha256=arrival.model.digest, revocations=revocations)
-            )
+            certificates.append(certificate.verify(raw, trusted, model_sha256=arrival.model.digest, revoked=revoked))
         except CertificateError as error:
             raise type(error)(f"{label}: {error}") from None
     return tuple(certificates)

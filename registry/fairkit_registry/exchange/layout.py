@@ -31,7 +31,6 @@ class Arrival:
     model: Staged
     certificates: tuple[Staged, ...]
     keys: tuple[Staged, ...]
-    revocations: tuple[Staged, ...] = ()
     source: str = ""
 
     @property
@@ -83,7 +82,7 @@ def _arrival(manifest: dict[str, Any], staged: Mapping[str, Staged]) -> Arrival:
     layers = manifest.get("layers")
     if not isinstance(layers, list):
         raise ArchiveError("the archive is refused: a manifest has no layers")
-    kinds = (archive.MODEL, archive.CERTIFICATE, archive.PUBLIC_KEY, archive.REVOCATIONS)
+    kinds = (archive.MODEL, archive.CERTIFICATE, archive.PUBLIC_KEY)
     files: dict[str, list[Staged]] = {kind: [] for kind in kinds}
     for layer in layers:
         blob = _find(layer, staged, "layer")
@@ -97,7 +96,6 @@ def _arrival(manifest: dict[str, Any], staged: Mapping[str, Staged]) -> Arrival:
         model=files[archive.MODEL][0],
         certificates=tuple(files[archive.CERTIFICATE]),
         keys=tuple(files[archive.PUBLIC_KEY]),
-        revocations=tuple(files[archive.REVOCATIONS]),
     )
 
 

@@ -56,15 +56,6 @@ def demote(registry: Registry, name: str, version: int, alias: str, evidence: Ma
         return Demotion(name=name, alias=alias, version=version, now=before, done=True, reason=reason)
 
 
-def settle_probation(registry: Registry, name: str, alias: str) -> Demotion | None:
-    """Take an alias back whose probation has ended without success; None where it has not, or was taken back before."""
-    pointer = registry.alias(name, alias)
-    state = None if pointer is None else registry.probation(pointer)
-    if pointer is None or pointer.version is None or state is None or state.state != "fallen":
-        return None
-    return demote(registry, name, pointer.version, alias, {"probation": state.to_dict()})
-
-
 def _former(registry: Registry, pointer: Alias) -> tuple[int | None, str | None, str]:
     """Return the version to go back to with its certificate, and why."""
     candidates, bad = [], {pointer.version}

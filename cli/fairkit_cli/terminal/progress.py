@@ -21,7 +21,7 @@ def progress_bar() -> Iterator[Progress]:
         return
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-    from fairkit_cli.text.plain import messages, shown
+    from fairkit_cli.terminal.plain import messages, shown
 
     columns = (
         TextColumn("{task.description}", markup=False),
