@@ -86,7 +86,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "fairkit_registry": [
         {"errors"},
-        {"blobs", "jsonform", "jsonio", "names", "onnxfile", "policies"},
+        {"blobs", "jsonio", "names", "onnxfile", "policies"},
         {"evidence"},
         {"signing", "store"},
         {"promotion"},
@@ -173,11 +173,11 @@ BUDGETS = {
     "plugins/fairkit_subgroups": 3_250,
     "plugins/fairkit_correspondence": 4_000,
     "registry": 7_500,
-    "cli": 14_500,
+    "cli": 14_250,
 }
 """Lines of each package, rounded up to the next 250; what is not named shares `OTHERS`. Lowered, never raised."""
 OTHERS = {"core": 8_500, "plugins": 20_500}
-COMMANDS, OPTIONS, OF_ONE = 37, 390, 34
+COMMANDS, OPTIONS, OF_ONE = 36, 384, 34
 """Commands, the options of all of them, and the most that one may have; `NEW` ones are not counted. Lowered only."""
 NEW = ("data", "parity", "alternatives")
 

@@ -12,7 +12,7 @@ _NAMESAKES = (
     "drop", "engine", "favorable", "features", "groups", "holdout", "horizon",
     "id", "join", "label", "learner", "max", "model",
     "model_name", "on", "pack", "plugin", "predictions", "reference",
-    "rows", "search", "sensitive", "sensitive_probability", "state", "test",
+    "search", "sensitive", "sensitive_probability", "state", "test",
     "vary", "within",
 )  # fmt: skip
 """Fields whose option has their name."""

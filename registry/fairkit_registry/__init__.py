@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from fairkit_registry.names import is_reference
     from fairkit_registry.policies import AliasPolicy
     from fairkit_registry.signing import certify, verify
-    from fairkit_registry.store.location import locate
-    from fairkit_registry.store.lookup import register, register_pair, resolve
+    from fairkit_registry.store.lookup import locate, register, register_pair, resolve
     from fairkit_registry.store.registry import Registry
 
 __all__ = [
@@ -48,7 +47,7 @@ _HOMES = {
     "VerificationError": "errors",
     "certify": "signing",
     "is_reference": "names",
-    "locate": "store.location",
+    "locate": "store.lookup",
     "new_key_pair": "evidence.signers",
     "register": "store.lookup",
     "register_pair": "store.lookup",

@@ -49,7 +49,7 @@ def test_a_certificate_repeats_it_and_pins_see_it(run, tmp_path):
     from fairkit_registry.evidence import pins
     from fairkit_registry.evidence.certificate import read, read_file
 
-    settings = read(read_file("c.json"), full=True).settings
+    settings = read(read_file("c.json")).settings
     assert settings["data"]["within"] == ["department"]
     odd = pins.unusual(settings)
     assert odd["data.within"] == ["department"]

@@ -453,13 +453,12 @@ def test_a_witness_and_the_way_back(run, made, tmp_path):
     import sqlite3
 
     loaded(run, made)
-    witness = ("--witness", "w.json")
-    assert "does not exist" in message(run("registry", *witness, "list"))
-    ok(run("registry", *witness, "check", "--accept"))
+    (tmp_path / "fairkit.toml").write_text('[registry]\nwitness = "w.json"\n')
+    assert "does not exist" in message(run("registry", "list"))
+    ok(run("registry", "check", "--accept"))
     index = tmp_path / "fairkit-registry" / "index.sqlite"
     sqlite3.connect(index).execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copy(index, tmp_path / "old.sqlite")
-    (tmp_path / "fairkit.toml").write_text('[registry]\nwitness = "w.json"\n')
     ok(run("registry", "add", "credit", made / "model.onnx"))
     assert json.loads((tmp_path / "w.json").read_text())["events"] == 4
     gc.collect()  # the commands ran in this process: what they opened is closed before the file is exchanged

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fairkit_cli.lazy import group_of
-from fairkit_cli.registry.common import heed
 
 _COMMANDS = {
     "add": "fairkit_cli.registry.versions:add",
@@ -21,4 +20,3 @@ _COMMANDS = {
 
 
 app = group_of(_COMMANDS, "Versions of ONNX models with their certificates.")
-app.callback()(heed)

@@ -63,7 +63,7 @@ def import_archive(
     file: tensors that lie in others are merged into it. It has no certificate yet.
     """
     from fairkit_registry.exchange import importing
-    from fairkit_registry.exchange.preflight import check_archive
+    from fairkit_registry.exchange.importing import check_archive
 
     if archive.startswith(TRACKED):
         if key or max_bytes:

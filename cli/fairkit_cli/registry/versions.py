@@ -47,7 +47,7 @@ def add(
         _add_lock(name, file, registry, output_format)
         return
     else:
-        from fairkit_registry.exchange.preflight import check_addition
+        from fairkit_registry.exchange.importing import check_addition
 
         first = partial(check_addition, name, file, certificate or (), parent)
         with open_registry(registry, before=first) as store:

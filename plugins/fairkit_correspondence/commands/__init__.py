@@ -7,7 +7,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fairkit_correspondence.commands.compared import compare
 from fairkit_correspondence.commands.planned import plan
 from fairkit_correspondence.commands.running import run
 
@@ -30,5 +29,5 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.callback()(lambda: None)
-for name, command in (("run", run), ("compare", compare), ("plan", plan)):
+for name, command in (("run", run), ("plan", plan)):
     app.command(name)(command)

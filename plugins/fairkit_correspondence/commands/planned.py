@@ -9,7 +9,7 @@ import typer
 
 from fairkit.commands import console
 from fairkit.support.escaping import visible
-from fairkit_correspondence.commands.compared import (
+from fairkit_correspondence.commands.shared import (
     Answer,
     Assignments,
     Format,

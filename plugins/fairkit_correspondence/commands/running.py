@@ -11,7 +11,7 @@ import typer
 from fairkit.commands import console, end
 from fairkit.errors import ParameterError
 from fairkit.support.escaping import visible
-from fairkit_correspondence.commands.compared import Format, option, people
+from fairkit_correspondence.commands.shared import Format, option, people
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

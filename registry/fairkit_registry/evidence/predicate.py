@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from fairkit.results.conditions import is_conditions
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import charts
-from fairkit_registry.jsonform import Check, validator
 from fairkit_registry.jsonio import fingerprint
 
 if TYPE_CHECKING:
@@ -179,11 +178,15 @@ def schema() -> dict[str, Any]:
 
 
 @functools.cache
-def _form() -> Check:
-    """Return the check of a statement's form by its schema, which refers to that of the report."""
+def _form() -> Any:
+    """Return the validator of a statement's form by its schema, which refers to that of the report."""
+    from jsonschema import Draft202012Validator
+    from referencing import Registry, Resource
+
     from fairkit.results.schema import report_schema
 
-    return validator(schema(), report_schema())
+    known = Registry().with_resource(report_schema()["$id"], Resource.from_contents(report_schema()))
+    return Draft202012Validator(schema(), registry=known)
 
 
 def check(statement: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,10 +195,8 @@ def check(statement: Mapping[str, Any]) -> dict[str, Any]:
     missing = {"settings", "mitigation", "fairMetrics", "auditedAt"}
     if not isinstance(body, dict) or missing - set(body):
         raise CertificateError("not a fairness certificate: its predicate lacks settings, mitigation or auditedAt")
-    mistake = _form()(statement)
+    mistake = next(iter(_form().iter_errors(statement)), None)
     if mistake is not None:
-        raise CertificateError(
-            f"the certificate does not have the form of {TYPE}: {mistake.place or 'the statement'}: "
-            f"{mistake.message[:200]}"
-        )
+        place = "/".join(map(str, mistake.absolute_path)) or "the statement"
+        raise CertificateError(f"the certificate does not have the form of {TYPE}: {place}: {mistake.message[:200]}")
     return body

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.support.records import record_of
 from fairkit_registry import names, onnxfile
-from fairkit_registry.blobs import BlobStore, Staged
-from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError
+from fairkit_registry.blobs import BlobStore, Staged, hash_file
+from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError, RegistryError
 from fairkit_registry.evidence import certificate
 from fairkit_registry.evidence.keys import PublicKey, parse_public
-from fairkit_registry.exchange.layout import LARGEST_DOCUMENT, Arrival, arrivals
-from fairkit_registry.exchange.tarread import members
+from fairkit_registry.exchange.layout import LARGEST_DOCUMENT, Arrival, arrivals, members
 from fairkit_registry.store import events, tables
-from fairkit_registry.store.staging import Staging, staging_in
+from fairkit_registry.store.folder import Staging, staging_in
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping, Sequence
 
     from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.store.records import Version
     from fairkit_registry.store.registry import Registry
 
@@ -199,3 +200,25 @@ def _complete(
     for one in {one.digest: one for one in fresh}.values():
         tables.attach(connection, blobs, version, one, at)
     return tables.find_version(connection, name, number), bool(fresh)
+
+
+def check_addition(name: str, file: Path, certificates: Sequence[Path], parent: str | None) -> None:
+    """Refuse what `Registry.add` would refuse."""
+    names.check_name(name)
+    onnxfile.check_file(file)
+    if parent is not None:
+        raise RegistryError(f"the registry is new and has no {parent}: leave the parent out, or name another registry")
+    if certificates:
+        from fairkit_registry.evidence.certificate import check_subject, read_file
+
+        digest = hash_file(file)
+        for path in certificates:
+            check_subject(read_file(path), digest, where=str(path))
+
+
+def check_archive(path: Path, trusted: Sequence[PublicKey], most_bytes: int) -> None:
+    """Refuse what `importing.import_archive` would refuse."""
+    from fairkit_registry.exchange.importing import look_into
+
+    with tempfile.TemporaryDirectory(prefix="fairkit-") as scratch:
+        look_into(path, trusted, Path(scratch), most_bytes=most_bytes)

@@ -40,7 +40,7 @@ from fairkit_registry.evidence.predicate import CLOCK_SKEW
 from fairkit_registry.evidence.signed import read_limited
 from fairkit_registry.evidence.statements import PolicyLock
 from fairkit_registry.policies import AliasPolicy
-from fairkit_registry.promotion.compare import ALL, other_supports, same_data, worse_findings
+from fairkit_registry.promotion.compare import ALL, other_supports, worse_findings
 
 if TYPE_CHECKING:
     from fairkit_registry.promotion.case import Case
@@ -390,7 +390,7 @@ class NoWorse:
             case.doubt(f"{pair.title} of {current} cannot be compared: one side has no value or no interval")
         for told in other_supports(case.current.report, deciding.report):
             case.note(told)
-        if not same_data([case.current.report, deciding.report]):
+        if case.current.report.data.sha256 != deciding.report.data.sha256:
             case.note(f"the certificates of {current} and {case.version.reference} are on different data")
 
 

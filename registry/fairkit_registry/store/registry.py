@@ -12,8 +12,7 @@ from fairkit_registry.errors import RegistryError
 from fairkit_registry.evidence.certificate import Certificate
 from fairkit_registry.evidence.statements import PolicyLock
 from fairkit_registry.store import events, index, tables
-from fairkit_registry.store.folder import RegistryFolder
-from fairkit_registry.store.staging import Staging, staging_in
+from fairkit_registry.store.folder import RegistryFolder, Staging, staging_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -116,25 +116,3 @@ def upgrade(connection: sqlite3.Connection) -> None:
     except BaseException:
         connection.execute("ROLLBACK")
         raise
-
-
-def strange_cells(connection: sqlite3.Connection) -> list[str]:
-    """Find cells of another type than our schema has: somebody wrote the tables anew, without our constraints."""
-    ours = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        upgrade(ours)
-        tables = [name for (name,) in ours.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        columns = [
-            (table, name, kind.lower(), needed or place)
-            for table in tables
-            for _, name, kind, needed, _, place in ours.execute(f"PRAGMA table_info({table})")
-        ]
-    finally:
-        ours.close()
-    problems = []
-    for table, name, kind, needed in columns:
-        wrong = f"typeof({name}) <> '{kind}'" + ("" if needed else f" AND {name} IS NOT NULL")
-        # the names are those of our own schema
-        if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1").fetchone():  # noqa: S608
-            problems.append(f"{table}: a row has a value in {name} that is no {kind}")
-    return problems
