@@ -40,6 +40,7 @@ class GuardedGroup(TyperGroup):
 _COMMANDS = {
     "audit": "fairkit_cli.commands.audit:audit",
     "compare": "fairkit_cli.commands.compare:compare",
+    "data": "fairkit_cli.commands.data:data",
     "demo": "fairkit_cli.commands.demo:demo",
     "frontier": "fairkit_cli.commands.frontier:frontier",
     "init": "fairkit_cli.commands.init:init",

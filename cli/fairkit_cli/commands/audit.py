@@ -91,7 +91,7 @@ def run_audit(
     data, conditions = asked_by(pack, data, conditions or opt.ConditionOptions(), config)
     settings = opt.audit_settings(typed, config)
     facts = opt.stated_facts(about, config, dated=True)
-    subject = chosen(model, predictions, config, served)
+    subject = chosen(model, predictions, config, served, opt.named_auditors(typed, config))
     settings = subject.settings(settings, typed, config)
     dataset = subject.dataset(data, config, conditions)
     settings = counted_above_the_median(pack, subject, dataset, settings, scores=tool_scores)

@@ -49,7 +49,14 @@ def new_key(
     )
 
 
-@opt.expanded
+@opt.expanded_but(
+    {
+        "engine": "engine.name",
+        "seed": "audit.seed",
+        "sensitive_probability": "data.sensitive_probability",
+        "task": "audit.task",
+    }
+)
 def certify(
     model: opt.AuditedModel = None,
     *,
@@ -104,7 +111,7 @@ def certify(
     columns, conditions = asked_by(pack, columns, conditions, settings)
     salt = salt_of(lock, lock_salt)
     if lock is None:
-        subject = chosen(model, predictions, settings, served)
+        subject = chosen(model, predictions, settings, served, opt.named_auditors(typed, settings))
         dataset = subject.dataset(columns, settings, conditions)
         asked = subject.settings(opt.audit_settings(typed, settings), typed, settings)
         asked = counted_above_the_median(pack, subject, dataset, asked, scores=tool_scores)

@@ -10,6 +10,7 @@ from fairkit_cli.options.audit import (
     ScoringOptions,
     TaskName,
     audit_settings,
+    named_auditors,
     rules_of,
 )
 from fairkit_cli.options.data import (
@@ -98,6 +99,7 @@ __all__ = [
     "formats",
     "listed",
     "load_dataset",
+    "named_auditors",
     "option",
     "rules_of",
     "split_names",

@@ -84,6 +84,11 @@ else:
     )
 
 
+def named_auditors(typed: AuditOptions, config: Config) -> list[str]:
+    """Return the auditors that are named on the command line, else in the configuration file."""
+    return listed(typed.auditors) or listed(config.audit.get("auditors"))
+
+
 def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
     """Combine options and configuration file; options win.
 

@@ -16,6 +16,7 @@ from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
 from fairkit.errors import ParameterError, RowsNeededError
 from fairkit.models.columns import PredictedColumns
+from fairkit.models.no_predictions import NoPredictions
 from fairkit.models.ranking import bound
 from fairkit.progress import Progress, no_progress
 from fairkit.results.about import facts_of
@@ -130,6 +131,8 @@ def audit(
             raise ParameterError("functions are metrics of rows in memory; leave out `engine`, or `metrics`")
         running.check(*plugins.needs_of(loaded.used))
 
+        if model is None and data.roles.predictions is None and _tables_only(loaded):
+            model = NoPredictions()
         reasons = _needs_rows(model, loaded, data)
 
         def audited(running: Engine, data: Dataset) -> Report:
@@ -162,10 +165,16 @@ def _closed_on_failure(data: Dataset) -> Iterator[None]:
         raise
 
 
+def _tables_only(loaded: LoadedAuditors) -> bool:
+    """Tell whether every auditor looks at the table alone."""
+    return all(auditor.tasks == {"table"} for auditor in loaded.auditors)
+
+
 def _needs_rows(model: Any, loaded: LoadedAuditors, data: Dataset) -> list[str]:
     """Return why an audit must read rows one by one, if so."""
     told = [auditor.needs_rows(loaded.metrics) for auditor in loaded.auditors]
-    scored = None if model is None or isinstance(model, PredictedColumns) else "the model scores them here"
+    unseen = model is None or isinstance(model, PredictedColumns | NoPredictions)
+    scored = None if unseen else "the model scores them here"
     design = data.roles.labelled
     listed = "the drawn list names rows by number" if design is not None and design.kind == "list" else None
     return [reason for reason in (scored, listed, *told) if reason is not None]
