@@ -15,7 +15,7 @@ OLDEST_TESTS := tests/fairkit/test_reports_and_policy.py tests/fairkit/test_bad_
     tests/fairkit/test_mergeable_totals.py tests/fairkit_group/test_group_closed_forms.py tests/fairkit_onnx/test_export.py \
     tests/fairkit_cli/test_audit_command.py
 
-.PHONY: verify-wheel oldest demo test test-all test-long wheel release lint types bench bench-compare docs site clean
+.PHONY: oldest demo test test-all test-long wheel release lint types bench bench-compare docs site clean
 
 $(READY): pyproject.toml constraints.txt
 	test -d $(BIN) || $(PYTHON) -m venv $(VENV)
@@ -55,15 +55,6 @@ wheel:
 	$(PYTHON) -m venv build/empty
 	build/empty/$(notdir $(BIN))/python -m pip install --quiet --constraint constraints.txt "$$(ls build/wheel/*.whl)[all]"
 	build/empty/$(notdir $(BIN))/fairkit demo
-	build/empty/$(notdir $(BIN))/fairkit conformance
-
-# the small verifier in an empty environment: five distributions, 25 MB, and the conformance suite through its door
-verify-wheel: $(READY)
-	rm -rf build/verify && $(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir build/verify ./registry/fairkit_verify
-	$(PYTHON) -m venv --without-pip build/verify/empty
-	$(BIN)/python -m pip --python build/verify/empty install --quiet build/verify/*.whl
-	$(BIN)/python .ci/verify_size.py build/verify/empty
-	$(BIN)/fairkit conformance "build/verify/empty/$(notdir $(BIN))/fairkit-verify --cases"
 
 # a law's clause that nobody has checked lately, or without a source, is not released
 release: wheel

@@ -22,13 +22,11 @@ import pandas as pd
 
 import fairkit
 from fairkit.settings import ModelOptions
-from fairkit_all_inputs.bounds import questions
+from fairkit_all_inputs.bounds import searching
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
-from fairkit_all_inputs.bounds.questions import answer
-from fairkit_all_inputs.bounds.searching import Effort
+from fairkit_all_inputs.bounds.searching import Effort, answer
 from fairkit_all_inputs.bounds.sums import tree_problem
-from fairkit_all_inputs.collect import People
-from fairkit_all_inputs.domains import domains_of
+from fairkit_all_inputs.domains import People, domains_of
 from fairkit_all_inputs.findings import _starts
 from fairkit_all_inputs.parameters import Parameters
 from fairkit_onnx.model import OnnxModel
@@ -157,7 +155,7 @@ def main():
     )
     told = parser.parse_args()
     if told.cpu:
-        questions.time.monotonic = time.process_time
+        searching.time.monotonic = time.process_time
     kinds = [kind for kind, name in NAMES.items() if name in told.questions]
     sizes = [tuple(map(int, size.split("x"))) for size in told.sizes.split(",")]
     print(

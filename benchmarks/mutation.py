@@ -39,27 +39,13 @@ TARGETS: dict[str, tuple[str, str]] = {
         "core/fairkit/results/policy.py",
         "tests/fairkit/test_verdicts.py tests/fairkit/test_rules.py tests/fairkit/test_reports_and_policy.py",
     ),
-    "consistency": (
-        "registry/fairkit_registry/evidence/consistency/*.py",
-        "tests/fairkit_registry/test_consistency_kernels.py tests/fairkit_registry/test_consistency_checks.py "
-        "tests/fairkit_registry/test_conformance.py tests/fairkit_registry/test_contradictions.py "
-        "tests/fairkit_registry/test_identities.py",
-    ),
-    "network bounds": (
-        "docs/explanation/all_inputs_network_bounds.py",
-        "tests/fairkit_all_inputs/test_network_arithmetic.py tests/fairkit_all_inputs/test_network_checker.py",
-    ),
-    "network check": (
-        "docs/explanation/all_inputs_network_check.py",
-        "tests/fairkit_all_inputs/test_network_arithmetic.py tests/fairkit_all_inputs/test_network_checker.py",
-    ),
     "trees check": (
         "docs/explanation/all_inputs_[cr]*.py",
         "tests/fairkit_all_inputs/test_checker_arithmetic.py tests/fairkit_all_inputs/test_checker.py",
     ),
 }
 """By name the modules, and the tests of their room that are not long."""
-CHECKERS = ("network bounds", "network check", "trees check")
+CHECKERS = ("trees check",)
 AHEAD = ("numpy", "pyarrow", "pytest", "scipy.integrate", "scipy.stats")
 AHEAD_OF_PROOFS = (
     "pandas",

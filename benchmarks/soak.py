@@ -1,15 +1,13 @@
-"""Kill -9 over a registry, a watch and the exchange with an OCI registry; after each kill everything is read again.
+"""Kill -9 over a registry and a watch; after each kill everything is read again.
 
     python benchmarks/soak.py registry 450       # add, promote and import, a third each, and at every step besides
     python benchmarks/soak.py watch 300          # a watch that counts batches
-    python benchmarks/soak.py exchange 300       # pushes and pulls, in turn; starts docker-registry on this machine
 
 Prints the number of kills and of faults; the code is 1 where there was one. Fuzzed inputs are in `fuzz_input.py`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
 import shutil
@@ -98,71 +96,6 @@ def watch(folder: Path, wanted: int) -> Iterator[tuple[int, list[str]]]:
         yield kills, faults
 
 
-def module(path: Path):
-    """Load a file of the tests or of this folder."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
-
-
-def exchange(folder: Path, wanted: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the kills so far and the faults of each round: nothing half visible, and the next try goes through."""
-    from fairkit_registry.exchange import pushing, remote
-    from fairkit_registry.oci.address import parse
-    from fairkit_registry.oci.client import Client
-    from fairkit_registry.store.maintenance import check
-    from fairkit_registry.store.registry import Registry
-
-    write = module(ROOT / "benchmarks" / "registry_scale.py").model
-    (folder / "server").mkdir()
-    server, host = module(ROOT / "tests" / "fairkit_registry" / "test_oci.py").start(folder / "server")
-    rng, kills, number = random.Random(36), 0, 0
-    source = folder / "source"
-    span = {"push": 0.3, "pull": 0.3}
-    try:
-        while kills < wanted:
-            number += 1
-            with Registry(source, create=True) as store:
-                reference = store.add("credit", write(folder / "m.onnx", 400_000, number)).reference
-            where = parse(f"oci+http://{host}/soak/credit:{number}")
-
-            def push(say: Callable[[bytes], None], where=where, reference=reference) -> None:
-                with Registry(source) as store:
-                    say(b" ")
-                    pushing.push(store, reference, where)
-
-            def pull(say: Callable[[bytes], None], where=where) -> None:
-                with Registry(folder / "there", create=True) as store:
-                    say(b" ")
-                    remote.pull(store, where)
-
-            for name, work in (("push", push), ("pull", pull)):
-                faults = []
-                killed, _ = forked(work, rng.uniform(0, span[name]))
-                kills += killed
-                if name == "push":
-                    with Client(where) as client:
-                        if client.find_manifest(str(number)) is not None:
-                            remote.look(where)  # whole, or an error
-                elif (folder / "there" / "index.sqlite").exists():
-                    with Registry(folder / "there") as there:
-                        faults += check(there).problems
-                started = time.perf_counter()
-                forked(work, None)  # the next try goes through
-                span[name] = 0.7 * span[name] + 0.3 * (time.perf_counter() - started)
-                if name == "pull":
-                    with Registry(folder / "there") as there:
-                        faults += check(there).problems
-                        same = there.version("credit").model == Registry(source).version(reference).model
-                        faults += [] if same else ["what was pulled is not what was pushed"]
-                yield kills, faults
-            shutil.rmtree(folder / "there")
-    finally:
-        server.kill()
-        server.wait()
-
-
 def registry(wanted: int) -> int:
     """Return the code of the tests that kill a registry's operations, with so many kills of each."""
     test = ROOT / "tests" / "fairkit_registry" / "test_crash.py"
@@ -178,7 +111,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         os.environ["XDG_STATE_HOME"] = str(Path(name) / "state")
         kills, wrong = 0, 0
-        for killed, faults in {"watch": watch, "exchange": exchange}[kind](Path(name), wanted):
+        for killed, faults in watch(Path(name), wanted):
             kills, wrong = killed, wrong + bool(faults)
             for text in faults:
                 print(f"  {text}", flush=True)

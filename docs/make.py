@@ -17,12 +17,19 @@ from fairkit import plugins
 from fairkit_cli import config
 from fairkit_cli.main import app
 from fairkit_cli.plugins import capabilities_told, describe
-from fairkit_registry import conformance
-from fairkit_registry.evidence import declared
+from fairkit_guide.advice import tree as guide_tree
 
 REFERENCE = Path(__file__).parent / "reference"
-DECLARED = Path(declared.__file__).with_name(declared.FILE)
-"""What verifiers know about metrics and auditors without loading plugins."""
+_METRIC_TREE = """`fairkit init TABLE` asks these questions on a terminal, or takes the answers as options, and `fairkit.advise` returns
+the same as data. The answers and the reasons stand in `fairkit.toml`, in the report and in the certificate. Every
+answer can be changed, and no metric shows that a model is fair: it is a statement under this metric, on this data.
+
+With base rate p, precision v and false negative rate m the false positive rate is p/(1-p) (1-v)/v (1-m). So where base
+rates differ, equal precision, equal false positive rates and equal false negative rates cannot all hold unless decisions
+are perfect (Chouldechova 2017; Kleinberg, Mullainathan & Raghavan 2016). The guide says it with your table's numbers.
+
+## Six questions
+"""
 GENERATED = "<!-- Written by docs/make.py from the code; run `make docs` after a change. -->\n\n"
 
 
@@ -34,25 +41,27 @@ def pages() -> dict[str, str]:
         "plugins.md": plugins_page(),
         "configuration.md": configuration_page(),
         "python.md": python_page(),
-        "conformance.md": conformance_page(),
+        "which-metric.md": metric_tree_page(),
     }
 
 
-def conformance_page() -> str:
-    """The conformance suite: how a runner answers, and every case with what it protects from."""
-    groups: dict[str, list[str]] = {}
-    for case in conformance.cases():
-        group, _, name = case.name.partition("/")
-        told = case.expected.get("because") or case.expected.get("verdict") or ""
-        answer = f"{case.expected['answer']}{f' ({told})' if told else ''}"
-        groups.setdefault(group, []).append(f"| `{name}` | {case.kind} | {answer} | {case.protects} |")
-    tables = [
-        f"## {group}\n\n| case | kind | answer | what it protects from |\n| --- | --- | --- | --- |\n"
-        + "\n".join(rows)
-        + "\n"
-        for group, rows in groups.items()
-    ]
-    return GENERATED + _CONFORMANCE.format(version=conformance.VERSION) + "\n".join(tables)
+def metric_tree_page() -> str:
+    """The guide's questions, and every situation with its metrics and reasons."""
+    tree = guide_tree()
+    parts = [GENERATED + "# Which metric?\n", _METRIC_TREE]
+    for number, question in enumerate(tree["questions"], 1):
+        parts.append(f"{number}. **{question['asks']}** (`--{question['key']}`) {question['matters']}\n")
+        parts += [f"   - `{name}`: {meaning}" for name, meaning in question["answers"].items()] + [""]
+    parts.append("## What follows\n\nThe first situation that fits is taken.\n")
+    for one in tree["situations"]:
+        when = "; ".join(f"{key}: {' or '.join(values)}" for key, values in one["when"].items())
+        parts.append(f"### {one['name']}\n\n({when})\n")
+        for entry in one["metrics"]:
+            kind = "rule" if entry.get("max") or entry.get("min") else "also shown"
+            parts.append(f"- {kind}: `{entry['metric']}`. {entry['why']}")
+        parts += [f"- not: `{entry['metric']}`. {entry['why']}" for entry in one["not"]]
+        parts.append(f"- not seen: {one['misses']}\n- sources: {', '.join(one['sources'])}\n")
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def commands_page() -> str:
@@ -274,43 +283,7 @@ max = 0.1
 ```
 """
 
-_CONFORMANCE = """# The conformance suite
-
-Cases for every program that verifies fairkit's evidence, in any language: files in `registry/conformance/`, version {version}.
-A case of a published version is never changed; a later version may have more. The keys in them are known to everybody:
-never trust one.
-
-    fairkit conformance                                # fairkit itself
-    fairkit conformance "fairkit-verify --cases"       # the small verifier
-    fairkit conformance "node my-verifier.js"          # yours
-    fairkit conformance --list                         # what each case protects from
-
-A runner reads one case a line from standard input, as JSON, and prints one answer a line. It may answer all cases of one
-start or end after each; it is started again then. What it reads:
-
-| key | meaning |
-| --- | --- |
-| `name` | the case |
-| `kind` | `certificate`, `revocations`, `table statement`, `policy lock`, `watch`, `checkpoint` or `proof` |
-| `input.file` | the file, in base64 |
-| `input.keys` | public keys that are trusted, in PEM; no other key counts |
-| `input.model_sha256`, `input.data_sha256` | what a certificate must be about, where it is given |
-| `input.revocations` | revocation lists in base64, in the order in which they were seen; `input.revokers`: keys whose lists count against everybody's signatures |
-| `input.timestamp_roots` | roots of time-stamping authorities in PEM; with any, a timestamp by one of them is asked for |
-| `input.now` | the time at which the case is asked |
-| `input.origin`, `input.old` | of a log: its name, and the older checkpoint in base64 |
-
-What it prints: `answer` is `verified`, `refused`, `undecided` (a revocation list is overdue) or `unsupported` (the runner does
-not do this; such cases are counted and named). `because` may be left out; where it is there it must be right: `form` (it
-cannot be read, or lacks what it must have), `signature` (the signature, a key, a timestamp or the subject does not hold),
-`contradiction` (a trusted key signed what cannot be true), `revoked`. A verified certificate has its `verdict` (null without
-a policy) and the `signers` that count, as key ids in order; a checkpoint its `size` and `root`; a revocation list its
-`sequence`.
-
-"""
-
 if __name__ == "__main__":
-    DECLARED.write_text(declared.written(), encoding="utf-8")
     REFERENCE.mkdir(exist_ok=True)
     for file, text in pages().items():
         (REFERENCE / file).write_text(text, encoding="utf-8")

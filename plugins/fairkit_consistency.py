@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fairkit.auditing.conditions import NO_GROUPS
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ParameterError
@@ -98,6 +99,7 @@ class ConsistencyAuditor(Auditor):
 
     name: ClassVar[str] = "consistency"
     asks: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = frozenset({"weights", *NO_GROUPS})
     summary: ClassVar[str] = "Counterfactual flips: rows whose decision stays the same under other values."
     terms: ClassVar[Mapping[str, Term]] = {
         "consistency": Term(

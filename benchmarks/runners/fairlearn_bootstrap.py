@@ -1,4 +1,4 @@
-"""A runner of `fairkit coverage`: fairlearn's MetricFrame with its bootstrap of 200 draws."""
+"""A runner of `coverage.py`: fairlearn's MetricFrame with its bootstrap of 200 draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A runner of `fairkit coverage`: fairkit's own intervals, from its metrics without the audit around them."""
+"""A runner of `coverage.py`: fairkit's own intervals, from its metrics without the audit around them."""
 
 from __future__ import annotations
 

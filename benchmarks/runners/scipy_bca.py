@@ -1,4 +1,4 @@
-"""A runner of `fairkit coverage`: scipy's bias-corrected and accelerated bootstrap (BCa) of rows, 999 draws."""
+"""A runner of `coverage.py`: scipy's bias-corrected and accelerated bootstrap (BCa) of rows, 999 draws."""
 
 from __future__ import annotations
 

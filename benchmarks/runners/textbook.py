@@ -1,4 +1,4 @@
-"""A runner of `fairkit coverage`: Wilson's intervals, Newcombe's differences and Student's means, with scipy."""
+"""A runner of `coverage.py`: Wilson's intervals, Newcombe's differences and Student's means, with scipy."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fairkit.errors import ConfigError, did_you_mean
+from fairkit.errors import ConfigError, ParameterError, did_you_mean
+from fairkit.results.about import facts_of
 from fairkit.results.rules import SCENARIO, Rule
 from fairkit.settings import declared
 from fairkit.support.files import read_small
@@ -119,6 +120,7 @@ class Config:
     auditors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     mitigators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy: tuple[Rule, ...] = ()  # the rules
+    about: Mapping[str, str] = field(default_factory=dict)  # facts that the report states as they stand
 
     def file(self, path: str) -> Path:
         """Return a path that stands in the file, relative to the file's folder."""
@@ -126,14 +128,14 @@ class Config:
 
     def registry_folder(self, option: Path | None = None) -> Path:
         """Return the registry's folder: the option's, else that of the environment, of the file, or the default one."""
-        from fairkit_registry.store.location import locate
+        from fairkit_registry.store.lookup import locate
 
         path = self.registry.get("path")
         return locate(option, configured=None if path is None else self.file(path))
 
     def witnesses(self) -> tuple[str, ...]:
         """Return the files and addresses that remember the registry's newest event."""
-        from fairkit_registry.store.location import witnesses
+        from fairkit_registry.store.lookup import witnesses
 
         return witnesses(self.registry.get("witness"), folder=self.path and self.path.parent)
 
@@ -227,8 +229,15 @@ def read_config(tables: Mapping[str, Any], path: Path | None = None) -> Config:
     """Check tables and return them the form of `Config`."""
     where = "the settings" if path is None else path.name
     for table in tables:
-        if table not in KEYS:
+        if table not in (*KEYS, "about"):
             raise ConfigError(f"{where}: there is no table [{table}]. {did_you_mean(table, KEYS, what='tables')}")
+    about = tables.get("about", {})
+    if not isinstance(about, Mapping):
+        raise ConfigError(f"{where}: [about] is a table of facts; write its keys below that heading")
+    try:
+        about = facts_of(about)
+    except ParameterError as error:
+        raise ConfigError(f"{where}: {error}") from error
     plain = {name: _plain(name, tables.get(name, {}), where) for name in KEYS if name != "policy"}
     inner = {
         name: {key: dict(value) for key, value in tables.get(name, {}).items() if isinstance(value, Mapping)}
@@ -243,6 +252,7 @@ def read_config(tables: Mapping[str, Any], path: Path | None = None) -> Config:
         auditors=inner["audit"],
         mitigators=inner["mitigate"],
         policy=tuple(_rule(rule, where) for rule in rules),
+        about=about,
     )
 
 

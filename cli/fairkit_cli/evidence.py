@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
-    from fairkit_registry.evidence.revoked import Revocations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +24,6 @@ class Shown:
     certificate: Certificate  # what it says
     failed: str | None  # why it does not hold; None where it does, as far as it was checked
     keyed: bool  # whether a trusted key was named, so that the signature was checked
-    stamped: bool = False  # whether it carries a timestamp, whoever made it
-    doubts: tuple[str, ...] = ()  # what is not known about its revocation, in sentences
 
     @property
     def signed(self) -> bool:
@@ -44,78 +41,34 @@ class Shown:
                 "anybody may have written these numbers."
             )
         keys = ", ".join(keyid[:16] for keyid in self.certificate.keyids)
-        said = [f"Signed by {keys}, a key that was named as trusted."]
-        at = self.certificate.proven_at
-        if at is not None:
-            said.append(f"A timestamp proves that the signature was there at {at:%Y-%m-%d %H:%M:%S} UTC.")
-        elif self.stamped:
-            said.append(
-                "It carries a timestamp, which was not checked: name the authority's root with --timestamp-root."
-            )
-        return " ".join([*said, *(f"{doubt[:1].upper()}{doubt[1:]}." for doubt in self.doubts)])
+        return f"Signed by {keys}, a key that was named as trusted."
 
     @property
     def when(self) -> str:
         """When the audit was, and who says so."""
-        told = f"{self.certificate.audited_at:%Y-%m-%d %H:%M} UTC, as the signer says"
-        at = self.certificate.proven_at
-        return told if at is None else f"{told}; the signature proven for {at:%Y-%m-%d %H:%M} UTC"
+        return f"{self.certificate.audited_at:%Y-%m-%d %H:%M} UTC, as the signer says"
 
 
-def read_evidence(
-    paths: Sequence[Path],
-    keys: Sequence[Path],
-    *,
-    revocations: Revocations | str | None = None,
-    roots: Sequence[Path] = (),
-) -> list[Shown]:
+def read_evidence(paths: Sequence[Path], keys: Sequence[Path]) -> list[Shown]:
     """Read and check certificates, the oldest first."""
-    from fairkit.errors import ParameterError
     from fairkit_registry.evidence.keys import load_public
-    from fairkit_registry.evidence.timestamps import read_roots
 
-    if not keys and roots:
-        raise ParameterError("--timestamp-root needs --key: it is about signatures")
     trusted = [load_public(path) for path in keys]
-    pems = read_roots(roots)
-    found = [_checked(path, trusted, revocations, pems) for path in paths]
-    return sorted(found, key=lambda one: one.certificate.audited_at)
+    return sorted((_checked(path, trusted) for path in paths), key=lambda one: one.certificate.audited_at)
 
 
-def _checked(
-    path: Path, trusted: Sequence[PublicKey], revocations: Revocations | str | None, roots: Sequence[str]
-) -> Shown:
-    from datetime import UTC, datetime
-
+def _checked(path: Path, trusted: Sequence[PublicKey]) -> Shown:
     from fairkit_registry.errors import CertificateError
-    from fairkit_registry.evidence.certificate import check_statement, read, read_file, verify
+    from fairkit_registry.evidence.certificate import check, read, read_file
 
     raw = read_file(path)
+    found = check(raw, trusted or None)
     try:
-        if isinstance(revocations, str):
-            raise CertificateError(revocations)
-        if trusted:
-            held = verify(raw, trusted, revocations=revocations, timestamp_roots=roots)
-            doubts = () if revocations is None else tuple(revocations.overdue(datetime.now(UTC)))
-            return Shown(
-                name=path.name, certificate=held, failed=None, keyed=True, stamped=_is_stamped(raw), doubts=doubts
-            )
-        certificate = read(raw, full=True)
-        check_statement(certificate.report, certificate.settings)
-    except CertificateError as error:
-        try:
-            certificate = read(raw, full=True)
-        except CertificateError as unreadable:
-            raise CertificateError(f"{path}: {unreadable}") from None
-        failed = as_options(str(error)).rstrip(".")
-        return Shown(name=path.name, certificate=certificate, failed=failed, keyed=bool(trusted))
-    return Shown(name=path.name, certificate=certificate, failed=None, keyed=False)
-
-
-def _is_stamped(raw: bytes) -> bool:
-    from fairkit_registry.evidence.dsse import Envelope
-
-    return any(bool(one.timestamps) for one in Envelope.from_bytes(raw).signatures)
+        certificate = found.certificate or read(raw)
+    except CertificateError as unreadable:
+        raise CertificateError(f"{path}: {unreadable}") from None
+    failed = None if found.failed is None else as_options(found.failed).rstrip(".")
+    return Shown(name=path.name, certificate=certificate, failed=failed, keyed=bool(trusted))
 
 
 def stated_report(certificate: Certificate) -> Report:

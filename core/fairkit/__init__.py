@@ -6,7 +6,7 @@ A first session, on a model that scikit-learn holds::
 
     report = fairkit.audit(model, X, y, sensitive_features=sex)   # a notebook shows it as a page
     report.find("demographic_parity_difference")                  # a number with its interval
-    report.plot.disparities()                                     # an Altair chart
+    report.plot()                                                 # an Altair chart
     report.save("report.html")
 
     policy = [fairkit.Rule("equal_opportunity_difference", max=0.05)]
@@ -16,6 +16,9 @@ The same on files, where the model is one ONNX file and the table names its colu
 
     data = fairkit.load_data("test.parquet", label="income", favorable=">50K", sensitive=["sex", "race"])
     fairkit.audit("model.onnx", data)
+
+Ask
+    advise       which metric, limit and groups fit a table and its use, with the reasons
 
 Measure
     audit        what is unequal, how sure are we, does it keep a policy
@@ -33,6 +36,7 @@ Repair
 
 Data
     load_data    a table with roles: label, favorable value, sensitive columns
+    Drawn        which rows have a known outcome, and why these
     datasets     built-in synthetic loans, and public data sets
 
 Extend
@@ -51,6 +55,8 @@ from typing import Any
 from fairkit.sources.finders import add_finder
 
 _PUBLIC = {
+    "Advice": "fairkit_guide.advice",
+    "advise": "fairkit_guide.advice",
     "Auditor": "fairkit.auditors",
     "Choice": "fairkit_repair.frontiers.choice",
     "Sweep": "fairkit_repair.frontiers.sweeps",
@@ -61,6 +67,7 @@ _PUBLIC = {
     "ConfigError": "fairkit.errors",
     "DataError": "fairkit.errors",
     "Dataset": "fairkit.data.dataset",
+    "Drawn": "fairkit.data.labelled",
     "FairMetric": "fairkit_similarity.metric",
     "FairkitError": "fairkit.errors",
     "Finding": "fairkit.results.findings",

@@ -4,6 +4,7 @@ from fairkit.auditing.run import audit as audit
 from fairkit.auditors import AuditContext as AuditContext
 from fairkit.auditors import Auditor as Auditor
 from fairkit.data.dataset import Dataset as Dataset
+from fairkit.data.labelled import Drawn as Drawn
 from fairkit.data.loading import load_data as load_data
 from fairkit.errors import ConfigError as ConfigError
 from fairkit.errors import DataError as DataError
@@ -32,6 +33,8 @@ from fairkit.settings import AuditSettings as AuditSettings
 from fairkit.settings import ModelOptions as ModelOptions
 from fairkit.statistics import Rows as Rows
 from fairkit_comparing.run import compare as compare
+from fairkit_guide.advice import Advice as Advice
+from fairkit_guide.advice import advise as advise
 from fairkit_onnx.model import OnnxModel as OnnxModel
 from fairkit_repair.frontiers.choice import Choice as Choice
 from fairkit_repair.frontiers.run import frontier as frontier

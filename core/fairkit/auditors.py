@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -80,16 +80,6 @@ def _distinct(source: Source, start: int, dataset: Dataset, column: str, most: i
     return list(seen)
 
 
-def measured(auditor: Auditor, batch: Batch, predictions: Predictions, context: AuditContext) -> Any:
-    """Return an auditor's partial result for a batch, without the rows that it cannot use; None where none is left."""
-    if not auditor.partial and any((codes < 0).any() for codes in batch.groups.values()):
-        keep = np.all([codes >= 0 for codes in batch.groups.values()], axis=0)
-        if not keep.any():
-            return None
-        batch, predictions = batch.take(keep), predictions.take(keep)
-    return auditor.measure(batch, predictions, context)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoParameters:
     """For auditors that have none."""
@@ -150,9 +140,12 @@ class Auditor(ABC):
         Where views show findings of its own that are no single metric's, by name (see `fairkit.metrics.Headline`).
     terms
         What such findings are called in plain words, by name (see `fairkit.metrics.Term`).
-    partial
-        Whether `measure` copes with rows whose group is not known: their index in ``batch.groups`` is -1. By
-        default it is given only rows that have a group in every sensitive column.
+    uses
+        Under which conditions of the data its numbers are right, because it uses them or because they do not concern
+        it: a subset of {``weights``, ``clusters``, ``strata``, ``reference``, ``group_probabilities``,
+        ``missing_groups``, ``missing_labels``}. An audit of data with another condition refuses the auditor. Rows
+        without a group have the index -1 in ``batch.groups``, those without a label are not in ``batch.labelled``.
+        That rows are copies is told at every interval, whatever the auditor.
     asks
         Whether it asks the model about rows that are not in the table: it is refused where no model was given.
     spread
@@ -168,7 +161,7 @@ class Auditor(ABC):
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
     citation: ClassVar[str] = ""
     spread: ClassVar[bool] = False
-    partial: ClassVar[bool] = False
+    uses: ClassVar[frozenset[str]] = frozenset()
     asks: ClassVar[bool] = False
 
     def __init__(self, parameters: Any = None) -> None:
@@ -213,14 +206,6 @@ class Auditor(ABC):
         return None
 
     @classmethod
-    def contradictions(cls, finding: Finding) -> Iterator[str]:
-        """Yield why a signed finding of this auditor cannot be true, from itself alone; nothing by default.
-
-        A certificate is refused where one of its findings contradicts itself, whoever signed it.
-        """
-        yield from ()
-
-    @classmethod
     def advice(cls, finding: Finding, limit: float) -> str | None:
         """Return what would decide an inconclusive rule with such a limit, as a sentence; None: more rows."""
         return None
@@ -241,22 +226,5 @@ class ComparesTables(Protocol):
             What `Auditor.measure` added up, by table (the earlier first) and model (one, or each table's own).
         contexts
             In the same order; `begin` was called with each.
-        """
-        ...
-
-
-@runtime_checkable
-class ComparesModels(Protocol):
-    """An auditor that can say what differs between two models on the same rows, for `fairkit_comparing.run.compare`."""
-
-    def changes(self, totals: tuple[Any, Any], contexts: tuple[AuditContext, AuditContext]) -> list[Change]:
-        """Return the differences between two models.
-
-        Parameters
-        ----------
-        totals
-            What `Auditor.measure` added up for the first model and for the other.
-        contexts
-            Those of both; `begin` was called with the first.
         """
         ...

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from fairkit.results.report import Report
 
-FORMATS = ("table", "json", "html", "markdown", "hf-card", "cyclonedx", "spdx")
+FORMATS = ("table", "json", "html", "markdown", "hf-card", "cyclonedx")
 """The formats of ``fairkit registry show`` that fairkit writes: no other exporter has one of these names."""
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
     from fairkit.sources import DataSource
-    from fairkit.timestamps import TimestampAuthority
 
 PROJECT = "fairkit"
 """The pluggy project, and the entry-point group in which plugins are found."""
@@ -73,11 +72,6 @@ def fairkit_promotion_checks() -> list[type[PromotionCheck]]:  # type: ignore[em
 @hookspec
 def fairkit_signers() -> list[type[Signer]]:  # type: ignore[empty-body]
     """Return the plugin's signer, at most one, named like the plugin (see `fairkit.signers.Signer`)."""
-
-
-@hookspec
-def fairkit_timestamp_authorities() -> list[type[TimestampAuthority]]:  # type: ignore[empty-body]
-    """Return the plugin's authority, at most one, named like it (see `fairkit.timestamps.TimestampAuthority`)."""
 
 
 @hookspec

@@ -46,7 +46,8 @@ class _Pair:
     """Two models on some rows: what `changes` asks of them, for one class."""
 
     total: PairTotals
-    ranked: RankedRows | None
+    ranked: RankedRows | None  # all rows
+    known: RankedRows | None  # those with an outcome
     label: Class
     metrics: Sequence[Metric]
     confidence: float
@@ -54,13 +55,12 @@ class _Pair:
     def numbers(self, sensitive: str | None, n_groups: int) -> Iterator[tuple[Metric, Paired]]:
         """Every metric's numbers in the groups of a column."""
         for metric in self.metrics:
-            sums = self.total.sums.get((self.label, sensitive, metric.statistic.key))
+            sums, buckets = self.total.sums_of(self.label, sensitive, metric)
             if sums is not None:
-                buckets = self.total.buckets.get((self.label, sensitive, metric.statistic.key))
                 with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                     yield metric, self._paired(metric, sums, buckets)
-            elif metric.ranks and isinstance(metric.statistic, Scores) and self.ranked:
-                rows, groups = self.ranked, self.ranked.groups[sensitive]
+            elif metric.ranks and isinstance(metric.statistic, Scores) and self.known:
+                rows, groups = self.known, self.known.groups[sensitive]
                 yield (metric, paired_areas(rows.scores, rows.outcome, rows.weights, groups, n_groups, rows.clusters))
 
     def _paired(self, metric: Metric, sums: Sums, buckets: Array | None) -> Paired:
@@ -73,10 +73,8 @@ class _Pair:
 def changes(total: PairTotals, data: Dataset, metrics: Sequence[Metric], confidence: float) -> Iterator[Change]:
     """Every metric over all rows; then, column by column, the disparities and the groups; class by class."""
     for label in total.classes():
-        parts = total.ranked.get(label)
-        pair = _Pair(
-            total, RankedRows.joined(parts) if parts else None, label, _for_class(metrics, total, label), confidence
-        )
+        ranked = [total.ranked_of(label, outcome=outcome) for outcome in (False, True)]
+        pair = _Pair(total, ranked[0], ranked[1], label, _for_class(metrics, total, label), confidence)
         for one in _of_class(pair, data):
             yield one if label is None else dataclasses.replace(one, parameters={"class": label})
 
@@ -148,7 +146,7 @@ def _inside(pair: _Pair, data: Dataset, sensitive: str, smallest: int) -> Iterat
     for split in data.roles.within:
         place = inside(sensitive, split.name)
         for metric, values in pair.numbers(place, len(data.stratum_names(split.name)) * groups):
-            sums = pair.total.sums.get((pair.label, place, metric.statistic.key))
+            sums, _ = pair.total.sums_of(pair.label, place, metric)
             if "difference" not in metric.between or sums is None:
                 continue
             forms = within_strata(values, _mass(metric, sums), groups)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+KNOWN = " of known outcome"
+"""Ends the key of sums over the rows that have a label, where some have none."""
+
 Class = str | None
 """A class of a multi-class task, against the others; None for all of them, and in other tasks."""
 
@@ -64,12 +67,24 @@ class PairTotals:
 
     sums: dict[tuple[Class, str | None, str], Sums] = field(default_factory=dict)
     buckets: dict[tuple[Class, str | None, str], Array] = field(default_factory=dict)
-    ranked: dict[Class, list[RankedRows]] = field(default_factory=dict)  # by class, the rows, a part for each batch
+    ranked: dict[tuple[Class, str], list[RankedRows]] = field(default_factory=dict)  # the rows, a part for each batch
 
     def __add__(self, right: PairTotals) -> PairTotals:
         return PairTotals(
             _sum(self.sums, right.sums), _sum(self.buckets, right.buckets), _sum(self.ranked, right.ranked)
         )
+
+    def sums_of(self, label: Class, sensitive: str | None, metric: Metric) -> tuple[Sums | None, Array | None]:
+        """Return a metric's joint sums, also by bucket: of the rows with a label where it needs one, else of all."""
+        key = label, sensitive, metric.statistic.key
+        known = (*key[:2], key[2] + KNOWN)
+        key = known if metric.outcome and known in self.sums else key
+        return self.sums.get(key), self.buckets.get(key)
+
+    def ranked_of(self, label: Class, *, outcome: bool) -> RankedRows | None:
+        """Return the rows with scores, those that have an outcome or all of them."""
+        parts = (self.ranked.get((label, KNOWN)) if outcome else None) or self.ranked.get((label, ""))
+        return RankedRows.joined(parts) if parts else None
 
     def classes(self) -> list[Class]:
         """Return the classes in order, None first."""
@@ -114,15 +129,34 @@ class Pairing:
         data, first = self.dataset, self.scorers[0]
         if first.task == "ranking":
             return AllPairs(tuple(PairTotals() for _ in self.scorers[1:]), items_of(batch, said, data))
-        each = [dict(views(batch, p, s, data)) for p, s in zip(said, self.scorers, strict=True)]
         totals = tuple(PairTotals() for _ in self.scorers[1:])
+        if batch.labelled is None:
+            self._add(totals, batch, said, self.metrics)
+            return AllPairs(totals)
+        self._add(totals, batch, said, [metric for metric in self.metrics if not metric.outcome])
+        design = data.roles.labelled
+        keep, chosen = (batch.labelled, batch.take(batch.labelled)) if design is None else design.known(batch)
+        if keep.any():
+            known = [one.take(keep) for one in said]
+            self._add(totals, chosen, known, [one for one in self.metrics if one.outcome], KNOWN)
+        return AllPairs(totals)
+
+    def _add(
+        self,
+        totals: Sequence[PairTotals],
+        batch: Batch,
+        said: Sequence[Predictions],
+        metrics: Sequence[Metric],
+        of: str = "",
+    ) -> None:
+        data, first = self.dataset, self.scorers[0]
+        each = [dict(views(batch, p, s, data)) for p, s in zip(said, self.scorers, strict=True)]
         for total, other in zip(totals, each[1:], strict=True):
             for label, rows in each[0].items():
                 if label in other:
                     alone = first.task == "multiclass" and label is None
-                    chosen = _of_all_classes(self.metrics) if alone else self.metrics
-                    _add(total, label, (rows, other[label]), batch, data, chosen)
-        return AllPairs(totals)
+                    chosen = _of_all_classes(metrics) if alone else metrics
+                    _add(total, label, (rows, other[label]), batch, data, chosen, of)
 
 
 def _of_all_classes(metrics: Sequence[Metric]) -> list[Metric]:
@@ -134,13 +168,19 @@ def _has(metric: Metric, views: Iterable[Rows]) -> bool:
 
 
 def _add(
-    total: PairTotals, label: Class, views: tuple[Rows, Rows], batch: Batch, data: Dataset, metrics: Iterable[Metric]
+    total: PairTotals,
+    label: Class,
+    views: tuple[Rows, Rows],
+    batch: Batch,
+    data: Dataset,
+    metrics: Iterable[Metric],
+    of: str,
 ) -> None:
     first, second = views
     splits = dict(_splits(batch, data))
     known: set[str] = set()
     for metric in metrics:
-        key = metric.statistic.key
+        key = metric.statistic.key + of
         if isinstance(metric.statistic, Scores) or key in known or not _has(metric, views):
             continue
         known.add(key)
@@ -155,7 +195,7 @@ def _add(
         groups = {sensitive: codes for sensitive, (codes, _) in splits.items()}
         pair = scores[0], scores[1]
         rows = RankedRows(pair, first.outcome, first.weights, groups, batch.clusters)
-        total.ranked[label] = [rows]
+        total.ranked[label, of] = [rows]
 
 
 def _by_bucket(

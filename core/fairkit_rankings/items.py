@@ -67,6 +67,11 @@ def items_of(batch: Batch, said: Sequence[Predictions], dataset: Dataset) -> Ite
     """Keep what rankings need of a batch."""
     if batch.queries is None:
         raise DataError("a ranking needs the column of queries; name it with `query`")
+    if batch.labelled is not None:
+        raise DataError(
+            f"{int((~batch.labelled).sum()):,} items have no label, and places in the rankings; give each one a "
+            "label, or leave `label` out: what needs none is then measured"
+        )
     scores = []
     for predictions in said:
         if predictions.score is None:

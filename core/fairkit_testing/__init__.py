@@ -12,7 +12,7 @@ In a plugin's tests::
 Without pytest: ``run_checks("my-plugin")``, or ``fairkit plugins check my-plugin`` on the command line. Each check
 is a plain function of `fairkit_testing.metric_checks`, `auditor_checks`, `mitigator_checks`, `learner_checks`,
 `chart_checks`, `parameter_checks`, `plugin_checks`, `promotion_checks`, `model_source_checks`, `signer_checks`,
-`timestamp_checks`, `exporter_checks` and `pack_checks`, and can be called by itself.
+`exporter_checks` and `pack_checks`, and can be called by itself.
 """
 
 from __future__ import annotations

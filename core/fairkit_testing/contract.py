@@ -24,7 +24,6 @@ from fairkit_testing import (
     promotion_checks,
     signer_checks,
     source_checks,
-    timestamp_checks,
 )
 from fairkit_testing.require import ContractError
 
@@ -194,7 +193,6 @@ def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
         (plugin.model_sources, model_source_checks.CHECKS, lambda cls: cls),
         (plugin.promotion_checks, promotion_checks.CHECKS, lambda cls: cls),
         (plugin.signers, signer_checks.CHECKS, lambda cls: cls),
-        (plugin.timestamp_authorities, timestamp_checks.CHECKS, lambda cls: cls),
         (plugin.exporters, exporter_checks.CHECKS, lambda cls: cls),
         (plugin.packs, pack_checks.CHECKS, lambda cls: cls),
     )

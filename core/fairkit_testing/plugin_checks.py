@@ -20,7 +20,6 @@ from fairkit.mitigators import Mitigator
 from fairkit.promotions import PromotionCheck
 from fairkit.signers import Signer
 from fairkit.sources import DataSource
-from fairkit.timestamps import TimestampAuthority
 from fairkit_testing.require import require
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ _BASES: tuple[type[Any], ...] = (
     DataSource,
     PromotionCheck,
     Signer,
-    TimestampAuthority,
     Exporter,
 )
 
@@ -82,7 +80,6 @@ def check_names(plugin: Plugin) -> None:
         *plugin.sources,
         *plugin.promotion_checks,
         *plugin.signers,
-        *plugin.timestamp_authorities,
         *plugin.exporters,
     ]
     for cls in plugin.packs:
@@ -131,7 +128,6 @@ def check_documented(plugin: Plugin) -> None:
         *plugin.sources,
         *plugin.promotion_checks,
         *plugin.signers,
-        *plugin.timestamp_authorities,
         *plugin.exporters,
         *plugin.packs,
     ):

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-Level = Literal["fail", "changed", "late", "shares"]
-LATE_AFTER = 2
-"""Batches (days) without data after which it is late."""
+Level = Literal["fail", "changed", "shares"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,18 +194,6 @@ def _new_groups(name: str, split: Split, data: Daily) -> Iterator[Alarm]:
             "then on, with a small part of the error probability that was kept for it"
         )
         yield Alarm(level="shares", subject=f"{name}={split.groups[g]}", day=day, text=text, evidence={"new": True})
-
-
-def late(days: Sequence[str], today: datetime.date) -> Alarm | None:
-    """Return an alarm if no data came for `LATE_AFTER` batches or more."""
-    if not days:
-        return None
-    newest = datetime.date.fromisoformat(days[-1])
-    missing = (today - newest).days - 1
-    if missing < LATE_AFTER:
-        return None
-    text = f"no decisions came for {missing} days: the newest are of {days[-1]}, and today is {today}"
-    return Alarm(level="late", subject=days[-1], day=today.isoformat(), text=text, evidence={"missing": missing})
 
 
 def windows(days: Sequence[str]) -> list[tuple[int, int]]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairkit.data.roles import Sensitive, require_columns
-from fairkit.errors import DataError, RowsNeededError
-from fairkit_watch.engine_counts import CountedColumns, counted_cells
+from fairkit.errors import DataError
 from fairkit_watch.settings import POOLED, WatchSettings, read_day
 from fairkit_watch.split_codes import SplitCoder
 from fairkit_watch.sums import RowSums
@@ -47,9 +46,7 @@ class Counter:
         self.settings, self.labels = settings, labels
         self.later = labels and settings.horizon > 0
 
-    def count(
-        self, source: Source, day: str | None, check_day: Callable[[str], None], *, by_engine: bool = False
-    ) -> Counted:
+    def count(self, source: Source, day: str | None, check_day: Callable[[str], None]) -> Counted:
         """Count a table."""
         columns = self.settings.columns
         fixed = None if day is None or day in source.columns else read_day(day).isoformat()
@@ -58,31 +55,19 @@ class Counter:
         named.append(columns.id if self.later else None)
         splits = tuple(Sensitive.parse(text, source.columns) for text in self.settings.sensitive)
         keys = tuple(name for name in named if name)
-        reading = CountedColumns(keys, splits, named[0], columns.weights, columns.score)
-        require_columns([*keys, *reading.numbers], source.columns, role="watched", table=source.name)
+        numbers = [name for name in (columns.weights, columns.score) if name]
+        require_columns([*keys, *numbers], source.columns, role="watched", table=source.name)
+        everything = tuple(dict.fromkeys([*keys, *(name for split in splits for name in split.columns), *numbers]))
         state = _State(self, source.name, fixed, day, splits, labelled and columns.label is not None)
-        for batch, sums in self._cells(source, reading) if by_engine else self._rows(source, reading):
-            state.take(batch, sums, check_day)
+        for batch in source.batches(everything, ROWS):
+            weights = usable_numbers(batch, columns.weights, source.name, "weight", least=0.0)
+            score = usable_numbers(batch, columns.score, source.name, "score")
+            state.take(batch, RowSums.of_rows(weights, score), check_day)
         if fixed is not None and fixed not in state.found.increments:
             check_day(fixed)
             state.found.increments[fixed] = {POOLED: {POOLED: {"d": [0, 0]}}}
         state.found.increments = whole(state.found.increments)
         return state.found
-
-    def _rows(self, source: Source, reading: CountedColumns) -> Iterator[tuple[pa.RecordBatch, RowSums]]:
-        """Yield the rows in batches, and what each adds."""
-        for batch in source.batches(reading.everything, ROWS):
-            weights = usable_numbers(batch, reading.weights, source.name, "weight", least=0.0)
-            score = usable_numbers(batch, reading.score, source.name, "score")
-            yield batch, RowSums.of_rows(weights, score)
-
-    def _cells(self, source: Source, reading: CountedColumns) -> Iterator[tuple[pa.RecordBatch, RowSums]]:
-        """Yield cells of equal rows, and what each adds."""
-        if self.later:
-            raise RowsNeededError(
-                f"outcomes come {self.settings.horizon} days after the decisions, whose rows wait for them here"
-            )
-        yield counted_cells(source, reading)
 
 
 class _State:
@@ -103,17 +88,16 @@ class _State:
         self.found = Counted(ungrouped={split.name: 0 for split in splits})
 
     def take(self, batch: pa.RecordBatch, sums: RowSums, check_day: Callable[[str], None]) -> None:
-        """Count one batch of rows, or of cells of equal rows."""
+        """Count one batch of rows."""
         n = batch.num_rows
         if n == 0:
             return
-        rows = sums.count(np.ones(n, bool))
-        self.found.rows += rows
+        self.found.rows += n
         columns = self.settings.columns
         if self.fixed is not None:
             days, day_of = [self.fixed], np.zeros(n, np.int64)
         else:
-            days, day_of = days_of(batch.column(self.day), sums, self.table, str(self.day))
+            days, day_of = days_of(batch.column(self.day), self.table, str(self.day))
         for one in days:
             check_day(one)
         favorable = columns.favorable if columns.favorable_decision is None else columns.favorable_decision
@@ -123,7 +107,7 @@ class _State:
         )
         if (yes == UNKNOWN).any():
             raise DataError(
-                f"{self.table}: {sums.count(yes == UNKNOWN):,} of {rows:,} rows have no decision in "
+                f"{self.table}: {int((yes == UNKNOWN).sum()):,} of {n:,} rows have no decision in "
                 f"{columns.decision!r}; leave them out"
             )
         outcome = np.full(n, UNKNOWN, np.int64)
@@ -132,7 +116,7 @@ class _State:
         coded = [(POOLED, [POOLED], np.zeros(n, np.int64))]
         for split in self.splits:
             names, codes = split.codes(batch)
-            self.found.ungrouped[split.name] += sums.count(codes < 0)
+            self.found.ungrouped[split.name] += int((codes < 0).sum())
             coded.append((split.name, names, codes))
         for name, groups, codes in coded:
             self._add(name, groups, codes, days, day_of, (yes, outcome), sums)
@@ -158,8 +142,7 @@ class _State:
         index = day_of * len(groups) + codes
         cells = len(days) * len(groups)
         joint = (index * 3 + outcome) * 2 + yes
-        times = sums.rows if sums.weights is None else sums.weights
-        counts = np.bincount(joint, times, cells * 6).reshape(cells, 3, 2)
+        counts = np.bincount(joint, sums.weights, cells * 6).reshape(cells, 3, 2)
         squares = moments = None
         if sums.squares is not None:
             squares = np.bincount(joint, sums.squares, cells * 6).reshape(cells, 3, 2)

@@ -92,7 +92,7 @@ def locked(path: Path) -> Iterator[None]:
         except OSError as error:
             raise StateError(
                 f"another process is writing to the watch {str(path.parent)!r}; one folder has one writer at a time. "
-                "Let it finish, or give each writer a folder of its own and merge them"
+                "Let it finish, then try again"
             ) from error
         yield
 

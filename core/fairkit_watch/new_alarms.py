@@ -12,15 +12,13 @@ from fairkit_watch.alarms import Alarm
 from fairkit_watch.records import raised
 
 if TYPE_CHECKING:
-    import datetime
-
     from fairkit_watch.judging import Judge
     from fairkit_watch.records import WatchRecords
     from fairkit_watch.totals import Daily
 
 
-def unraised(records: WatchRecords, judge: Judge, data: Daily, today: datetime.date | None) -> Iterator[Alarm]:
-    """Yield the alarms of the counts that the log does not have; with `today` also that no data came."""
+def unraised(records: WatchRecords, judge: Judge, data: Daily) -> Iterator[Alarm]:
+    """Yield the alarms of the counts that the log does not have."""
     before = raised(records.alarms)
     changed = [alarm for alarm, _ in alarming.changes(judge, data)]
     seen: Counter[tuple[str, str]] = Counter()
@@ -30,9 +28,6 @@ def unraised(records: WatchRecords, judge: Judge, data: Daily, today: datetime.d
         if seen[key] > before[key]:
             yield alarm
     yield from _fails(records, judge, data)
-    late = alarming.late(data.days, today) if today is not None else None
-    if late is not None and ("late", late.subject) not in before:
-        yield late
 
 
 def _fails(records: WatchRecords, judge: Judge, data: Daily) -> Iterator[Alarm]:

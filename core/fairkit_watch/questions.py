@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,19 +78,10 @@ def questions(settings: WatchSettings, metrics: Sequence[type[Metric]]) -> tuple
         if settings.columns.label is None:
             raise PolicyError(
                 f"the rule on {entry.rule.metric} needs outcomes: name the `label` and its favorable value, or leave "
-                "such rules out until there are some with `no_outcomes`"
+                "such rules out"
             )
         check_selective(entry, selective=settings.selective)
     return tuple(declared)
-
-
-def without_outcomes(
-    settings: WatchSettings, metrics: Sequence[type[Metric]]
-) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...]]:
-    """Return the rules that need no outcomes, and those that do."""
-    needy = [any(needs_labels(rate) for rate in _target(rule, metrics).rates) for rule in settings.policy()]
-    pairs = list(zip(settings.rules, needy, strict=True))
-    return tuple(one for one, needs in pairs if not needs), tuple(one for one, needs in pairs if needs)
 
 
 def check_selective(question: Question, *, selective: bool) -> None:

@@ -102,7 +102,7 @@ class WatchSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """What a call of `Watch.add`, `Watch.label` or `Watch.merge` did; it is on the disk."""
+    """What a call of `Watch.add` or `Watch.label` did; it is on the disk."""
 
     batch: str  # the name under which it was counted
     rows: int  # decisions, or labels that met a decision

@@ -66,7 +66,6 @@ class WatchSettings:
     sha256: str | None = None
     certificate: str | None = None
     alias: str | None = None
-    follows: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
@@ -83,30 +82,22 @@ class WatchSettings:
             raise PolicyError("there is nothing to watch: give rules (a policy) or sensitive columns")
 
     @property
-    def former(self) -> str | None:
-        """Return a sentence on the settings that these replaced; None where there were none."""
-        if self.follows is None:
-            return None
-        told, wrong = self.follows, 2 - self.confidence - float(self.follows["confidence"])
-        return (
-            f"These rules speak about decisions since {self.since or 'the start'}. Before, the watch had other "
-            f"settings: {told['rows']:,} decisions and {told['alarms']:,} alarms are in {told['folder']}, with their "
-            f"statements. The promises of both hold together with at least {max(1 - wrong, 0):.0%}."
-        )
-
-    @property
     def digest(self) -> str:
         """SHA-256 of the settings in their one JSON form."""
         return hashlib.sha256(canonical(self.to_dict())).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        # the digest of a first watch is what it was before watches could follow others
-        return record_of(self, without=() if self.follows is not None else ("follows",))
+        return record_of(self)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
+        if "follows" in record:
+            raise ParameterError(
+                "this watch follows another one with other settings (`fairkit watch set`), which fairkit no longer "
+                "reads; begin a new watch"
+            )
         try:
             numbers = {key: (float(a), float(b), float(c)) for key, (a, b, c) in record["reference"]["numbers"].items()}
             return cls(

@@ -1,4 +1,4 @@
-"""What rows add to the counts of a watch, one by one or many equal ones at once."""
+"""What rows add to the counts of a watch."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ MOMENTS = 5
 
 @dataclass(frozen=True, slots=True)
 class RowSums:
-    """Sums over each row, or over each cell of rows that are equal in what a watch reads."""
+    """What each row adds to the sums."""
 
-    rows: Array | None = None  # how many rows a cell stands for, shape [n]; None: each is one row
-    weights: Array | None = None  # Σw and Σw² of the rows' weights, shape [n]; None where decisions have none
-    squares: Array | None = None  # Σw and Σw² of the rows' weights, shape [n]; None where decisions have none
+    weights: Array | None = None  # w, shape [n]; None where decisions have none
+    squares: Array | None = None  # w², shape [n]
     moments: tuple[Array, ...] | None = None
 
     @classmethod
@@ -30,18 +29,12 @@ class RowSums:
         """Return the sums of single rows."""
         squares = None if weights is None else weights**2
         if score is None:
-            return cls(None, weights, squares)
+            return cls(weights, squares)
         w = np.ones_like(score) if weights is None else weights
-        return cls(None, weights, squares, (w, w**2, w * score, w**2 * score, w**2 * score**2))
+        return cls(weights, squares, (w, w**2, w * score, w**2 * score, w**2 * score**2))
 
     def inside(self, chosen: NDArray[np.bool_]) -> RowSums:
-        """Return the sums of some of the cells."""
-        rows, weights, squares = (
-            None if one is None else one[chosen] for one in (self.rows, self.weights, self.squares)
-        )
+        """Return the sums of some of the rows."""
+        weights, squares = (None if one is None else one[chosen] for one in (self.weights, self.squares))
         moments = None if self.moments is None else tuple(one[chosen] for one in self.moments)
-        return RowSums(rows, weights, squares, moments)
-
-    def count(self, chosen: NDArray[np.bool_]) -> int:
-        """Return how many rows some of the cells stand for."""
-        return int(chosen.sum() if self.rows is None else self.rows[chosen].sum())
+        return RowSums(weights, squares, moments)

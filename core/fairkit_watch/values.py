@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from fairkit_watch.sums import RowSums
-
     Codes = NDArray[np.int64]
 
 UNKNOWN = 2
@@ -28,8 +26,8 @@ def _encoded(column: pa.Array) -> tuple[list[Any], Codes]:
     return coded.dictionary.to_pylist(), as_numpy(coded.indices).astype(np.int64)
 
 
-def days_of(column: pa.Array, sums: RowSums, table: str, name: str) -> tuple[list[str], Codes]:
-    """Return the days of a column of dates, times, or text that begins with a day, and each cell's place in them."""
+def days_of(column: pa.Array, table: str, name: str) -> tuple[list[str], Codes]:
+    """Return the days of a column of dates, times, or text that begins with a day, and each row's place in them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -37,8 +35,7 @@ def days_of(column: pa.Array, sums: RowSums, table: str, name: str) -> tuple[lis
         raise DataError(f"{table}: the day column {name!r} holds numbers; it takes dates, such as 2026-11-21")
     if column.null_count:
         raise DataError(
-            f"{table}: {sums.count(as_numpy(pc.is_null(column))):,} of {sums.count(np.ones(len(column), bool)):,} "
-            f"rows have no day in {name!r}; leave them out"
+            f"{table}: {column.null_count:,} of {len(column):,} rows have no day in {name!r}; leave them out"
         )
     days, codes = _encoded(pc.utf8_slice_codeunits(column, 0, 10))
     for day in days:

@@ -9,13 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.sources import open_source
-from fairkit.engines.opening import opened
-from fairkit.errors import DataError, ParameterError, RowsNeededError
+from fairkit.errors import DataError, ParameterError
 from fairkit_watch.batch_files import file_digest, file_of
 from fairkit_watch.counting import Counter
 from fairkit_watch.folder import OpenWatch
 from fairkit_watch.labels import read_labels
-from fairkit_watch.merging import merge
 from fairkit_watch.new_alarms import unraised
 from fairkit_watch.records import today as clock_day
 from fairkit_watch.results import Added
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
     from fairkit.data.source import Source
     from fairkit_watch.alarms import Alarm
-    from fairkit_watch.counting import Counted
     from fairkit_watch.log import Record
 
 
@@ -55,7 +52,6 @@ class Watch(OpenWatch):
         batch: str | None = None,
         today: datetime.date | None = None,
         alarms: bool = True,
-        engine: Any = None,
     ) -> Added:
         """Add decisions.
 
@@ -71,10 +67,6 @@ class Watch(OpenWatch):
             The day of the look; by default the clock's. Later days are refused.
         alarms
             False leaves the search for alarms to the next call.
-        engine
-            ``"sql"``: the database of an address counts by day, or DuckDB where the table is Parquet files, and no row
-            is read; where it cannot, the rows are read, and a note says why. A `fairkit_sql.engine.SqlEngine` with
-            ``pulls=False`` refuses then.
 
         Returns
         -------
@@ -85,8 +77,6 @@ class Watch(OpenWatch):
         ------
         StateError
             The batch was added before.
-        RowsNeededError
-            The rows cannot be counted where they lie, and must not be read.
         FairkitError
             The table cannot be used, or cannot be written; nothing was counted.
         """
@@ -94,7 +84,8 @@ class Watch(OpenWatch):
         now = today or clock_day()
         told = day or self._day(source, path)
         self.book.refuse_bytes(name, digest)
-        counted, notes = self._counted(source, told, now, engine)
+        counter = Counter(self.settings, labels=self._labels)
+        counted = counter.count(source, told, lambda one: self._check_day(one, now))
         fingerprint = hashlib.sha256(canonical(counted.increments)).hexdigest()
         self.book.refuse_counts(
             name,
@@ -115,13 +106,11 @@ class Watch(OpenWatch):
             record["ungrouped"] = counted.ungrouped
         if counted.pending:
             record["pending"] = self._cohorts.keep(counted.pending, source.name)
-        if engine is not None and not notes:
-            record["source"] = dict(source.origin)
         self._append(record)
         closed = self._closed(now)
         new = self.new_alarms() if alarms else ()
         days = tuple(sorted(counted.increments))
-        return Added(batch=name, rows=counted.rows, days=days, closed=closed, alarms=new, notes=notes)
+        return Added(batch=name, rows=counted.rows, days=days, closed=closed, alarms=new)
 
     def label(
         self,
@@ -179,37 +168,10 @@ class Watch(OpenWatch):
         new = self.new_alarms() if alarms and closed else ()
         return Added(batch=name, rows=matched.num_rows, unknown=unknown, closed=closed, alarms=new)
 
-    def merge(self, other: str | Path, *, alarms: bool = True) -> Added:
-        """Add what another folder with the same settings counted; records that are here already are passed over.
-
-        Parameters
-        ----------
-        other
-            The folder of another writer. It is not changed, and may be merged again later.
-        alarms
-            As for `add`.
-
-        Raises
-        ------
-        StateError
-            It has other settings, or a batch of one name with other counts.
-        """
-        with Watch.open(other, write=False) as theirs:
-            rows, days = merge(self.book, theirs.book)
-        self._data = None
-        new = self.new_alarms() if alarms else ()
-        return Added(batch=str(other), rows=rows, days=tuple(sorted(days)), alarms=new)
-
-    def new_alarms(self, today: datetime.date | None = None) -> tuple[Alarm, ...]:
-        """Find alarms that were not raised before, write them down, and return them.
-
-        Parameters
-        ----------
-        today
-            Given, days without data up to it are alarming too.
-        """
+    def new_alarms(self) -> tuple[Alarm, ...]:
+        """Find alarms that were not raised before, write them down, and return them."""
         found = []
-        for alarm in unraised(self.book, self.judge, self.data, today):
+        for alarm in unraised(self.book, self.judge, self.data):
             numbered = replace(alarm, number=len(self.alarms) + 1)
             self.book.append({"kind": "alarm", "alarm": numbered.to_dict()})
             found.append(numbered)
@@ -232,28 +194,6 @@ class Watch(OpenWatch):
         if path is None:
             return source, None, batch or f"{self.book.writer}/{len(self.book.records)}", None
         return source, path, batch or path.name, file_digest(path)
-
-    def _counted(
-        self, source: Source, day: str | None, now: datetime.date, engine: Any
-    ) -> tuple[Counted, tuple[str, ...]]:
-        """Count decisions here or where they lie; a note says why rows were read after all."""
-        counter = Counter(self.settings, labels=self._labels)
-
-        def check_day(one: str) -> None:
-            self._check_day(one, now)
-
-        if engine == "dask" or not getattr(engine, "here", True):
-            raise ParameterError("a watch counts in this process, or with `engine=sql` in a database")
-        with opened(engine) as running:
-            pulls = getattr(running, "pulls", None)
-        if pulls is None:
-            return counter.count(source, day, check_day), ()
-        try:
-            return counter.count(source, day, check_day, by_engine=True), ()
-        except RowsNeededError as reason:
-            if not pulls:
-                raise
-            return counter.count(source, day, check_day), (f"The rows were read: {reason}.",)
 
     def _append(self, record: Record) -> None:
         self.book.append(record)

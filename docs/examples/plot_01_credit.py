@@ -40,10 +40,10 @@ for rule in report.policy:
 # %%
 # The largest disparities with their intervals. The grey ticks are the limits.
 
-chart = report.plot.disparities()
+chart = report.plot()
 
 # %%
 # In a notebook ``report`` as the last line of a cell shows the whole page; ``report.save("report.html")`` writes it.
 # The groups one by one:
 
-chart = report.plot.groups("ethnicity", ["selection_rate", "true_positive_rate", "false_positive_rate"])
+chart = report.plot("scores", "ethnicity")

@@ -20,7 +20,7 @@ for name in ("exposure_difference", "top_k_rate_difference", "pairwise_accuracy_
 # Queries (openings) are the independent units: every interval comes from the variance over them. The exposure of a group is
 # the mean of 1 / log2(1 + position).
 
-chart = report.plot.groups("sex", ["exposure", "top_k_rate", "pairwise_accuracy"])
+chart = report.plot()
 
 # %%
 # The method ``exposure`` adds one number for each group to the scores until the disparity keeps a tolerance. Here the same is

@@ -31,14 +31,14 @@ report = fairkit.audit(None, data)
 # %%
 # In both groups a score means what it says: of the people with a score of .7, about 70 % are not arrested again.
 
-chart = report.plot.calibration("group")
+chart = report.plot("calibration", "group")
 
 # %%
 # And yet harmless people of one group are held far more often. The true positive rate is the share of harmless people who are
 # released.
 
 print(report.find("equal_opportunity_difference", "group"))
-chart = report.plot.groups("group", ["selection_rate", "true_positive_rate", "false_positive_rate"])
+chart = report.plot()
 
 # %%
 # A rule with thresholds of their own for each group makes the error rates equal; then the score no longer means the same for both.

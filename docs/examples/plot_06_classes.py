@@ -29,9 +29,9 @@ for label in ("home", "ward", "intensive"):
     print(report.find("selection_rate_difference", "insured", parameters={"class": label}), "|", label)
 
 # %%
-# The scores of one class, by group:
+# The scores of each class, by group:
 
-chart = report.plot.scores("insured", label="intensive")
+chart = report.plot("scores", "insured")
 
 # %%
 # The same patients after the repair. The group is read for learning only; no decision reads it (``read_group=False``).

@@ -37,7 +37,7 @@ print(report)
 
 print(report.find("selection_rate_difference", "origin"))
 print(report.find("selection_rate_difference", "origin", within="complete"))
-chart = report.plot.groups("origin", "selection_rate")
+chart = report.plot()
 
 # %%
 # How many rows would decide a rule that these rows leave open?

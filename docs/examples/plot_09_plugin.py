@@ -69,5 +69,5 @@ print(report.find("narrow_escape_difference", "ethnicity"))
 # %%
 # The plugin's metric is in every chart, page and certificate, like all others.
 
-chart = report.plot.groups("ethnicity", ["narrow_escape", "selection_rate"])
+chart = report.plot()
 del os.environ["FAIRKIT_PLUGINS"]

@@ -56,7 +56,7 @@ X = pd.DataFrame({"letter": letters, "without_name": [" ".join(one.split()[4:]) 
 test, groups = X[1500:], {"sex": sex[1500:]}
 report = fairkit.audit(Reads(model, "letter"), test, hired[1500:], sensitive_features=groups)
 print(report.find("demographic_parity_difference", "sex"))
-chart = report.plot.scores("sex")
+chart = report.plot("scores", "sex")
 
 # %%
 # The same letters without the name, when it learns and when it decides: the model cannot read what is not there.

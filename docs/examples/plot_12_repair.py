@@ -22,8 +22,8 @@ for change in result.changes:
 chart = result.plot()
 
 # %%
-# The result is one ONNX file. The groups before and after:
+# The result is one ONNX file. The disparities before and after:
 
-before = result.before.plot.groups("sex", ["true_positive_rate"]).properties(title="before")
-after = result.after.plot.groups("sex", ["true_positive_rate"]).properties(title="after")
+before = result.before.plot().properties(title="before")
+after = result.after.plot().properties(title="after")
 chart = before & after

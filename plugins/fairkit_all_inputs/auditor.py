@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar
 
+from fairkit.auditing.conditions import NO_GROUPS
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.metrics import Headline, Term
-from fairkit_all_inputs.collect import People
-from fairkit_all_inputs.metrics import check_metric
+from fairkit_all_inputs.domains import People
 from fairkit_all_inputs.parameters import Parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
@@ -25,21 +25,20 @@ if TYPE_CHECKING:
 class AllInputsAuditor(Auditor):
     """Asks of every input of a domain, not only of the people in the data, what a change of some columns can do.
 
-    For a sum of trees f (or a linear model, or a network), two values s and s' of the columns that change, and every x
+    For a sum of trees f (or a linear model), two values s and s' of the columns that change, and every x
     that the other columns may hold:
 
         flip:           is there an x with f(x, s) >= θ > f(x, s')?
         score change:   max over x, s, s' of f(x, s) - f(x, s')
 
-    and the same for the probability; with three classes or more, whether the predicted class changes, and the
-    change of each class's sum; besides, the share of people for whom an x within a distance flips. Each answer is
+    and the same for the probability; besides, the share of people whose own decision flips. Each answer is
     an interval that holds the truth: its ends meet where it is decided. The lower end is an input that the model itself
     was run on; the upper end is a list of boxes that cover the domain, with a bound of each.
     """
 
     name: ClassVar[str] = "all-inputs"
     asks: ClassVar[bool] = True
-    partial: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = NO_GROUPS
     summary: ClassVar[str] = "Whether any input at all changes its answer with a column: a witness, or a proof."
     terms: ClassVar[Mapping[str, Term]] = {
         "all_inputs_flip": Term(
@@ -56,14 +55,14 @@ class AllInputsAuditor(Auditor):
         ),
         "all_inputs_flippable": Term(
             "people whose decision could depend on the group",
-            "The share of people for whom an input that is near enough flips when these columns alone change.",
+            "The share of people whose own decision flips when these columns alone change.",
         ),
     }
     citation: ClassVar[str] = (
         "Chen et al. (2019), Robustness verification of tree-based models, NeurIPS; Devos, Meert & Davis (2021), "
-        "Versatile verification of tree ensembles, ICML; Zhang et al. (2018), CROWN, NeurIPS"
+        "Versatile verification of tree ensembles, ICML"
     )
-    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
+    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "regression"})
     headlines: ClassVar[Mapping[str, Headline]] = {
         "all_inputs_flip": Headline(disparity=False),
         "all_inputs_score_change": Headline(disparity=False),
@@ -81,10 +80,9 @@ class AllInputsAuditor(Auditor):
 
     def begin(self, context: AuditContext) -> None:
         """Look at the model before the rows are read: a graph that is not understood is refused at once."""
-        from fairkit_all_inputs.bounded_models import opened
+        from fairkit_all_inputs.findings import opened
 
         self._began = time.monotonic()
-        check_metric(self.parameters)
         self._changing(context)
         if any(column in context.scorer.columns for column in self._changing(context)):
             opened(context)
@@ -101,13 +99,6 @@ class AllInputsAuditor(Auditor):
         from fairkit_all_inputs.findings import findings
 
         return findings(self.parameters, self._changing(context), total.in_order(), context, self._began)
-
-    @classmethod
-    def contradictions(cls, finding: Finding) -> Iterator[str]:
-        """See `fairkit.auditors.Auditor.contradictions`."""
-        from fairkit_all_inputs.checking import contradictions
-
-        return contradictions(finding)
 
     def _changing(self, context: AuditContext) -> list[str]:
         """The columns that change: as asked, else the sensitive ones that the model reads."""

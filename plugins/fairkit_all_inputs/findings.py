@@ -3,53 +3,62 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import ParameterError
-from fairkit_all_inputs.bounded_models import opened
-from fairkit_all_inputs.bounds.classes.problem import ClassProblem
+from fairkit.errors import DataError, FairkitError, ModelError, ParameterError
+from fairkit.intervals import two_sided
+from fairkit.limits.means import weighted_share_limits
+from fairkit.limits.shares import clopper_pearson
 from fairkit_all_inputs.bounds.compiling import Compilation
-from fairkit_all_inputs.bounds.networks.model import NetworkModel
-from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
-from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
-from fairkit_all_inputs.bounds.proof import packed
-from fairkit_all_inputs.bounds.proof_file import proof_file
-from fairkit_all_inputs.bounds.questions import AnyProblem, answer, log_of
-from fairkit_all_inputs.bounds.searching import Effort, unsearched
+from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
+from fairkit_all_inputs.bounds.proof import log_of, packed, proved, unpacked
+from fairkit_all_inputs.bounds.proof_file import save_proof
+from fairkit_all_inputs.bounds.searching import Answer, answer, unsearched
 from fairkit_all_inputs.bounds.sums import problem_of
-from fairkit_all_inputs.checking import VERSION
-from fairkit_all_inputs.distances import taken
 from fairkit_all_inputs.domains import domains_of
-from fairkit_all_inputs.metrics import metric_of
-from fairkit_all_inputs.network_file import digest_of_statement, network_statement, refuse_unreadable, with_multipliers
-from fairkit_all_inputs.people import nearby, shares
-from fairkit_all_inputs.records import digest_of_people, logs_near, opened_record, people_near, save_record
 from fairkit_all_inputs.replaying import Replay, confirmed, inside_of, replayed
-from fairkit_all_inputs.scope import AuditScope
-from fairkit_all_inputs.signed import checked as checked_anew
-from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, SHARE, interval_of, meaning, meet, state_of
-from fairkit_all_inputs.weighed import Weighed
-from fairkit_all_inputs.witnesses import of_somebody, run_witness
-from fairkit_onnx.structure.trees import TreeModel
+from fairkit_all_inputs.scope import BOUNDS, MEANING, QUESTIONS, SHARE, AuditScope, interval_of, meet, state_of
+from fairkit_all_inputs.witness import ask, cells_of, described, differs, of_somebody, read, run_witness
+from fairkit_onnx.read.scorer import OnnxScorer
+from fairkit_onnx.structure.linear import LinearModel, read_linear
+from fairkit_onnx.structure.trees import TreeModel, read_trees
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from fairkit.auditors import AuditContext
     from fairkit.results.findings import Finding
-    from fairkit_all_inputs.bounds.searching import Answer
-    from fairkit_all_inputs.collect import People
-    from fairkit_all_inputs.distances import Summed
+    from fairkit_all_inputs.bounds.problem import Problem
+    from fairkit_all_inputs.domains import People
     from fairkit_all_inputs.parameters import Parameters
-    from fairkit_onnx.structure.encoded import Encoded
 
+VERSION = 2
+"""Of what is proved and how; a certificate of another version is refused."""
 STARTS = 50
 """People from whom the search for a witness begins."""
 LEAST = -1e300
 """A bound of boxes none of which can flip, as a number that JSON has."""
+
+
+def opened(context: AuditContext) -> TreeModel | LinearModel:
+    """Read the model behind a scorer in a form that is bounded."""
+    scorer = context.scorer
+    if not isinstance(scorer, OnnxScorer):
+        raise ModelError(
+            f"all-inputs: {scorer.info.name} is no ONNX file, so what is inside is not known; export it to ONNX"
+        )
+    model: TreeModel | LinearModel | None = read_trees(scorer, grouped=True) or read_linear(scorer, grouped=True)
+    if model is None:
+        kinds = sorted({node.op_type for node in scorer.model.proto.graph.node})
+        raise ModelError(
+            f"all-inputs: {scorer.info.name} is not understood (its nodes are {', '.join(kinds)}); sums of "
+            "trees and linear models are; for a network run alpha,beta-CROWN on the ONNX file"
+        )
+    return model
 
 
 def findings(
@@ -65,125 +74,68 @@ def findings(
     domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, parameters)
     problem = problem_of(model, domains, len(domains) - 1, features)
     if not problem.pairs or not problem.of(FLIP).touching:
-        return _untouched(scope, model, problem)
-    _refuse(parameters, problem)
-    statement = _statement(parameters, model, problem)
-    scope = _measured(scope, problem)
-    record = opened_record(scope, problem) if context.signed and parameters.near is not None else None
+        values = ", ".join(changing)
+        results = _unused(scope, f"No tree splits between the values of {values}: no input changes its answer.")
+        replay = replayed(scope, model, problem)
+        kinds = {name: kind for kind, name in QUESTIONS.items()}
+        return [confirmed(scope, problem, kinds.get(one.metric, -1), one, replay) for one in results]
+    if parameters.save_proof:
+        _refuse_proof(problem)
     replay, searched = _replayed_and_compiled(scope, model, problem)
     scope = replace(scope, searched=searched)
-    notes = [*notes, *_about(domains), *replay.notes()]
-    questions = _questions(problem)
-    results, logs, witnesses = [], {}, {}
-    saves = bool(parameters.save_proof) and isinstance(problem, Problem)
-    people_at = people_near(scope, problem) if saves and parameters.near is not None else []
-    starts = _starts(problem.of(FLIP), people) if parameters.near is None else []
-    for number, (kind, subproblem, label) in enumerate(questions):
-        name = QUESTIONS[kind]
-        context.progress(_doing(name), number, len(questions) + 1)
-        checked = checked_anew(scope, subproblem, kind, notes, record, label)
-        if checked is not None:
-            results.append(checked if label is not None else confirmed(scope, subproblem, kind, checked, replay))
-            continue
-        left = len(questions) - number + (questions[0][0] == FLIP and parameters.near is not None)
-        says = _says(context, name, number, len(questions) + 1)
-        finding, logs[name], got = _searched(scope, subproblem, kind, notes, starts, says, label, scope.effort(left))
-        if label is None:  # the sums of several classes are not in a file's outputs
-            finding = confirmed(scope, subproblem, kind, finding, replay)
-        if kind == SCORE and label is None and parameters.near is None and got.point is not None:
-            starts = [got.point]  # to climb in the probability costs all trees: from the score's alone
-        digests = {"people_sha256": digest_of_people(people_at)} if people_at else {}
-        if statement and logs[name] and isinstance(subproblem, NetworkProblem):
-            digests["statement_sha256"] = digest_of_statement(statement)
-            if not context.signed:
-                logs[name] = with_multipliers(subproblem, kind, logs[name], got.upper)
-        results.append(replace(finding, evidence={**finding.evidence, **digests}))
-        witnesses[name] = finding.evidence.get("witness")
-    if questions[0][0] == FLIP:
-        context.progress(f"all-inputs: {SHARE}", len(questions), len(questions) + 1)
-        results.append(_share(scope, problem.of(FLIP), notes, none=results[0].interval == (0.0, 0.0)))
-    if not context.signed:
-        if isinstance(problem, Problem) and isinstance(model, TreeModel) and saves:
-            save_record(scope, proof_file(problem, model, features, logs), people_at, witnesses)
-        elif statement:
-            save_record(scope, {**statement, "logs": logs}, [], {})
+    whole = [one.name for one in domains if getattr(one, "whole", False)]
+    notes += [f"Whole numbers only, as in the data: {', '.join(whole)}."] if whole else []
+    notes += replay.notes()
+    kinds_asked = [SCORE] if problem.threshold is None else [FLIP, SCORE]
+    kinds_asked += [CHANCE] if problem.logistic else []
+    results, logs = [], {}
+    starts = _starts(problem.of(FLIP), people)
+    for number, kind in enumerate(kinds_asked):
+        name, asked = QUESTIONS[kind], problem.of(kind)
+        context.progress(f"all-inputs: {name} (the first run compiles)", number, len(kinds_asked) + 1)
+        finding = _checked(scope, asked, kind, notes)
+        if finding is None:
+            if scope.searched:
+                says = _says(context, name, number, len(kinds_asked) + 1)
+                effort = scope.effort(len(kinds_asked) - number)
+                got = answer(asked, kind, effort=effort, starts=starts, says=says)
+            else:
+                got = unsearched(asked, kind)
+            finding, logs[name] = _finding(scope, asked, kind, got, notes)
+            if kind == SCORE and got.point is not None:
+                starts = [got.point]  # to climb in the probability costs all trees: from the score's alone
+        results.append(confirmed(scope, asked, kind, finding, replay))
+    if kinds_asked[0] == FLIP:
+        context.progress(f"all-inputs: {SHARE}", len(kinds_asked), len(kinds_asked) + 1)
+        results.append(_share(scope, problem.of(FLIP), notes))
+    if not context.signed and parameters.save_proof and isinstance(model, TreeModel):
+        save_proof(parameters.save_proof, problem, model, features, logs)
     return results
 
 
-def _measured(scope: AuditScope, problem: AnyProblem) -> AuditScope:
-    """Return the scope with the distance that the parameters name."""
-    if scope.told.fair_metric is None:
-        return scope
-    metric = taken(metric_of(scope.told, scope.context), problem, scope.told.fair_metric)
-    _refuse_weighed(scope.told, problem, metric)
-    return replace(scope, metric=metric)
+def _refuse_proof(problem: Problem) -> None:
+    """Refuse `save_proof` of a model whose trees are not those of the file."""
+    if problem.points:
+        raise ParameterError(
+            "all-inputs: save_proof writes the cells of trees, and this model is linear: its bound is the sum of its "
+            "columns' parts, which `fairkit verify --recompute` adds up; leave save_proof out"
+        )
+    if problem.of(FLIP) is not problem:
+        raise ParameterError(
+            "all-inputs: save_proof writes the trees of the file, and this model decides by a threshold for each "
+            "group: its log is in the certificate, and `fairkit verify --recompute` checks it; leave save_proof out"
+        )
 
 
-def _untouched(scope: AuditScope, model: Encoded, problem: AnyProblem) -> list[Finding]:
-    """Return the findings about a model that reads what changes and weighs it nowhere."""
-    part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
-    results = _unused(scope, f"{part} the values of {', '.join(scope.changing)}: no input changes its answer.")
-    replay = replayed(scope, model, problem)
-    kinds = {name: kind for kind, name in QUESTIONS.items()}
-    return [confirmed(scope, problem, kinds.get(one.metric, -1), one, replay) for one in results]
-
-
-def _statement(parameters: Parameters, model: Encoded, problem: AnyProblem) -> dict[str, Any]:
-    """Return what the file of `save_proof` is about, of a network; nothing where none is written."""
-    if not parameters.save_proof or not isinstance(problem, NetworkProblem) or not isinstance(model, NetworkModel):
-        return {}
-    refuse_unreadable(model, problem, parameters.near)
-    return network_statement(model, problem)
-
-
-def _replayed_and_compiled(scope: AuditScope, model: Encoded, problem: AnyProblem) -> tuple[Replay, bool]:
+def _replayed_and_compiled(scope: AuditScope, model: TreeModel | LinearModel, problem: Problem) -> tuple[Replay, bool]:
     """Run inputs through the file; where time is limited, the search is compiled meanwhile: tell whether it was."""
     if scope.told.seconds is None:
         return replayed(scope, model, problem), True
-    compilation = Compilation(problem)
+    compilation = Compilation()
     try:
         return replayed(scope, model, problem), compilation.ready(scope.seconds_left)
     finally:
         compilation.stop()
-
-
-def _searched(
-    scope: AuditScope,
-    problem: AnyProblem,
-    kind: int,
-    notes: Sequence[str],
-    starts: Sequence[tuple[int, ...]],
-    says: Callable[[float, float], None],
-    label: str | None,
-    effort: Effort,
-) -> tuple[Finding, Any, Answer]:
-    """Search for an answer; return the finding, the log of its upper bound, and the answer."""
-    if not scope.searched and not isinstance(problem, NetworkProblem):
-        got = unsearched(problem, kind)
-        return *_finding(scope, problem, kind, got, notes, None, label), got
-    if scope.told.near is None:
-        got = answer(problem, kind, effort=effort, starts=starts, says=says)
-        return *_finding(scope, problem, kind, got, notes, None, label), got
-    got, nearest, each = nearby(problem, kind, scope.people, scope.told, effort, scope.metric)
-    finding, log = _finding(scope, problem, kind, got, notes, nearest, label)
-    if each and finding.interval != (1.0, 1.0):
-        log = logs_near(problem, each, got.upper)
-    return finding, log, got
-
-
-def _questions(problem: AnyProblem) -> list[tuple[int, AnyProblem, str | None]]:
-    """Return the questions: what is asked, of which sum, and of which class."""
-    if isinstance(problem, ClassProblem):
-        return [
-            (FLIP, problem, None),
-            *((SCORE, problem.of_class(place), name) for place, name in enumerate(problem.names)),
-        ]
-    kinds = [SCORE] if problem.threshold is None else [FLIP, SCORE]
-    return [(kind, problem.of(kind), None) for kind in [*kinds, *([CHANCE] if problem.logistic else [])]]
-
-
-def _doing(name: str) -> str:
-    return f"all-inputs: {name} (the first run compiles)"
 
 
 def _says(context: AuditContext, name: str, number: int, total: int) -> Callable[[float, float], None]:
@@ -191,47 +143,9 @@ def _says(context: AuditContext, name: str, number: int, total: int) -> Callable
 
     def told(lower: float, upper: float) -> None:
         ends = {} if name == QUESTIONS[FLIP] else {"lower": lower, "upper": upper}
-        context.progress(_doing(name), number, total, **ends)
+        context.progress(f"all-inputs: {name} (the first run compiles)", number, total, **ends)
 
     return told
-
-
-def _refuse(parameters: Parameters, problem: AnyProblem) -> None:
-    """Refuse parameters that mean nothing to a model of this kind."""
-    if parameters.save_proof and isinstance(problem, ClassProblem):
-        raise ParameterError(
-            "all-inputs: save_proof writes the trees of one sum, and this model has one for each class: its logs are "
-            "in the certificate, and `fairkit verify --recompute` checks them; leave save_proof out"
-        )
-    if parameters.save_proof and problem.points:
-        raise ParameterError(
-            "all-inputs: save_proof writes the cells of trees, and this model is linear: its bound is the sum of its "
-            "columns' parts, which `fairkit verify --recompute` adds up; leave save_proof out"
-        )
-    if parameters.save_proof and isinstance(problem, Problem) and problem.of(FLIP) is not problem:
-        raise ParameterError(
-            "all-inputs: save_proof writes the trees of the file, and this model decides by a threshold for each "
-            "group: its log is in the certificate, and `fairkit verify --recompute` checks it; leave save_proof out"
-        )
-    if problem.points and parameters.near:
-        raise ParameterError("all-inputs: near is understood for trees; leave it out for a linear model")
-
-
-def _refuse_weighed(parameters: Parameters, problem: AnyProblem, metric: Summed | Weighed) -> None:
-    """Refuse a distance that weighs columns together where only one that adds up is understood."""
-    if not isinstance(metric, Weighed):
-        return
-    name = Path(parameters.fair_metric or "").name
-    if isinstance(problem, NetworkProblem):
-        raise ParameterError(
-            f"all-inputs: the fair metric {name} weighs columns together, as one that ignores a sensitive subspace "
-            "does; for a network `near` needs one that adds up over columns: a Euclidean one, or leave fair_metric out"
-        )
-    if parameters.save_proof:
-        raise ParameterError(
-            f"all-inputs: the fair metric {name} weighs columns together, and save_proof writes distances that add up "
-            "over columns; leave save_proof out: `fairkit verify --recompute` searches again"
-        )
 
 
 def _unused(scope: AuditScope, why: str) -> list[Finding]:
@@ -241,14 +155,7 @@ def _unused(scope: AuditScope, why: str) -> list[Finding]:
     return [scope.finding(name, 0.0, 0.0, {"version": VERSION, "boxes": 0, "decided": True}, (why,)) for name in names]
 
 
-def _about(domains: Sequence[Any]) -> list[str]:
-    whole = [one.name for one in domains if getattr(one, "whole", False)]
-    if not whole:
-        return []
-    return [f"Whole numbers only, as in the data: {', '.join(whole)}."]
-
-
-def _starts(problem: AnyProblem, people: People) -> list[tuple[int, ...]]:
+def _starts(problem: Problem, people: People) -> list[tuple[int, ...]]:
     """Return the people nearest to the threshold, by cells, whose every value lies in the domain."""
     cells = np.stack([block.cells_of(people.columns) for block in problem.blocks], axis=1)
     cells = np.unique(cells[(cells >= 0).all(axis=1)], axis=0)
@@ -256,29 +163,18 @@ def _starts(problem: AnyProblem, people: People) -> list[tuple[int, ...]]:
         return []
     threshold = problem.threshold if problem.threshold is not None and math.isfinite(problem.threshold) else 0.0
     most = max(2, STARTS // len(problem.pairs))
-    sums = problem.sums(cells)
-    if sums.ndim == 2:  # how far the class is ahead
-        sums = np.ptp(np.sort(sums, axis=1)[:, -2:], axis=1)
-    order = np.argsort(np.abs(sums - threshold), kind="stable")[:most]
+    order = np.argsort(np.abs(problem.sums(cells) - threshold), kind="stable")[:most]
     return [tuple(row) for row in cells[order].tolist()]
 
 
-def _finding(
-    scope: AuditScope,
-    problem: AnyProblem,
-    kind: int,
-    got: Answer,
-    notes: Sequence[str],
-    nearest: Mapping[str, Any] | None,
-    label: str | None,
-) -> tuple[Finding, Any]:
+def _finding(scope: AuditScope, problem: Problem, kind: int, got: Answer, notes: Sequence[str]) -> tuple[Finding, Any]:
     """Return the finding, and the log of its upper bound."""
-    witness = run_witness(scope, problem, got, nearest, flip=kind == FLIP)
+    witness = run_witness(scope, problem, got, flip=kind == FLIP)
     lower, upper = interval_of(problem, kind, got, found=witness is not None)
-    decided = upper - lower <= meet(problem, kind, lower)
+    settled = upper - lower <= meet(problem, kind, lower)
     evidence: dict[str, Any] = {
         "version": VERSION,
-        "decided": decided,
+        "decided": settled,
         "boxes": got.boxes,
         "rounding": problem.rounding,
     }
@@ -286,9 +182,7 @@ def _finding(
         # what stands in a list does not go into a certificate: it may be somebody's row
         evidence["witness"] = [witness] if of_somebody(scope, witness) else witness
     log: Any = {}
-    if scope.told.near is not None and math.isfinite(got.upper) and isinstance(problem, Problem):
-        evidence |= {"proved": got.upper, "problem_sha256": problem.sha256}
-    if scope.told.near is None and not (kind == FLIP and lower == 1.0):
+    if not (kind == FLIP and lower == 1.0):
         log = log_of(problem, got)
         text = packed(log)
         evidence |= {"proved": max(got.upper, LEAST), "problem_sha256": problem.sha256}
@@ -296,42 +190,111 @@ def _finding(
             evidence["proof"] = text
         else:
             notes = [*notes, "The proof log is too long for a certificate: whoever checks it searches again."]
-    said = [meaning(kind, label, scope), BOUNDS, *notes, *state_of(scope, decided=decided)]
-    parameters = None if label is None else {"class": label}
-    return scope.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters), log
+    said = [MEANING[kind], BOUNDS, *notes, *state_of(scope, decided=settled)]
+    return scope.finding(QUESTIONS[kind], lower, upper, evidence, said), log
 
 
-def _share(scope: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none: bool) -> Finding:
-    near = scope.told.near or 0.0
+def _checked(scope: AuditScope, problem: Problem, kind: int, notes: Sequence[str]) -> Finding | None:
+    """Check what a certificate says: run its witness, recompute the bounds of its boxes; None where that fails.
+
+    A finding that fails is searched for again, and then differs from what was signed, or repeats it.
+    """
+    signed = scope.signed(QUESTIONS[kind])
+    if signed is None or signed.interval is None:
+        return None
+    evidence = dict(signed.evidence)
+    if signed.evidence.get("version") != VERSION:
+        raise DataError(
+            f"all-inputs: the certificate's {signed.metric} has a proof of version "
+            f"{signed.evidence.get('version', 1)}, and {VERSION} is believed; certify the model anew"
+        )
+    try:
+        lower, upper = _shown_again(scope, problem, kind, evidence)
+    except (FairkitError, KeyError, TypeError, ValueError):
+        return None
+    settled = upper - lower <= meet(problem, kind, lower)
+    evidence |= {"decided": settled, "rounding": problem.rounding}
+    said = [MEANING[kind], BOUNDS, *notes, *state_of(scope, decided=settled)]
+    return scope.finding(QUESTIONS[kind], lower, upper, evidence, said)
+
+
+def _shown_again(scope: AuditScope, problem: Problem, kind: int, evidence: dict[str, Any]) -> tuple[float, float]:
+    """Return the interval that a witness and a log show; the evidence takes what they give now."""
+    lower = -math.inf
+    told = evidence.get("witness")
+    if isinstance(told, list):
+        raise ValueError("the witness is left out, because it has somebody's values")
+    if told is not None:
+        first, second = read(told)
+        said = ask(scope.context.scorer, [first, second], scope.people.columns)
+        evidence["witness"] = described(first, second, said)
+        rows = {
+            n: np.array([first[n], second[n]], dtype=v.dtype) for n, v in scope.people.columns.items() if n in first
+        }
+        points = np.stack([block.cells_of(rows) for block in problem.blocks], axis=1)
+        free = [place for place in range(points.shape[1]) if place != problem.changing]
+        if (points < 0).any() or (points[0, free] != points[1, free]).any():
+            raise ValueError("the witness leaves the domain, or more than the named columns change")
+        if kind == FLIP:
+            if not differs(said):
+                raise ValueError("the witness does not flip")
+            return 1.0, 1.0
+        f, g = problem.sums(points)
+        lower = float(f - g) if kind == SCORE else 1 / (1 + math.exp(-f)) - 1 / (1 + math.exp(-g))
+    if evidence.get("problem_sha256") != problem.sha256:
+        raise ValueError("the log is about other cells or trees")
+    upper = proved(problem, kind, unpacked(evidence["proof"]))
+    if upper > evidence["proved"] + 1e-9 * max(1.0, abs(upper)):
+        raise ValueError("a box of the log has a larger bound than was signed")
+    answered = Answer(kind=kind, lower=lower, upper=float(evidence["proved"]), pair=None, point=None)
+    return interval_of(problem, kind, answered, found=False)
+
+
+def _share(scope: AuditScope, problem: Problem, notes: Sequence[str]) -> Finding:
+    """Return the share of the people looked at who flip: each is run at every value of what changes."""
     people = scope.people.some(np.flatnonzero(inside_of(problem, scope.people.columns)[""]))
     if not len(people.rows):
         said = ["None of the people looked at is in the domain: nothing is known.", *notes]
-        return replace(
-            scope.finding(SHARE, 0.0, 1.0, {"version": VERSION, "people": 0}, said, {"near": near}), value=None
-        )
-    effort = scope.effort() if scope.searched else Effort(seconds=0.0)
-    got = shares(problem, people, scope.told, scope.context, scope.metric, none=none, effort=effort)
+        return replace(scope.finding(SHARE, 0.0, 1.0, {"version": VERSION, "people": 0}, said), value=None)
+    flips, weights = _flips(scope, problem, people), people.weights
+    value = float(np.average(flips, weights=weights))
     sampled = len(scope.people.rows) < scope.people.count
+
+    def interval(confidence: float) -> tuple[float, float]:
+        if not sampled:
+            return value, value
+        z, share = two_sided(confidence), np.array([value])
+        if weights is None:
+            limits = clopper_pearson(share, np.array([float(len(flips))]), z)
+        else:  # as many people as would say so much if all counted the same (Kish)
+            size = float(weights.sum()) ** 2 / max(float((weights**2).sum()), 1e-300)
+            limits = weighted_share_limits(share, np.array([size]), z)
+        return float(limits[0][0]), float(limits[1][0])
+
+    method = "Clopper & Pearson" if weights is None else "with the effective number of people"
     said = [
-        "The share of people for whom an input within the distance flips, themselves included; undecided people count "
-        "for the upper end only.",
-        (
-            f"Of {len(people.rows):,} people drawn at random from {scope.people.count:,}: the interval covers "
-            f"the draw, too ({'Clopper & Pearson' if got.weights is None else 'with the effective number of people'})."
-            if sampled
-            else BOUNDS
-        ),
-        *(() if got.weights is None else ("Each person counts by weight.",)),
+        "The share of people whose own decision flips when these columns alone change.",
+        f"Of {len(people.rows):,} people drawn at random from {scope.people.count:,}: the interval covers the draw, "
+        f"too ({method})."
+        if sampled
+        else BOUNDS,
+        *(() if weights is None else ("Each person counts by weight.",)),
         *notes,
     ]
-    evidence = {
-        "version": VERSION,
-        "flippable": int(got.flips.sum()),
-        "undecided": int(got.open.sum()),
-        "people": len(got.flips),
-        "boxes": got.boxes,
-    }
-    finding = scope.finding(
-        SHARE, *got.interval(scope.context.confidence, sampled=sampled), evidence, said, {"near": near}
-    )
-    return replace(finding, value=got.ends[0], interval_at=lambda confidence: got.interval(confidence, sampled=sampled))
+    evidence = {"version": VERSION, "flippable": int(flips.sum()), "people": len(flips)}
+    finding = scope.finding(SHARE, *interval(scope.context.confidence), evidence, said)
+    return replace(finding, value=value, interval_at=interval)
+
+
+def _flips(scope: AuditScope, problem: Problem, people: People) -> NDArray[np.bool_]:
+    """Tell whose decision changes, by person."""
+    columns = {name: people.columns[name] for name in scope.context.scorer.columns}
+    block, said = problem.blocks[problem.changing], []
+    for cell in range(block.size):
+        changed = dict(columns)
+        for name in block.columns:
+            value = block.values[name][cell]
+            like = cells_of([{name: None if value is None else value}], {name: columns[name]})[name]
+            changed[name] = np.repeat(like, len(people.rows))
+        said.append(np.asarray(scope.context.scorer.predict(changed).decision))
+    return np.asarray(np.ptp(np.stack(said), axis=0) > 0)

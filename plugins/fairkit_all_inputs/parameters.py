@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairkit.parameters.declare import parameter
-from fairkit_similarity.subspace import directions_parameter, strength_parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,21 +29,8 @@ class Parameters:
     one_hot: bool = parameter(
         True, help="Whether 0-1 columns with a common beginning, of which each row has exactly one, go together."
     )
-    near: float | None = parameter(
-        None,
-        help="Only inputs within this squared distance of one of the people: standardised numbers, 2 for another "
-        "category (1 where there are two).",
-        minimum=0,
-    )
-    fair_metric: str | None = parameter(
-        None,
-        help="The distance of near: a file with a saved fair metric, or subspace, which is learned as by "
-        "restricted-dro; default: standardised numbers.",
-    )
-    strength: float = strength_parameter()
-    directions: tuple[str, ...] | None = directions_parameter()
     people: int = parameter(
-        1_000, help="So many people of the data, drawn at random, are looked at for flippable and for near.", minimum=1
+        1_000, help="So many people of the data, drawn at random, are looked at for flippable.", minimum=1
     )
     boxes: int = parameter(200_000, help="How many boxes each question may split.", minimum=1)
     seconds: float | None = parameter(
@@ -54,7 +40,5 @@ class Parameters:
         above=0,
     )
     save_proof: str | None = parameter(
-        None,
-        help="A JSON file for the cells of trees or networks and the proof logs, for an independent checker; with near "
-        "it holds what is near to whom, so keep it as the data. Whoever recomputes a certificate reads it there.",
+        None, help="A JSON file for the cells of trees and the proof logs, for an independent checker."
     )

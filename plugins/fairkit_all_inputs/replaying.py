@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit_all_inputs.bounds.classes.problem import ClassProblem
-from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem, plain
-from fairkit_all_inputs.terms import meet, state_of
-from fairkit_all_inputs.witness import ask, cells_of, decided, described
-from fairkit_all_inputs.witnesses import of_somebody
+from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, plain
+from fairkit_all_inputs.scope import meet, state_of
+from fairkit_all_inputs.witness import ask, cells_of, described, of_somebody
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
-    from fairkit_all_inputs.bounds.questions import AnyProblem
+    from fairkit_all_inputs.bounds.problem import Problem
     from fairkit_all_inputs.scope import AuditScope
     from fairkit_onnx.structure.domain import Block
     from fairkit_onnx.structure.encoded import Encoded
@@ -56,25 +54,25 @@ class Replay:
         return [f"{gone:,} of {self.rows:,} rows are outside the domain ({shown}): nothing is said about them."]
 
 
-def replayed(scope: AuditScope, model: Encoded, problem: AnyProblem) -> Replay:
-    """Run every row of the table (near people: theirs), and random inputs, at every value of what changes."""
+def replayed(scope: AuditScope, model: Encoded, problem: Problem) -> Replay:
+    """Run every row of the table, and random inputs, at every value of what changes."""
     names = list(scope.context.scorer.columns)
     sums = _Sums(model, problem)
     replay = Replay(slack=sums.slack)
-    for columns in _rows(scope, names):
+    for batch in scope.context.dataset.batches(names, partial=True):
+        columns = batch.columns(names)
         inside = inside_of(problem, columns)
         replay.rows += len(inside[""])
         for name, some in inside.items():
             replay.outside[name] = replay.outside.get(name, 0) + int((~some).sum())
         kept = {name: values[inside[""]] for name, values in columns.items()}
         _run(scope, problem, kept, sums, replay)
-    if scope.told.near is None:
-        drawn = _random(problem, scope.context.rng("all-inputs.replay"))
-        _run(scope, problem, {name: drawn[name] for name in names}, sums, replay)
+    drawn = _random(problem, scope.context.rng("all-inputs.replay"))
+    _run(scope, problem, {name: drawn[name] for name in names}, sums, replay)
     return replay
 
 
-def confirmed(scope: AuditScope, problem: AnyProblem, kind: int, finding: Finding, replay: Replay) -> Finding:
+def confirmed(scope: AuditScope, problem: Problem, kind: int, finding: Finding, replay: Replay) -> Finding:
     """Return a finding with what was run: an input that changes more than was found is its witness."""
     if kind not in replay.most or finding.interval is None:
         return finding
@@ -97,7 +95,7 @@ def confirmed(scope: AuditScope, problem: AnyProblem, kind: int, finding: Findin
     if value <= low + 1e-6 * max(1.0, abs(high)):
         return finding
     said = ask(scope.context.scorer, [first, second], scope.people.columns)
-    witness = described(first, second, said, scope.context.scorer.classes)
+    witness = described(first, second, said)
     evidence = dict(finding.evidence) | {"witness": [witness] if of_somebody(scope, witness) else witness}
     if kind == FLIP:
         evidence = {key: told for key, told in evidence.items() if key not in ("proof", "proved", "problem_sha256")}
@@ -111,21 +109,21 @@ def confirmed(scope: AuditScope, problem: AnyProblem, kind: int, finding: Findin
 
 
 def _exact(
-    scope: AuditScope, problem: AnyProblem, kind: int, first: Mapping[str, Any], second: Mapping[str, Any]
+    scope: AuditScope, problem: Problem, kind: int, first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> tuple[float, Mapping[str, Any], Mapping[str, Any]]:
     """Return the change between two inputs, the larger sum first; none of an input outside the domain's values."""
     rows = cells_of([first, second], {name: scope.people.columns[name] for name in first})
     points = np.stack([block.cells_of(rows) for block in problem.blocks], axis=1)
-    if (points < 0).any() or isinstance(problem, ClassProblem):
+    if (points < 0).any():
         return -np.inf, first, second
-    f, g = (float(one) for one in problem.sums_of(rows, points))
+    f, g = (float(one) for one in problem.sums(points))
     if f < g:
         first, second, f, g = second, first, g, f
     change = f - g if kind == SCORE else 0.5 * (np.tanh(0.5 * f) - np.tanh(0.5 * g))
     return float(change), first, second
 
 
-def inside_of(problem: AnyProblem, columns: Columns) -> dict[str, NDArray[np.bool_]]:
+def inside_of(problem: Problem, columns: Columns) -> dict[str, NDArray[np.bool_]]:
     """Tell by block that stays which rows have a cell of it, shape [n]; under the empty name, which have all."""
     rows = len(next(iter(columns.values())))
     found = {"": np.ones(rows, dtype=np.bool_)}
@@ -136,15 +134,7 @@ def inside_of(problem: AnyProblem, columns: Columns) -> dict[str, NDArray[np.boo
     return found
 
 
-def _rows(scope: AuditScope, names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
-    if scope.told.near is not None:
-        yield {name: scope.people.columns[name] for name in names}
-        return
-    for batch in scope.context.dataset.batches(names, partial=True):
-        yield batch.columns(names)
-
-
-def _run(scope: AuditScope, problem: AnyProblem, columns: Columns, sums: _Sums, replay: Replay) -> None:
+def _run(scope: AuditScope, problem: Problem, columns: Columns, sums: _Sums, replay: Replay) -> None:
     """Run inputs at every value, and remember the largest changes."""
     rows = len(next(iter(columns.values())))
     if not rows:
@@ -158,7 +148,7 @@ def _run(scope: AuditScope, problem: AnyProblem, columns: Columns, sums: _Sums, 
         fed.append(changed)
         said.append(scope.context.scorer.predict(changed))
         summed.append(sums(changed, said[-1]))
-    decisions = [decided(one) for one in said]
+    decisions = [one.decision for one in said]
     scores = [one.score for one in said]
     for kind, values in ((FLIP, decisions), (SCORE, summed), (CHANCE, scores)):
         if any(one is None for one in values):
@@ -187,11 +177,11 @@ def _repeated(value: Any, like: NDArray[Any], rows: int) -> NDArray[Any]:
 class _Sums:
     """The runtime's own sums, as far as the file shows them: a tensor, the score itself, or the logit of a score."""
 
-    def __init__(self, model: Encoded, problem: AnyProblem) -> None:
-        self.logistic = bool(getattr(problem, "logistic", False))
+    def __init__(self, model: Encoded, problem: Problem) -> None:
+        self.logistic = problem.logistic
         cut = model.tail.cut
         self._run = model.tensor(cut) if isinstance(cut, str) else None
-        self._problem = problem if isinstance(problem, Problem) else None
+        self._problem = problem
         self._same: bool | None = None
         self.slack = _LOGIT if self._run is None and self.logistic else 0.0
 
@@ -200,7 +190,7 @@ class _Sums:
         if self._run is not None:
             values = self._run(columns).astype(np.float64)
             return values[:, 1] - values[:, 0] if values.shape[1] == 2 else values[:, 0]
-        if said.score is None or said.predicted is not None or self._problem is None:
+        if said.score is None:
             return None
         if self.logistic:
             chance = np.clip(said.score, 0.01, 0.99)  # beyond, float32 says too little
@@ -215,7 +205,7 @@ class _Sums:
         return np.asarray(said.score) if self._same else None
 
 
-def _random(problem: AnyProblem, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+def _random(problem: Problem, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
     """Return random inputs of the domain, by column: half of them from cells, half from the whole of each column."""
     columns: dict[str, NDArray[Any]] = {}
     for block in problem.blocks:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fairkit.charts import ChartTable, EvidenceChart
+from fairkit_all_inputs.bounds.problem import plain
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fairkit.models.scorer import Predictions, Scorer
+    from fairkit_all_inputs.bounds.problem import Problem
+    from fairkit_all_inputs.bounds.searching import Answer
+    from fairkit_all_inputs.scope import AuditScope
 
 FIRST, SECOND = "first", "second"
 
@@ -36,20 +38,12 @@ def ask(scorer: Scorer, rows: Sequence[Mapping[str, Any]], example: Mapping[str,
     return scorer.predict(cells_of(rows, example))
 
 
-def decided(said: Predictions) -> NDArray[Any] | None:
-    """Return each row's decision, 0 or 1, or its predicted class."""
-    return said.decision if said.predicted is None else said.predicted
-
-
 def differs(said: Predictions) -> bool:
     """Tell whether two rows are decided differently."""
-    found = decided(said)
-    return found is not None and bool(found[0] != found[1])
+    return said.decision is not None and bool(said.decision[0] != said.decision[1])
 
 
-def described(
-    first: Mapping[str, Any], second: Mapping[str, Any], said: Predictions, classes: Sequence[Any] = ()
-) -> dict[str, Any]:
+def described(first: Mapping[str, Any], second: Mapping[str, Any], said: Predictions) -> dict[str, Any]:
     """Return a pair as evidence: scalars only, which a certificate may have."""
     record: dict[str, Any] = {}
     for side, row in ((FIRST, first), (SECOND, second)):
@@ -59,8 +53,6 @@ def described(
             record[f"score {side}"] = float(said.score[index])
         if said.decision is not None:
             record[f"decision {side}"] = int(said.decision[index])
-        if said.predicted is not None:
-            record[f"class {side}"] = str(classes[int(said.predicted[index])])
     return record
 
 
@@ -70,6 +62,40 @@ def read(told: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     for side in (FIRST, SECOND):
         sides.append({key[len(side) + 1 :]: value for key, value in told.items() if key.startswith(f"{side}.")})
     return sides[0], sides[1]
+
+
+def pair_of(problem: Problem, got: Answer) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the raw values of a witness."""
+    assert got.pair is not None  # noqa: S101 -- asked for with a witness
+    assert got.point is not None  # noqa: S101
+    sides = []
+    for cell in got.pair:
+        point = list(got.point)
+        point[problem.changing] = cell
+        sides.append(problem.raw(point))
+    return sides[0], sides[1]
+
+
+def run_witness(scope: AuditScope, problem: Problem, got: Answer, *, flip: bool) -> dict[str, Any] | None:
+    """Run a witness; None where there is none, or where rounding keeps it from flipping."""
+    if got.point is None:
+        return None
+    first, second = pair_of(problem, got)
+    said = ask(scope.context.scorer, [first, second], scope.people.columns)
+    if flip and not differs(said):
+        return None
+    return described(first, second, said)
+
+
+def of_somebody(scope: AuditScope, witness: Mapping[str, Any]) -> bool:
+    """Tell whether a witness happens to have somebody's values."""
+    for row in read(witness):
+        same = np.ones(len(scope.people.rows), dtype=np.bool_)
+        for name, value in row.items():
+            same &= np.array([plain(cell) == value for cell in scope.people.columns[name].tolist()], dtype=np.bool_)
+        if same.any():
+            return True
+    return False
 
 
 class WitnessChart(EvidenceChart):
@@ -89,7 +115,7 @@ class WitnessChart(EvidenceChart):
             (name, _shown(first[name]), _shown(second[name]), "" if first[name] == second[name] else "changes")
             for name in names
         ]
-        for what in ("score", "decision", "class"):
+        for what in ("score", "decision"):
             if f"{what} {FIRST}" in value:
                 rows.append((f"the model's {what}", value[f"{what} {FIRST}"], value[f"{what} {SECOND}"], ""))
         return ChartTable(columns=("column", "one", "the other", "what changes"), rows=rows)

@@ -47,19 +47,7 @@ class CycloneDX(Exporter):
         return cyclonedx(card)
 
 
-class SPDX(Exporter):
-    """Another bill of materials, SPDX 3.0.1."""
-
-    name = "spdx"
-
-    def export(self, card: Card) -> str:
-        """Return the bill as JSON-LD; see `fairkit_cards.bom`."""
-        from fairkit_cards.bom import spdx
-
-        return spdx(card)
-
-
 @fairkit.hookimpl
 def fairkit_exporters() -> list[type[Exporter]]:
     """Return one exporter for each form."""
-    return [ModelCard, HubCard, CycloneDX, SPDX]
+    return [ModelCard, HubCard, CycloneDX]

@@ -39,69 +39,6 @@ def cyclonedx(card: Card) -> str:
     return json_text(document) + "\n"
 
 
-def spdx(card: Card) -> str:
-    """Return the version as SPDX 3.0.1 (JSON-LD). The same version and certificates give the same bytes.
-
-    The model is an ``ai_AIPackage`` with its digest; each certificate is a file, by its digest, that is evidence for
-    the model (relationship ``hasEvidence``).
-    """
-    identity = "|".join([card.reference, card.model_sha256, *card.attached])
-    base = f"urn:uuid:{uuid.uuid5(_NAMESPACE, 'spdx|' + identity)}"
-    info = "_:creation"
-
-    def element(kind: str, fragment: str, **more: Any) -> dict[str, Any]:
-        return {"type": kind, "spdxId": f"{base}#{fragment}", "creationInfo": info, **more}
-
-    def hashed(digest: str) -> list[dict[str, str]]:
-        return [{"type": "Hash", "algorithm": "sha256", "hashValue": digest}]
-
-    agent = element("SoftwareAgent", "fairkit", name="fairkit")
-    model = element(
-        "ai_AIPackage",
-        "model",
-        name=card.name,
-        software_packageVersion=str(card.version),
-        software_primaryPurpose="model",
-        verifiedUsing=hashed(card.model_sha256),
-    )
-    files = [
-        element(
-            "software_File",
-            f"certificate-{place}",
-            name=f"{digest}.json",
-            software_primaryPurpose="evidence",
-            description="Fairness certificate: an in-toto statement in a DSSE envelope.",
-            verifiedUsing=hashed(digest),
-        )
-        for place, digest in enumerate(card.attached)
-    ]
-    elements = [agent, model, *files]
-    if files:
-        evidence = [one["spdxId"] for one in files]
-        elements.append(
-            element(
-                "Relationship", "evidence", relationshipType="hasEvidence", **{"from": model["spdxId"], "to": evidence}
-            )
-        )
-    document = element(
-        "SpdxDocument",
-        "document",
-        name=card.reference,
-        rootElement=[model["spdxId"]],
-        element=[one["spdxId"] for one in elements],
-        profileConformance=["core", "software"],
-    )
-    creation = {
-        "type": "CreationInfo",
-        "@id": info,
-        "specVersion": "3.0.1",
-        "created": card.added_at,
-        "createdBy": [agent["spdxId"]],
-    }
-    graph = {"@context": "https://spdx.org/rdf/3.0.1/spdx-context.jsonld", "@graph": [creation, document, *elements]}
-    return json_text(graph) + "\n"
-
-
 def _component(card: Card) -> dict[str, Any]:
     properties = [
         *(("fairkit:alias", alias) for alias in card.aliases),

@@ -92,7 +92,7 @@ def _certificate(certificate: CertifiedReport) -> Iterator[str]:
         yield f"Names the key {signer} as its signer. **No alias trusts it: the numbers below are a claim.**"
     yield ""
     data = report.data
-    yield f"Data: {escaped(data.name)}, {data.rows} rows ({data.dropped_rows} left out)."
+    yield f"Data: {escaped(data.name)}, {data.rows} rows{data.lacking}."
     yield ""
     yield f"Digest of its content: `{data.sha256}`."
     yield ""

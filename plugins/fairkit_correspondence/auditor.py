@@ -40,7 +40,7 @@ class CorrespondenceAuditor(Auditor):
     )
     tasks: ClassVar[frozenset[Task]] = frozenset({"answers"})
     headlines: ClassVar[Mapping[str, Headline]] = {"correspondence_difference": Headline()}
-    partial: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = frozenset({"missing_labels", "missing_groups"})
     Parameters = Parameters
 
     @classmethod

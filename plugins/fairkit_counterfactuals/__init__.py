@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fairkit.auditing.conditions import NO_GROUPS
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.hookspecs import hookimpl
@@ -65,6 +66,7 @@ class CounterfactualsAuditor(Auditor):
 
     name: ClassVar[str] = "counterfactuals"
     asks: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = frozenset({"weights", *NO_GROUPS})
     summary: ClassVar[str] = "Given counterfactual rows: predictions that stay the same, and how far scores move."
     terms: ClassVar[Mapping[str, Term]] = {
         "prediction_consistency": Term(

@@ -1,8 +1,9 @@
-"""What rows without a sensitive value could do: bounds over all ways to put them into groups.
+"""What rows without a group or an outcome could do: bounds over all ways to give them one.
 
-The rows' decisions, outcomes and scores are known, their groups are not (partial identification; Manski 2003). A
-rate is largest in a group when all missing rows that count go there, and smallest when all that do not count go
-there. Means use that j of m numbers with mean μ and standard deviation s have a mean within s √((m-j)/j) of μ.
+Decisions and scores are known (partial identification; Manski 2003). A rate is largest in a group when its rows
+without an outcome have the one that counts, or else one that the rate is not over, and all rows without a group that
+count go there; it is smallest the other way round. Means use that j of m numbers with mean μ and standard deviation s
+have a mean within s √((m-j)/j) of μ.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.metrics import Mean, Rate
+from fairkit.metrics import CONFUSION, Mean
 from fairkit.statistics import ScoreTable, Sums
 from fairkit_group.boxes import Box
-from fairkit_group.ranking import RocAuc
-from fairkit_group.rates import BalancedAccuracy, F1Score, TrueNegativeRate, TruePositiveRate
+from fairkit_group.misclassified import of_rates
+from fairkit_group.ranking import SCORES, RocAuc
+from fairkit_group.totals import of_key, of_metric
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from fairkit.metrics import Metric
@@ -27,28 +31,70 @@ if TYPE_CHECKING:
 _STEPS = 2_001
 
 
-def allocated(metric: Metric, observed: Any, missing: Any) -> Box | None:
-    """Return the bounds on a metric in every group, whatever groups the missing rows belong to."""
-    if isinstance(metric, Rate):
-        return _rate(np.array(metric.over), np.array(metric.counted), observed, missing)
-    if isinstance(metric, F1Score):
-        box = _rate(np.array((0, 1, 1, 1)), np.array((0, 0, 0, 1)), observed, missing)
-        return Box(2 * box.low / (1 + box.low), 2 * box.high / (1 + box.high))
-    if isinstance(metric, BalancedAccuracy):
-        parts = [allocated(one, observed, missing) for one in (TruePositiveRate(), TrueNegativeRate())]
-        return Box(*(sum(getattr(p, side) for p in parts) / 2 for side in ("low", "high")))
-    if isinstance(metric, Mean):
-        return _mean(metric, observed, missing)
-    if isinstance(metric, RocAuc) and isinstance(observed, ScoreTable):
-        return _area(metric, observed, missing)
+def allocated(metric: Metric, totals: Mapping[str, Any], without: Mapping[str, Any]) -> Box | None:
+    """Return the bounds on a metric in every group, whatever outcomes and groups the rows have that lack one.
+
+    `totals` are by group, `without` those of the rows without a group as one; empty where there are none.
+    """
+    known: Any = of_metric(totals, metric)
+    gone: Any = of_metric(without, metric)
+    unseen, nowhere = (_without_outcome(parts) if metric.outcome else None for parts in (totals, without))
+    if gone is not None and type(gone) is not type(known):
+        return None
+    if isinstance(known, Sums) and metric.statistic is CONFUSION:
+        parts = known.first, np.zeros((1, 4)) if gone is None else gone.first
+        both = [np.zeros((1, 2)) if one is None else one for one in (unseen, nowhere)]
+        return of_rates(metric, lambda over, counted: _rate(over, counted, *parts, *both))
+    rest = 0.0 if nowhere is None else nowhere.sum()
+    if isinstance(metric, Mean) and isinstance(known, Sums):
+        if unseen is None:
+            return None if gone is None else _mean(metric, known, gone)
+        rest = rest + (0.0 if gone is None else gone.first[0, 0])
+        return _any_value(metric, known, unseen.sum(axis=1) + rest)
+    if isinstance(metric, RocAuc) and isinstance(known, ScoreTable):
+        lost = 0.0 if gone is None else gone.mass.sum(axis=(0, 1))
+        return _area(metric, known, lost, rest if unseen is None else rest + unseen.sum(axis=1))
     return None
 
 
-def _rate(over: Array, counted: Array, known: Sums, missing: Sums) -> Box:
-    inside, denominator = known.first @ counted, known.first @ over
-    for_it, against = float(missing.first[0] @ counted), float(missing.first[0] @ (over - counted))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return Box(inside / (denominator + against), (inside + for_it) / (denominator + for_it))
+def _without_outcome(parts: Mapping[str, Any]) -> Array | None:
+    """Return the mass of the rows without an outcome by group and decision, shape [G, 2]; None where all have one.
+
+    Without decisions all of it stands as no.
+    """
+    for key in (CONFUSION.key, SCORES.key):
+        every: Any = of_key(parts, key)
+        some: Any = parts.get(key)
+        if every is some or type(every) is not type(some):
+            continue
+        if isinstance(every, ScoreTable):
+            mass = (every.mass.sum(axis=0) - some.mass.sum(axis=0)).sum(axis=1)
+            return np.column_stack([mass, np.zeros_like(mass)])
+        return np.asarray((every.first - some.first).reshape(-1, 2, 2).sum(axis=1))
+    return None
+
+
+def _rate(over: Array, counted: Array, known: Array, gone: Array, unseen: Array, nowhere: Array) -> Box:
+    def most(good: Array, bad: Array) -> Array:
+        best = np.argmax((good - bad).reshape(2, 2), axis=0)  # the outcome, by decision, that raises the share most
+        cells, entering = known.copy(), gone.copy()
+        for decision, outcome in enumerate(best):
+            cells[:, 2 * outcome + decision] += unseen[:, decision]
+            entering[:, 2 * outcome + decision] += nowhere[:, decision]
+        inside = cells @ good + entering @ good
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(inside / (inside + cells @ bad))
+
+    return Box(1 - most(over - counted, counted), most(counted, over - counted))
+
+
+def _any_value(metric: Mean, known: Sums, mass: Array) -> Box | None:
+    """Bound a mean to which values of some mass are added, of which only the range is known."""
+    low, high = metric.range
+    if not np.isfinite([low, high]).all():
+        return None
+    rows, total = known.first[:, 0], known.first[:, 1]
+    return Box((total + mass * low) / (rows + mass), (total + mass * high) / (rows + mass))
 
 
 def _mean(metric: Mean, known: Sums, missing: Sums) -> Box | None:
@@ -56,10 +102,7 @@ def _mean(metric: Mean, known: Sums, missing: Sums) -> Box | None:
     rows, total = known.first[:, 0], known.first[:, 1]
     mass = float(missing.first[0, 0])
     if not np.isclose(missing.second[0, 0, 0], mass):
-        low, high = metric.range
-        if not np.isfinite([low, high]).all():
-            return None
-        return Box((total + mass * low) / (rows + mass), (total + mass * high) / (rows + mass))
+        return _any_value(metric, known, np.array(mass))
     mean = missing.first[0, 1] / mass
     spread = np.sqrt(max(missing.second[0, 1, 1] / mass - mean**2, 0.0))
     taken = mass * np.sin(np.linspace(0, np.pi / 2, _STEPS))[:, None] ** 2  # dense at both ends
@@ -69,12 +112,11 @@ def _mean(metric: Mean, known: Sums, missing: Sums) -> Box | None:
     return Box(np.clip(low, *metric.range), np.clip(high, *metric.range))
 
 
-def _area(metric: RocAuc, observed: ScoreTable, missing: ScoreTable) -> Box:
-    """Bound the area: pairs with a missing row all count, or none."""
-    pairs = observed.mass[..., 0].sum(axis=0) * observed.mass[..., 1].sum(axis=0)
-    all_pairs = (observed.mass[..., 0].sum(axis=0) + missing.mass[..., 0].sum()) * (
-        observed.mass[..., 1].sum(axis=0) + missing.mass[..., 1].sum()
-    )
+def _area(metric: RocAuc, observed: ScoreTable, missing: Any, unseen: Any) -> Box:
+    """Bound the area: pairs with a row that lacks a group or an outcome all count, or none."""
+    negative, positive = observed.mass.sum(axis=0).T
+    lost = np.broadcast_to(missing, 2)
+    pairs, all_pairs = negative * positive, (negative + lost[0] + unseen) * (positive + lost[1] + unseen)
     with np.errstate(divide="ignore", invalid="ignore"):
         right = metric.compute(observed.mass) * pairs
         return Box(right / all_pairs, 1 - (pairs - right) / all_pairs)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from fairkit.auditing.conditions import WAYS_OUT
 from fairkit.auditing.views import views
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.models.scale import is_own
@@ -13,14 +14,16 @@ from fairkit.parameters.declare import parameter
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, Statistic
 from fairkit_group.collecting import Collecting
 from fairkit_group.headlines import HEADLINES, TERMS
+from fairkit_group.labelled import LABELLED_SHARE, Labelled, check_design, known_rows, label_totals_of
 from fairkit_group.misclassified import told
 from fairkit_group.over_classes import over_classes
 from fairkit_group.proxies import by_proxies
 from fairkit_group.ranking import SCORES
 from fairkit_group.rankings import check_ranking, of_rankings
-from fairkit_group.references import against_reference
+from fairkit_group.references import against_reference, reference_in
 from fairkit_group.section import Section
 from fairkit_group.simultaneous import Family, joint_confidence, marked
+from fairkit_group.totals import EVERYBODY
 from fairkit_group.unknowns import MISSING_SHARE
 from fairkit_group.within import inside_strata
 from fairkit_rankings.items import Items, items_of
@@ -47,7 +50,7 @@ class GroupAuditor(Auditor):
 
     name: ClassVar[str] = "group"
     summary: ClassVar[str] = "Rates, scores and errors per group, and the disparities between groups."
-    partial: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = frozenset(WAYS_OUT)
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression", "ranking"})
     headlines: ClassVar[Mapping[str, Headline]] = HEADLINES
     terms: ClassVar[Mapping[str, Term]] = TERMS
@@ -68,8 +71,8 @@ class GroupAuditor(Auditor):
             minimum=1,
         )
         missing_share: float = parameter(
-            0.02,
-            help="With more missing values of a sensitive column there is no verdict where no bounds are known.",
+            0.0,
+            help="Above this share of missing groups or labels there is no verdict where no bounds are known.",
             minimum=0,
             maximum=1,
         )
@@ -91,6 +94,7 @@ class GroupAuditor(Auditor):
         told(self.parameters.label_error, list(context.dataset.profile.groups), context.dataset.roles.label)
         if context.scorer.task == "ranking":
             check_ranking(self.parameters)
+        check_design(context, self.parameters.label_error)
 
     @classmethod
     def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
@@ -102,6 +106,7 @@ class GroupAuditor(Auditor):
                 *(f"{stem}_{between}" for stem in (*stems, "equalized_odds") for between in _BETWEEN),
                 *cls.headlines,
                 MISSING_SHARE,
+                LABELLED_SHARE,
             }
         )
 
@@ -109,14 +114,29 @@ class GroupAuditor(Auditor):
         """Total one batch."""
         if context.scorer.task == "ranking":
             return items_of(batch, [predictions], context.dataset)
-        total = Collecting(batch, context.dataset)
+        total, seen = Collecting(batch, context.dataset), batch.labelled
         for label, rows in views(batch, predictions, context.scorer, context.dataset):
-            total.add(label, rows, self._statistics(rows, context))
-        return total.totals()
+            total.add(label, rows, self._statistics(rows, context), EVERYBODY if seen is not None else "")
+        if seen is None:
+            return total.totals()
+        design = context.dataset.roles.labelled
+        whole = total.totals()
+        if design is not None:
+            whole = replace(whole, labels=label_totals_of(batch, predictions, context.dataset))
+        chosen = known_rows(batch, predictions, design)
+        if chosen is None:
+            return whole
+        known = Collecting(chosen[0], context.dataset)
+        for label, rows in views(*chosen, context.scorer, context.dataset):
+            known.add(label, rows, self._statistics(rows, context, outcome=True))
+        return known.totals() + whole
 
-    def _statistics(self, rows: Rows, context: AuditContext) -> dict[str, Statistic]:
-        """The statistics that the metrics need, each once."""
-        statistics = {metric.statistic.key: metric.statistic for metric in _metrics(rows, context)}
+    def _statistics(self, rows: Rows, context: AuditContext, *, outcome: bool = False) -> dict[str, Statistic]:
+        """The statistics that the metrics need, each once; where labels are missing those that need none apart."""
+        chosen = _metrics(rows, context)
+        if context.dataset.profile.unlabelled:
+            chosen = [metric for metric in chosen if metric.outcome == outcome]
+        statistics = {metric.statistic.key: metric.statistic for metric in chosen}
         if rows.score is not None:
             low, high = 0.0, 1.0
             if context.scorer.task == "regression":
@@ -134,16 +154,21 @@ class GroupAuditor(Auditor):
         labels = dict.fromkeys(label for _, label, _ in total.parts)
         splits: list[str | None] = [*context.dataset.profile.groups] or [None]
         for label in labels:
-            findings += Section(self, context, None, label, *total.everybody(splits[0], label)).overall()
+            design = Labelled.of(total.labels, None, context)
+            findings += Section(self, context, None, label, *total.everybody(splits[0], label), few=design).overall()
             for sensitive in splits:
                 if sensitive is None:
                     continue
                 totals, without = total.of(sensitive, label)
                 buckets, gone = total.buckets(sensitive, label)
                 turned = total.turned(sensitive, label)
-                section = Section(self, context, sensitive, label, totals, buckets, without, gone, turned)
+                design = Labelled.of(total.labels, sensitive, context)
+                section = Section(self, context, sensitive, label, totals, buckets, without, gone, turned, design)
                 findings += section.disparities()
-                findings += section.unbounded([*against_reference(section), *inside_strata(section, total)])
+                reference = reference_in(section)
+                place = None if reference is None else reference.place
+                findings += section.with_unknowns(against_reference(section), place)
+                findings += section.with_unknowns(list(inside_strata(section, total)), pooled=True)
                 families.append(section.family())
                 if label is not None:
                     classes.setdefault(sensitive, []).append(section)

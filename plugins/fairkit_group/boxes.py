@@ -33,12 +33,16 @@ class Box:
         return Box(self.low[keep], self.high[keep])
 
 
-def disparity_bounds(metric: str, boxes: Mapping[str, Box]) -> tuple[float, float] | None:
+def disparity_bounds(metric: str, boxes: Mapping[str, Box], reference: int | None = None) -> tuple[float, float] | None:
     """Return the smallest and largest value that a disparity can have.
 
     Each group's number lies in its box. For a rate, rows that raise one group's number are not those that
-    lower another's, so that the largest difference is attained.
+    lower another's, so that the largest difference is attained. Against a reference it is that of any other group.
     """
+    if metric in boxes:  # over all rows
+        return float(boxes[metric].low[0]), float(boxes[metric].high[0])
+    if reference is not None:
+        return _against(metric, boxes, reference)
     if metric in ("gap_max", "gap_rms") or metric.startswith("equalized_odds_"):
         return _joint(metric, boxes)
     for suffix, bounds in (
@@ -52,6 +56,22 @@ def disparity_bounds(metric: str, boxes: Mapping[str, Box]) -> tuple[float, floa
             box = boxes.get(_NAMES.get(name, name))
             return None if box is None or not len(box.known().low) else bounds(box.known())
     return None
+
+
+def _against(metric: str, boxes: Mapping[str, Box], reference: int) -> tuple[float, float] | None:
+    stem, _, kind = metric.rpartition("_")
+    box = boxes.get("selection_rate" if metric == "impact_ratio" else _NAMES.get(stem, stem))
+    if box is None or kind not in ("difference", "ratio"):
+        return None
+    low, high = (np.delete(end, reference) for end in (box.low, box.high))
+    if kind == "difference":
+        low, high = low - box.high[reference], high - box.low[reference]
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = low / box.high[reference], high / box.low[reference]
+    if metric == "impact_ratio":  # of the group where it is lowest
+        return float(np.nanmin(low)), float(np.nanmin(high))
+    return float(np.nanmin(low)), float(np.nanmax(high))
 
 
 def _joint(metric: str, boxes: Mapping[str, Box]) -> tuple[float, float] | None:

@@ -41,7 +41,7 @@ class Collecting:
         self.strata: dict[StratumKey, Any] = {}
         self.strata_clusters: dict[StratumKey, Any] = {}
         self.undetermined: dict[Key, Any] = {}
-        self.proxies: dict[tuple[str, str | None], Any] = {}
+        self.proxies: dict[tuple[str, str | None, str], Any] = {}
 
     def totals(self) -> GroupTotals:
         """Return the totals of all batches that were added."""
@@ -56,8 +56,9 @@ class Collecting:
             undetermined=self.undetermined,
         )
 
-    def add(self, label: str | None, rows: Rows, statistics: Mapping[str, Statistic]) -> None:
-        """Add the rows as one class sees them."""
+    def add(self, label: str | None, rows: Rows, statistics: Mapping[str, Statistic], of: str = "") -> None:
+        """Add the rows as one class sees them; `of` ends the keys, where not all have a label."""
+        statistics = {key + of: statistic for key, statistic in statistics.items()}
         for sensitive, found, n_groups in self._splits():
             has_group, codes, whole, buckets = found >= 0, found, rows, self.batch.clusters
             if not has_group.all():
@@ -68,11 +69,11 @@ class Collecting:
                 self.parts[sensitive, label, key] = collected(statistic, whole, codes, n_groups)
                 if buckets is not None:
                     self.clusters[sensitive, label, key] = _by_bucket(statistic, whole, codes, buckets, n_groups)
-            self._add_undetermined(sensitive, label, whole, codes, n_groups, statistics)
+            self._add_undetermined(sensitive, label, whole, codes, n_groups, statistics, of)
             if sensitive is not None:
                 self._add_strata(sensitive, label, whole, statistics, codes, n_groups, has_group)
         for name, shares in self.batch.probabilities.items():
-            self.proxies[name, label] = proxy_totals(rows, shares, self.batch.clusters)
+            self.proxies[name, label, of] = proxy_totals(rows, shares, self.batch.clusters)
 
     def _add_undetermined(
         self,
@@ -82,11 +83,12 @@ class Collecting:
         codes: NDArray[np.int64],
         n_groups: int,
         statistics: Mapping[str, Statistic],
+        of: str,
     ) -> None:
-        near = rows.undetermined
-        if near is not None and near.any() and CONFUSION.key in statistics:
+        near, key = rows.undetermined, CONFUSION.key + of
+        if near is not None and near.any() and key in statistics:
             part = collected(CONFUSION, some_rows(rows, near), codes[near], n_groups)
-            self.undetermined[sensitive, label, CONFUSION.key] = part
+            self.undetermined[sensitive, label, key] = part
 
     def _splits(self) -> Iterator[tuple[str | None, NDArray[np.int64], int]]:
         if not self.batch.groups:

@@ -62,12 +62,12 @@ class LabelError:
 
 def wrong_groups(metric: Metric, totals: Any, share: float) -> Box | None:
     """Return the bounds on a metric in every group when up to a share of each group's rows belong elsewhere."""
-    return _rates(metric, lambda over, counted: _regrouped(over, counted, totals, share))
+    return of_rates(metric, lambda over, counted: _regrouped(over, counted, totals, share))
 
 
 def wrong_outcomes(metric: Metric, totals: Any, share: float) -> Box | None:
     """Return the bounds on a metric in every group when up to a share of its rows have the other outcome."""
-    return _rates(metric, lambda over, counted: _flipped(over, counted, totals, share))
+    return of_rates(metric, lambda over, counted: _flipped(over, counted, totals, share))
 
 
 def either_way(metric: Metric, totals: Sums, undetermined: Sums) -> Box | None:
@@ -89,10 +89,11 @@ def either_way(metric: Metric, totals: Sums, undetermined: Sums) -> Box | None:
         with np.errstate(all="ignore"):
             return Box(np.fmin.reduce(values), np.fmax.reduce(values))
 
-    return _rates(metric, vertices)
+    return of_rates(metric, vertices)
 
 
-def _rates(metric: Metric, bounds: Callable[[Array, Array], Box]) -> Box | None:
+def of_rates(metric: Metric, bounds: Callable[[Array, Array], Box]) -> Box | None:
+    """Return bounds on a share of cells for what is one, or follows from one or two."""
     if isinstance(metric, Rate):
         return bounds(np.array(metric.over, float), np.array(metric.counted, float))
     if isinstance(metric, F1Score):
@@ -100,7 +101,7 @@ def _rates(metric: Metric, bounds: Callable[[Array, Array], Box]) -> Box | None:
         # F1 = 2 J / (1 + J) rises with J = TP / (TP + FP + FN)
         return Box(2 * box.low / (1 + box.low), 2 * box.high / (1 + box.high))
     if isinstance(metric, BalancedAccuracy):
-        parts = [_rates(one, bounds) for one in (TruePositiveRate(), TrueNegativeRate())]
+        parts = [of_rates(one, bounds) for one in (TruePositiveRate(), TrueNegativeRate())]
         return Box(*(sum(getattr(p, side) for p in parts) / 2 for side in ("low", "high")))
     return None
 

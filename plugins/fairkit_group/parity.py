@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 CHART_BINS = 40
 
 
-def parity_of_scores(about: About, table: ScoreTable, buckets: ScoreTable | None = None, *, curved: bool) -> Finding:
-    """Return the largest distance of a group's scores from those of all rows (statistical_parity_ks)."""
+def parity_of_scores(
+    about: About, table: ScoreTable, buckets: ScoreTable | None = None, labelled: ScoreTable | None = None
+) -> Finding:
+    """Return the largest distance of a group's scores from those of all rows (statistical_parity_ks).
+
+    Curves are of the rows that have an outcome; None: there are none.
+    """
     gaps = distances(table)
     doubts: dict[int, str] = {}
     if isinstance(buckets, ScoreTable):
@@ -35,8 +40,8 @@ def parity_of_scores(about: About, table: ScoreTable, buckets: ScoreTable | None
             "groups": {name: mass[:, i].tolist() for i, name in enumerate(about.names)},
         },
     }
-    if curved:
-        evidence |= curves(table, about.names, about.confidence)
+    if isinstance(labelled, ScoreTable):
+        evidence |= curves(labelled, about.names, about.confidence)
     if not table.exact:
         evidence["discretisation_bound"] = gaps.bound
     low, high = gaps.limits(about.confidence)

@@ -16,6 +16,7 @@ from fairkit.results.findings import Finding
 from fairkit.results.values import GroupValue
 from fairkit_dependent import effective_clusters, noise_of, too_few
 from fairkit_group.identification import Bounds, Sampling, difference_bounds, rate_bounds
+from fairkit_group.totals import EVERYBODY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,11 +34,13 @@ def by_proxies(auditor: Auditor, context: AuditContext, label: str | None, total
     roles = context.dataset.roles
     columns = dict(map(proxy_of, roles.sensitive_probability))
     for name, groups in proxies(roles).items():
-        totals = total.proxies.get((name, label))
-        if totals is None or not totals.sums[:, len(groups) :].any():
-            continue
         told = {"probabilities": list(columns[name])} | ({} if label is None else {"class": label})
-        findings += Proxy(auditor, context, name, groups, totals, told).findings()
+        for of in ("", EVERYBODY):
+            totals = total.proxies.get((name, label, of))
+            if totals is None or not totals.sums[:, len(groups) :].any():
+                continue
+            outcome = (of == "") if context.dataset.profile.unlabelled else None
+            findings += Proxy(auditor, context, name, groups, totals, told).findings(outcome)
     return findings
 
 
@@ -59,12 +62,14 @@ class Proxy:
         self.sampling = Sampling(second, buckets)
         self.pairs = [(a, b) for a in range(len(groups)) for b in range(a + 1, len(groups))]
 
-    def findings(self) -> list[Finding]:
-        """Return the difference of every rate."""
+    def findings(self, outcome: bool | None = None) -> list[Finding]:
+        """Return the difference of every rate, or of those that need an outcome, or none."""
         findings = []
         labelled = self.context.dataset.roles.label is not None
         for cls in self.context.metrics:
-            if issubclass(cls, Rate) and (labelled or cls.name == "selection_rate") and "difference" in cls.between:
+            if outcome is not None and cls.outcome != outcome:
+                continue
+            if issubclass(cls, Rate) and (labelled or not cls.outcome) and "difference" in cls.between:
                 findings += [self._finding(cls(), name) for name in filter(None, (cls.name, cls.alias))]
         return findings
 
@@ -88,7 +93,7 @@ class Proxy:
             better="lower",
             groups=self._group_values(rates, over, counted),
             parameters=dict(self.parameters),
-            evidence=self._evidence(rates, covariance, bounds, over, counted) if defined else {},
+            evidence=self._evidence(rates, covariance, bounds, over, counted) | self._holes(metric) if defined else {},
             notes=(*notes, *([blocking] if blocking else [])),
             inconclusive=blocking or (None if defined else f"{name}_difference is not defined on these rows."),
             interval_at=(lambda c: self._interval(bounds, c)) if defined else None,
@@ -136,6 +141,14 @@ class Proxy:
         hard = self._thresholded(over, counted)
         return record | ({} if hard is None else {"thresholded": hard})
 
+    def _holes(self, metric: Rate) -> dict[str, Any]:
+        """Say that nothing bounds what rows without probabilities, or without an outcome, could do."""
+        lost = [f"{self.totals.absent:,} rows have no probabilities of {self.name}"] * bool(self.totals.absent)
+        unlabelled = self.context.dataset.profile.unlabelled if metric.outcome else 0
+        lost += [f"{unlabelled:,} rows have no value of {self.context.dataset.roles.label}"] * bool(unlabelled)
+        told = {"reason": " and ".join(lost), "binding": True, "stretch": 1.0}
+        return {"missing_bounds": told} if lost else {}
+
     def _thresholded(self, over: Array, counted: Array) -> float | None:
         """Return the disparity with each row in its most probable group: a biased number."""
         with np.errstate(all="ignore"):
@@ -151,7 +164,9 @@ class Proxy:
             there = math.isfinite(rates[place]) and math.isfinite(low + high)
             interval = (max(low, 0.0), min(high, 1.0)) if there else None
             value = float(rates[place]) if math.isfinite(rates[place]) else None
-            values.append(GroupValue(group=name, rows=round(expected[place]), value=value, interval=interval))
+            values.append(
+                GroupValue(group=name, rows=round(round(float(expected[place]), 6)), value=value, interval=interval)
+            )
         return tuple(values)
 
     def _notes(self, rates: Array, over: Array, counted: Array, value: float | None) -> tuple[list[str], str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fairkit.auditing.conditions import no_bounds
 from fairkit.errors import ParameterError
 from fairkit_group.section import Section
 from fairkit_group.simultaneous import joint_confidence, marked
@@ -39,7 +40,7 @@ def of_rankings(auditor: Auditor, total: Items, context: AuditContext) -> list[F
     families = []
     for (sensitive, _), grouped in zip(sizes[1:], queries[1:], strict=True):
         section = _about(auditor, context, sensitive, grouped, ("queries", "groups of queries"))
-        findings += _with_missing(section.between_groups(), auditor, context, str(sensitive))
+        findings += [no_bounds(one, context.dataset) for one in section.between_groups()]
         families.append(section.family())
     if auditor.parameters.simultaneous and families:
         level = joint_confidence(families, context.confidence, context.rng("simultaneous"))
@@ -60,16 +61,3 @@ def _about(
 
     usable = [cls for cls in context.metrics if issubclass(cls, QueryMetric) and cls().has(queries)]
     return Section(auditor, replace(context, metrics=usable), sensitive, None, dict.fromkeys(keys, queries))
-
-
-def _with_missing(findings: list[Finding], auditor: Auditor, context: AuditContext, sensitive: str) -> list[Finding]:
-    """Make no verdict where too many items have no group."""
-    profile = context.dataset.profile
-    missing = profile.missing.get(sensitive, 0)
-    if missing <= auditor.parameters.missing_share * profile.rows:
-        return findings
-    told = (
-        f"{missing:,} of {profile.rows:,} items have no value of {sensitive}: they have places in the rankings, and "
-        "what they would change in a group's number is not known."
-    )
-    return [replace(one, notes=(*one.notes, told), inconclusive=one.inconclusive or told) for one in findings]

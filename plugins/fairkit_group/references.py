@@ -17,6 +17,7 @@ from fairkit_group.between import surely_apart
 from fairkit_group.dunnett import dunnett_quantile
 from fairkit_group.ranking import SCORES
 from fairkit_group.standardised import mean_differences
+from fairkit_group.totals import of_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,9 +102,9 @@ def against_reference(section: Section) -> list[Finding]:
         for kind in ("difference", "ratio"):
             if kind in metric.between:
                 findings += [_finding(section, reference, estimate, kind, each) for each in names[kind]]
-    table = section.totals.get(SCORES.key)
+    table = of_key(section.totals, SCORES.key)
     if table is not None and not hasattr(table, "error"):
-        standard = mean_differences(table, section.buckets.get(SCORES.key), reference.place)
+        standard = mean_differences(table, of_key(section.buckets, SCORES.key), reference.place)
         findings.append(_finding(section, reference, standard, "number", STANDARDISED))
     return findings
 

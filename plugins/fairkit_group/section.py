@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.intervals import Spread, own_quantile
+from fairkit.limits.selection import turning_odds
 from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
 from fairkit.statistics import ScoreTable, Sums
 from fairkit_group.about import About
 from fairkit_group.between import comparisons, odds
+from fairkit_group.labelled import OVER_BOTH, Labelled
 from fairkit_group.misclassified import told
 from fairkit_group.parity import parity_of_scores
 from fairkit_group.ranking import SCORES, RocAuc
 from fairkit_group.simultaneous import Family
-from fairkit_group.totals import Failure, dependent
+from fairkit_group.totals import Failure, dependent, of_key, of_metric
 from fairkit_group.ungrouped import ungrouped
 from fairkit_group.unknowns import Unknowns
 
@@ -52,12 +54,13 @@ class Section:
         without: Mapping[str, Any] | None = None,
         without_buckets: Mapping[str, Any] | None = None,
         undetermined: Any = None,
+        few: Labelled | None = None,
     ) -> None:
         self.parameters, self.context = auditor.parameters, context
         self.sensitive, self.label = sensitive, label
         self.totals, self.buckets, self.without = totals, buckets or {}, without or {}
         self.without_buckets = without_buckets or {}
-        self.undetermined = undetermined if isinstance(undetermined, Sums) else None
+        self.undetermined, self.few = undetermined or {}, few
         self.labelled = context.dataset.roles.label is not None
         self.about = About.of(auditor, context, sensitive, label)
         self.failures: list[Finding] = []
@@ -72,7 +75,7 @@ class Section:
             if ("binary" if task == "multiclass" else task) not in cls.tasks:
                 continue
             metric = cls()
-            totals = self.totals.get(metric.statistic.key)
+            totals = of_metric(self.totals, metric)
             if totals is None or (not self.labelled and cls.outcome):
                 continue
             if self._accuracy_only() and cls.name != "accuracy":
@@ -83,11 +86,20 @@ class Section:
             rng = self.context.rng(f"{cls.name} {self.sensitive} {self.label}")
             try:
                 estimate = metric.estimate(totals, rng)
-                sums = self.buckets.get(metric.statistic.key)
-                estimates[cls.name] = (metric, dependent(metric, totals, estimate, sums))
+                sums = of_metric(self.buckets, metric)
+                estimates[cls.name] = (metric, self._of_all(metric, dependent(metric, totals, estimate, sums)))
             except Exception as error:
                 self.failures.append(self.about.failed(cls, error))
         return estimates
+
+    def _of_all(self, metric: Metric, estimate: Estimate) -> Estimate:
+        """Return a number of all rows where labels are few; others that need outcomes are of the labelled rows."""
+        if self.few is None or not metric.outcome:
+            return estimate
+        if metric.shares:
+            return self.few.estimate(metric, estimate)
+        weighted = " weighted by what each stands for" if self.few.design.kind not in ("random", "selective") else ""
+        return replace(estimate, notes=(*estimate.notes, f"Of the rows with an outcome alone{weighted}."))
 
     def _accuracy_only(self) -> bool:
         return self.context.scorer.task == "multiclass" and self.label is None
@@ -95,16 +107,17 @@ class Section:
     def overall(self) -> list[Finding]:
         """Return each metric over all rows."""
         findings = list(self.failures)
+        bounds = self._unknowns().bounds() if self.context.dataset.profile.unlabelled else []
         for name, (metric, estimate) in self.estimates.items():
-            interval = _one_interval(estimate)
+            interval, value = _one_interval(estimate), float(estimate.values[0])
             findings.append(
                 self.about.finding(
                     name,
                     metric.better,
-                    float(estimate.values[0]),
+                    value,
                     interval,
-                    evidence=self._bound(name),
-                    caveats=self.about.caveats.of(estimate),
+                    evidence=self._bound(name) | _told(bounds, name, value),
+                    caveats=self._caveats(estimate, metric),
                 )
             )
         return findings
@@ -114,7 +127,8 @@ class Section:
         findings = list(self.failures)
         for name, (metric, estimate) in self.estimates.items():
             for comparison in comparisons(name, metric.better, metric.between, estimate, metric.alias):
-                findings.append(self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name))
+                found = self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name)
+                findings.append(self._turning(found, (name,)))
         return findings
 
     def disparities(self) -> list[Finding]:
@@ -126,32 +140,80 @@ class Section:
             values = np.where(np.isfinite(fpr.values), tpr.values, np.nan)
             both = Estimate(values, tpr.limits, sizes, {**fpr.doubts, **tpr.doubts})
             for comparison in odds(tpr, fpr):
-                findings.append(self._compare(comparison.metric, comparison.better, comparison.spread, both, None))
+                found = self._compare(comparison.metric, comparison.better, comparison.spread, both, None)
+                findings.append(self._turning(found, ("true_positive_rate", "false_positive_rate")))
         findings += self._worst_loss()
-        if isinstance(self.totals.get(SCORES.key), ScoreTable):
+        table = of_key(self.totals, SCORES.key)
+        if isinstance(table, ScoreTable):
             curved = self.labelled and self.context.scorer.task != "regression"
-            buckets = self.buckets.get(SCORES.key)
-            findings.append(parity_of_scores(self.about, self.totals[SCORES.key], buckets, curved=curved))
-        return self._with_unknowns(findings)
+            known = self.totals.get(SCORES.key) if curved else None
+            findings.append(parity_of_scores(self.about, table, of_key(self.buckets, SCORES.key), known))
+        findings = self._with_unknowns(findings)
+        return findings if self.few is None else [*findings, self.few.finding(self.about.auditor)]
+
+    def _caveats(self, estimate: Estimate, metric: Metric | None) -> tuple[list[str], str | None]:
+        """Say what keeps a verdict from being made: what `Caveats` says, and too few labels, or labels that lean."""
+        notes, why = self.about.caveats.of(estimate)
+        metric = metric or self.estimates["true_positive_rate"][0] if self.few is not None else None
+        if self.few is None or metric is None or not metric.outcome:
+            return list(notes), why
+        told = self.few.caveat(metric)
+        return ([*notes], why) if told is None else ([*notes, told], " ".join(filter(None, (why, told))))
+
+    def _turning(self, finding: Finding, names: Sequence[str]) -> Finding:
+        """Add the interval where labels were looked up at other odds, and the odds at which 0 or 1 enters it."""
+        few = self.few
+        if few is None or any(name not in few.today for name in names):
+            return finding
+
+        def under(factor: float, confidence: float) -> tuple[float, float] | None:
+            parts = [few.under(name, factor) for name in names]
+            metric, estimate = parts[0]
+            made = comparisons(names[0], metric.better, metric.between, estimate, metric.alias)
+            made = made if len(names) == 1 else odds(*(part for _, part in parts))
+            return _ends(next(one for one in made if one.metric == finding.metric).spread(confidence))
+
+        known = finding.interval
+        evidence = dict(finding.evidence)
+        if known is not None and known[0] > 0 and finding.metric.endswith("_difference"):
+            turns = turning_odds(lambda gamma: (under(gamma, finding.confidence) or (0.0, 1.0))[0] > 0)
+            evidence["turns_at"] = None if turns is None or math.isinf(turns) else turns
+        return replace(finding, evidence=evidence, under=under)
 
     def family(self) -> Family:
         """Return the family of rates over which the intervals hold simultaneously."""
         metrics = [m for m, _ in self.estimates.values() if {"difference", "ratio"} & m.between]
-        if self.buckets:  # the dependence between rates is that of independent rows
-            return Family(None, [], len(metrics) + isinstance(self.totals.get(SCORES.key), ScoreTable))
+        scores = isinstance(of_key(self.totals, SCORES.key), ScoreTable)
+        if (
+            self.buckets or self.context.dataset.profile.unlabelled
+        ):  # else rates depend as those of the same single rows
+            return Family(None, [], len(metrics) + scores)
         rates = [metric for metric in metrics if metric.statistic is CONFUSION]
         cells = self.totals.get(CONFUSION.key)
-        others = len(metrics) - len(rates) + isinstance(self.totals.get(SCORES.key), ScoreTable)
+        others = len(metrics) - len(rates) + scores
         return Family(cells if isinstance(cells, Sums) else None, rates, others)
 
-    def unbounded(self, found: list[Finding]) -> list[Finding]:
-        """Say at conditional disparities that nothing bounds what missing groups and wrong values could do."""
-        told = self.unknown("", 0.0)
-        return [one if one.value is None else replace(one, evidence={**one.evidence, **told}) for one in found]
+    def with_unknowns(
+        self, findings: list[Finding], reference: int | None = None, *, pooled: bool = False
+    ) -> list[Finding]:
+        """Say at every disparity what missing groups and outcomes and wrong values could do to it.
+
+        Of what is `pooled` over strata no bound is known.
+        """
+        unknowns = self._unknowns()
+        bounds = replace(unknowns, reference=reference, estimates={} if pooled else unknowns.estimates).bounds()
+        if pooled:
+            free = unknowns.needs_none()
+            bounds = [replace(one, others={}, free=free) for one in bounds]
+        found = []
+        for one in findings:
+            told = {} if one.value is None else _told(bounds, self._bounded_name(one), one.value)
+            found.append(replace(one, evidence={**one.evidence, **told}))
+        return found
 
     def unknown(self, metric: str, value: float) -> dict[str, dict[str, Any]]:
-        """Return the bounds of a disparity under missing groups and wrong values, by the cause."""
-        return {one.name: one.of(metric, value) for one in self._unknowns().bounds()}
+        """Return the bounds of a disparity under missing values and wrong ones, by the cause."""
+        return _told(self._unknowns().bounds(), metric, value)
 
     def over_classes(
         self,
@@ -173,9 +235,13 @@ class Section:
     def _unknowns(self) -> Unknowns:
         roles, profile = self.context.dataset.roles, self.context.dataset.profile
         errors = told(self.parameters.label_error, list(profile.groups), roles.label)
+        unanswered = 0 if self.few is None else self.few.unanswered
+        answered = () if self.few is None else (*self.few.today, *OVER_BOTH)
         return Unknowns(
-            sensitive=str(self.sensitive),
+            sensitive=self.sensitive,
             rows=profile.rows,
+            unlabelled=profile.unlabelled if self.few is None or self.few.design.kind == "selective" else unanswered,
+            answered=answered,
             missing=profile.missing.get(str(self.sensitive), 0),
             totals=self.totals,
             without=self.without,
@@ -183,19 +249,13 @@ class Section:
             error=errors.get(str(self.sensitive)),
             outcome_error=errors.get(str(roles.label)),
             binding=self.parameters.missing_share,
-            labelled=self.labelled,
+            label=roles.label,
             undetermined=self.undetermined,
         )
 
     def _with_unknowns(self, findings: list[Finding]) -> list[Finding]:
-        """Say at every disparity what missing groups and wrong values could do to it."""
-        unknowns = self._unknowns()
-        bounds = unknowns.bounds()
-        for place, finding in enumerate(findings):
-            if finding.value is not None and bounds:
-                about = self._bounded_name(finding)
-                told_here = {one.name: one.of(about, finding.value) for one in bounds}
-                findings[place] = replace(finding, evidence={**finding.evidence, **told_here})
+        """Say it at every disparity, and of how many rows the group is missing."""
+        unknowns, findings = self._unknowns(), self.with_unknowns(findings)
         if unknowns.missing and self.label is None:
             findings.append(unknowns.finding(self.about.auditor, self.context.confidence, findings))
         return findings
@@ -238,7 +298,7 @@ class Section:
             lambda confidence: _ends(spread(confidence)),
             groups=self._group_values(estimate, base),
             evidence=evidence,
-            caveats=self.about.caveats.of(estimate),
+            caveats=self._caveats(estimate, None if base is None else self.estimates[base][0]),
         )
         return finding if base is None else replace(finding, missing=self._missing(base))
 
@@ -269,6 +329,11 @@ class Section:
         if base is None or not isinstance(self.estimates[base][0], Rate) or estimate.sizes is None:
             return [None] * len(self.about.names)
         return [float(size) if math.isfinite(size) else None for size in estimate.sizes]
+
+
+def _told(bounds: Sequence[Any], metric: str, value: float) -> dict[str, dict[str, Any]]:
+    each = {one.name: one.of(metric, value) for one in bounds}
+    return {name: record for name, record in each.items() if record}
 
 
 def _one_minus(estimate: Estimate) -> Estimate:

@@ -11,6 +11,7 @@ from fairkit.metrics import CONFUSION, Estimate, Mean, Metric, Rate, moments_of
 from fairkit.statistics import MomentSums, ScoreTable, Sums
 from fairkit_dependent import STRATA_BUCKETS, by_bucket, jackknife_pair, noise_of, score_influence
 from fairkit_group.stratified.pooled import Pair, StratumCells, pairs_of, pooled_pair
+from fairkit_group.totals import EVERYBODY, of_key, of_metric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,32 +34,33 @@ class Strata:
 
     def counts(self) -> Array:
         """Return the rows of each stratum and group, shape [S, G]."""
-        known = [part for part in self.totals.values() if isinstance(part, Sums)]
+        parts = {key: part for key, part in self.totals.items() if key.endswith(EVERYBODY)} or self.totals
+        known = [part for part in parts.values() if isinstance(part, Sums)]
         if known:
             return self._shaped(known[0].count)
-        tables = [part for part in self.totals.values() if isinstance(part, ScoreTable)]
+        tables = [part for part in parts.values() if isinstance(part, ScoreTable)]
         return self._shaped(tables[0].mass.sum(axis=(0, 2)))
 
     def confusion(self) -> Array | None:
         """Return the soft confusion cells, shape [S, G, 4]; None without decisions."""
-        cells = self.totals.get(CONFUSION.key)
+        cells = of_key(self.totals, CONFUSION.key)
         return cells.first.reshape(len(self.names), self.groups, 4) if isinstance(cells, Sums) else None
 
     def whole(self) -> bool:
         """Whether decisions are whole and rows count the same, so that cells are counts."""
-        cells = self.totals.get(CONFUSION.key)
+        cells = of_key(self.totals, CONFUSION.key)
         return isinstance(cells, Sums) and np.allclose(cells.second, cells.first[:, :, None] * np.eye(4))
 
     def effective(self) -> Array:
         """Return the confusion cells scaled to effective numbers of rows, shape [S, G, 4]."""
-        cells = self.totals[CONFUSION.key]
+        cells = of_key(self.totals, CONFUSION.key)
         with np.errstate(all="ignore"):
             factor = cells.first.sum(axis=1) / cells.second.sum(axis=(1, 2))
         return np.asarray((cells.first * np.nan_to_num(factor)[:, None]).reshape(len(self.names), self.groups, 4))
 
     def cells(self, metric: Metric, rng: np.random.Generator) -> StratumCells | None:
         """Return a metric in every stratum and group; None where its totals are not kept by stratum."""
-        totals = self.totals.get(metric.statistic.key)
+        totals = of_metric(self.totals, metric)
         if not isinstance(totals, Sums | ScoreTable):
             return None
         if isinstance(metric, Rate) and isinstance(totals, Sums):
@@ -69,7 +71,7 @@ class Strata:
 
     def pair(self, metric: Metric, cells: StratumCells, a: int, b: int) -> Pair:
         """Pool two groups' numbers."""
-        sums = self.buckets.get(metric.statistic.key)
+        sums = of_metric(self.buckets, metric)
         if sums is None:
             return pooled_pair(cells, a, b)
         if isinstance(sums, ScoreTable):

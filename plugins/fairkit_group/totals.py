@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.clusters import BUCKETS
-from fairkit.metrics import CONFUSION
 from fairkit.statistics import ScoreTable
 from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered
 
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
 
     from fairkit.metrics import Estimate, Metric
     from fairkit.statistics import Rows, Statistic
+
+EVERYBODY = " of everybody"
+"""Ends the key of a statistic that was collected from all rows, where some of them have no label."""
 
 Key = tuple[str | None, str | None, str]
 StratumKey = tuple[str, str, str | None, str]
@@ -46,8 +48,9 @@ class GroupTotals:
     missing_clusters: Mapping[Key, Any] = field(default_factory=dict)
     strata: Mapping[StratumKey, Any] = field(default_factory=dict)
     strata_clusters: Mapping[StratumKey, Any] = field(default_factory=dict)  # by stratum, group and bucket
-    proxies: Mapping[tuple[str, str | None], Any] = field(default_factory=dict)
+    proxies: Mapping[tuple[str, str | None, str], Any] = field(default_factory=dict)
     undetermined: Mapping[Key, Any] = field(default_factory=dict)
+    labels: Mapping[str | None, Any] = field(default_factory=dict)  # by column, None as one group: see `labelled`
 
     def __add__(self, other: GroupTotals) -> GroupTotals:
         names = [each.name for each in fields(self)]
@@ -57,9 +60,9 @@ class GroupTotals:
         """Return the totals by group of one column and class, and those of the rows without a group."""
         return _chosen(self.parts, sensitive, label), _chosen(self.missing, sensitive, label)
 
-    def turned(self, sensitive: str | None, label: str | None) -> Any:
-        """Return the confusion cells of the rows whose decision rounding could turn; None where there are none."""
-        return self.undetermined.get((sensitive, label, CONFUSION.key))
+    def turned(self, sensitive: str | None, label: str | None) -> dict[str, Any]:
+        """Return the confusion cells of the rows whose decision rounding could turn."""
+        return _chosen(self.undetermined, sensitive, label)
 
     def buckets(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the totals by group and bucket as `of` does."""
@@ -83,6 +86,17 @@ class GroupTotals:
             for parts in (self.strata, self.strata_clusters)
         ]
         return both[0], both[1]
+
+
+def of_key(parts: Mapping[str, Any], key: str) -> Any:
+    """Return a statistic that needs no label: of all rows, where the labelled ones are kept apart."""
+    return parts.get(key + EVERYBODY, parts.get(key))
+
+
+def of_metric(parts: Mapping[str, Any], metric: Metric) -> Any:
+    """Return what a metric is a function of: of the labelled rows where it needs labels, else of all; None: nothing."""
+    key = metric.statistic.key
+    return parts.get(key) if metric.outcome else of_key(parts, key)
 
 
 def _chosen(parts: Mapping[Key, Any], sensitive: str | None, label: str | None) -> dict[str, Any]:

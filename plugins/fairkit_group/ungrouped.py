@@ -9,7 +9,7 @@ from fairkit.data.roles import MISSING_GROUP
 from fairkit.intervals import own_quantile
 from fairkit.metrics import Rate
 from fairkit.results.values import GroupValue
-from fairkit_group.totals import Failure, dependent
+from fairkit_group.totals import Failure, dependent, of_metric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,11 +28,11 @@ def ungrouped(
     rng: np.random.Generator,
 ) -> GroupValue | None:
     """Return a metric of the rows without a group; None where there are none."""
-    totals = without.get(metric.statistic.key)
+    totals = of_metric(without, metric)
     if totals is None or isinstance(totals, Failure) or not rows:
         return None
     try:
-        estimate = dependent(metric, totals, metric.estimate(totals, rng), buckets.get(metric.statistic.key))
+        estimate = dependent(metric, totals, metric.estimate(totals, rng), of_metric(buckets, metric))
     except Exception:
         return None  # where these rows make a metric fail, the finding about the groups says so
     value = float(estimate.values[0])

@@ -1,7 +1,8 @@
-"""What is not known about a sensitive column's groups, and what it could do to the column's disparities."""
+"""What is not known about rows' groups and outcomes, and what it could do to a column's disparities."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from fairkit_group.allocation import allocated, distance_bounds
 from fairkit_group.boxes import Box, disparity_bounds
 from fairkit_group.misclassified import LabelError, either_way, independent_boxes, wrong_groups, wrong_outcomes
 from fairkit_group.ranking import SCORES
+from fairkit_group.totals import of_key, of_metric
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 
 MISSING_SHARE = "missing_group_share"
 """The finding that says how many rows have no group."""
+
+WITHOUT_OUTCOME = ("statistical_parity_ks", "standardized_mean", "impact", "odds")
+"""Disparities, besides those of metrics, that need no outcome."""
+
+_STEM = re.compile("_(difference|ratio|group_min|group_max)$")
 
 _PER_ROW = ("outcome", "decision", "score", "weights", "members", "undetermined")
 
@@ -36,19 +43,22 @@ def some_rows(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknowns:
-    """The unknown of one sensitive column, for one class."""
+    """The unknown of one sensitive column (None: of all rows as one group), for one class."""
 
-    sensitive: str  # the column
+    sensitive: str | None  # the column
     rows: int  # all rows of the audit, and those without a group
     missing: int  # all rows of the audit, and those without a group
+    unlabelled: int  # rows without an outcome, where there is a label
     totals: Mapping[str, Any]  # the totals by group, and those of the rows without a group as one group, by statistic
     without: Mapping[str, Any]  # the totals by group, and those of the rows without a group as one group, by statistic
     estimates: Mapping[str, tuple[Metric, Estimate]]  # metrics with their values in the groups, by name
     error: LabelError | None
     outcome_error: LabelError | None
-    binding: float  # the share of missing values above which a disparity of which no bound is known gets no verdict
-    labelled: bool = True  # whether there are outcomes
-    undetermined: Sums | None = None
+    binding: float  # the share of missing values above which a number of which no bound is known gets no verdict
+    label: str | None  # the column of outcomes
+    undetermined: Mapping[str, Any] = field(default_factory=dict)
+    reference: int | None = None  # the place of the group that others are compared with
+    answered: tuple[str, ...] = ()  # numbers whose limits hold without the missing outcomes, few labels being drawn
 
     @property
     def share(self) -> float:
@@ -58,21 +68,14 @@ class Unknowns:
     def bounds(self) -> list[_Bounds]:
         """Return the identification bounds of all disparities, one entry for each cause."""
         bounds = []
-        if self.missing:
-            bounds.append(
-                _Bounds(
-                    "missing_bounds",
-                    self._boxes(self._allocated),
-                    f"{self.share:.1%} of the rows have no value of {self.sensitive}; whatever groups they belong to",
-                    binding=self.share > self.binding,
-                    others=self._of_scores(),
-                )
-            )
+        if self.missing or self.unlabelled:
+            bounds.append(self._unseen())
         for error in (self.error, self.outcome_error):
             if error is not None:
                 bounds.append(self._misclassified(error))
-        if self.undetermined is not None:
-            rows = int(self.undetermined.count.sum())
+        turned = of_key(self.undetermined, CONFUSION.key)
+        if isinstance(turned, Sums):
+            rows = int(turned.count.sum())
             bounds.append(
                 _Bounds(
                     "rounding_bounds",
@@ -83,25 +86,50 @@ class Unknowns:
             )
         return bounds
 
+    def _unseen(self) -> _Bounds:
+        """Return what rows without a group, or an outcome where the number needs one, could do to a number."""
+        told = [f"{self.share:.1%} of the rows have no value of {self.sensitive}"] * bool(self.missing)
+        outcomes = [f"{self.unlabelled / self.rows:.1%} of the rows have no value of {self.label}"]
+        known = {name: m for name, (m, _) in self.estimates.items() if name not in self.answered}
+        boxes = {name: allocated(m, self.totals, self.without) for name, m in known.items()}
+        return _Bounds(
+            "missing_bounds",
+            {name: box for name, box in boxes.items() if box is not None},
+            f"{' and '.join(told)}; whatever they are",
+            binding=self.share > self.binding,
+            others=self._of_scores(),
+            reference=self.reference,
+            unlabelled=(
+                f"{' and '.join(told + outcomes)}; whatever they are",
+                max(self.unlabelled, self.missing) / self.rows > self.binding,
+            )
+            if self.unlabelled
+            else None,
+            free=self.needs_none(),
+        )
+
+    def needs_none(self) -> tuple[str, ...]:
+        """Return the names of numbers that need no outcome, without difference and ratio."""
+        free = [metric for metric, _ in self.estimates.values() if not metric.outcome]
+        free += [metric for metric, _ in self.estimates.values() if metric.name in self.answered]
+        names = (name for metric in free for name in (metric.name, metric.alias) if name)
+        return (*WITHOUT_OUTCOME, *(name for name in self.answered if name not in self.estimates), *names)
+
     def _either_way(self, metric: Metric, known: Any) -> Box | None:
-        usable = metric.statistic is CONFUSION and isinstance(known, Sums) and self.undetermined is not None
-        return either_way(metric, known, self.undetermined) if usable else None  # type: ignore[arg-type]
+        turned = of_metric(self.undetermined, metric)
+        usable = metric.statistic is CONFUSION and isinstance(known, Sums) and isinstance(turned, Sums)
+        return either_way(metric, known, turned) if usable else None
 
     def _boxes(self, bound: Any) -> dict[str, Box]:
-        boxes = {name: bound(m, self.totals.get(m.statistic.key)) for name, (m, _) in self.estimates.items()}
+        boxes = {name: bound(m, of_metric(self.totals, m)) for name, (m, _) in self.estimates.items()}
         return {name: box for name, box in boxes.items() if box is not None}
 
     def _of_scores(self) -> dict[str, tuple[float, float]]:
         """Return the bounds on the distance between score distributions."""
-        known, without = self.totals.get(SCORES.key), self.without.get(SCORES.key)
+        known, without = of_key(self.totals, SCORES.key), of_key(self.without, SCORES.key)
         if not (isinstance(known, ScoreTable) and isinstance(without, ScoreTable)):
             return {}
         return {"statistical_parity_ks": distance_bounds(known, without)}
-
-    def _allocated(self, metric: Metric, known: Any) -> Box | None:
-        without = self.without.get(metric.statistic.key)
-        usable = isinstance(known, Sums | ScoreTable) and type(without) is type(known)
-        return allocated(metric, known, without) if usable else None
 
     def _misclassified(self, error: LabelError) -> _Bounds:
         statement = f"up to {error.share:.3g} of the values of {error.column} may be wrong"
@@ -121,13 +149,17 @@ class Unknowns:
     def finding(self, auditor: str, confidence: float, disparities: Sequence[Finding]) -> Finding:
         """Return the share of rows without a group, and how it differs by outcome and decision."""
         evidence: dict[str, Any] = {"rows": self.missing, "of": self.rows}
-        known, without = self.totals.get(CONFUSION.key), self.without.get(CONFUSION.key)
+        known, without = (
+            parts.get(CONFUSION.key, of_key(parts, CONFUSION.key)) for parts in (self.totals, self.without)
+        )
+        every = [of_key(parts, CONFUSION.key) for parts in (self.totals, self.without)]
         if isinstance(known, Sums) and isinstance(without, Sums):
+            decisions = {"favorable": (1, 3), "unfavorable": (0, 2)}
             cells, gone = known.first.sum(axis=0) + without.first[0], without.first[0]
             outcomes = _shares(gone, cells, {"favorable": (2, 3), "unfavorable": (0, 1)})
             evidence |= {
-                **({"by_outcome": outcomes} if self.labelled else {}),
-                "by_decision": _shares(gone, cells, {"favorable": (1, 3), "unfavorable": (0, 2)}),
+                **({} if self.label is None else {"by_outcome": outcomes}),
+                "by_decision": _shares(every[1].first[0], every[0].first.sum(axis=0) + every[1].first[0], decisions),
             }
         return Finding(
             auditor=auditor,
@@ -183,11 +215,20 @@ class _Bounds:
     contracts: bool = False
     everything: bool = True
     others: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    reference: int | None = None
+    unlabelled: tuple[str, bool] | None = None  # where outcomes are missing: the reason, and whether it binds
+    free: tuple[str, ...] = ()  # the names of numbers that need no outcome, without difference and ratio
 
     def of(self, metric: str, value: float) -> dict[str, Any]:
         """Return the evidence about one disparity: low and high are absent where no bound is known."""
-        record: dict[str, Any] = {"reason": self.reason, "binding": self.binding, "stretch": self.stretch}
-        found = self.others.get(metric) or disparity_bounds(metric, self.boxes)
+        reason, binding = self.reason, self.binding
+        if self.unlabelled is not None:
+            if _STEM.sub("", metric) not in self.free:
+                reason, binding = self.unlabelled
+            elif reason.startswith(";"):  # every row has a group, and this needs no outcome
+                return {}
+        record: dict[str, Any] = {"reason": reason, "binding": binding, "stretch": self.stretch}
+        found = self.others.get(metric) or disparity_bounds(metric, self.boxes, self.reference)
         if found is None or not np.isfinite(found).all():
             return record if self.everything else record | {"binding": False}
         if self.name == "missing_bounds":  # however few are missing

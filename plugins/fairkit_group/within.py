@@ -26,7 +26,7 @@ from fairkit_group.strata import Strata
 from fairkit_group.stratified.agreement import same_difference, same_odds
 from fairkit_group.stratified.pooled import Pair, pairs_of, single_pair
 from fairkit_group.stratified.tables import Test, odds_ratio
-from fairkit_group.totals import Failure
+from fairkit_group.totals import Failure, of_key, of_metric
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,7 +91,7 @@ class Inside:
         if {"true_positive_rate", "false_positive_rate"} <= set(self.pairs):
             findings.append(self._odds_difference())
         findings += self._odds_ratios()
-        if SCORES.key in self.section.totals:
+        if of_key(self.section.totals, SCORES.key) is not None:
             findings.append(self._distance())
         return findings
 
@@ -107,10 +107,10 @@ class Inside:
 
     def _distance(self) -> Finding:
         """Return the largest distance of a group's scores from those of everybody in its strata."""
-        table = self.strata.totals.get(SCORES.key)
+        table = of_key(self.strata.totals, SCORES.key)
         if not isinstance(table, ScoreTable):
             return self._too_many(KS)
-        buckets = self.strata.buckets.get(SCORES.key)
+        buckets = of_key(self.strata.buckets, SCORES.key)
         distances = distances_within(table, len(self.counts), buckets)
         defined = np.isfinite(distances.values)
         worst = int(np.argmax(np.where(defined, distances.values, -1.0)))
@@ -228,7 +228,7 @@ class Inside:
         return [*notes, *blocking], " ".join(blocking) or None
 
     def _few_clusters(self) -> str:
-        cells = self.strata.buckets.get(CONFUSION.key)
+        cells = of_key(self.strata.buckets, CONFUSION.key)
         if cells is None:
             cells = next(iter(self.strata.buckets.values()), None)
         if cells is None or isinstance(cells, Failure):
@@ -262,7 +262,7 @@ class Inside:
 
     def _variances(self, metric: Metric, cells: StratumCells, group: int) -> Array:
         """Return the variances of a group's numbers in the strata, shape [S]; NaN in thin cells."""
-        sums = self.strata.buckets.get(metric.statistic.key)
+        sums = of_metric(self.strata.buckets, metric)
         if sums is None:
             return np.where(cells.sizes[:, group] >= 2, cells.variance[:, group], np.nan)
         if isinstance(sums, ScoreTable):
@@ -363,7 +363,7 @@ class Inside:
         assert confusion is not None  # noqa: S101 -- asked only where there are decisions
         tables = _tables(confusion, a, b)
         pooled = odds_ratio(tables, None if self.strata.whole() else _tables(self.strata.effective(), a, b))
-        sums = self.strata.buckets.get(CONFUSION.key)
+        sums = of_key(self.strata.buckets, CONFUSION.key)
         if sums is None or isinstance(sums, Failure):
             return Odds((a, b), pooled, lambda z: z)
         shaped = by_bucket(sums, len(self.counts) * self.strata.groups)

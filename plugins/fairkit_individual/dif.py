@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from fairkit.auditing.conditions import NO_GROUPS
 from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit_individual.certificate import CertificateAuditor, Prepared
@@ -49,6 +50,7 @@ class DifAuditor(CertificateAuditor):
     }
     citation: ClassVar[str] = "Yurochkin & Sun (2021), SenSeI: sensitive set invariance, ICLR"
     metric_name = "dif"
+    uses: ClassVar[frozenset[str]] = frozenset({"weights", *NO_GROUPS}) - {"missing_groups"}
     _outside: OutsideSearch | None = None
 
     @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,8 @@ def data_sheet(context: Context) -> list[PackTable]:
     data = context.report.data
     entries: list[tuple[str, Cell]] = [
         ("name", data.name), ("SHA-256 of the content", data.sha256), ("rows used", data.rows),
-        ("rows left out", data.dropped_rows), ("outcome", data.label), ("favorable outcome", data.favorable),
+        ("rows left out", data.dropped_rows), ("rows without an outcome", data.unlabelled_rows),
+        ("outcome", data.label), ("favorable outcome", data.favorable),
     ]  # fmt: skip
     if data.period:
         entries.append(("period", f"{data.period['from']} to {data.period['to']}, by {data.period['column']}"))
@@ -167,12 +168,10 @@ def evidence(context: Context) -> list[PackTable]:
     if not stated:
         raise NotAnsweredError("the audit is not signed: make a certificate with `fairkit certify`")
     software = ", ".join(f"{one['name']} {one['version']}" for one in report.environment.get("plugins", ()))
-    at = stated.get("proven_at")
-    proven = [("signature was there, proven by a timestamp, at", str(at))] if at else []
     pairs: list[tuple[str, Cell]] = [
         ("SHA-256 of the certificate", str(stated["sha256"])),
         ("audited (as the signer says)", str(stated["audited_at"])),
-        *proven, ("signed by the keys", ", ".join(stated["keyids"])), ("model", report.model.name),
+        ("signed by the keys", ", ".join(stated["keyids"])), ("model", report.model.name),
         ("SHA-256 of the model", report.model.sha256 or "no model file was seen"),
         ("SHA-256 of the table", report.data.sha256),
         ("software", f"fairkit {made.get('fairkit')}, Python {made.get('python')}; {software}"),

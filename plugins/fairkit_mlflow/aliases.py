@@ -58,12 +58,12 @@ class Guard:
         if reason is None:
             return AliasOutcome(name=name, alias=alias, version=at, state="stays", reason="a certificate holds")
         now = self._version(name, alias)
-        if now is not None and str(now.version) == at:  # else somebody has moved it: its own webhook comes
+        if now is not None and str(now.version) == at:  # else somebody has moved it
             self.client.delete_registered_model_alias(name, alias)
         return AliasOutcome(name=name, alias=alias, version=at, state="TAKEN BACK", reason=reason)
 
     def check_all(self) -> list[AliasOutcome]:
-        """Look at every alias of every model: for what no webhook told."""
+        """Look at every alias of every model."""
         outcomes = []
         for model in self._pages():
             for alias in sorted(dict(model.aliases or {})):

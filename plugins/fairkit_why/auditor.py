@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from fairkit.auditing.conditions import no_bounds
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.roles import value_text
 from fairkit.errors import ParameterError, did_you_mean
@@ -12,13 +13,12 @@ from fairkit.metrics import Headline
 from fairkit_why.parameters import Parameters, allowed_columns, conditions_of, metrics_of, players_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
-    from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
     from fairkit_why.people import Collected
 
@@ -34,7 +34,7 @@ class WhyAuditor(Auditor):
     """
 
     name: ClassVar[str] = "why"
-    partial: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = frozenset({"weights", "clusters", "reference", "missing_groups"})
     summary: ClassVar[str] = "What carries a gap: columns, rates, and what is left between people who are alike."
     citation: ClassVar[str] = (
         "Shapley (1953); Kitagawa (1955), J. Am. Stat. Assoc. 50; Robins, Rotnitzky & Zhao (1994), J. Am. Stat. Assoc. "
@@ -92,35 +92,8 @@ class WhyAuditor(Auditor):
         """Divide every gap."""
         from fairkit_why.findings import findings
 
-        return findings(self.parameters, total, of_class(context))
-
-    def changes(self, totals: tuple[Collected, Collected], contexts: tuple[AuditContext, AuditContext]) -> list[Change]:
-        """Divide both models' gaps (see `fairkit.auditors.ComparesModels`)."""
-        from fairkit_why.changes import changes
-        from fairkit_why.gaps import Why
-        from fairkit_why.people import People
-
-        first, second = (
-            Why(self.parameters, of_class(context), People(total))
-            for total, context in zip(totals, contexts, strict=True)
-        )
-        return list(changes(first, second))
-
-    def table_changes(
-        self, totals: Sequence[Sequence[Collected]], contexts: Sequence[Sequence[AuditContext]]
-    ) -> list[Change]:
-        """Divide the change of a gap (see `fairkit.auditors.ComparesTables`)."""
-        from fairkit_why.windows import Windows
-
-        each = [[of_class(context) for context in row] for row in contexts]
-        return list(Windows(self.parameters, totals, each).changes())
-
-    @classmethod
-    def contradictions(cls, finding: Finding) -> Iterator[str]:
-        """See `fairkit.auditors.Auditor.contradictions`."""
-        from fairkit_why.checking import contradictions
-
-        return contradictions(finding)
+        found = findings(self.parameters, total, of_class(context))
+        return [no_bounds(one, context.dataset) for one in found]
 
 
 def of_class(context: AuditContext) -> AuditContext:

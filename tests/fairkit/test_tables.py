@@ -252,11 +252,11 @@ def test_many_numbers_are_binned_at_the_quartiles() -> None:
     assert "binned at the quartiles" in data.learn().notes[0]
 
 
-def test_rows_without_a_label_are_left_out() -> None:
+def test_rows_without_a_label_stay_and_are_counted() -> None:
     label = np.array([1.0, np.nan, 0.0, 1.0])
     data = fairkit.load_data({"g": [0, 0, 1, 1], "y": label}, label="y", favorable=1, sensitive=["g"])
-    assert data.learn().rows == 3
-    assert data.info().dropped_rows == 1
+    assert data.learn().rows == 4
+    assert data.info().unlabelled_rows == 1
 
 
 def test_what_the_model_gets() -> None:

@@ -168,22 +168,6 @@ def test_names_that_stand_twice_and_infinite_numbers_are_refused(sure, tmp_path,
         assert why in capsys.readouterr().out
 
 
-def test_a_proof_near_people_is_bound_to_them(loans, tmp_path, checker, capsys):
-    data = fairkit.load_data(str(loans / "loans.csv"), **ROLES)
-    model = handmade(tmp_path / "sure.onnx")
-    _, report = reported(model, data, tmp_path / "p.json", columns="sex", near=0.3, people=6)
-    assert checker.main(tmp_path / "p.json", model, report) == 0
-    assert capsys.readouterr().out.count("holds") == 3
-    told = json.loads((tmp_path / "p.json").read_text())
-    told["people"].pop()
-    for log in told["logs"].values():
-        if log:
-            log.pop()
-    (tmp_path / "q.json").write_text(json.dumps(told))
-    assert checker.main(tmp_path / "q.json", model, report) == 1
-    assert "other people" in capsys.readouterr().out
-
-
 def test_a_certificate_is_read_as_well_as_a_report(sure, tmp_path, checker, capsys):
     import base64
 

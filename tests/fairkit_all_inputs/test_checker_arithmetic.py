@@ -334,10 +334,9 @@ def test_where_no_tree_differs_nothing_flips(check):
 
 def test_logs_cover_everything_and_nothing_else(check, read):
     told, *_ = problem(0)
-    cost = np.zeros(STARTS[-1])
 
     def boxes(log):
-        return [some for _, some in check.boxes_of(told, log, STARTS, cost)]
+        return [some for _, some in check.boxes_of(told, log, STARTS)]
 
     (whole,) = boxes([0])
     assert whole.tolist() == [[True] * STARTS[-1]]
@@ -353,54 +352,34 @@ def test_logs_cover_everything_and_nothing_else(check, read):
                        ([[-1, 1], 0, 0], "not there"), ([{"gap": []}], "open")):  # fmt: skip
         with refused(read, words):
             boxes(log)
-    groups = [groups for groups, _ in check.boxes_of(told, [[0, 1], {"gap": [[0, 1]]}, 0, 0], STARTS, cost)]
+    groups = [groups for groups, _ in check.boxes_of(told, [[0, 1], {"gap": [[0, 1]]}, 0, 0], STARTS)]
     assert groups == [{}, {"gap": [[0, 1]]}]
     log = [{"gap": [[0, 1]]}, [0, 1], 0, 0]  # both sides of a split have what was added before it
-    assert [(g, len(b)) for g, b in check.boxes_of(told, log, STARTS, cost)] == [({"gap": [[0, 1]]}, 2)]
+    assert [(g, len(b)) for g, b in check.boxes_of(told, log, STARTS)] == [({"gap": [[0, 1]]}, 2)]
 
 
-def test_empty_and_far_boxes_are_left_out(check, read):
+def test_empty_boxes_are_left_out(check):
     told, *_ = problem(0)
-    told |= {"near": 1.0, "people": [{"0": [[0, 2], [0.25, 0.75]], "1": [[1, 3], [0.5, 0.75]]}]}
-    costs = check.distances(told, STARTS)
-    assert costs.tolist() == [[0.25, math.inf, 0.75, math.inf, 0.5, math.inf, 0.75, 0, 0, 0]]
-    (found,) = [some for _, some in check.boxes_of(told, [0], STARTS, costs[0])]
-    assert found.tolist() == [[True, False, True, False, True, False, True, True, True, True]]
-    # the third cell of the first block is .75 away, the fourth of the second .75: together too far
-    log = [[0, 1], [1, 2], 0, 0, [1, 2], 0, 0]
-    (found,) = [some for _, some in check.boxes_of(told, log, STARTS, costs[0])]
-    assert [row[:7].tolist() for row in found] == [
-        [True, False, False, False, True, False, False],  # .75
-        [True, False, False, False, False, False, True],  # 1: as far as allowed
-    ]
-    for wrong in (-0.1, math.inf, math.nan):
-        told["people"] = [{"0": [[0, 1], [0.5, wrong]]}]
-        with refused(read, "negative"):
-            check.distances(told, STARTS)
-    assert check.distances({}, STARTS).tolist() == [[0.0] * 10]
-    with_two = told | {"people": [{}, {"1": [[0], [0.0]]}]}
-    assert check.distances(with_two, STARTS)[:, 3:7].tolist() == [[0] * 4, [0, math.inf, math.inf, math.inf]]
+    (found,) = [some for _, some in check.boxes_of(told, [0], STARTS)]
+    assert found.tolist() == [[True] * 10]
+    log = [[0, 1], [0, 1], 0, 0, 0]  # below the first cell, and again: the other side is empty
+    (found,) = [some for _, some in check.boxes_of(told, log, STARTS)]
+    assert sorted(row[:3].tolist() for row in found) == [[False, True, True], [True, False, False]]
 
 
-def test_a_log_for_everybody_and_every_pair(check, read):
-    told, _, _ = problem(3, near=0.0, people=[{"0": [[0], [0.0]]}, {"0": [[2], [0.0]]}])
+def test_a_log_is_about_every_pair(check, read):
+    told, _, _ = problem(3)
     each = {"0,1": [0], "1,0": [0]}
-    found = check.proved(told, SCORE, [each, each])
     trees = {pair: check.trees_of(told, pair) for pair in each}
-    expected = []
-    for cell in (0, 2):
-        box = np.ones((1, STARTS[-1]), dtype=bool)
-        box[0, :3] = np.arange(3) == cell
-        expected += [check.bounds(told, SCORE, trees[pair], {}, box, STARTS)[0] for pair in each]
-    assert found == max(expected)
-    for log in ([each], [each] * 3, each):
-        with refused(read, "log for everybody"):
-            check.proved(told, SCORE, log)
+    box = np.ones((1, STARTS[-1]), dtype=bool)
+    assert check.proved(told, SCORE, each) == max(
+        check.bounds(told, SCORE, trees[pair], {}, box, STARTS)[0] for pair in each
+    )
     for log in ({"0,1": [0]}, {"0,1": [0], "1,0": []}, each | {"1,1": [0]}):
         with refused(read, "every pair"):
-            check.proved({k: v for k, v in told.items() if k != "people"}, SCORE, log)
+            check.proved(told, SCORE, log)
     with refused(read, "no pairs"):
-        check.proved(told | {"sizes": [3, 4, 1, 2]}, SCORE, [{}, {}])
+        check.proved(told | {"sizes": [3, 4, 1, 2]}, SCORE, {})
 
 
 def test_trees_are_added_up_once(check, read):
@@ -778,17 +757,6 @@ def test_what_claims_nothing_needs_no_proof_and_what_is_no_interval_is_refused(c
     for logs in ({}, {SCORE: {}}, {FLIP: {"0,1": [0]}}):
         with refused(read, "no log"):
             held(check, monkeypatch, SCORE, 0.0, 0.5, told=told_of(logs=logs))
-
-
-def test_claims_near_people_are_about_these_and_this_distance(check, read, monkeypatch):
-    told = told_of(people=[{"0": [[0], [0.0]]}], near=0.5)
-    digest = hashlib.sha256(json.dumps(told["people"], sort_keys=True).encode()).hexdigest()
-    evidence = {"problem_sha256": "p", "proved": 0.0, "people_sha256": digest}
-    right = {"parameters": {"near": 0.5}, "evidence": evidence}
-    assert held(check, monkeypatch, SCORE, 0.0, 0.5, told=told, **right)[0]
-    for wrong in ({"parameters": {"near": 0.25}}, {"parameters": {}}, {"evidence": evidence | {"people_sha256": "0"}}):
-        with refused(read, "other people"):
-            held(check, monkeypatch, SCORE, 0.0, 0.5, told=told, **(right | wrong))
 
 
 def test_the_words_of_an_outcome(check, read, monkeypatch, tmp_path, capsys):

@@ -268,34 +268,6 @@ def test_a_linear_model_with_features_that_pull_against_each_other_inside_is_ref
         audit(path, x)
 
 
-def test_a_network_reads_a_sentinel_at_its_own_number(tmp_path):
-    nodes = [
-        node("Imputer", ["x"], ["e"], imputed_value_floats=[5.0], replaced_value_float=-1.2345678),
-        helper.make_node("Concat", ["e", "sex"], ["matrix"], axis=1),
-        helper.make_node("Gemm", ["matrix", "w"], ["h"]),
-        helper.make_node("Add", ["h", "b"], ["hb"]),
-        helper.make_node("Relu", ["hb"], ["r"]),
-        helper.make_node("MatMul", ["r", "v"], ["s"]),
-        helper.make_node("Sub", ["s", "t"], ["sum"]),
-        helper.make_node("Sigmoid", ["sum"], ["score"]),
-    ]
-    constants = [
-        constant("w", [1.0, 0.0], [0.5, 0.0]), constant("b", -4.0, 0.0), constant("v", [1.0], [0.0]),
-        constant("t", 1.25),
-    ]  # fmt: skip
-    inputs = [helper.make_tensor_value_info(name, FLOAT, [None, 1]) for name in ("x", "sex")]
-    output = helper.make_tensor_value_info("score", FLOAT, [None, 1])
-    graph = helper.make_graph(nodes, "g", inputs, [output], constants)
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15), helper.make_opsetid(ML, 3)])
-    proto.ir_version = 8
-    path = tmp_path / "m.onnx"
-    onnx.save(proto, path)
-    x = np.append(np.linspace(-2, 3, 40), -1.2345678)
-    assert flips(path, x).tolist() == [False] * 40 + [True]
-    assert audit(path, x)[FLIP].interval == (1.0, 1.0)
-    assert audit(path, x)[SCORE].interval[1] >= 0.5
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_a_scikit_learn_pipeline_with_a_sentinel_is_what_its_rows_say(tmp_path, seed):

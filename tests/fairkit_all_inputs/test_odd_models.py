@@ -98,37 +98,6 @@ def test_classifiers_of_each_version_and_precision_are_what_onnxruntime_says(tmp
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("direction", "near"), [([0, 1.0, 0.6], 0.1), ([0, 1.0, -1.0], 0.02), ([1.0, 0, 0], 0.3)])
-def test_people_near_by_a_projection_are_those_of_enumeration(tmp_path, direction, near):
-    """Every whole age and number of debts, by the metric's own function; sex is free."""
-    from fairkit_similarity.encode import Encoder
-    from fairkit_similarity.metric import FairMetric
-
-    table, _ = people()
-    table = np.vstack([table, [[0, 20, 0], [1, 29, 7]]]).astype(int)
-    encoder = Encoder.learn({name: table[:, place] for place, name in enumerate(NAMES)})
-    metric = FairMetric.projecting(encoder, np.array(direction), {"kind": "made"})
-    metric.save(tmp_path / "m.json")
-    path = written(forest(trees=5), tmp_path / "m.onnx")
-    found = audit(path, people=1_000, near=near, fair_metric=str(tmp_path / "m.json"))
-    label, score = everything(path)
-    flips, change = label[0] != label[1], np.abs(score[0] - score[1])
-    flippable, best = 0, 0.0
-    for row in table:
-        grid = GRID[: len(GRID) // 2].copy()
-        grid[:, 0] = row[0]
-        z, own = (metric.transform(dict(zip(NAMES, some.T, strict=True))) for some in (grid, row[None, :]))
-        inside = ((z - own) ** 2).sum(axis=1) <= near
-        flippable += bool(flips[inside].any())
-        best = max(best, float(change[inside].max()))
-    assert 0 < flippable < len(table)
-    share = found["all_inputs_flippable"]
-    assert (share.evidence["flippable"], share.evidence["undecided"]) == (flippable, 0)
-    assert found[SCORE].interval == pytest.approx((best, best), abs=1e-5)
-    assert found[FLIP].interval == (1.0, 1.0)
-
-
-@pytest.mark.long
 def test_a_file_of_catboost_is_what_onnxruntime_says_and_with_a_bias_is_refused(tmp_path):
     catboost = pytest.importorskip("catboost", reason="catboost is not installed")
     table, level = people()

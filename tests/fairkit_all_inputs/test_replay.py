@@ -9,8 +9,8 @@ import pytest
 import fairkit
 from fairkit_all_inputs import findings, replaying
 from fairkit_all_inputs.bounds import problem as kinds
-from fairkit_all_inputs.bounds import questions
-from fairkit_all_inputs.collect import People
+from fairkit_all_inputs.bounds import searching
+from fairkit_all_inputs.domains import People
 
 from .test_all_inputs import FLIP, SCORE, again, trusted
 from .test_encoders import built, node
@@ -131,7 +131,7 @@ def test_a_bound_of_the_score_that_a_row_exceeds_is_an_error(tmp_path, monkeypat
 
     path = built(tmp_path / "m.onnx", [node("Abs", ["x"], ["e"])])
     table = pd.DataFrame({"x": np.linspace(-2, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2})
-    true = questions.answer
+    true = searching.answer
 
     def halved(problem, kind, **settings):
         from dataclasses import replace
@@ -149,7 +149,7 @@ def test_a_row_that_flips_is_a_witness_where_the_search_found_none(tmp_path, mon
 
     path = built(tmp_path / "m.onnx", [node("Abs", ["x"], ["e"])])
     table = pd.DataFrame({"x": np.linspace(-2, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2})
-    true = questions.answer
+    true = searching.answer
 
     def blind(problem, kind, **settings):
         from dataclasses import replace

@@ -189,9 +189,13 @@ def _bad(text):
         _bad(("rule on unaudited column", {"--max": "demographic_parity_difference:race=1"}, "was not audited")),
         _bad(("confidence", {"--confidence": "95"}, "between 0 and 1")),
         _bad(("format", {"--format": "jsn"}, "Did you mean 'json'?")),
-        _bad(("adjustment", {"--adjust": "bonferoni"}, "bonferroni")),
+        _bad(("adjustment", {"--set": "audit.adjust=bonferoni"}, "bonferroni")),
         _bad(("threshold", {"--threshold": "7"}, "[0, 1]")),
-        _bad(("score output", {"--score-output": "probs"}, "has no output 'probs'")),
+        _bad(("score output", {"--set": "model.score_output=probs"}, "has no output 'probs'")),
+        _bad(("unknown key", {"--set": "data.weigths=w"}, "Did you mean 'data.weights'")),
+        _bad(("an option that went", {"--weights": "w"}, "--weights is given as --set data.weights=VALUE")),
+        _bad(("key of the wrong type", {"--set": "sandbox.timeout=long"}, "it takes a number")),
+        _bad(("an option and its key", {"--set": "data.label=sex"}, "data.label is given twice")),
         _bad(("output folder", {"--output": "no/such/report.json"}, "does not exist")),
     ],
 )
@@ -271,7 +275,8 @@ def test_init_writes_settings_that_audit_runs_on(run, loans_model, tmp_path):
     assert run("init", loans_model.data).exit_code == 2
     result = run("audit", loans_model.path, "--format", "json")
     assert result.exit_code in (0, 1, 3)
-    assert _report(result)["policy"][0]["metric"] == "demographic_parity_difference"
+    assert _report(result)["policy"][0]["metric"] == "equal_opportunity_difference"
+    assert _report(result)["about"]["metric"].startswith("equal_opportunity_difference. Of those who qualify")
 
 
 def test_plugins_are_listed_and_shown(run):

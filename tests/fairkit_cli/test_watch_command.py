@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import hashlib
-import hmac
-import http.server
 import json
 import shutil
-import threading
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +14,6 @@ import pytest
 from typer.testing import CliRunner
 
 from fairkit_cli.main import app
-from fairkit_registry.evidence.keys import load_public
 from fairkit_registry.evidence.signers import new_key_pair
 from fairkit_registry.store.registry import Registry
 from fairkit_watch.log import frame, read
@@ -74,31 +69,33 @@ def test_a_watch_from_the_command_line(state, here):
     assert "ALARM fail" in told
     assert "ALARM changed" in told
     assert "FAIL" in run("watch", "show", state, code=1).stdout
-    calm = run("watch", "add", state, "--data", write(here / "in", 2, gap=0.4), "--levels", "late")
+    calm = run(
+        "watch",
+        "add",
+        state,
+        "--data",
+        write(here / "in", 2, gap=0.4),
+        "--levels",
+        "shares",
+        "--alarm-file",
+        "alarms.jsonl",
+    )
+    assert not (here / "alarms.jsonl").exists()
     assert "ALARM" not in calm.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("add", "w"), "--data FILE, or --merge"),
-        (("add", "w", "--merge", "v", "--day", "2024-01-01"), "leave them out with --merge"),
         (("add", "w", "--data", "none.csv"), "no data file"),
         (("add", "w", "--data", "x.csv"), "which day"),
         (("add", "w", "--data", "x.csv", "--day", "2024-13-01"), "no day"),
         (("add", "w", "--data", "x.csv", "--day", "2024-01-05", "--as-of", "2024-01-01"), "today is 2024-01-01"),
         (("add", "w", "--data", "x.csv", "--day", "2024-01-01", "--demote"), "is about none"),
         (("add", "w", "--data", "x.csv", "--day", "2024-01-01", "--levels", "all"), "no level 'all'"),
-        (("add", "w", "--data", "x.csv", "--webhook", "http://example.org"), "https address"),
-        (("add", "w", "--data", "x.csv", "--webhook", "file:///etc/passwd"), "https address"),
-        (("add", "w", "--data", "x.csv", "--webhook-key", "k"), "give that, or leave it out"),
-        (("add", "w", "--data", "x.csv", "--insecure-key"), "give that, or leave it out"),
         (("add", "w", "--data", "x.csv", "--alarm-file", "no/where"), "does not exist"),
         (("label", "w", "--data", "x.csv"), "awaits no labels"),
         (("show", "nowhere"), "there is no watch"),
-        (("run", "w", "--folder", "nowhere"), "there is no folder"),
-        (("run", "w", "--folder", ".", "--labels", ".", "--once"), "are one folder"),
-        (("run", "w", "--folder", ".", "--every", "often"), "30s, 15m, 1h or 1d"),
         (("init", "--state", "w", "--sensitive", "sex", "--max", RULE), "exists already"),
         (("init", "--state", "n"), "nothing to watch"),
         (("init", "--state", "n", "--sensitive", "sex", "--max", RULE, "--groups", "sex"), "--groups sex=female"),
@@ -116,87 +113,6 @@ def test_bad_usage_is_one_message_and_code_2(state, here, arguments, message):
     assert not (here / "n").exists()
 
 
-class Hook(http.server.BaseHTTPRequestHandler):
-    """Answers as it is told, and remembers what came."""
-
-    answers: tuple[int, ...] = ()
-    seen: list = []  # noqa: RUF012 -- set anew by each test
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        type(self).seen.append((body, self.headers.get("X-Fairkit-Signature")))
-        code = self.answers[min(len(self.seen), len(self.answers)) - 1]
-        self.send_response(code)
-        self.send_header("Location", "http://localhost:1/elsewhere")
-        self.end_headers()
-
-    def log_message(self, *arguments):
-        pass
-
-
-@contextlib.contextmanager
-def hook(*answers):
-    Hook.answers, Hook.seen = answers, []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/alarms"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def test_alarms_are_posted_signed_and_again_until_they_arrive(state, here, monkeypatch):
-    monkeypatch.setattr("fairkit_cli.watch.delivery.PAUSES", (0, 0, 0))
-    (here / "secret").write_text("0123456789abcdef0123\n")
-    sinks = ("--webhook-key", "secret", "--alarm-file", "alarms.jsonl", "--levels", "fail")
-    with hook(302, 500, 503) as url:
-        bad = write(here / "in", 0, gap=0.4)
-        told = run("watch", "add", state, "--data", bad, "--webhook", url, *sinks, code=1)
-        assert "did not arrive" in told.stderr
-        assert len(Hook.seen) == 3
-    with hook(500, 200) as other:
-        # the next call sends it again, to the same address only
-        again = [*sinks, "--webhook", url.replace(url.split(":")[2].split("/")[0], other.split(":")[2].split("/")[0])]
-        calm = write(here / "in", 1, gap=0.4)
-        run("watch", "add", state, "--data", calm, *again)
-        ((body, signature), (same, _)) = Hook.seen
-    assert body == same
-    assert signature == "sha256=" + hmac.new(b"0123456789abcdef0123", body, hashlib.sha256).hexdigest()
-    assert json.loads(body)["alarm"]["level"] == "fail"
-    lines = (here / "alarms.jsonl").read_text().splitlines()
-    assert [json.loads(line)["level"] for line in lines] == ["fail"]
-    (here / "secret").write_text("short")
-    run("watch", "add", state, "--data", calm, "--webhook", url, "--webhook-key", "secret", code=2)
-
-
-def test_daily_statements_are_chained_and_a_change_shows(state, here):
-    new_key_pair(here / "k")
-    for t in (0, 1, 3, 3):
-        file = write(here / "in", t, rows=300 + len(list((here / "in").glob("*"))) if (here / "in").exists() else 300)
-        run("watch", "add", state, "--data", file, "--batch", f"{t} {file.stat().st_size}", "--heartbeat", "k")
-    found = json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json", code=3).stdout)["statements"]
-    assert (found["count"], found["missing_days"], found["failed"]) == (3, [day(2)], None)
-    assert found["keyids"] == [load_public(here / "k.pub").keyid]
-    path = state / "heartbeats.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    new_key_pair(here / "other")
-    assert "not signed by a key that you trust" in run("watch", "show", state, "--key", "other.pub", code=1).stderr
-    for damaged in ([lines[0], lines[2]], lines[1:], [lines[1], lines[0], lines[2]]):
-        path.write_bytes(b"".join(damaged))
-        assert "does not continue" in run("watch", "show", state, "--key", "k.pub", code=1).stderr
-    path.write_bytes(b"".join(lines) + lines[0][:40])  # killed while writing: passed over, and cut off by the next
-    run("watch", "show", state, "--key", "k.pub", code=3)
-    run("watch", "add", state, "--data", write(here / "in", 4), "--heartbeat", "k")
-    assert (
-        json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json").stdout)["statements"]["count"] == 4
-    )
-    path.unlink()
-    assert "no signed statements" in run("watch", "show", state, "--key", "k.pub", code=1).stderr
-
-
 def frames(records):
     return b"".join(frame(one) for one in records)
 
@@ -205,54 +121,6 @@ def with_digest(record, **changes):
     """A record with other counts and a digest that fits them, as somebody without a key can write it."""
     made = {**record, **changes}
     return made | {"counts": hashlib.sha256(canonical(made["days"])).hexdigest()}
-
-
-def test_a_folder_that_was_replaced_shows_at_the_next_signature_and_in_its_days(state, here):
-    """Somebody without a key begins the watch anew; the holder of the key adds the next day."""
-    new_key_pair(here / "k")
-    for t in range(2):
-        run("watch", "add", state, "--data", write(here / "in", t), "--heartbeat", "k")
-    shutil.rmtree(state)
-    run("watch", "init", "--state", "w", "--sensitive", "sex", "--max", RULE, "--groups", "sex=f,m")
-    for t in range(2):
-        run("watch", "add", state, "--data", write(here / "forged", t, rows=900))
-    added = run("watch", "add", state, "--data", write(here / "in", 2), "--heartbeat", "k")
-    assert f"covers all days since {day(0)}; if others were signed before" in " ".join(added.stderr.split())
-    shown = json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json").stdout)["statements"]
-    assert (shown["failed"], shown["missing_days"]) == (None, [day(0), day(1)])
-
-
-def test_a_log_that_was_changed_is_refused_by_its_signed_statements(state, here):
-    """Whoever can write to the folder makes every digest fit, and has no key."""
-    new_key_pair(here / "k")
-    for t in range(3):
-        run("watch", "add", state, "--data", write(here / "in", t), "--heartbeat", "k")
-    path = state / "totals.log"
-    original = path.read_bytes()
-    records = read(original, "")[0]
-    begin, first, second, third = records
-    fitted = with_digest(second, days={day(1): first["days"][day(0)]})
-    newest = with_digest(third, days={day(2): first["days"][day(0)]})
-    times = [one["at"] for one in records]  # in the order of the log, so that no time goes back
-    attacks = [
-        (records[:-1], f"statement 3 of the watch ({day(2)}) is about 4 records, and the log has 3: it was cut"),
-        ([begin, second, third, first], f"statement 1 of the watch ({day(0)}) was about: log differ."),
-        ([begin, first, third, second], f"statement 2 of the watch ({day(1)}) was about: log differ."),
-        ([begin, first, fitted, third], f"statement 2 of the watch ({day(1)}) was about: log differ."),
-        ([begin, first, second, newest], f"statement 3 of the watch ({day(2)}) was about: log, totals differ."),
-    ]
-    for changed, said in attacks:
-        path.write_bytes(frames([one | {"at": at} for one, at in zip(changed, times, strict=False)]))
-        assert said in run("watch", "show", state, "--key", "k.pub", code=1).stderr
-        before = path.read_bytes()
-        file = write(here / "new", 5)
-        for command in (("add", state, "--data", file), ("run", state, "--folder", here / "new", "--once")):
-            assert said in run("watch", *command, "--heartbeat", "k", code=2).stderr
-        assert path.read_bytes() == before  # nothing is counted either
-    path.write_bytes(original)
-    run("watch", "add", state, "--data", write(here / "in", 2, rows=500), "--batch", "later")
-    found = json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json").stdout)["statements"]
-    assert (found["failed"], found["unsigned_records"]) == (None, 1)
 
 
 @pytest.mark.long
@@ -276,7 +144,7 @@ def test_a_log_that_was_changed_is_refused_by_its_signed_statements(state, here)
 def test_records_are_held_against_their_own_digest_and_counts(here, what, said):
     run(
         "watch", "init", "--state", "w", "--sensitive", "sex", "--max", RULE, "--groups", "sex=f,m",
-        "--since", day(0),
+        "--set", f"watch.since={day(0)}",
     )  # fmt: skip
     run("watch", "add", "w", "--data", write(here / "in", 1))
     path = here / "w" / "totals.log"
@@ -306,34 +174,6 @@ def test_records_are_held_against_their_own_digest_and_counts(here, what, said):
         assert said in run("watch", *command, code=2).stderr.replace("\n", " ")
 
 
-def test_a_loop_goes_on_after_files_that_cannot_be_used(state, here):
-    folder = here / "in"
-    for t in range(3):
-        write(folder, t)
-    (folder / "broken.parquet").write_bytes(b"PAR1 no")
-    (folder / ".unfinished.parquet").write_bytes(b"")
-    first = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(3))
-    assert "broken.parquet was not added" in first.stderr
-    write(folder, 3, gap=0.4, rows=20_000)
-    again = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(3), "--format", "json", code=1)
-    assert "changed" in {one["level"] for one in json.loads(again.stdout)}
-    assert json.loads(run("watch", "show", state, "--format", "json", code=1).stdout)["rows"] == 26_000
-    write(folder, 0, gap=0.1)
-    changed = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(3))
-    assert "has changed since it was added" in changed.stderr
-    late = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(9), code=1)
-    assert "ALARM late" in late.stdout
-
-
-def test_folders_are_merged_from_the_command_line(state, here):
-    shutil.copytree(state, here / "v")  # the other writer began with the same settings
-    run("watch", "add", state, "--data", write(here / "in", 0))
-    run("watch", "add", here / "v", "--data", write(here / "in", 1))
-    assert "2,000 rows" in run("watch", "add", state, "--merge", here / "v").stdout
-    assert "0 rows" in run("watch", "add", state, "--merge", here / "v").stdout
-    assert json.loads(run("watch", "show", state, "--format", "json").stdout)["days"] == 2
-
-
 @pytest.fixture
 def deployed(here, loans_model):
     """A registry with two promoted versions of one model, and a watch of the newer."""
@@ -341,7 +181,7 @@ def deployed(here, loans_model):
     for number in (1, 2):
         arguments = ("--data", loans_model.data, "--sensitive", "sex", "--max", "demographic_parity_difference:sex=0.9")
         roles = ("--label", "decision", "--favorable", "approved")
-        where = ("--key", "k", "--output", f"c{number}", "--sequence", "seq")
+        where = ("--key", "k", "--output", f"c{number}")
         run("certify", loans_model.path, *arguments, *roles, *where)
         run("registry", "add", "credit", loans_model.path, "--certificate", f"c{number}")
     run("registry", "alias", "credit", "production", "--key", "k.pub", "--max", "demographic_parity_difference:sex=0.9")
@@ -385,32 +225,20 @@ def test_the_certificate_tells_what_to_expect_and_an_alias_is_taken_back_with_ev
         event = store.log("credit")[0]
     assert (event.action, event.body["taken_from"]) == ("demote", 2)
     assert event.body["evidence"]["alarm"]["level"] == "fail"
-    assert "taken from credit@2" in run("registry", "log", "credit").stdout
+    assert "taken from credit@2" in run("registry", "show", "credit", "--log").stdout
     run("registry", "check")
     run("registry", "promote", "credit@2", "production")  # a person may decide so
     still = run("watch", "add", "w", "--data", file, "--batch", "3", "--demote")
     assert "taken back" not in still.stderr  # once per alarm
 
 
-def test_a_watch_without_outcomes_yet_gets_its_rules_later(here):
-    outcome = "equal_opportunity_difference:sex=0.2"
-    arguments = ["watch", "init", "--state", "w", "--sensitive", "sex", "--max", RULE, "--max", outcome]
-    refused = run(*arguments, code=2)
-    assert "--label" in refused.stderr
-    assert "--no-outcomes" in refused.stderr
-    late = run(*arguments, "--label", "paid", "--favorable", "1", "--horizon", "30", code=2)
-    assert "--id" in late.stderr
-    assert "--horizon" in late.stderr
-    begun = run(*arguments, "--no-outcomes")
-    assert "equal_opportunity_difference needs outcomes; `fairkit watch set w --label COL" in begun.stdout
-    run("watch", "add", "w", "--data", write(here / "in", 0))
-    text = run("watch", "set", "w", "--max", outcome, "--label", "paid", "--favorable", "1").stdout
-    assert "equal_opportunity_difference:sex" in text
-    assert "w.before-1" in text
-    assert "since 2024-01-02" in text
-    assert "at least 90%" in text
-    assert "2,000 decisions" in " ".join(run("watch", "show", "w", code=3).stdout.split())
-    assert json.loads(run("watch", "show", "w.before-1", "--format", "json", code=0).stdout)["rows"] == 2000
-    run("watch", "set", "w", "--leave-out", "equal_opportunity_difference")
-    assert "no such rule" in run("watch", "set", "w", "--leave-out", "accuracy", code=2).stderr
-    assert "nothing would change" in run("watch", "set", "w", code=2).stderr
+def test_rules_that_need_outcomes_say_what_is_missing(here):
+    arguments = ["watch", "init", "--state", "w", "--sensitive", "sex", "--max", "equal_opportunity_difference:sex=0.2"]
+    assert "--label" in run(*arguments, code=2).stderr
+    told = run(*arguments, "--label", "paid", "--favorable", "1", "--horizon", "30", code=2).stderr
+    assert "--id" in told
+    assert "--horizon" in told
+    run(*arguments, "--label", "paid", "--favorable", "1")
+    settings = json.loads((here / "w" / "policy.json").read_text())
+    (here / "w" / "policy.json").write_text(json.dumps(settings | {"follows": {"folder": "w.before-1"}}))
+    assert "no longer reads; begin a new watch" in " ".join(run("watch", "show", "w", code=2).stderr.split())

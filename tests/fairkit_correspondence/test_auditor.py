@@ -283,7 +283,7 @@ def test_roles_that_would_be_ignored_are_refused(role):
     data = fairkit.load_data(
         answers_table(contexts=2), sensitive=["race"], predictions={"answer": "answer"}, **role, name="t"
     )
-    with pytest.raises(FairkitError, match=f"`{next(iter(role))}` means nothing here"):
+    with pytest.raises(FairkitError, match=f"leave `{next(iter(role))}` out"):
         fairkit.audit(None, data, auditors=["correspondence"])
 
 

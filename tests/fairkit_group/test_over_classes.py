@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -128,28 +126,3 @@ def test_rows_without_a_group_bound_the_gap():
     assert found.interval[1] < 0.1 < bounds["high"]
     assert report.verdict == "inconclusive"
     assert not list(contradictions(report, settings))
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"value": 0.01, "interval": (0.0, 0.1)}, "the classes give"),
-        ({"interval": (0.05, 0.0601)}, "the groups' intervals in the classes allow"),
-        ({"interval": (0.0, 2.0)}, "leaves the range"),
-    ],
-)
-def test_a_bent_gap_is_named(change, words):
-    report, settings = audited(rows())
-    bent = tuple(replace(f, **change) if f.metric == "class_gap_rms" else f for f in report.findings)
-    assert words in " ".join(contradictions(replace(report, findings=bent), settings))
-
-
-@pytest.mark.long
-def test_a_gap_is_not_decided_where_a_class_is_not():
-    table = rows(400)
-    report, settings = audited(table)
-    assert next(f for f in report.findings if f.metric == "class_gap_mean").inconclusive is None
-    kept = (table["sex"] != "f") | (table["y"] != "c3") | (np.arange(400) < 100)
-    report, settings = audited({name: values[kept] for name, values in table.items()})
-    bent = tuple(replace(f, inconclusive=None) if f.metric == "class_gap_max" else f for f in report.findings)
-    assert "not marked as inconclusive" in " ".join(contradictions(replace(report, findings=bent), settings))

@@ -11,13 +11,14 @@ import fairkit
 from fairkit.metrics import CONFUSION
 from fairkit.models.columns import PredictedColumns
 from fairkit.results.rules import Rule
-from fairkit.statistics import Moments, Rows, Scores
+from fairkit.statistics import Rows, Scores
 from fairkit_group.allocation import allocated, distance_bounds
 from fairkit_group.boxes import disparity_bounds
 from fairkit_group.errors import BrierScore
 from fairkit_group.misclassified import LabelError, independent_boxes, wrong_groups, wrong_outcomes
 from fairkit_group.ranking import RocAuc, distances
 from fairkit_group.rates import RATES
+from fairkit_group.totals import EVERYBODY
 
 RATE_METRICS = [cls() for cls in RATES]
 
@@ -42,7 +43,7 @@ def _totals(statistic, rows: Rows, codes: np.ndarray):
     for keep, groups in ((codes >= 0, 2), (codes < 0, 1)):
         some = Rows(outcome=rows.outcome[keep], decision=rows.decision[keep], score=rows.score[keep])
         parts.append(statistic.collect(some, np.maximum(codes[keep], 0), groups))
-    return parts
+    return [{statistic.key: part} for part in parts]
 
 
 def _ways(codes: np.ndarray):
@@ -56,9 +57,34 @@ def _ways(codes: np.ndarray):
 @pytest.mark.parametrize("metric", RATE_METRICS, ids=lambda metric: metric.name)
 def test_no_allocation_leaves_the_bounds_of_a_rate_and_the_largest_difference_is_attained(metric, seed):
     rows, codes = _table(seed)
-    known, missing = _totals(CONFUSION, rows, codes)
-    box = allocated(metric, known, missing)
+    box = allocated(metric, *_totals(CONFUSION, rows, codes))
     seen = [metric.compute(CONFUSION.collect(rows, full, 2).first) for full in _ways(codes)]
+    _holds(metric, box, seen, attained=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("metric", RATE_METRICS, ids=lambda metric: metric.name)
+def test_no_outcomes_of_rows_without_one_leave_the_bounds_with_and_without_groups(metric, seed):
+    rows, codes = _table(seed)
+    lost = np.zeros(20, bool)
+    lost[[0, 5, 9, 13, 15]] = True  # the last two have no group either
+    some = Rows(outcome=rows.outcome[~lost], decision=rows.decision[~lost], score=rows.score[~lost])
+    every = Rows(outcome=np.where(lost, 0, rows.outcome), decision=rows.decision, score=rows.score)
+    parts = [
+        known | {f"{key}{EVERYBODY}": part for key, part in one.items()}
+        for known, one in zip(_totals(CONFUSION, some, codes[~lost]), _totals(CONFUSION, every, codes), strict=True)
+    ]
+    box = allocated(metric, *parts)
+    seen = []
+    for outcomes in itertools.product([0.0, 1.0], repeat=int(lost.sum())):
+        full = rows.outcome.copy()
+        full[lost] = outcomes
+        again = Rows(outcome=full, decision=rows.decision, score=rows.score)
+        seen += [metric.compute(CONFUSION.collect(again, way, 2).first) for way in _ways(codes)]
+    _holds(metric, box, seen, attained=False)  # one row cannot raise one group and lower another at once
+
+
+def _holds(metric, box, seen, *, attained: bool) -> None:
     values = np.array([v for v in seen if np.isfinite(v).all()])
     assert (values >= box.low - 1e-12).all()
     assert (values <= box.high + 1e-12).all()
@@ -73,7 +99,7 @@ def test_no_allocation_leaves_the_bounds_of_a_rate_and_the_largest_difference_is
         low, high = disparity_bounds(metric.name + suffix, {metric.name: box})
         assert low <= numbers.min() + 1e-12
         assert high >= numbers.max() - 1e-12
-        if suffix == "_difference" and hasattr(metric, "over") and np.isfinite(box.high).all():
+        if attained and suffix == "_difference" and hasattr(metric, "over") and np.isfinite(box.high).all():
             assert high == pytest.approx(numbers.max())
 
 
@@ -81,10 +107,10 @@ def test_no_allocation_leaves_the_bounds_of_a_rate_and_the_largest_difference_is
 def test_no_allocation_leaves_the_bounds_of_means_areas_and_distances(seed):
     rows, codes = _table(seed)
     brier, area, scores = BrierScore(), RocAuc(), Scores()
-    moments = Moments("brier", brier.per_row)
+    moments = brier.statistic
     mean = allocated(brier, *_totals(moments, rows, codes))
     auc = allocated(area, *_totals(scores, rows, codes))
-    low, high = distance_bounds(*_totals(scores, rows, codes))
+    low, high = distance_bounds(*(one[scores.key] for one in _totals(scores, rows, codes)))
     for full in _ways(codes):
         value = brier.compute(moments.collect(rows, full, 2).first)
         assert (mean.low - 1e-9 <= value).all()
@@ -259,7 +285,7 @@ def test_totals_add_up_whether_or_not_a_batch_has_missing_values():
     sorted_columns = {name: np.asarray(values)[order] for name, values in columns.items()}
     data = fairkit.load_data(sorted_columns, label="y", favorable=1, sensitive=["sex", "race"])
     from fairkit import plugins
-    from fairkit.auditors import AuditContext, measured
+    from fairkit.auditors import AuditContext
     from fairkit.settings import ModelOptions
 
     cls, plugin = plugins.find_auditor("group")
@@ -269,37 +295,10 @@ def test_totals_add_up_whether_or_not_a_batch_has_missing_values():
     for size in (300, 4_000):
         total = None
         for batch in data.batches(scorer.columns, size, partial=True):
-            part = measured(cls(), batch, scorer.predict(batch.columns(scorer.columns)), context)
+            part = cls().measure(batch, scorer.predict(batch.columns(scorer.columns)), context)
             total = part if total is None else total + part
         totals.append({(f.metric, f.sensitive): f.value for f in cls().findings(total, context)})
     assert totals[0] == pytest.approx(totals[1], nan_ok=True)
-
-
-def test_other_auditors_are_given_complete_rows_only():
-    class Counts(fairkit.Auditor):
-        """Counts rows."""
-
-        name = "counts"
-
-        def measure(self, batch, predictions, context):
-            assert all((codes >= 0).all() for codes in batch.groups.values())
-            return len(batch)
-
-        def findings(self, total, context):
-            return []
-
-    from fairkit.auditors import measured
-
-    columns = _people()
-    data = fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex", "race"])
-    from fairkit.models.scorer import Predictions
-
-    seen = sum(
-        measured(Counts(), batch, Predictions(score=batch.column("score")), None)
-        for batch in data.batches(["score"], partial=True)
-    )
-    whole = [s is not None and r is not None for s, r in zip(columns["sex"], columns["race"], strict=True)]
-    assert seen == sum(whole) == len(data.read([])) == data.profile.complete
 
 
 @pytest.mark.long

@@ -21,14 +21,9 @@ NEEDED = ("mlflow", "aiohttp", "alembic", "graphene", "huey", "sqlalchemy", "fla
 if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
     pytest.skip(f"{missing[0]} is not installed: pip install 'fairkit[dev]'", allow_module_level=True)
 
-SECRET = b"a secret of more than sixteen bytes"
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-    "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http,https",
-    "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
-    "MLFLOW_WEBHOOK_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_WEBHOOK_CACHE_TTL": "1",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "GIT_PYTHON_REFRESH": "quiet",
     "OMP_NUM_THREADS": "1",

@@ -12,7 +12,7 @@ from fairkit.plugins.records import Plugin, PluginInfo
 from fairkit.promotions import PromotionCheck, Remark
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import dsse
-from fairkit_registry.evidence.statement import PAYLOAD_TYPE
+from fairkit_registry.evidence.signed import PAYLOAD_TYPE
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
 
@@ -206,14 +206,14 @@ def test_not_significantly_worse_than_the_current_version(registry, model, certi
 
 def test_a_finding_that_is_gone_cannot_be_compared_and_other_data_are_noted(registry, model, certify, policy, make):
     elsewhere = make.table(name="x", sha256="e" * 64)
-    both = [make.finding("demographic_parity_difference", 0.05), make.finding("gap", 0.1)]
+    both = [make.finding("demographic_parity_difference", 0.05), make.finding("accuracy_difference", 0.1)]
     registry.add("credit", model(1), certificates=[certify(model(1), both)])
     registry.add("credit", model(2), certificates=[certify(model(2), data=elsewhere)])
     registry.set_alias("credit", "production", replace(policy, no_worse=("all",)))
     assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
     decision = promote(registry, "credit@2", "production", now=NOW)
     assert decision.verdict == "inconclusive"
-    assert "gap:sex of credit@1 cannot be compared" in texts(decision, "inconclusive")[0]
+    assert "accuracy_difference:sex of credit@1 cannot be compared" in texts(decision, "inconclusive")[0]
     assert "on different data" in texts(decision, "note")[0]
 
 
@@ -371,7 +371,7 @@ def test_a_time_that_no_calendar_holds_is_refused(registry, model, certify, poli
     payload = base64.b64decode(good["payload"]).replace(b"2026-01-02T03:04:05Z", time.encode())
     forged = tmp_path / "forged.json"
     forged.write_bytes(dsse.sign(payload, PAYLOAD_TYPE, [signer.secret]).to_bytes())
-    with pytest.raises(CertificateError, match="is no time"):
+    with pytest.raises(CertificateError, match="a time in it is none"):
         registry.add("credit", model(), certificates=[forged])
 
 

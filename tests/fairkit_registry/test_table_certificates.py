@@ -13,7 +13,7 @@ import fairkit
 from fairkit.results.rules import Rule
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import certificate, dsse, predicate
-from fairkit_registry.evidence import statement as statements
+from fairkit_registry.evidence import signed as statements
 from fairkit_registry.evidence.certifying import certify
 from fairkit_registry.evidence.recompute import recompute
 from fairkit_registry.evidence.settings import SignedSettings
@@ -116,7 +116,7 @@ def test_settings_that_read_columns_are_no_models(signed, signer):
     def forget(statement):
         statement["predicate"]["settings"]["data"]["predictions"] = None
 
-    with pytest.raises(CertificateError, match="the settings read predictions from a model"):
+    with pytest.raises(CertificateError, match="differ in columns of predictions"):
         certificate.verify(forge(signed, signer, forget), [signer.public])
 
 
@@ -151,7 +151,7 @@ def test_the_joined_table_is_signed_and_pinned(signer, tmp_path):
     def swap(statement):
         statement["predicate"]["data"]["joined"]["sha256"] = "0" * 64
 
-    with pytest.raises(CertificateError, match="the settings join the table"):
+    with pytest.raises(CertificateError, match="differ in joined table"):
         certificate.verify(forge(raw, signer, swap), [signer.public])
 
 

@@ -28,7 +28,6 @@ from fairkit.promotions import PromotionCheck
 from fairkit.signers import Signer
 from fairkit.sources import DataSource
 from fairkit.statistics import Statistic
-from fairkit.timestamps import TimestampAuthority
 from fairkit_repair.postprocess import PostProcessor
 from fairkit_testing import (
     auditor_checks,
@@ -46,7 +45,6 @@ from fairkit_testing import (
     run_checks,
     signer_checks,
     source_checks,
-    timestamp_checks,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,7 +60,6 @@ HOOKS = {
     "fairkit_model_sources": "model_sources",
     "fairkit_promotion_checks": "promotion_checks",
     "fairkit_signers": "signers",
-    "fairkit_timestamp_authorities": "timestamp_authorities",
     "fairkit_exporters": "exporters",
     "fairkit_packs": "packs",
 }
@@ -83,7 +80,6 @@ INTERFACES = (
     ModelSource,
     PromotionCheck,
     Signer,
-    TimestampAuthority,
     Exporter,
     Pack,
 )
@@ -183,7 +179,6 @@ def test_every_check_is_documented():
         promotion_checks,
         model_source_checks,
         signer_checks,
-        timestamp_checks,
         exporter_checks,
         pack_checks,
     )

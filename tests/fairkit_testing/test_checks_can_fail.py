@@ -19,7 +19,6 @@ from fairkit.mitigators import Capability, FittedModel, Prediction
 from fairkit.models.sources import ModelSource
 from fairkit.plugins.records import Plugin, PluginInfo
 from fairkit.signers import Signer
-from fairkit.timestamps import TimestampAuthority
 from fairkit_repair.learners import fit_learner
 from fairkit_testing import (
     ContractError,
@@ -36,7 +35,6 @@ from fairkit_testing import (
     promotion_checks,
     run_checks,
     signer_checks,
-    timestamp_checks,
 )
 from fairkit_testing.auditor_checks import Audited
 from fairkit_testing.mitigator_checks import Trained
@@ -120,6 +118,10 @@ class Changes(Good):
         return rows.score
 
 
+class NoShares(Good):
+    shares = "decision-outcome"
+
+
 class IgnoresWeights(fairkit.Metric):
     """Counts rows by itself."""
 
@@ -166,6 +168,7 @@ class ScalarMean(Good):
         (metric_checks.check_metric_range, OutOfRange, "leave the declared range"),
         (metric_checks.check_metric_direction, WrongWay, "a perfect model has 0.01"),
         (metric_checks.check_metric_weights, IgnoresWeights, "as many copies"),
+        (metric_checks.check_metric_shares, NoShares, "the four confusion cells"),
         (metric_checks.check_metric_deterministic, Random, "draw only from the generator"),
         (metric_checks.check_metric_inputs_unchanged, Changes, "rows.score was changed"),
     ],
@@ -649,54 +652,6 @@ def test_signer_checks():
     signer_checks.check_signer_refuses_a_bad_address(Choosy)
     with pytest.raises(ContractError, match="takes the address 'willing:'"):
         signer_checks.check_signer_refuses_a_bad_address(Willing)
-
-
-class Punctual(TimestampAuthority):
-    """Answers whatever it is asked."""
-
-    name = "punctual"
-
-    @classmethod
-    def open(cls, address):
-        return cls()
-
-    def ask(self, signature):
-        return b""
-
-
-class Abrupt(Punctual):
-    """Lets Python say what is wrong with an address."""
-
-    @classmethod
-    def open(cls, address):
-        return {"abrupt:here": cls()}[address]
-
-
-class Empty(Punctual):
-    """Opens nothing."""
-
-    @classmethod
-    def open(cls, address):
-        return None
-
-
-class Terse(Punctual):
-    """Does not say why not."""
-
-    @classmethod
-    def open(cls, address):
-        raise fairkit.ParameterError("no")
-
-
-def test_timestamp_checks():
-    timestamp_checks.check_authority_opens_or_says_why(Punctual)
-    for cls, error, said in (
-        (Abrupt, KeyError, "punctual:"),
-        (Empty, ContractError, "open gives None"),
-        (Terse, ContractError, "has no text"),
-    ):
-        with pytest.raises(error, match=said):
-            timestamp_checks.check_authority_opens_or_says_why(cls)
 
 
 class Digest(Exporter):

@@ -69,26 +69,6 @@ def test_the_same_counts_in_any_order_and_partition_give_the_same_bytes(begun, d
     assert len(seen) == 1
 
 
-@pytest.mark.long
-def test_writers_are_merged_once_and_in_any_order(begun, decisions, day, tmp_path):
-    for name in "abc":
-        with begun(name, EOD, **LATE) as watch:
-            for t in range(6):
-                table = decisions(t, rows=80, seed=ord(name))
-                watch.add(table, day=day(t), alarms=False)
-                watch.label({"id": table["id"], "outcome": table["outcome"]}, alarms=False)
-    found = set()
-    for number, order in enumerate(itertools.permutations("abc")):
-        with begun(f"m{number}", EOD, **LATE) as watch:
-            for name in (*order, *order):
-                watch.merge(tmp_path / name)
-            found.add(watch.totals())
-            assert watch.look().rows == 3 * 6 * 80
-    assert len(found) == 1
-    with begun("other", EOD, **LATE, confidence=0.9) as watch, pytest.raises(StateError, match="other settings"):
-        watch.merge(tmp_path / "a")
-
-
 def write(path, table):
     pq.write_table(pa.table(table), path)
     return path
@@ -411,15 +391,6 @@ def test_shares_of_groups(begun, decisions, day):
     assert {one.level for _, one in found} == {"shares"}
     assert 21 <= found[0][0] <= 27
     assert len(found) <= 4
-
-
-def test_no_data_is_late(begun, decisions, day):
-    with begun() as watch:
-        watch.add(decisions(0), day=day(0))
-        assert watch.new_alarms(datetime.date(2024, 1, 3)) == ()
-        (late,) = watch.new_alarms(datetime.date(2024, 1, 4))
-        assert (late.level, late.evidence["missing"]) == ("late", 2)
-        assert watch.new_alarms(datetime.date(2024, 1, 9)) == ()
 
 
 def test_a_clock_that_goes_back(begun, decisions, day, monkeypatch):

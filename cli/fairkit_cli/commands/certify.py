@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
 from fairkit_cli.terminal.interrupts import finished
 from fairkit_cli.terminal.output import exit_code, print_as, print_json, say, write
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fairkit_registry.evidence.signers import Signer
 
 key = typer.Typer(
     no_args_is_help=True, help="Keys to sign certificates with.", add_completion=False, rich_markup_mode=None
@@ -55,7 +49,14 @@ def new_key(
     )
 
 
-@opt.expanded
+@opt.expanded_but(
+    {
+        "engine": "engine.name",
+        "seed": "audit.seed",
+        "sensitive_probability": "data.sensitive_probability",
+        "task": "audit.task",
+    }
+)
 def certify(
     model: opt.AuditedModel = None,
     *,
@@ -64,42 +65,19 @@ def certify(
     output: Annotated[Path, opt.option("--output", "FILE", "The certificate.")],
     signed_data: Annotated[
         list[Path] | None,
-        opt.option("--signed-data", "FILE", "Statement about the table, from `fairkit sign-data` (repeatable)."),
+        opt.option("--signed-data", "FILE", "Signed table, from `fairkit policy lock` without a policy (repeatable)."),
     ] = None,
-    sequence: Annotated[
-        Path | None,
-        opt.option(
-            "--sequence",
-            "FOLDER",
-            "Where the keys' certificates are numbered and a copy of each is kept; default: your state folder.",
-        ),
+    valid_days: Annotated[
+        float | None,
+        opt.option("--valid-days", "DAYS", "After so many days the certificate does not hold any more.", min=0),
     ] = None,
-    timestamp: opt.Timestamp = None,
-    bundle: Annotated[
-        bool,
-        typer.Option(
-            "--bundle", help="Write a Sigstore bundle (v0.3) around the certificate, for tools that look for one."
-        ),
-    ] = False,
     lock: Annotated[
         Path | None,
         opt.option(
             "--lock", "FILE", "Audit by this policy lock: policy, settings and table are its own (give --data only)."
         ),
     ] = None,
-    lock_salt: Annotated[Path | None, opt.option("--lock-salt", "FILE", "The secret that opens a sealed lock.")] = None,
-    test_result: Annotated[
-        Path | None,
-        opt.option("--test-result", "FILE", "Also sign the verdict as an in-toto test result, for other tools."),
-    ] = None,
-    eval_result: Annotated[
-        Path | None,
-        opt.option(
-            "--eval-result",
-            "FILE",
-            "Also sign each rule as an in-toto evaluation result, a line for each; that form is a draft.",
-        ),
-    ] = None,
+    lock_salt: Annotated[Path | None, opt.Rare("lock.salt", "The file of the secret that opens a sealed lock.")] = None,
     columns: opt.DataOptions,
     predictions: opt.PredictionColumns = None,
     served: opt.EndpointOptions,
@@ -117,33 +95,23 @@ def certify(
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.commands.policy import by_lock, check_alone, salt_of
     from fairkit_cli.config import load_announced
-    from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import Subject, chosen
     from fairkit_cli.terminal.passphrases import load_signers
+    from fairkit_cli.terminal.progress import progress_bar
     from fairkit_registry.evidence.certifying import certify as run
-    from fairkit_registry.evidence.sequence import SequenceFolder
     from fairkit_registry.evidence.settings import SignedSettings
-    from fairkit_registry.evidence.tables import read_file as read_statement_file
-    from fairkit_registry.evidence.timestamping import asking
+    from fairkit_registry.evidence.statements import SignedTable, named
 
     # before the audit, which may take long
     secrets = load_signers(keys, insecure=insecure_key)
-    if bundle and len(secrets) > 1:
-        raise FairkitError(
-            "--bundle takes one --key: a Sigstore bundle has exactly one signature; make one bundle for each key"
-        )
-    ask = None if timestamp is None else asking(timestamp)
-    if ask is not None:
-        ask(b"is anybody there")
-    statements = [read_statement_file(path) for path in signed_data or ()]
-    for written in filter(None, (output, test_result, eval_result)):
-        check_writable(written)
+    statements = [named(SignedTable, path) for path in signed_data or ()]
+    check_writable(output)
     settings = load_announced(config)
     facts = opt.stated_facts(about, settings, dated=False)
     columns, conditions = asked_by(pack, columns, conditions, settings)
     salt = salt_of(lock, lock_salt)
     if lock is None:
-        subject = chosen(model, predictions, settings, served)
+        subject = chosen(model, predictions, settings, served, opt.named_auditors(typed, settings))
         dataset = subject.dataset(columns, settings, conditions)
         asked = subject.settings(opt.audit_settings(typed, settings), typed, settings)
         asked = counted_above_the_median(pack, subject, dataset, asked, scores=tool_scores)
@@ -153,8 +121,6 @@ def certify(
         signed_settings, dataset = by_lock(lock, columns, salt)
         predicted = dataset.roles.predictions if model is None else None
         subject = chosen(model, None, settings) if predicted is None else Subject(None, predicted)
-    if eval_result is not None and not signed_settings.policy:
-        raise FairkitError("--eval-result is about a policy: give --max or --min, or leave it out")
     with progress_bar() as progress:
         signed, report = run(
             subject.model,
@@ -162,18 +128,15 @@ def certify(
             signed_settings,
             secrets,
             progress=progress,
-            sequence=SequenceFolder(sequence),
-            table_statements=statements,
+            tables=statements,
+            valid_days=valid_days,
             about=facts,
-            timestamp=ask,
-            bundle=bundle,
             policy_lock=None if lock is None else lock.read_bytes(),
             lock_salt=salt,
             **where.arguments(),
         )
     finished()  # an interrupt from here on would say that there is no certificate, and there is one
     write_atomic(output, signed)
-    _write_summaries(signed, secrets, test_result, eval_result)
     if output_format == "json":
         print_json(report.to_dict())
     else:
@@ -182,15 +145,3 @@ def certify(
         write(lambda terminal: screen(report, terminal=terminal))
     say(f"wrote the certificate {output}, verdict {report.verdict or 'none: no policy'}")
     raise typer.Exit(exit_code(report.verdict))
-
-
-def _write_summaries(
-    signed: bytes, secrets: Sequence[Signer], test_result: Path | None, eval_result: Path | None
-) -> None:
-    """Sign the verdict in the forms of other tools, where they are asked for."""
-    from fairkit.support.files import write_atomic
-    from fairkit_registry.evidence import certificate, summaries
-
-    for path, make in ((test_result, summaries.test_result), (eval_result, summaries.eval_results)):
-        if path is not None:
-            write_atomic(path, make(signed, certificate.read(signed), secrets))

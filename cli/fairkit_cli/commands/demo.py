@@ -138,7 +138,10 @@ def _logistic(table: Table) -> FittedModel:
 def _evidence(command: Any, names: Sequence[str]) -> None:
     models = "both models are audited again and signed, and kept" if len(names) > 1 else "the audit is signed, and kept"
     _say(f"Evidence: {models} in a registry that lets only a model be promoted that keeps the policy.")
-    _type(command, "key", "new", "auditor.key")
+    _say(
+        "The demo's key is written without a passphrase, so that nothing is asked; leave --no-passphrase out of yours."
+    )
+    _type(command, "key", "new", "auditor.key", "--no-passphrase")
     for name in names:
         certificate = f"{name}.cert.json"
         _type(

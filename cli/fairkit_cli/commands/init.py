@@ -1,183 +1,206 @@
-"""`fairkit init`: write a fairkit.toml after a look at the data."""
+"""`fairkit init`: the guide. Six questions, metrics with reasons, a limit with its origin, a fairkit.toml."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairkit.data.outcomes import good_value, is_outcome
-from fairkit.errors import ConfigError
+from fairkit.errors import ConfigError, DataError
 from fairkit.support.escaping import toml_text
-from fairkit_cli.terminal.output import say
-from fairkit_cli.text.plain import shown
+from fairkit_cli.options import option
+from fairkit_cli.terminal.output import echo, say
 
 if TYPE_CHECKING:
-    from fairkit.data.source import Source
+    from fairkit_guide.advice import Advice
 
-_SENSITIVE = (
-    "sex", "gender", "race", "ethnicity", "age", "disability", "religion", "nationality", "rac1p", "agep",
-)  # fmt: skip
-_LABELS = (
-    "label", "target", "outcome", "approved", "income", "class", "default", "decision", "y", "hired", "fraud",
-)  # fmt: skip
-_DECISIONS = (
-    "decision", "approved", "accepted", "granted", "predicted", "prediction", "pred", "y_pred", "predicted_label",
-)  # fmt: skip
-_SCORES = (
-    "score", "p", "prob", "probability", "proba", "y_score", "y_prob", "predicted_probability", "risk_score",
-)  # fmt: skip
-_OUTCOMES = ("repaid", "paid", "actual", "observed", "truth", "ground_truth", "y_true")
-_LOOK_AT = 65_536
+_FILE = "fairkit.toml"
 
 
 def init(
     data: Annotated[
         str | None, typer.Argument(metavar="[DATA]", help="The CSV or Parquet file, or the address, to look at.")
     ] = None,
+    label: Annotated[str | None, option("--label", "COL", "The outcome column.")] = None,
+    favorable: Annotated[
+        str | None, option("--favorable", "V", "The label's value that is good for the person.")
+    ] = None,
+    sensitive: Annotated[str | None, option("--sensitive", "A,B", "Sensitive columns.")] = None,
+    decides: Annotated[
+        str | None,
+        option("--decides", "give|take", "The favorable decision gives something wanted, or spares a burden."),
+    ] = None,
+    labels: Annotated[
+        str | None, option("--labels", "trusted|past|selective|none", "What is known of the true outcomes.")
+    ] = None,
+    errors: Annotated[str | None, option("--errors", "refusal|approval|both", "Which error hurts people.")] = None,
+    use: Annotated[str | None, option("--use", "screen|rank|score|price", "How the result is used.")] = None,
+    law: Annotated[str | None, option("--law", "PACK", "The law or house rule that applies (`fairkit packs`).")] = None,
+    groups: Annotated[str | None, option("--groups", "may|may-not", "Whether the model may read the groups.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a fairkit.toml that is there.")] = False,
+    output_format: Annotated[str, option("--format", "NAME", "How the advice is shown: table or json.")] = "table",
 ) -> None:
-    """Write a fairkit.toml after a look at the data."""
+    """Ask at most six questions, name the metrics that fit with the reasons, and write a fairkit.toml."""
     from fairkit.support.files import write_atomic
 
-    target = Path("fairkit.toml")
+    if output_format not in ("table", "json"):
+        raise ConfigError(f"--format {output_format!r} is not understood; it is table or json")
+    target = Path(_FILE)
     if target.exists() and not force:
-        raise ConfigError("there is a fairkit.toml here already; --force replaces it")
-    guess = {} if data is None else look(data)
-    write_atomic(target, settings_text(data, guess))
-    summary = "".join(f"\n{key}: {shown(value)}" for key, value in guess.items() if key != "asked")
-    if "asked" in guess:
-        summary += (
-            f"\nfavorable: which value of {shown(guess['label'])} is good for the person, "
-            f"{' or '.join(map(shown, guess['asked']))}? Write it into the file"
-        )
-    say(f"wrote {target}; read it before you rely on it{summary}")
+        raise ConfigError(f"there is a {_FILE} here already; --force replaces it")
+    if data is None:
+        write_atomic(target, settings_text(None, None))
+        say(f"wrote {target} without a look at a table: name yours, as in `fairkit init loans.csv`")
+        return
+    given = {"decides": decides, "labels": labels, "errors": errors, "use": use, "law": law, "groups": groups}
+    roles = {"label": label, "favorable": favorable, "sensitive": None if sensitive is None else sensitive.split(",")}
+    advice = _guided(data, roles, given)
+    write_atomic(target, settings_text(data, advice))
+    if output_format == "json":
+        import json
 
-
-def look(path: str) -> dict[str, Any]:
-    """Guess the label, its favorable value, the sensitive columns and columns of predictions from names and values."""
-    from fairkit.data.sources import open_source
-
-    source = open_source(path)
-    values = _few_values(source)
-    guess: dict[str, Any] = {}
-    predictions = _guess_predictions(source, values)
-    if predictions:
-        guess["predictions"] = predictions
-        rest = [column for column in source.types if column not in predictions.values()]
-        named = [column for column in rest if column.lower() in (*_LABELS, *_OUTCOMES)]
-        label = next(iter(named), None)
+        echo(*json.dumps(advice.to_dict(), indent=2).splitlines())
     else:
-        label = _guess_label(list(source.types), values)
-    if label is not None:
-        guess["label"] = label
-        favorable = good_value(label, values.get(label, []))
-        if favorable is not None:
-            guess["favorable"] = favorable
-        elif len(values.get(label, ())) == 2:
-            guess["asked"] = values[label]
-    sensitive = [c for name in _SENSITIVE for c in source.types if c.lower() == name and c != label]
-    if sensitive:
-        guess["sensitive"] = sensitive
-    return guess
+        echo(*_shown(advice))
+    say(f"wrote {target}; read it before you rely on it")
 
 
-def _few_values(source: Source) -> dict[str, list[str]]:
-    """The distinct values of the columns that have at most 20 in the first rows."""
-    from fairkit.data.roles import value_text
+def _guided(data: str, roles: dict[str, Any], given: dict[str, str | None]) -> Advice:
+    """Ask on a terminal for what no option answers, and return the advice."""
+    from fairkit_guide.advice import advise, check_answers, tree
+    from fairkit_guide.look import look
 
-    head = next(iter(source.batches(source.columns, _LOOK_AT)), None)
-    if head is None:
-        return {}
-    found = {}
-    for name, column in zip(head.schema.names, head.columns, strict=True):
-        distinct = [value for value in column.unique().to_pylist() if value is not None]
-        if len(distinct) <= 20:
-            found[name] = sorted(value_text(value) for value in distinct)
-    return found
-
-
-def _guess_predictions(source: Source, values: dict[str, list[str]]) -> dict[str, str]:
-    """Return the columns of decisions and scores, where the table is a log of them; else nothing.
-
-    A column of decisions alone may be the outcome to predict: beside it there must be a score or an outcome.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    lower = {column.lower(): column for column in reversed(list(source.types))}
-    decisions = [lower[name] for name in _DECISIONS if name in lower and len(values.get(lower[name], ())) <= 2]
-    decisions = [column for column in decisions if column in values]
-    head = next(iter(source.batches(source.columns, _LOOK_AT)), None)
-    scores = []
-    for name in _SCORES:
-        column = None if head is None or name not in lower else head.column(head.schema.names.index(lower[name]))
-        if column is not None and pa.types.is_floating(column.type) and column.null_count < len(column):
-            ends = pc.min_max(column).as_py()
-            scores += [lower[name]] if ends["min"] >= 0 and ends["max"] <= 1 else []
-    outcome = any(name in lower for name in _OUTCOMES)
-    if not scores and not (decisions and outcome):
-        return {}
-    found = {"decision": decisions[0]} if decisions else {}
-    return found | ({"score": scores[0]} if scores else {})
+    check_answers(given)
+    typed = {key: value for key, value in given.items() if value is not None}
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return advise(data, **roles, **typed)
+    guess = look(data)
+    if roles["favorable"] is None and roles["label"] in (None, guess.get("label")) and "asked" in guess:
+        roles = roles | {
+            "favorable": _choose(f"Which value of {guess['label']} is good for the person?", guess["asked"])
+        }
+    if roles["sensitive"] is None and "sensitive" not in guess:
+        raise DataError("no column is known to hold groups; name them with `sensitive`, as in `sensitive=sex,race`")
+    for question in tree()["questions"]:
+        key = question["key"]
+        if (
+            key in typed
+            or (key == "law" and _no_packs())
+            or (key == "errors" and typed.get("labels") in ("past", "none"))
+        ):
+            continue
+        choices = dict(question["answers"])
+        if key == "law":
+            choices |= _packs()
+        default = question["default"]
+        if key == "labels" and roles["label"] is None and "label" not in guess:
+            default = "none"
+        typed[key] = _choose(question["asks"], choices, default, question["matters"])
+    return advise(data, **roles, **typed)
 
 
-def _guess_label(columns: list[str], values: dict[str, list[str]]) -> str | None:
-    named = [column for column in columns if column.lower() in _LABELS]
-    named += [column for column in columns if is_outcome(column) and column not in named]
-    binary = [column for column in columns if len(values.get(column, ())) == 2]
-    both = [column for column in named if column in binary]
-    return next(iter([*both, *named, *reversed(binary)]), None)
+def _packs() -> dict[str, str]:
+    from fairkit.plugins.finding import pack_plugins
+
+    return {pack.name: "" for plugin in pack_plugins()[0] for pack in plugin.packs if "@" not in pack.name}
 
 
-def settings_text(data: str | None, guess: dict[str, Any]) -> str:
-    """Return the file's text: what was guessed, and examples of the rest as comments."""
+def _no_packs() -> bool:
+    return not _packs()
+
+
+def _choose(asks: str, choices: Any, default: str | None = None, matters: str = "") -> str:
+    """Ask one question: its choices by number, the default by Return."""
+    names: list[str] = list(choices)
+    lines = [(0, asks), *([(1, f"Why this matters: {matters}")] if matters else [])]
+    for number, name in enumerate(names, 1):
+        meaning = choices[name] if isinstance(choices, dict) else ""
+        lines.append(
+            (1, f"{number}  {name}{f': {meaning}' if meaning else ''}{'  [Return]' if name == default else ''}")
+        )
+    echo("", *_wrapped(lines))
+    while True:
+        typed = typer.prompt("  Number or name", default=default or "", show_default=False).strip()
+        if typed in names:
+            return str(typed)
+        if typed.isdecimal() and 1 <= int(typed) <= len(names):
+            return names[int(typed) - 1]
+        echo(f"  {typed!r} is none of them; type 1 to {len(names)}")
+
+
+def _shown(advice: Advice) -> list[str]:
+    """Return the advice in lines that fit the terminal, with what nobody answered first."""
+    lines = advice.lines()
+    if advice.defaults:
+        told = ", ".join(f"{key} = {advice.answers[key]}" for key in advice.defaults)
+        lines.insert(0, (0, f"Not answered, so the default: {told}"))
+    return _wrapped(lines)
+
+
+def _wrapped(lines: list[tuple[int, str]]) -> list[str]:
+    width = max(40, shutil.get_terminal_size((100, 24)).columns)
+    return [
+        part
+        for depth, text in lines
+        for part in textwrap.wrap(
+            text, width, initial_indent="  " * depth, subsequent_indent="  " * (depth + 1), break_on_hyphens=False
+        )
+    ]
+
+
+def settings_text(data: str | None, advice: Advice | None) -> str:
+    """Return the file's text: the roles, the rules with their origin, and the reasons as facts."""
+    roles = {} if advice is None else dict(advice.data)
 
     def line(key: str, example: str) -> str:
-        return f"{key} = {_toml(guess[key])}" if key in guess else f"# {key} = {example}"
+        return f"{key} = {_toml(roles[key])}" if key in roles else f"# {key} = {example}"
 
-    path = f"path = {_toml(data)}" if data is not None else '# path = "data.parquet"'
-    sensitive = guess.get("sensitive", ["sex"])[0]
-    return "\n".join(
-        [
-            "# Settings of fairkit; options on the command line win.",
-            "",
-            "[data]",
-            path,
-            line("label", '"approved"'),
-            line("favorable", _choices(guess.get("asked"))),
-            line("sensitive", '["sex", "race", "sex+race", "age:25:60"]'),
-            line("predictions", '{ decision = "approved", score = "p" }  # in place of a model'),
-            '# join = { path = "people.parquet", on = "person_id" }',
-            '# drop = ["id"]',
-            "",
-            "[audit]",
-            'auditors = ["group"]',
-            "confidence = 0.95",
-            "seed = 0",
-            "",
-            "[[policy]]",
-            'metric = "demographic_parity_difference"',
-            f"sensitive = {_toml(sensitive)}",
-            "max = 0.1",
-            "",
-        ]
-    )
-
-
-def _choices(values: list[str] | None) -> str:
-    """Return the TOML text of the favorable value: both values with a comment where a person must choose."""
-    if values is None:
-        return '"approved"'
-    return f"{' or '.join(map(_toml, values))}  # CHOOSE the value that is good for the person"
+    lines = [
+        "# Settings of fairkit; options on the command line win.",
+        "",
+        "[data]",
+        f"path = {_toml(data)}" if data is not None else '# path = "data.parquet"',
+        line("label", '"approved"'),
+        line("favorable", '"yes"'),
+        line("sensitive", '["sex", "race", "sex+race", "age:25:60"]'),
+        line("predictions", '{ decision = "approved", score = "p" }  # in place of a model'),
+        '# join = { path = "people.parquet", on = "person_id" }',
+        '# drop = ["id"]',
+        "",
+        "[audit]",
+        'auditors = ["group"]',
+        "confidence = 0.95",
+        "seed = 0",
+    ]
+    if advice is None:
+        rule = {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.1}
+        return "\n".join(
+            [*lines, "", "# `fairkit init TABLE` says which metric fits", "# [[policy]]", *_keys(rule, "# "), ""]
+        )
+    lines += ["", f"# {advice.situation}.", f"# {advice.origin}"]
+    for rule in advice.rules:
+        lines += ["", "[[policy]]", *_keys(rule)]
+    if not advice.rules:
+        lines += ["# [[policy]]", *_keys({"metric": advice.metrics[0].metric, advice.side: 0.0}, "# ")]
+    lines += ["", "# why: these facts stand in the report and in the certificate", "[about]", *_keys(advice.about)]
+    return "\n".join([*lines, ""])
 
 
-def _toml(value: str | list[str] | dict[str, str]) -> str:
+def _keys(table: dict[str, Any], before: str = "") -> list[str]:
+    return [f"{before}{key} = {_toml(value)}" for key, value in table.items()]
+
+
+def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{key} = {_toml(one)}' for key, one in value.items())} }}"
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, (int, float)):
+        return f"{value!r}"
     try:
         return toml_text(value)
     except ValueError as error:

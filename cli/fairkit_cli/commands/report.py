@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fairkit.packs import Rendering
     from fairkit_cli.evidence import Shown
     from fairkit_cli.pages.watch import Monitoring
-    from fairkit_registry.evidence.revoked import Revocations
     from fairkit_watch.watch import Watch
 
 
@@ -39,9 +38,6 @@ def report(
         Path | None,
         opt.option("--facts", "FILE", "A TOML file with what no tool can know; with --pack. What lacks is a gap."),
     ] = None,
-    revocations: opt.RevocationLists = None,
-    revoker: opt.Revokers = None,
-    timestamp_root: opt.TimestampRoots = None,
     watched: Annotated[
         Path | None,
         opt.option(
@@ -75,10 +71,7 @@ def report(
         ),
     ] = None,
     output_format: Annotated[
-        str,
-        opt.formats(
-            "html", "pdf: with --output", "markdown: with --pack", "csv: the tables, with --pack", "json: with --pack"
-        ),
+        str, opt.formats("html", "markdown: with --pack", "csv: the tables, with --pack", "json: with --pack")
     ] = "html",
     output: opt.Output = None,
 ) -> None:
@@ -93,8 +86,6 @@ def report(
 
     _check_asked(pack, facts, output_format, certificates, watched, strict=strict)
     accepted = _accepted(accept_status, accept_unread, strict=strict)
-    if output_format == "pdf" and output is None:
-        raise ParameterError("--format pdf needs --output FILE")
     if output is not None:
         check_writable(output)
     chosen = None if pack is None else find_pack(pack)
@@ -103,8 +94,7 @@ def report(
             f"the pack {chosen.name!r} has no item about a watch: leave --watch out, or name eu-ai-act-monitoring"
         )
     stated = {} if chosen is None else read_facts_file(chosen, facts)
-    known = _known(keys, revocations, revoker)
-    shown = read_evidence(certificates, keys or (), revocations=known, roots=timestamp_root or ())
+    shown = read_evidence(certificates, keys or ())
     if chosen is None:
         from fairkit_cli.options.about import today
         from fairkit_cli.pages.certificates import evidence_page
@@ -121,29 +111,9 @@ def report(
                 watch = one.look(None).to_dict()
         made = rendered(chosen, shown[0], stated, accepted, watch)
         text, complete = _written(made, shown[0], output_format), all_answered(made)
-    if output_format == "pdf" and output is not None:
-        from fairkit.support.files import write_atomic
-        from fairkit_cli.render.pdf import as_pdf
-
-        write_atomic(output, as_pdf(text))
-        say(f"wrote {output}")
-    else:
-        write(lambda _: text, output)
+    write(lambda _: text, output)
     code = told(shown)
     raise typer.Exit(INCONCLUSIVE if code == PASSED and strict and not complete else code)
-
-
-def _known(
-    keys: Sequence[Path] | None, lists: Sequence[Path] | None, revokers: Sequence[Path] | None
-) -> Revocations | str | None:
-    from fairkit_cli.registry.common import load_keys
-    from fairkit_registry.evidence.verifying import known_revocations
-
-    if not keys:
-        if lists or revokers:
-            raise ParameterError("--revocations and --revoker need --key: they are about signatures")
-        return None
-    return known_revocations(lists, load_keys(keys), load_keys(revokers))
 
 
 def _check_asked(
@@ -214,7 +184,7 @@ def _written(made: Rendering, shown: Shown, output_format: str) -> str:
     for flag in flags_of(made):
         if not flag.accepted:
             say(f"{flag.severity}: {flag.clause}: {flag.text}")
-    if output_format in ("html", "pdf"):
+    if output_format == "html":
         from fairkit_cli.render.html import html_page
 
         return html_page(page)

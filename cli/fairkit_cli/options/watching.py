@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fairkit_cli.options.data import Favorable, Label, MissingValues, SensitiveColumns, Weights
-from fairkit_cli.options.declare import DATA, ENGINE, option
+from fairkit_cli.options.declare import DATA, option
 
 ALARMS = "Alarms"
 
@@ -21,16 +21,6 @@ DayColumn = Annotated[
         "COL",
         "The column of the day, or one day (2026-11-21) for all rows. Default: a day in the file's name.",
         DATA,
-    ),
-]
-WatchEngine = Annotated[
-    str | None,
-    option(
-        "--engine",
-        "NAME",
-        "sql: the database of --data counts by day, or DuckDB where --data is Parquet. Default: this process reads "
-        "the rows.",
-        ENGINE,
     ),
 ]
 
@@ -53,32 +43,13 @@ Levels = Annotated[
     option(
         "--levels",
         "A,B",
-        "The alarms that are delivered and end with exit code 1: fail, changed, shares, late. Default: all. Others are "
+        "The alarms that are delivered and end with exit code 1: fail, changed, shares. Default: all. Others are "
         "only written down.",
         ALARMS,
     ),
 ]
 AlarmFile = Annotated[
     Path | None, option("--alarm-file", "FILE", "Append each alarm to this file, one JSON line each.", ALARMS)
-]
-Webhook = Annotated[
-    str | None,
-    option(
-        "--webhook",
-        "URL",
-        "Post each alarm as JSON to this address (https, or http on this machine), up to three times; what does not "
-        "arrive is sent again with the next call.",
-        ALARMS,
-    ),
-]
-WebhookKey = Annotated[
-    Path | None,
-    option(
-        "--webhook-key",
-        "FILE",
-        "The secret that signs what is posted: header X-Fairkit-Signature, HMAC-SHA-256 of the body.",
-        ALARMS,
-    ),
 ]
 Demote = Annotated[
     bool | None,
@@ -90,21 +61,6 @@ DemoteChanged = Annotated[
         "--demote-changed",
         help="Take the registry's alias back also when a rule is broken lately.",
         rich_help_panel=ALARMS,
-    ),
-]
-HeartbeatKey = Annotated[
-    str | None,
-    option(
-        "--heartbeat",
-        "KEY",
-        "Sign a statement for each day with this secret key, chained to the last: heartbeats.jsonl in the folder.",
-        ALARMS,
-    ),
-]
-InsecureKey = Annotated[
-    bool | None,
-    typer.Option(
-        "--insecure-key", help="Sign with a key that other users of this machine can read.", rich_help_panel=ALARMS
     ),
 ]
 RegistryFolder = Annotated[
@@ -124,10 +80,6 @@ class AlarmOptions:
 
     levels: Levels = None
     alarm_file: AlarmFile = None
-    webhook: Webhook = None
-    webhook_key: WebhookKey = None
     demote: Demote = None
     demote_changed: DemoteChanged = None
-    heartbeat: HeartbeatKey = None
-    insecure_key: InsecureKey = None
     registry: RegistryFolder = None

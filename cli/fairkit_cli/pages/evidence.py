@@ -51,7 +51,9 @@ def _figure(chart: Shown) -> Section:
             return None
 
     on = On.PAGE if chart.finding.auditor == WHY else On.ALL  # which has lines of its own
-    return Section(Span(chart.title, on=On.TEXT), [Chart(chart.title, draw, _table(chart))], "part", on=on)
+    title = f"{chart.title} {chart.finding.parameters.get('of', '')}".strip()
+    figure = Chart(title, draw, _table(chart), name=chart.chart.name, of=chart.finding.sensitive)
+    return Section(Span(chart.title, on=On.TEXT), [figure], "part", on=on)
 
 
 def _table(chart: Shown) -> Table:

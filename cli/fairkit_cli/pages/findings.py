@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from fairkit.reading import (
+    answer,
+    disparities,
+    headlines,
+    kind_of,
+    metric_name,
+    metric_term,
+    performance,
+    rule_for,
+    share_of,
+    survives,
+)
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages.charts import ForestRow, forest
 from fairkit_cli.pages.individuals import rows_about
 from fairkit_cli.pages.parts import (
@@ -18,6 +31,7 @@ from fairkit_cli.pages.parts import (
     On,
     Section,
     Span,
+    Spec,
     Table,
     badge,
     name_of,
@@ -27,12 +41,7 @@ from fairkit_cli.pages.parts import (
     words,
 )
 from fairkit_cli.pages.terms import metric_cell
-from fairkit_cli.text.answers import answer, share_of
-from fairkit_cli.text.glossary import metric_term
-from fairkit_cli.text.headlines import headlines
-from fairkit_cli.text.numbers import interval, number
-from fairkit_cli.text.ranking import disparities, kind_of, performance
-from fairkit_cli.text.view import about_many, metric_name, rule_for, survives
+from fairkit_cli.text.view import about_many
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding
@@ -118,7 +127,8 @@ def _charts(report: Report, findings: Sequence[Finding]) -> Iterator[Chart]:
 
     for label, chosen in _by_axis(findings, axis):
         rows = [forest_row(report, each) for each in chosen]
-        yield forest_chart(rows, label, f"Disparities: {label}", findings_table(report, chosen, label))
+        table = findings_table(report, chosen, label)
+        yield forest_chart(rows, label, f"Disparities: {label}", table, name="disparities")
 
 
 def _upper(finding: Finding) -> float:
@@ -145,12 +155,21 @@ def forest_row(report: Report, finding: Finding) -> ForestRow:
 
 
 def forest_chart(
-    rows: Sequence[ForestRow], axis: str, title: str, table: Table | None = None, *, zero: bool = True
+    rows: Sequence[ForestRow],
+    axis: str,
+    title: str,
+    table: Table | None = None,
+    *,
+    zero: bool = True,
+    name: str = "",
+    of: str | None = None,
 ) -> Chart:
     """Return a forest plot with its table."""
-    return Chart(
-        title, lambda narrow: forest(rows, axis, narrow=narrow, zero=zero) if rows else None, table, on=On.PAGE
-    )
+
+    def draw(narrow: bool) -> Spec | None:
+        return forest(rows, axis, narrow=narrow, zero=zero) if rows else None
+
+    return Chart(title, draw, table, on=On.PAGE, name=name, of=of)
 
 
 def findings_table(

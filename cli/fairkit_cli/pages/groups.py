@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairkit.results.evidence import Calibration, CurveBands, Curves, Histogram, evidence_of
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages import charts
 from fairkit_cli.pages.bands import heights
 from fairkit_cli.pages.parts import (
@@ -29,7 +30,6 @@ from fairkit_cli.pages.parts import (
 )
 from fairkit_cli.pages.sheet import anchor_of
 from fairkit_cli.pages.whatif import panel
-from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import FEW_ROWS, NO_GROUP, favorable_class, group_table, groups_that_matter
 
 if TYPE_CHECKING:
@@ -127,14 +127,14 @@ def _scores(report: Report, finding: Finding) -> Section:
     histogram, names = evidence_of(finding, Histogram), largest(finding)
     assert histogram is not None  # noqa: S101 -- asked only for findings with one
     about = f" (class {finding.parameters['class']})" if "class" in finding.parameters else ""
-    figures: list[Part] = [_densities(histogram, names, report, about)]
+    figures: list[Part] = [_densities(histogram, names, report, about, finding.sensitive)]
     if (ranked := evidence_of(finding, Curves)) is not None:
         bands = evidence_of(finding, CurveBands)
         groups = [group.group for group in finding.groups]
         halves = {} if bands is None else dict(zip(groups, bands.halves, strict=False))
-        figures.append(_roc(ranked.groups, halves, names, about))
+        figures.append(_roc(ranked.groups, halves, names, about, finding.sensitive))
     if (observed := evidence_of(finding, Calibration)) is not None:
-        figures.append(_calibration(observed.groups, names, about))
+        figures.append(_calibration(observed.groups, names, about, finding.sensitive))
     rest = len(finding.groups) - len(names)
     more = f" The {len(names)} largest groups are drawn; the tables have the other {rest} too." if rest > 0 else ""
     intro = f"How the scores are spread, how well they rank, and whether they mean what they say.{more}"
@@ -148,7 +148,7 @@ def legend(names: Sequence[str]) -> list[Key]:
     return [Key(name_of(name), "line", *charts.look_of(place)) for place, name in enumerate(names)]
 
 
-def _densities(histogram: Histogram, names: Sequence[str], report: Report, about: str) -> Chart:
+def _densities(histogram: Histogram, names: Sequence[str], report: Report, about: str, of: str | None) -> Chart:
     edges, shares = list(histogram.edges), histogram.shares
     drawn = {name: shares[name] for name in names if name in shares}
     title = "predicted value" if report.model.task == "regression" else "score"
@@ -165,10 +165,14 @@ def _densities(histogram: Histogram, names: Sequence[str], report: Report, about
         Table(label, [*words("group"), *numbers(*columns)], rows),
         "Distribution",
         fixed=True,
+        name="scores",
+        of=of,
     )
 
 
-def _roc(curves: Mapping[str, Any], bands: Mapping[str, Interval], names: Sequence[str], about: str) -> Chart:
+def _roc(
+    curves: Mapping[str, Any], bands: Mapping[str, Interval], names: Sequence[str], about: str, of: str | None
+) -> Chart:
     drawn = {name: curves.get(name, []) for name in names}
     shaded = ", in the band that holds the whole curve" if bands else ""
     at = [i / _TENTHS for i in range(1, _TENTHS)]
@@ -188,6 +192,8 @@ def _roc(curves: Mapping[str, Any], bands: Mapping[str, Interval], names: Sequen
         Table(label, [*words("group"), *numbers(*columns)], rows),
         "ROC",
         fixed=True,
+        name="roc",
+        of=of,
     )
 
 
@@ -196,7 +202,7 @@ def _halves(band: Interval | None) -> str:
     return "not known" if band is None else f"± {number(band[0])} across, ± {number(band[1])} up and down"
 
 
-def _calibration(curves: Mapping[str, Any], names: Sequence[str], about: str) -> Chart:
+def _calibration(curves: Mapping[str, Any], names: Sequence[str], about: str, of: str | None) -> Chart:
     drawn = {name: curves.get(name, []) for name in names}
     rows = [
         (name_of(name), number(p["score"]), *sized(p["observed"], tuple(p["interval"])), f"{p['weight']:,.0f}")
@@ -210,4 +216,6 @@ def _calibration(curves: Mapping[str, Any], names: Sequence[str], about: str) ->
         Table(f"Observed share of favorable outcomes by score{about}", columns, rows),
         "Calibration",
         fixed=True,
+        name="calibration",
+        of=of,
     )

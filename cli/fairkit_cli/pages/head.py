@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.reading import answer, answers, disparities
 from fairkit.results.about import KNOWN, heading
 from fairkit_cli.fields import as_options
 from fairkit_cli.pages.parts import (
@@ -22,15 +23,13 @@ from fairkit_cli.pages.parts import (
     page_only,
 )
 from fairkit_cli.pages.terms import term
-from fairkit_cli.text.answers import answer, answers
 from fairkit_cli.text.changes import changes, limit_words, question
-from fairkit_cli.text.ranking import disparities
 from fairkit_cli.text.view import report_view
 
 if TYPE_CHECKING:
+    from fairkit.reading import Answer
     from fairkit.results.report import Report
     from fairkit.results.rules import RuleResult
-    from fairkit_cli.text.answers import Answer
 
 MOST_GROUPS = 6
 
@@ -106,10 +105,9 @@ def audited(report: Report, date: str | None = None) -> list[tuple[str, Inline]]
     """Return the facts about the audited model and table, by name; None for one that nobody stated."""
     data, model, about = report.data, report.model, dict(report.about)
     decided = report.decisions
-    left_out = f", {data.dropped_rows:,} left out" if data.dropped_rows else ""
     entries: list[tuple[str, Inline]] = [
         ("Model", [name_of(model.name), f", {model.task}"]),
-        ("Table", [name_of(data.name), f", {data.rows:,} people (rows)", left_out]),
+        ("Table", [name_of(data.name), f", {data.rows:,} people (rows)", data.lacking]),
         (heading("period"), about.pop("period", None) or _period(report)),
         ("Outcome", _outcome(report)),
         ("Decision", _decision(report)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any
 
-from fairkit_cli.text.numbers import interval, number
+from fairkit.support.numbers import interval, number
 
 Interval = tuple[float, float]
 Spec = dict[str, Any]
@@ -149,6 +149,8 @@ class Chart:
     caption: Inline = None  # above it; the title where none is named
     legend: Sequence[Key] = ()  # what its marks mean
     fixed: bool = False  # one picture for every screen
+    name: str = ""  # what `result.plot(name)` calls it
+    of: str | None = None  # the sensitive column or the model that it is about
     on: On = On.ALL
 
 

@@ -33,7 +33,7 @@ def tradeoff_chart(
     def draw(narrow: bool) -> Spec:
         return charts.tradeoff(points, x_title, y_title, narrow=narrow, limit=limit)
 
-    return Chart(title, draw, table, caption, legend if len(kinds) > 1 else (), on=On.PAGE)
+    return Chart(title, draw, table, caption, legend if len(kinds) > 1 else (), on=On.PAGE, name="frontier")
 
 
 def tradeoff_section(details: Mapping[str, Any]) -> Section | None:

@@ -122,7 +122,7 @@ function gridded(low, high, points) {
     return table[place] + part * (table[place + 1] - table[place]);
   };
 }
-const rangeCdf = gridded(-9, 9, 7201), selectionCdf = gridded(-9, 9, 3601), dunnettCdf = gridded(-40, 40, 80001);
+const rangeCdf = gridded(-9, 9, 7201), selectionCdf = gridded(-9, 9, 3601);
 
 function trapezoid(f, low, high, points) {
   const step = (high - low) / (points - 1);
@@ -167,26 +167,6 @@ export function selectedQuantile(groups, apart, evenness, tail) {
   if (groups <= 2 || apart > 4 + 2 * z) return z;
   return selected(groups, Math.ceil(apart * 10 - 1e-9), Math.floor(evenness * 20 + 1e-9), tail);
 }
-
-// Dunnett's factor for several groups against one; ratios are v_ref / (v_ref + v_g)
-export function dunnettQuantile(ratios, confidence) {
-  const rounded = ratios.map(one => roundHalfEven(Math.min(Math.max(one, 0), 0.999) * 1000) / 1000).sort((a, b) => a - b);
-  return dunnettSolved(confidence, ...rounded);
-}
-const roundHalfEven = x => { const r = Math.round(x); return Math.abs(x % 1) === 0.5 && r % 2 !== 0 ? r - 1 : r; };
-const dunnettSolved = remembered((confidence, ...ratios) => {
-  if (ratios.length <= 1) return twoSided(confidence);
-  const probability = c => trapezoid(x => ratios.reduce((product, ratio) => {
-    const slope = Math.sqrt(ratio), scale = Math.sqrt(1 - ratio);
-    return product * Math.max(dunnettCdf((c + slope * x) / scale) - dunnettCdf((-c + slope * x) / scale), 0);
-  }, density(x)), -8, 8, 801);
-  let low = 0, high = normalQuantile(0.5 + confidence ** (1 / ratios.length) / 2) + 1e-9;
-  for (let i = 0; i < 50; i++) {
-    const middle = (low + high) / 2;
-    if (probability(middle) < confidence) low = middle; else high = middle;
-  }
-  return high;
-});
 
 // a group is {rate, n}; its ends are [rate, low, high]
 const endsOf = (groups, z) => groups.map(({ rate, n }) => [rate, ...shareLimits(rate, n, z)]);
@@ -259,70 +239,10 @@ export function spreadRatio(groups, confidence) {
   return { value: Math.min(...rates) / most, low: Math.max(over(outer, 0), 0), high: Math.min(over(inner, 1), 1) };
 }
 
-// the largest or smallest rate: joint limits inside (Šidák), the groups' own outside
-export function extreme(groups, confidence, largest) {
-  const joint = endsOf(groups, twoSided(confidence ** (1 / groups.length))), single = endsOf(groups, twoSided(confidence));
-  const rates = groups.map(one => one.rate), side = largest ? Math.max : Math.min;
-  return largest
-    ? { value: side(...rates), low: side(...joint.map(one => one[1])), high: side(...single.map(one => one[2])) }
-    : { value: side(...rates), low: side(...single.map(one => one[1])), high: side(...joint.map(one => one[2])) };
-}
-
 // equalized odds and gap_max: the larger of the two rates' differences, each family at the square root of the confidence
 export function oddsDifference(positive, negative, confidence) {
-  return oddsOf(positive, negative, confidence, spreadDifference, Math.max, "low", "high");
-}
-export function oddsRatio(positive, negative, confidence) {
-  return oddsOf(positive, negative, confidence, spreadRatio, Math.min, "high", "low");
-}
-function oddsOf(positive, negative, confidence, spread, worst, joint, alone) {
   const families = [positive, negative].filter(one => one.length >= 2);
-  const parts = families.map(one => spread(one, Math.sqrt(confidence))).filter(Boolean);
-  const single = families.map(one => spread(one, confidence)).filter(Boolean);
-  if (!parts.length) return null;
-  return {
-    value: worst(...parts.map(one => one.value)),
-    [joint]: worst(...parts.map(one => one[joint])),
-    [alone]: worst(...single.map(one => one[alone])),
-  };
-}
-
-// the largest over pairs of groups of the root mean square of both rates' gaps
-export function gapRms(positive, negative, confidence) {
-  const named = new Map(negative.map(one => [one.group, one]));
-  const both = positive.filter(one => named.has(one.group)).map(one => [one, named.get(one.group)]);
-  if (both.length < 2) return null;
-  const each = Math.sqrt(confidence), [joint, own] = factors(both.length, each);
-  const gaps = (z, part) => {
-    const [first, second] = [0, 1].map(side => endsOf(both.map(pair => pair[side]), z));
-    let most = 0;
-    for (let i = 0; i < both.length; i++) for (let j = i + 1; j < both.length; j++) {
-      const squares = [first, second].map(ends => {
-        const [down, up] = differenceLimits(ends[i], ends[j]);
-        return (part === "low" ? Math.max(down, -up, 0) : part === "high" ? Math.max(up, -down) : ends[i][0] - ends[j][0]) ** 2;
-      });
-      most = Math.max(most, Math.sqrt((squares[0] + squares[1]) / 2));
-    }
-    return most;
-  };
-  return { value: gaps(own, "value"), low: gaps(joint, "low"), high: gaps(own, "high") };
-}
-
-// every group against one; `chosen`: the data chose the reference by its rate
-export function againstReference(groups, place, kind, confidence, chosen) {
-  const level = guarded(confidence), base = groups[place];
-  const widths = groups.map(({ rate, n }) => { const [low, high] = shareLimits(rate, n, twoSided(confidence)); return (high - low) ** 2; });
-  let z;
-  if (chosen) z = pairwiseQuantile(groups.length, level);
-  else {
-    const ratios = widths.filter((_, i) => i !== place).map(one => widths[place] + one > 0 ? widths[place] / (widths[place] + one) : 0.5);
-    z = dunnettQuantile(ratios, level);
-  }
-  const [own] = endsOf([base], z);
-  return groups.map((one, i) => {
-    if (i === place) return null;
-    const [ends] = endsOf([one], z), limits = (kind === "difference" ? differenceLimits : ratioLimits)(ends, own);
-    const value = kind === "difference" ? one.rate - base.rate : base.rate > 0 ? one.rate / base.rate : NaN;
-    return { group: one.group, value, low: limits[0], high: limits[1] };
-  });
+  const parts = families.map(one => spreadDifference(one, Math.sqrt(confidence))), single = families.map(one => spreadDifference(one, confidence));
+  const most = (from, key) => Math.max(...from.map(one => one[key]));
+  return parts.length ? { value: most(parts, "value"), low: most(parts, "low"), high: most(single, "high") } : null;
 }

@@ -9,10 +9,7 @@ import re
 from importlib.resources import files
 from typing import Any
 
-MODULES = (
-    "json", "digest", "envelope", "form", "arithmetic", "policy", "statement", "timestamps", "check", "sentences",
-    "view",
-)  # fmt: skip
+MODULES = ("json", "digest", "envelope", "form", "policy", "check", "view")
 """In the order in which they need each other."""
 
 WHAT_IF = ("arithmetic", "policy", "whatif")
@@ -54,16 +51,13 @@ def what_if() -> str:
     return script(WHAT_IF, "moduleWhatif.start(document);\n")
 
 
-def tables() -> str:
-    """Return the page's tables as JSON: the schemas of statements, and the declarations of plugins."""
+def tables() -> dict[str, Any]:
+    """Return the page's tables: the schemas of statements, and what the installed auditors declare."""
     from fairkit.results.schema import report_schema
-    from fairkit_registry.evidence import declared, predicate
+    from fairkit_registry.evidence import consistency, predicate
 
-    known = json.loads(files("fairkit_registry.evidence").joinpath(declared.FILE).read_text("utf-8"))
-    slim = {"metrics": known["metrics"], "auditors": {}}
-    for name, record in known["auditors"].items():
-        slim["auditors"][name] = {"headlines": record["headlines"], "defaults": record["defaults"]}
-    return script_json({"schemas": [predicate.schema(), report_schema()], "declared": slim})
+    declared = {name: sorted(metrics) for name, metrics in sorted(consistency.declarations().items())}
+    return {"schemas": [predicate.schema(), report_schema()], "declared": declared}
 
 
 def script_json(value: Any) -> str:
@@ -78,7 +72,7 @@ def script_digest(text: str) -> str:
 
 def page() -> str:
     """Return the whole page, `verify.html`."""
-    code, style, facts = script(MODULES, _START), _text("page.css"), tables()
+    code, style, facts = script(MODULES, _START), _text("page.css"), script_json(tables())
     policy = (
         f"default-src 'none'; script-src {script_digest(code)}; style-src {script_digest(style)}; connect-src 'none'; "
         "base-uri 'none'; form-action 'none'"

@@ -1,36 +1,35 @@
-// DSSE envelopes, Sigstore bundles, keys and signatures; nothing in a file is ever a key.
+// DSSE envelopes, keys and signatures; nothing in a file is ever a key.
 
-import { FormError, readObject } from "./json.mjs";
+import { Refusal, isObject, readObject } from "./json.mjs";
 import { sha256 } from "./digest.mjs";
 
-export class SignatureError extends Error {}
+export class Missing extends Error {} // what the reader did not give, as a sentence
+const NO_ENVELOPE = "The file is not a certificate: it is no signed envelope (DSSE).";
 
 const ED25519 = "302a300506032b6570032100", P256 = "3059301306072a8648ce3d020106082a8648ce3d03010703420004";
 const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
 export const hex = bytes => Array.from(bytes, one => one.toString(16).padStart(2, "0")).join("");
 
 export function decodeBase64(text) {
-  if (typeof text !== "string") throw new FormError("not-an-envelope");
+  if (typeof text !== "string") throw new Refusal(NO_ENVELOPE);
   const plain = text.replaceAll("-", "+").replaceAll("_", "/");
-  if (plain.length % 4 || !/^[A-Za-z0-9+/]*={0,2}$/.test(plain)) throw new FormError("not-base64");
-  const binary = atob(plain), bytes = new Uint8Array(binary.length);
-  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
-  return bytes;
+  if (plain.length % 4 || !/^[A-Za-z0-9+/]*={0,2}$/.test(plain)) throw new Refusal("A part of the envelope was changed or damaged: it is not base64.");
+  return Uint8Array.from(atob(plain), one => one.charCodeAt(0));
 }
 
 // A public key in PEM: {id, kind, key}; its id is the SHA-256 of its DER form.
 export async function readKey(pem) {
-  if (pem.includes("PRIVATE KEY")) throw new FormError("secret-key");
+  if (pem.includes("PRIVATE KEY")) throw new Missing("That is a secret key. Never give it to a page; use the public one, the file that ends in .pub.");
   const body = /-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]+)-----END PUBLIC KEY-----/.exec(pem);
-  if (!body) throw new FormError("not-a-key");
+  if (!body) throw new Missing("A key file is no public key in PEM.");
   const der = decodeBase64(body[1].replace(/\s+/g, "")), text = hex(der);
   const kind = text.startsWith(ED25519) && der.length === 44 ? "ed25519" : text.startsWith(P256) && der.length === 91 ? "ecdsa-p256" : null;
-  if (kind === null) throw new FormError("another-kind-of-key");
+  if (kind === null) throw new Missing("A key is of another kind than ed25519 and ECDSA P-256.");
   const algorithm = kind === "ed25519" ? { name: "Ed25519" } : { name: "ECDSA", namedCurve: "P-256" };
   try {
     return { id: sha256(der), kind, key: await crypto.subtle.importKey("spki", der, algorithm, false, ["verify"]) };
   } catch (error) {
-    throw new FormError(kind === "ed25519" && error.name === "NotSupportedError" ? "no-ed25519" : "not-a-key");
+    throw new Missing(error.name === "NotSupportedError" ? "This browser cannot check ed25519 signatures. Use a newer one, or fairkit verify." : "A key file is no public key in PEM.");
   }
 }
 
@@ -60,27 +59,18 @@ async function holds(key, signature, message) {
   return crypto.subtle.verify(key.kind === "ed25519" ? { name: "Ed25519" } : { name: "ECDSA", hash: "SHA-256" }, key.key, raw, message);
 }
 
-function unwrapped(record) {
-  if (typeof record.mediaType !== "string" || !record.mediaType.startsWith("application/vnd.dev.sigstore.bundle")) return record;
-  const inner = record.dsseEnvelope;
-  if (!inner || typeof inner !== "object") throw new FormError("not-an-envelope");
-  if (!Array.isArray(inner.signatures) || inner.signatures.length !== 1) throw new FormError("not-an-envelope");
-  const stamps = record.verificationMaterial?.timestampVerificationData?.rfc3161Timestamps;
-  if (stamps !== undefined && stamps !== null && (!Array.isArray(stamps) || !stamps.every(one => typeof one?.signedTimestamp === "string")))
-    throw new FormError("not-an-envelope");
-  return { ...inner, signatures: [{ ...inner.signatures[0], timestamp: (stamps ?? []).map(one => one.signedTimestamp) }] };
-}
-
-// The envelope in a file: payload bytes, type, signatures and their timestamps, which nobody has checked.
+// The envelope in a file: payload bytes, type and signatures, which nobody has checked.
 export function readEnvelope(bytes) {
-  const record = unwrapped(readObject(bytes)), { signatures, payload, payloadType } = record;
-  if (!Array.isArray(signatures) || !signatures.length || typeof payloadType !== "string" || payload === undefined) throw new FormError("not-an-envelope");
+  const record = isObject(bytes) && !(bytes instanceof Uint8Array) ? bytes : readObject(bytes), { signatures, payload, payloadType } = record;
+  if ("dsseEnvelope" in record) throw new Refusal("The file is a Sigstore bundle, which is not read; its dsseEnvelope is a certificate.");
+  if (!Array.isArray(signatures) || !signatures.length || typeof payloadType !== "string") throw new Refusal(NO_ENVELOPE);
   return {
     payload: decodeBase64(payload),
     type: payloadType,
     signatures: signatures.map(one => {
-      if (!one || typeof one !== "object" || typeof (one.keyid ?? "") !== "string") throw new FormError("not-an-envelope");
-      return { sig: decodeBase64(one.sig), keyid: one.keyid ?? "", timestamps: (one.timestamp === undefined ? [] : [one.timestamp].flat()).map(decodeBase64) };
+      if (!isObject(one) || typeof ("keyid" in one ? one.keyid : "") !== "string") throw new Refusal(NO_ENVELOPE);
+      if ("timestamp" in one) throw new Refusal("It carries a timestamp of an authority, which is not checked here: openssl ts does it. Take it out of the envelope.");
+      return decodeBase64(one.sig);
     }),
   };
 }
@@ -94,11 +84,9 @@ export function pae(type, payload) {
   return whole;
 }
 
-// The signatures of each trusted key that signed: every key is tried on every signature, the key id decides nothing.
+// The ids of the trusted keys that signed: every key is tried on every signature, the key id decides nothing.
 export async function signedBy(envelope, keys) {
-  const message = pae(envelope.type, envelope.payload), found = new Map();
-  for (const key of keys)
-    if (!found.has(key.id)) for (const one of envelope.signatures)
-      if (await holds(key, one.sig, message)) found.set(key.id, [...found.get(key.id) ?? [], one]);
-  return found;
+  const message = pae(envelope.type, envelope.payload), found = new Set();
+  for (const key of keys) for (const one of envelope.signatures) if (!found.has(key.id) && await holds(key, one, message)) found.add(key.id);
+  return [...found].sort();
 }

@@ -1,122 +1,47 @@
 // JSON of one reading: no key twice, no NaN, no number that no float holds, no nesting without end.
 
-export class FormError extends Error {}
-
+export class Refusal extends Error {} // its message is the sentence that people read
 const MOST_DEEP = 200, LONGEST_NUMBER = 400;
+const TOKEN = /[ \t\n\r]*(?:([{}[\],:])|("[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*)*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)|(true|false|null))/y;
 
 export function readObject(bytes) {
-  let text;
-  try { text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes); } catch { throw new FormError("not-json"); }
-  const value = new Parser(text).whole();
-  if (value === null || typeof value !== "object" || Array.isArray(value)) throw new FormError("not-an-object");
-  return value;
+  const bad = why => { throw new Refusal(`The file is not a certificate: ${why}.`); };
+  let text, deep = 0;
+  try { text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes); } catch { bad("it is no text"); }
+  TOKEN.lastIndex = 0;
+  const token = () => TOKEN.exec(text) ?? bad("it is no JSON, or a part of it is missing");
+  const sign = wanted => { const found = token()[1]; return found !== undefined && wanted.includes(found) ? found : bad("it is no JSON, or a part of it is missing"); };
+
+  function value([, mark, string, number, word]) {
+    if (string !== undefined) return JSON.parse(string);
+    if (word !== undefined) return { true: true, false: false, null: null }[word];
+    if (number !== undefined) {
+      if (number.length > LONGEST_NUMBER || !Number.isFinite(Number(number))) bad("it has a number that no computer reads alike");
+      return Number(number);
+    }
+    if (mark !== "{" && mark !== "[") bad("it is no JSON, or a part of it is missing");
+    if (++deep > MOST_DEEP) bad("it is nested too deeply");
+    const found = mark === "[" ? [] : Object.create(null), end = mark === "[" ? "]" : "}";
+    for (let first = token(); first[1] !== end; first = token()) {
+      if (mark === "[") found.push(value(first));
+      else {
+        const key = first[2] === undefined ? bad("it is no JSON, or a part of it is missing") : JSON.parse(first[2]);
+        if (key in found) bad("a key stands twice in one object, so readers could disagree on what was signed");
+        sign(":");
+        found[key] = value(token());
+      }
+      if (sign(`,${end}`) === end) { deep--; return found; }
+      const next = TOKEN.lastIndex;
+      if (token()[1] === end) bad("it is no JSON, or a part of it is missing"); // a comma before the end
+      TOKEN.lastIndex = next;
+    }
+    deep--;
+    return found;
+  }
+
+  const whole = value(token());
+  if (!/^[ \t\n\r]*$/.test(text.slice(TOKEN.lastIndex))) bad("something follows its end");
+  return isObject(whole) ? whole : bad("it is no JSON object");
 }
 
-const SPACE = /[ \t\n\r]*/y, NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
-
-class Parser {
-  constructor(text) { this.text = text; this.at = 0; this.deep = 0; }
-
-  whole() {
-    const value = this.value();
-    this.space();
-    if (this.at !== this.text.length) throw new FormError("not-json");
-    return value;
-  }
-
-  match(pattern) {
-    pattern.lastIndex = this.at;
-    const found = pattern.exec(this.text);
-    if (!found) throw new FormError("not-json");
-    this.at += found[0].length;
-    return found[0];
-  }
-
-  space() {
-    const code = this.text.charCodeAt(this.at);
-    if (code <= 32) this.match(SPACE);
-  }
-
-  value() {
-    this.space();
-    switch (this.text[this.at]) {
-      case "{": return this.nested(() => this.object());
-      case "[": return this.nested(() => this.array());
-      case '"': return this.string();
-      case "t": return this.word("true", true);
-      case "f": return this.word("false", false);
-      case "n": return this.word("null", null);
-      default: return this.number();
-    }
-  }
-
-  nested(read) {
-    if (++this.deep > MOST_DEEP) throw new FormError("too-deep");
-    this.at++;
-    const value = read();
-    this.deep--;
-    return value;
-  }
-
-  word(text, value) {
-    if (!this.text.startsWith(text, this.at)) throw new FormError("not-json");
-    this.at += text.length;
-    return value;
-  }
-
-  // strings without escapes are cut out, others are read by the browser
-  string() {
-    const end = this.text.indexOf('"', this.at + 1);
-    if (end < 0) throw new FormError("not-json");
-    const inside = this.text.slice(this.at + 1, end);
-    // eslint-disable-next-line no-control-regex
-    if (!inside.includes("\\") && !/[\u0000-\u001f]/.test(inside)) { this.at = end + 1; return inside; }
-    const start = this.at;
-    for (let place = start + 1; ; place++) { // to the closing quote
-      const sign = this.text[place];
-      if (sign === undefined) throw new FormError("not-json");
-      if (sign === "\\") { place++; continue; }
-      if (sign === '"') { this.at = place + 1; break; }
-    }
-    try { return JSON.parse(this.text.slice(start, this.at)); } catch { throw new FormError("not-json"); }
-  }
-
-  number() {
-    if (/^(NaN|Infinity|-Infinity)/.test(this.text.slice(this.at, this.at + 9))) throw new FormError("not-finite");
-    const text = this.match(NUMBER), value = Number(text);
-    if (text.length > LONGEST_NUMBER || !Number.isFinite(value)) throw new FormError("number-too-large");
-    return value;
-  }
-
-  array() {
-    const found = [];
-    this.space();
-    if (this.text[this.at] === "]") { this.at++; return found; }
-    for (;;) {
-      found.push(this.value());
-      this.space();
-      const sign = this.text[this.at++];
-      if (sign === "]") return found;
-      if (sign !== ",") throw new FormError("not-json");
-    }
-  }
-
-  object() {
-    const found = Object.create(null);
-    this.space();
-    if (this.text[this.at] === "}") { this.at++; return found; }
-    for (;;) {
-      this.space();
-      if (this.text[this.at] !== '"') throw new FormError("not-json");
-      const key = this.string();
-      if (key in found) throw new FormError("key-twice");
-      this.space();
-      if (this.text[this.at++] !== ":") throw new FormError("not-json");
-      found[key] = this.value();
-      this.space();
-      const sign = this.text[this.at++];
-      if (sign === "}") return found;
-      if (sign !== ",") throw new FormError("not-json");
-    }
-  }
-}
+export const isObject = value => value !== null && typeof value === "object" && !Array.isArray(value);

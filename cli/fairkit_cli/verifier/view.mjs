@@ -1,18 +1,29 @@
 // The page: files in, sentences out. Text is only ever set as text, so that no name in a certificate can act.
 
-import { FormError, readObject } from "./json.mjs";
-import { SignatureError, readEnvelope, readKey } from "./envelope.mjs";
+import { Refusal } from "./json.mjs";
+import { Missing, readKey } from "./envelope.mjs";
 import { digestOf } from "./digest.mjs";
-import { readRoots } from "./timestamps.mjs";
-import { ContradictionError, LARGEST, RevokedError, checkCertificate, joined, readRevocations } from "./check.mjs";
-import { ruleText } from "./policy.mjs";
-import { nameOf } from "./statement.mjs";
-import { english, fill, short } from "./sentences.mjs";
+import { LARGEST, checkCertificate, nameOf } from "./check.mjs";
+import { judgeAll, ruleText } from "./policy.mjs";
 
-const SHOWN = 200, SVG = "http://www.w3.org/2000/svg", DIGEST = /^[0-9a-f]{64}$/, SMALL = 64 << 10;
-const words = english;
+const SHOWN = 200, SVG = "http://www.w3.org/2000/svg", SMALL = 64 << 10;
+const FIELDS = [
+  ["certificate", "Certificate", "The signed file (JSON), at most 16 MB.", false],
+  ["keys", "Public key that you trust", "A file in PEM, such as auditor.pub. Get it from the signer by a way that you trust; a key inside a certificate never counts.", true],
+  ["fingerprint", "Fingerprint of the key (optional)", "64 hexadecimal digits that the signer published. The key file is held against it.", null],
+  ["model", "Model file (optional)", "The ONNX file that the certificate must be about. Its digest is computed here; large files take a while.", false],
+  ["table", "Content digest of the table (optional)", "As fairkit prints it, 64 hexadecimal digits.", null],
+];
+const HEADS = { fail: "This certificate holds, and it says that its policy is broken.", inconclusive: "This certificate holds, and it says that its policy is undecided." };
+const VERDICTS = {
+  pass: "Every rule of its policy is kept, with the uncertainty of the numbers counted in.", fail: "At least one rule of its policy is surely broken.",
+  inconclusive: "The policy is undecided: for at least one rule the numbers are too uncertain, or the audit forbids a verdict.", null: "It states no policy, so it says neither pass nor fail.",
+};
 
 const tame = text => String(text).replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "�").slice(0, 300);
+const short = value => value === null ? "–" : Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(4)));
+const cut = digest => `${digest.slice(0, 16)}…`;
+const day = date => `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 
 export function element(name, given = {}, ...children) {
   const made = document.createElement(name);
@@ -21,6 +32,11 @@ export function element(name, given = {}, ...children) {
   return made;
 }
 const name = text => element("bdi", {}, tame(text));
+const list = lines => element("ul", {}, lines.filter(Boolean).map(line => element("li", {}, tame(line))));
+const section = (title, ...content) => [element("h3", {}, title), ...content];
+const row = ([head, ...cells]) => element("tr", {}, element("th", { scope: "row" }, head), cells.map(cell => element("td", {}, cell)));
+const table = (heads, rows, caption) => element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, element("table", {},
+  element("thead", {}, element("tr", {}, heads.map(text => element("th", { scope: "col" }, text)))), element("tbody", {}, rows)));
 
 // an interval with its value, and the limit of a rule, on the range that holds them
 function drawn(finding, limit = null) {
@@ -29,7 +45,7 @@ function drawn(finding, limit = null) {
   const all = [low, high, finding.value, ...(limit === null ? [] : [limit])];
   const least = Math.min(0, ...all), most = Math.max(...all, least + 1e-9), at = value => 4 + 192 * (value - least) / (most - least);
   const made = (kind, given) => { const one = document.createElementNS(SVG, kind); for (const [key, value] of Object.entries(given)) one.setAttribute(key, value); return one; };
-  const label = fill(words.drawn, { value: finding.value, low, high }) + (limit === null ? "" : `, ${fill(words.limit, { limit })}`);
+  const label = `value ${short(finding.value)}, interval ${short(low)} to ${short(high)}${limit === null ? "" : `, limit ${short(limit)}`}`;
   const picture = made("svg", { viewBox: "0 0 200 24", width: 200, height: 24, role: "img", "aria-label": label });
   picture.append(
     made("line", { x1: 4, x2: 196, y1: 12, y2: 12, class: "axis" }),
@@ -40,178 +56,102 @@ function drawn(finding, limit = null) {
   return picture;
 }
 
-const table = (heads, rows, caption) => element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, element("table", {},
-  element("thead", {}, element("tr", {}, heads.map(text => element("th", { scope: "col" }, text)))),
-  element("tbody", {}, rows)));
-const row = ([head, ...cells]) => element("tr", {}, element("th", { scope: "row" }, head), cells.map(cell => element("td", {}, cell)));
-const section = (title, ...content) => [element("h3", {}, title), ...content];
-const list = lines => element("ul", {}, lines.filter(Boolean).map(line => element("li", {}, tame(line))));
-
-function rules(read) {
-  const { body, examined } = read;
-  if (!body.policy.length) return [];
-  return section(words.rulesTitle, table([words.rule, words.verdict, words.again, words.interval], body.policy.map((rule, place) => {
-    const finding = body.findings.find(one => one.metric === rule.metric && (rule.sensitive == null || one.sensitive === rule.sensitive) && !one.reference);
-    const { again } = examined.verdicts[place];
-    return row([name(ruleText(rule)), element("span", { class: `badge ${rule.verdict}` }, words[rule.verdict]),
-      again === null ? words.notJudged : again === rule.verdict ? words.same : words[again], drawn(finding, rule.max ?? rule.min)]);
-  }), words.rulesTitle));
-}
-
-function findings(read) {
-  const { body, examined } = read, rows = body.findings.map(finding => () => {
-    const apart = examined.recomputed.get(finding);
-    const told = apart === undefined ? words.left[examined.left.get(finding)] ?? words.left["not-counts"] : `${words.yes} (${apart < 1e-12 ? "< 1e-12" : apart.toExponential(0)})`;
-    const label = finding.parameters.class === undefined ? "" : ` (${finding.parameters.class})`;
-    return row([name(nameOf(finding) + label), short(finding.value), drawn(finding), name(told)]);
-  });
-  const made = table([words.number, words.value, words.interval, words.checked], rows.slice(0, SHOWN).map(make => make()), words.findingsTitle);
-  const content = [made];
+function findings(body) {
+  const rows = body.findings.map(one => () => row([name(nameOf(one) + (one.parameters.class === undefined ? "" : ` (${one.parameters.class})`)), short(one.value), drawn(one)]));
+  const made = table(["Number", "Value", "Interval"], rows.slice(0, SHOWN).map(make => make()), "All numbers"), content = [made];
   if (rows.length > SHOWN) {
-    const button = element("button", { type: "button" }, fill(words.showAll, { all: rows.length }));
+    const button = element("button", { type: "button" }, `Show all ${short(rows.length)} numbers`);
     button.addEventListener("click", () => { made.querySelector("tbody").append(...rows.slice(SHOWN).map(make => make())); button.remove(); });
     content.push(button);
   }
-  return element("details", {}, element("summary", {}, `${words.findingsTitle} (${rows.length})`), content);
+  return element("details", {}, element("summary", {}, `All numbers (${rows.length})`), content);
 }
 
-function everything(read) {
-  const details = element("details", {}, element("summary", {}, words.everythingTitle));
-  details.addEventListener("toggle", () => {
-    if (details.querySelector("pre")) return;
-    const text = JSON.stringify({ ...read.body, findings: read.body.findings.slice(0, SHOWN) }, null, 1);
-    details.append(element("pre", { tabindex: 0 }, text.slice(0, 400000)));
-  }, { once: true });
-  return details;
-}
-
-const cut = digest => `${digest.slice(0, 16)}…`;
-const day = date => `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
-
-function described(read, given) {
-  const { body, examined } = read, all = body.findings.length, count = examined.recomputed.size;
-  const worst = Math.max(0, ...examined.recomputed.values());
-  const about = read.model === null ? fill(words.modelUnseen, { name: tame(read.name) })
-    : fill(given.model ? words.modelFits : words.modelNamed, { name: tame(read.name), digest: cut(read.model) });
-  const told = { name: tame(body.data.name), rows: body.data.rows, digest: cut(body.data.sha256) };
-  const verdict = { pass: words.policyPass, fail: words.policyFail, inconclusive: words.policyInconclusive }[body.verdict] ?? words.policyNone;
-  const judged = examined.verdicts.filter(one => one.again !== null).length;
+function described({ body, model, name: about, audited, until, signers }, given) {
+  const rules = table(["Rule", "Verdict", "Interval"], body.policy.map(rule =>
+    row([name(ruleText(rule)), element("span", { class: `badge ${rule.verdict}` }, rule.verdict), drawn(judgeAll(rule, body.findings).finding, rule.max ?? rule.min)])), "Rules");
+  const file = model === null ? `No model was seen: it is about decisions in a table (${tame(about)}).` : given.model ? `It is about the model file that you gave: ${tame(about)} (${cut(model)}).`
+    : `It is about the model ${tame(about)} with the digest ${cut(model)}. You gave no model file, so that was not compared.`;
+  const rows = `The table is ${tame(body.data.name)} with ${short(body.data.rows)} rows and the content digest ${cut(body.data.sha256)}${given.data ? ", which is the one that you named." : "; the table itself was not compared."}`;
   return [
-    ...section(words.whoTitle, list([fill(words.signed, { keys: read.signers.map(cut).join(", ") }), words.kept])),
-    ...section(words.whenTitle, list([fill(words.stated, { date: day(read.audited) }), read.provenAt ? fill(words.proven, { date: read.provenAt.toISOString().slice(0, 19).replace("T", " ") + " UTC" }) : read.stamped ? words.stamped : words.unproven])),
-    ...section(words.whatTitle, list([about, fill(given.data ? words.tableFits : words.tableNamed, told)])),
-    ...section(words.policyTitle, list([verdict, words.policyMeaning])),
-    ...rules(read),
-    ...section(words.numbersTitle, list([
-      count ? fill(words.recomputed, { count, all, worst: worst < 1e-12 ? "below 1e-12" : worst.toExponential(1) }) : words.recomputedNone,
-      body.policy.length && fill(words.judged, { count: judged, all: body.policy.length }), words.consistent])),
-    ...section(words.notCheckedTitle, list([words.notAudit, words.notKeyOwner, !given.lists && words.notRevoked, !read.provenAt && words.notProven, all > count && fill(words.notOthers, { count: all - count })])),
-    findings(read),
-    everything(read),
+    ...section("Who", list([`It is signed by the key ${signers.map(cut).join(", ")}, which you named as trusted.`, "Nothing in the signed statement was changed since."])),
+    ...section("When", list([`The signer says that the audit was made on ${day(audited)}.`, until && `It is valid until ${day(until)}.`, body.policyLock && "It carries a policy lock, which it keeps: table, settings, and made before the audit."])),
+    ...section("About what", list([file, rows])),
+    ...section("Policy", list([VERDICTS[body.verdict], "This is said of these metrics on these rows. It does not say that the model is fair."])),
+    ...body.policy.length ? section("Rules, judged again here from their intervals with the same verdict", rules) : [],
+    ...section("Not checked here", list(["Whether the numbers are those of the model and the rows: that needs the model, the table and fairkit verify --recompute.",
+      "Whether the key belongs to the person or company that you think, and has since been revoked: ask them."])),
+    findings(body),
+    element("details", {}, element("summary", {}, "The whole statement"), element("pre", { tabindex: 0 }, JSON.stringify({ ...body, findings: body.findings.slice(0, SHOWN) }, null, 1).slice(0, 400000))),
   ];
 }
 
-// the sentence for an error, and what there is to say besides
-function refusal(error) {
-  if (error instanceof RevokedError) return [fill(words.revoked, { kind: words.kinds[error.entry.kind], at: error.entry.at, reason: tame(error.entry.reason || "–") })];
-  if (error instanceof ContradictionError) {
-    const lines = error.found.slice(0, 8).map(one => fill(words.contradictions[one.code], one));
-    return [words.contradicts, list([...lines, error.found.length > 8 && fill(words.more, { count: error.found.length - 8 })])];
-  }
-  const [code, ...rest] = error.message.split(":");
-  if (code in words.errors) return [fill(words.errors[code], { place: tame(rest.join(":")), message: tame(rest.join(":")) })];
-  throw error;
-}
-
-const bytesOf = async (file, most, code) => {
-  if (file.size > most) throw new FormError(code);
-  try { return new Uint8Array(await file.arrayBuffer()); } catch (error) { throw new FormError(`unreadable:${error.message}`); }
+const bytesOf = async (file, most, sentence) => {
+  if (file.size > most) throw new Refusal(sentence);
+  try { return new Uint8Array(await file.arrayBuffer()); } catch (error) { throw new Refusal(`A file cannot be read: ${error.message}`); }
 };
-const digestText = (field) => {
+const digestText = field => {
   const text = field.value.trim().toLowerCase().replace(/^sha256:/, "");
-  if (text && !DIGEST.test(text)) throw new FormError("bad-digest");
+  if (text && !/^[0-9a-f]{64}$/.test(text)) throw new Missing("A digest or fingerprint has 64 hexadecimal digits.");
   return text || null;
 };
 
 async function checked(fields, tables, say) {
-  if (!globalThis.crypto?.subtle) throw new FormError("no-crypto");
-  const file = fields.certificate.files[0], data = digestText(fields.table), fingerprint = digestText(fields.fingerprint);
-  if (!file) throw new FormError("no-file");
-  const bytes = await bytesOf(file, LARGEST, "too-large"), keys = [];
-  for (const one of fields.keys.files) keys.push(await readKey(new TextDecoder().decode(await bytesOf(one, SMALL, "not-a-key"))));
-  if (!keys.length) throw new FormError("no-key");
+  if (!globalThis.crypto?.subtle) throw new Missing("This browser has no WebCrypto here, so nothing can be checked.");
+  const file = fields.certificate.files[0], data = digestText(fields.table), fingerprint = digestText(fields.fingerprint), keys = [];
+  if (!file) throw new Missing("Give a certificate.");
+  const bytes = await bytesOf(file, LARGEST, "The file is larger than 16 MB: that is no certificate.");
+  for (const one of fields.keys.files) keys.push(await readKey(new TextDecoder().decode(await bytesOf(one, SMALL, "A key file is no public key in PEM."))));
   const trusted = fingerprint === null ? keys : keys.filter(one => one.id === fingerprint);
-  if (!trusted.length) throw new SignatureError("other-fingerprint");
-  const lists = [];
-  for (const one of fields.revocations.files) lists.push(await readRevocations(await bytesOf(one, LARGEST, "not-a-list"), trusted));
-  lists.sort((a, b) => a.sequence - b.sequence);
-  const roots = [];
-  for (const one of fields.roots.files) roots.push(...readRoots(new TextDecoder().decode(await bytesOf(one, LARGEST, "not-a-root"))));
-  const model = fields.model.files[0] ? await digestOf(fields.model.files[0], share => say(fill(words.hashing, { share: Math.floor(share * 100) }))) : null;
-  const read = await checkCertificate(bytes, { keys: trusted, lists: joined(lists), roots, model, data, ...tables });
-  return { read, given: { model, data, lists: lists.length } };
+  if (keys.length && !trusted.length) throw new Refusal("None of the keys that you gave has that fingerprint.");
+  const model = fields.model.files[0] ? await digestOf(fields.model.files[0], share => say(`Reading the model: ${Math.floor(share * 100)} %`)) : null;
+  return { read: await checkCertificate(bytes, { keys: trusted, model, data, ...tables }), given: { model, data } };
 }
 
-const TAKEN = [["certificate", false], ["keys", true], ["fingerprint", null], ["model", false], ["revocations", true], ["roots", true], ["table", null]];
-
 export function start(root, tables) {
-  const fields = {}, status = element("p", { role: "status", "aria-live": "polite" }), result = element("section", { tabindex: -1, "aria-label": words.result });
-  const form = element("form", { novalidate: true }, TAKEN.map(([key, several]) => {
+  const fields = {}, status = element("p", { role: "status", "aria-live": "polite" }), result = element("section", { tabindex: -1, "aria-label": "Result" });
+  const form = element("form", { novalidate: true }, FIELDS.map(([key, label, help, several]) => {
     fields[key] = element("input", { id: key, type: several === null ? "text" : "file", multiple: several, "aria-describedby": `${key}-help`, autocomplete: "off", spellcheck: several === null ? "false" : null });
-    return element("div", { class: "field" }, element("label", { for: key }, words[key]), fields[key], element("p", { id: `${key}-help`, class: "help" }, words[`${key}Help`]));
-  }), element("div", { class: "buttons" }, element("button", { type: "submit" }, words.check), element("button", { type: "reset" }, words.clear)));
-  document.documentElement.lang = words.lang;
-  root.replaceChildren(element("h1", {}, words.title), element("p", {}, words.intro), form, element("p", { class: "help" }, words.drop), status, result);
-
-  const box = (kind, head, ...content) => element("div", { class: `verdict ${kind}` }, element("h2", {}, head), content);
-  const show = (...content) => { result.replaceChildren(...content.flat()); status.textContent = result.querySelector("h2").textContent; result.focus(); };
+    return element("div", { class: "field" }, element("label", { for: key }, label), fields[key], element("p", { id: `${key}-help`, class: "help" }, help));
+  }), element("div", { class: "buttons" }, element("button", { type: "submit" }, "Check"), element("button", { type: "reset" }, "Start again")));
+  const intro = "This page checks a certificate that somebody signed about a model or a table of decisions. It works without a network: no file leaves this computer, and the page may not open a connection.";
+  root.replaceChildren(element("h1", {}, "Check a fairness certificate"), element("p", {}, intro), form, element("p", { class: "help" }, "You can also drop all files anywhere on this page."), status, result);
+  const show = (kind, head, ...content) => {
+    result.replaceChildren(element("div", { class: `verdict ${kind}` }, element("h2", {}, head)), ...content.flat());
+    status.textContent = head;
+    result.focus();
+  };
   let latest = 0;
 
   async function run() {
     const turn = ++latest;
-    status.textContent = words.working;
+    status.textContent = "Checking …";
     result.replaceChildren();
     try {
       const { read, given } = await checked(fields, tables, text => { if (turn === latest) status.textContent = text; });
-      if (turn !== latest) return;
-      const late = read.overdue.map(one => fill(words.overdue, { key: cut(one.issuer), date: day(one.nextUpdate) }));
-      const kind = late.length ? "inconclusive" : read.body.verdict ?? "pass";
-      const head = late.length ? words.undecided : { fail: words.holdsFail, inconclusive: words.holdsInconclusive }[kind] ?? words.holds;
-      show(box(kind, head, late.length ? list(late) : null), described(read, given));
+      if (turn === latest) show(read.body.verdict ?? "pass", HEADS[read.body.verdict] ?? "This certificate holds.", described(read, given));
     } catch (error) {
-      if (turn !== latest) return;
-      const said = refusal(error);
-      const missing = error instanceof FormError && ["no-file", "no-key", "bad-digest", "no-crypto", "no-ed25519", "secret-key", "not-a-key", "another-kind-of-key", "not-a-root"].includes(error.message);
-      show(box(missing ? "inconclusive" : "fail", missing ? words.nothing : words.fails, element("p", {}, said[0]), said.slice(1)));
+      if (!(error instanceof Refusal || error instanceof Missing)) throw error;
+      const missing = error instanceof Missing, lines = error.found ?? [];
+      if (turn === latest) show(missing ? "inconclusive" : "fail", missing ? "Nothing was checked." : "This certificate does not hold.", element("p", {}, tame(error.message)), list([...lines.slice(0, 8), lines.length > 8 && `and ${lines.length - 8} more.`]));
     }
   }
 
   form.addEventListener("submit", event => { event.preventDefault(); run(); });
   form.addEventListener("reset", () => { latest++; result.replaceChildren(); status.textContent = ""; });
   addEventListener("dragover", event => event.preventDefault());
-  addEventListener("drop", event => { event.preventDefault(); take(event.dataTransfer.files); });
-
-  // put dropped files where they belong, and check
-  async function take(files) {
-    const sorted = { certificate: [], keys: [...fields.keys.files], model: [], revocations: [...fields.revocations.files], roots: [...fields.roots.files] };
-    for (const file of files) sorted[await kindOf(file)].push(file);
+  addEventListener("drop", async event => { // dropped files go where they belong
+    event.preventDefault();
+    const sorted = { certificate: [], keys: [...fields.keys.files], model: [] };
+    for (const file of event.dataTransfer.files) {
+      const start = new TextDecoder().decode(await file.slice(0, 64).arrayBuffer());
+      sorted[start.startsWith("-----BEGIN") ? "keys" : /\.onnx$/i.test(file.name) || start[0] !== "{" ? "model" : "certificate"].push(file);
+    }
     for (const [key, found] of Object.entries(sorted)) if (found.length) {
       const carrier = new DataTransfer();
       found.forEach(one => carrier.items.add(one));
       fields[key].files = carrier.files;
     }
     run();
-  }
-  return { fields, run, take };
-}
-
-async function kindOf(file) {
-  if (/\.onnx$/i.test(file.name) || file.size > LARGEST && !/\.json$/i.test(file.name)) return "model";
-  if (file.size > LARGEST) return "certificate";
-  const bytes = new Uint8Array(await file.arrayBuffer()), text = new TextDecoder().decode(bytes);
-  if (text.includes("-----BEGIN CERTIFICATE-----")) return "roots";
-  if (/\.(pub|pem)$/i.test(file.name) || text.startsWith("-----BEGIN")) return "keys";
-  try {
-    return readObject(readEnvelope(bytes).payload).predicateType === "https://fairkit.dev/revocation/v1" ? "revocations" : "certificate";
-  } catch { return bytes[0] === 0x7b ? "certificate" : "model"; }
+  });
 }

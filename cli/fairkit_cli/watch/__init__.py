@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from fairkit_cli.lazy import group_of
-from fairkit_cli.terminal.timings import with_timings
 
 _COMMANDS = {
     "init": "fairkit_cli.watch.begin:init",
     "add": "fairkit_cli.watch.adding:add",
     "label": "fairkit_cli.watch.adding:label",
-    "set": "fairkit_cli.watch.changing:set_",
     "show": "fairkit_cli.watch.showing:show",
-    "run": "fairkit_cli.watch.running:run",
 }
 
-app = group_of(_COMMANDS, with_timings, "Watch a model's decisions over time; every statement holds at every look.")
+app = group_of(_COMMANDS, "Watch a model's decisions over time; every statement holds at every look.")

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.options.running import EngineOptions, NoPull
-from fairkit_cli.options.watching import DayColumn, IdColumn, WatchEngine
+from fairkit_cli.options.watching import DayColumn, IdColumn
 from fairkit_cli.terminal.output import FAILED, echo, print_json, say
 from fairkit_cli.watch.begin import State
 
@@ -33,37 +31,22 @@ def add(
     state: State,
     *,
     data: Annotated[
-        str | None,
+        str,
         opt.option(
             "--data", "FILE", "Decisions: a CSV or Parquet file, a folder of such files, a glob, or an address."
         ),
-    ] = None,
-    merge: Annotated[
-        Path | None,
-        opt.option("--merge", "FOLDER", "Add what another watch with the same settings counted, in place of --data."),
-    ] = None,
+    ],
     day: DayColumn = None,
     batch: Batch = None,
     as_of: AsOf = None,
-    engine: WatchEngine = None,
-    no_pull: NoPull = None,
     alarms: opt.AlarmOptions,
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Add decisions. Exit code 1: a new alarm; 2: nothing was counted (unusable, or added before)."""
-    if (data is None) == (merge is None):
-        raise ParameterError("give --data FILE, or --merge FOLDER")
-    if merge is not None and (day is not None or batch is not None):
-        raise ParameterError("--day and --batch are about --data; leave them out with --merge")
-    if merge is not None and (engine is not None or no_pull):
-        raise ParameterError("--engine and --no-pull are about --data; leave them out with --merge")
     today = read_as_of(as_of)
-    counting = EngineOptions(engine=engine, no_pull=no_pull).arguments()["engine"]
 
     def do(watch: Watch) -> Added:
-        if merge is not None:
-            return watch.merge(merge, alarms=False)
-        return watch.add(data, day=day, batch=batch, today=today, alarms=False, engine=counting)
+        return watch.add(data, day=day, batch=batch, today=today, alarms=False)
 
     _run(state, do, alarms, output_format)
 
@@ -113,7 +96,6 @@ def _run(state: Path, do: Any, typed: opt.AlarmOptions, output_format: str) -> N
             delivery.deliver(watch, watch.new_alarms())  # of an add that was killed before it raised them
             raise
         new = delivery.deliver(watch, watch.new_alarms())
-        delivery.heartbeat(watch)
     if output_format == "json":
         print_json({**added.to_dict(), "alarms": [one.to_dict() for one in new], "demoted": delivery.demoted})
     else:

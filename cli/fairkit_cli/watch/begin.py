@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,43 +76,36 @@ def init(
         bool | None,
         typer.Option("--selective", help="Outcomes exist for favorable decisions only: such rules are refused."),
     ] = None,
-    no_outcomes: Annotated[
-        bool,
-        typer.Option(
-            "--no-outcomes",
-            help="There are no outcomes yet: rules that need them are left out, and named; `fairkit watch set` adds "
-            "them later.",
-        ),
-    ] = False,
     review_rows: Annotated[
         int | None,
-        opt.option(
-            "--review-rows",
-            "N",
-            "Decisions expected before the next review; intervals between groups are narrowest at a tenth of "
-            "them. Default: 100000.",
+        opt.Rare(
+            "watch.review_rows",
+            "Decisions expected before the next review; intervals between groups are narrowest at a tenth of them "
+            "(100000).",
         ),
     ] = None,
     run_length: Annotated[
         int | None,
-        opt.option(
-            "--run-length",
-            "DAYS",
-            "Days between false alarms of recent change, on average, all rules together. Default: 1000.",
+        opt.Rare(
+            "watch.run_length", "Days between false alarms of recent change, on average, all rules together (1000)."
         ),
     ] = None,
     since: Annotated[
-        str | None, opt.option("--since", "DAY", "Refuse decisions before this day. Default: the first ones begin.")
+        str | None, opt.Rare("watch.since", "Refuse decisions before this day. Default: the first ones begin.")
     ] = None,
     confidence: opt.Confidence = None,
+    assignments: opt.Assignments = None,
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Begin a watch: rules, columns and groups are fixed in a new folder, and never change in it."""
-    from fairkit.results.rules import Rule
     from fairkit_cli.config import load_config
     from fairkit_watch.watch import Watch
 
+    if assignments:
+        raise ParameterError(
+            f"--set {assignments[0]!r}: a watch has no such key; `fairkit watch init --help` lists them"
+        )
     config = load_config(policy)
     subject = subject_of(model, certificate, registry)
     options = {
@@ -128,9 +120,6 @@ def init(
     own = {key: value for key, value in options.items() if value is not None}
     own |= _predictions(predictions, config.data.get("predictions"))
     settings = _settings(config, subject, {**config.watch, **own}, columns, (maximums, minimums), groups, confidence)
-    left: tuple[Any, ...] = ()
-    if no_outcomes:
-        settings, left = _before_outcomes(settings)
     with Watch.begin(state, settings) as watch:
         if output_format == "json":
             print_json({"state": str(state), "policy": settings.digest, "settings": settings.to_dict()})
@@ -141,26 +130,7 @@ def init(
             f"watches  {settings.model or 'decisions of an unnamed model'}: {names}",
             f"promise  {settings.confidence:.0%} for all verdicts together, at every look; a false alarm of recent "
             f"change in {settings.run_length:,} days on average",
-            *(
-                f"later    {Rule.from_dict(rule).metric} needs outcomes; `fairkit watch set {state} --label COL ...` "
-                "adds it"
-                for rule in left
-            ),
         )
-
-
-def _before_outcomes(settings: WatchSettings) -> tuple[WatchSettings, tuple[Any, ...]]:
-    """Leave the rules out that need outcomes, and the column that would hold them."""
-    from fairkit import plugins
-    from fairkit_watch.questions import without_outcomes
-
-    rules, left = without_outcomes(settings, plugins.installed_metrics()[0])
-    if not rules and not settings.sensitive:
-        raise ParameterError("every rule needs outcomes: give a rule on decisions alone, such as selection_rate")
-    columns = replace(settings.columns, label=None, favorable=None)
-    if settings.columns.favorable_decision is None:
-        columns = replace(columns, favorable_decision=settings.columns.favorable)
-    return replace(settings, rules=rules, columns=columns), left
 
 
 def _settings(

@@ -1,34 +1,27 @@
-"""Where alarms go: standard output, a file, a webhook, the registry's alias; and the daily statement."""
+"""Where alarms go: standard output, a file, and the registry's alias."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import time
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError, ParameterError
 from fairkit.support.files import FileError, check_writable, explain, sync_folder
-from fairkit_cli.watch.statements import HEARTBEATS, check_statements, subject_of
-from fairkit_cli.watch.webhook import hook_key, post
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fairkit_cli.options import AlarmOptions
-    from fairkit_registry.evidence.heartbeats import Heartbeat
     from fairkit_watch.alarms import Alarm
     from fairkit_watch.watch import Watch
 
-LEVELS = ("fail", "changed", "shares", "late")
+LEVELS = ("fail", "changed", "shares")
 RECENT = 30
 """Days within which an alarm takes the alias back, where it was not taken back at once."""
-
-PAUSES = (0.0, 1.0, 4.0)
-"""Seconds before each try to post an alarm."""
 
 
 class Delivery:
@@ -39,19 +32,8 @@ class Delivery:
         self.notes: list[str] = []
         self.demoted: dict[str, Any] | None = None
         self.levels = _levels(typed.levels)
-        self._secrets = self._load()
-        self._hook_key = hook_key(typed)
         if typed.alarm_file is not None:
             check_writable(typed.alarm_file)
-
-    def _load(self) -> list[Any]:
-        if self.typed.heartbeat is None:
-            if self.typed.insecure_key:
-                raise ParameterError("--insecure-key is about --heartbeat KEY; give that, or leave it out")
-            return []
-        from fairkit_cli.terminal.passphrases import load_signers
-
-        return list(load_signers([self.typed.heartbeat], insecure=bool(self.typed.insecure_key)))
 
     @property
     def _demotes(self) -> tuple[str, ...]:
@@ -60,9 +42,7 @@ class Delivery:
         return ("fail",) if self.typed.demote else ()
 
     def check(self, watch: Watch) -> None:
-        """Refuse, before anything is counted, what cannot be delivered or signed."""
-        if self._secrets:
-            _chain(watch)
+        """Refuse, before anything is counted, what cannot be delivered."""
         if self._demotes and watch.settings.alias is None:
             raise ParameterError(
                 "--demote takes an alias back, and this watch is about none; begin it with fairkit watch init "
@@ -75,7 +55,6 @@ class Delivery:
         """Send what did not arrive yet, take the alias back if asked to; return the new alarms of the levels."""
         places: tuple[tuple[str, bool, Callable[[Watch, Alarm], bool]], ...] = (
             ("file", self.typed.alarm_file is not None, self._write),
-            (f"webhook {self.typed.webhook}", self.typed.webhook is not None, self._post),
             ("registry", bool(self._demotes), self._demote),
         )
         for place, wanted, send in places:
@@ -102,34 +81,11 @@ class Delivery:
             return False
         return True
 
-    def _post(self, watch: Watch, alarm: Alarm) -> bool:
-        """Post an alarm, up to three times; say so if it does not arrive."""
-        url = str(self.typed.webhook)
-        payload = {
-            "schema": "fairkit.alarm/1",
-            "watch": watch.settings.digest,
-            "model": watch.settings.model,
-            "alarm": alarm.to_dict(),
-        }
-        body = json.dumps(payload, sort_keys=True).encode()
-        problem = ""
-        for pause in PAUSES:
-            time.sleep(pause)
-            try:
-                post(url, body, self._hook_key)
-                return True
-            except (OSError, ValueError) as error:
-                problem = str(getattr(error, "reason", None) or error)
-        self.notes.append(
-            f"alarm {alarm.number} did not arrive at {url}: {problem}; it is sent again with the next call"
-        )
-        return False
-
     def _demote(self, watch: Watch, alarm: Alarm) -> bool:
         """Take the alias back; say so if that fails."""
         from fairkit_cli.registry.common import open_registry
         from fairkit_registry import names
-        from fairkit_registry.promotion.demotion import demote
+        from fairkit_registry.promotion.run import demote
 
         reference = names.parse(str(watch.settings.model))
         evidence = {
@@ -150,47 +106,6 @@ class Delivery:
         verb = "was taken back" if done.done else "was left as it is"
         self.notes.append(f"{done.name}@{done.alias} {verb}: {done.reason}")
         return True
-
-    def heartbeat(self, watch: Watch) -> None:
-        """Sign a statement for the newest day, if there is none yet."""
-        if not self._secrets:
-            return
-        from fairkit_registry.evidence.heartbeats import sign_heartbeat
-        from fairkit_watch import snapshot as looking
-
-        path, data = watch.book.folder / HEARTBEATS, watch.data
-        size, chain = _chain(watch)
-        last = chain[-1] if chain else None
-        if not data.days or (last is not None and last.day >= data.days[-1]):
-            return
-        rules = looking.rule_looks(watch.judge, data, weeks=False)
-        body = watch.statement() | {
-            "verdict": looking.worst(rules),
-            "rules": [
-                {"metric": one.metric, "sensitive": one.sensitive, one.kind: one.limit, "verdict": one.verdict}
-                for one in rules
-            ],
-        }
-        previous = None if last is None else last.digest
-        if last is None and len(data.days) > 1:
-            self.notes.append(
-                f"the first signed statement of this watch covers all days since {data.days[0]}; if others were "
-                "signed before, somebody has replaced the folder"
-            )
-        line = sign_heartbeat(data.days[-1], subject_of(watch), body, previous, self._secrets)
-        _write_end(path, size, line + b"\n")
-
-
-def _chain(watch: Watch) -> tuple[int, list[Heartbeat]]:
-    """Return the bytes and the statements of a watch; nothing is signed over a log that was cut or rewritten."""
-    from fairkit_registry.evidence.heartbeats import read_heartbeats
-
-    path = watch.book.folder / HEARTBEATS
-    raw = path.read_bytes() if path.exists() else b""
-    whole = raw[: raw.rfind(b"\n") + 1]
-    chain = read_heartbeats(whole)
-    check_statements(watch, chain)
-    return len(whole), chain
 
 
 def _levels(text: str | None) -> tuple[str, ...]:

@@ -10,11 +10,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit import plugins
+from fairkit.auditing.conditions import by_design, check_conditions
 from fairkit.auditing.needs import check_columns, needed_auditors
 from fairkit.auditing.sense import Sense, judged, ranks_backwards, tied
-from fairkit.auditors import AuditContext, Auditor, measured
+from fairkit.auditors import AuditContext, Auditor
 from fairkit.engines.local import LocalEngine
-from fairkit.errors import DataError, ParameterError
+from fairkit.errors import ParameterError
 from fairkit.metrics import shown_of
 from fairkit.models.scale import is_own
 from fairkit.models.scorer import Recorded
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.findings import Finding
     from fairkit.settings import AuditSettings
+
+_OF_LABELLED = "Of the rows with an outcome alone, weighted by what each stands for where their chances differ."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,7 @@ class LoadedAuditors:
             signed=signed,
         )
         _check_tasks(self.auditors, scorer)
-        _check_rows(self.auditors, data)
+        check_conditions(self.auditors, data)
         auditors = [type(auditor)(auditor.parameters) for auditor in self.auditors]
         readers = [
             Watching(auditor, _owner(auditor, self.used), context, index, tuple(auditor.columns(context)))
@@ -149,7 +152,13 @@ class Watching:
             found = said[self.place]
             if self.auditor.name != "group" and is_own(self.context.scorer.info.outputs):
                 found = dataclasses.replace(found, score=None)  # others would take it for a probability
-            return measured(self.auditor, batch, found, self.context)
+            design = self.context.dataset.roles.labelled
+            if design is not None and batch.labelled is not None and by_design(self.auditor, self.context.dataset):
+                keep, batch = design.known(batch)
+                found = found.take(keep)
+                if not len(batch):
+                    return None
+            return self.auditor.measure(batch, found, self.context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +184,10 @@ class Audit:
         for reader, total in zip(self.watching, parts, strict=True):
             blamed = plugins.blame(reader.owner, f"the auditor {reader.auditor.name!r} made its findings")
             with blamed, phase("intervals"):
-                findings += reader.auditor.findings(total, context)
+                found = reader.auditor.findings(total, context)
+                if by_design(reader.auditor, context.dataset):
+                    found = [dataclasses.replace(f, notes=(*f.notes, _OF_LABELLED)) for f in found]
+                findings += found
         nearby = getattr(self.scorer, "nearby", None)
         if nearby is not None:
             findings = nearby(findings, context.dataset, context.metrics, context.confidence)
@@ -270,16 +282,6 @@ def _check_tasks(auditors: Sequence[Auditor], scorer: Scorer) -> None:
                 f"the auditor {auditor.name!r} asks the model about rows that are not in the table, and no model was "
                 "given: the predictions are columns of the table"
             )
-
-
-def _check_rows(auditors: Sequence[Auditor], data: Dataset) -> None:
-    """Refuse an auditor that needs every group of a row where no row has them all."""
-    needy = [auditor.name for auditor in auditors if not auditor.partial]
-    if needy and not data.profile.complete:
-        raise DataError(
-            f"{data.name}: no row has a value in every sensitive column, which the auditor {needy[0]!r} needs; "
-            "leave a column out, or keep missing values as a group (`missing=group`)"
-        )
 
 
 def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.PluginInfo:

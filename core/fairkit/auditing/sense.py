@@ -38,11 +38,11 @@ _NO_VERDICT = ". No verdict is made."
 class Seen:
     """What some rows show."""
 
-    rows: int  # rows, and the sums of their weights and of the weights' squares
-    mass: float  # rows, and the sums of their weights and of the weights' squares
-    squares: float  # rows, and the sums of their weights and of the weights' squares
-    said: Array  # the weight by what is predicted, and by the label, shape [K]; empty where there is none
-    true: Array  # the weight by what is predicted, and by the label, shape [K]; empty where there is none
+    rows: int
+    mass: float  # the sum of the weights of rows with a label, and of the weights' squares
+    squares: float  # the sum of the weights of rows with a label, and of the weights' squares
+    said: Array  # of the same rows the weight by what is predicted, and by the label, shape [K]; empty where none is
+    true: Array  # of the same rows the weight by what is predicted, and by the label, shape [K]; empty where none is
     right: float  # the weight of rows where both are the same
     low: float  # the smallest and largest prediction
     high: float  # the smallest and largest prediction
@@ -107,48 +107,52 @@ class Sense:
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> Seen:
         """Total one batch."""
         predictions = said[self.place]
-        weights = batch.weights
+        known = slice(None) if batch.labelled is None else batch.labelled
+        weights, count = batch.weights, float(len(batch) if batch.labelled is None else batch.labelled.sum())
+        weights = None if weights is None else weights[known]
         base: dict[str, Any] = {
             "rows": len(batch),
-            "mass": float(len(batch) if weights is None else weights.sum()),
-            "squares": float(len(batch)) if weights is None else _dot(weights, weights),
+            "mass": count if weights is None else float(weights.sum()),
+            "squares": count if weights is None else _dot(weights, weights),
             "largest": predictions.largest,
         }
         none = np.empty(0)
-        if self.task == "answers":  # some may be missing, and all may be equal: the auditor says so
+        if self.task in ("answers", "table"):  # some may be missing, and all may be equal: the auditor says so
             return Seen(**base | {"rows": 0}, said=none, true=none, right=0.0, low=0.0, high=1.0)
         if self.task in ("regression", "ranking"):
             score = predictions.score
             assert score is not None  # noqa: S101 -- a regression predicts numbers
             return Seen(**base, said=none, true=none, right=0.0, low=score.min(), high=score.max())
         if self.task == "binary":
-            return self._binary(batch, predictions, weights, base)
+            return self._binary(batch, predictions, weights, known, base)
         predicted = predictions.predicted
         assert predicted is not None  # noqa: S101 -- multi-class scorers predict classes
         size = len(self.classes)
         true, right = np.zeros(size), 0.0
         if batch.label is not None:
-            index = np.select([batch.label == value for value in self.classes], list(range(size)), size)
+            index = np.select([batch.label[known] == value for value in self.classes], list(range(size)), size)
             true = np.bincount(index, weights, size + 1)[:size].astype(np.float64)
-            same = predicted == index
+            same = predicted[known] == index
             right = float(np.count_nonzero(same) if weights is None else weights[same].sum())
         return Seen(
             **base,
-            said=np.bincount(predicted, weights, size).astype(np.float64),
+            said=np.bincount(predicted[known], weights, size).astype(np.float64),
             true=true,
             right=right,
             low=float(predicted.min()),
             high=float(predicted.max()),
         )
 
-    def _binary(self, batch: Batch, predictions: Predictions, weights: Array | None, base: Mapping[str, Any]) -> Seen:
+    def _binary(
+        self, batch: Batch, predictions: Predictions, weights: Array | None, known: Any, base: Mapping[str, Any]
+    ) -> Seen:
         decision = predictions.decision
         assert decision is not None  # noqa: S101 -- binary predictions have decisions
-        weighted = decision if weights is None else weights * decision
+        weighted = decision[known] if weights is None else weights * decision[known]
         yes = float(weighted.sum())
         true, right = np.zeros(2), 0.0
         if self.labelled and batch.favorable is not None:
-            good = batch.favorable.astype(np.float64)
+            good = batch.favorable[known].astype(np.float64)
             favorable = float(good.sum()) if weights is None else _dot(weights, good)
             true = np.array([base["mass"] - favorable, favorable])
             right = base["mass"] - favorable - yes + 2 * _dot(weighted, good)
@@ -246,7 +250,7 @@ def judged(sense: Sense, seen: Seen | None, dataset: Dataset) -> Judgement:
         return judgement
     doubts = []
     if seen.low == seen.high:
-        doubts.append(_constant(sense, seen, dataset))
+        doubts.append(_constant(sense, seen))
     elif sense.labelled and sense.task not in ("regression", "ranking"):
         below = _below_chance(seen)
         if below is not None:
@@ -262,13 +266,16 @@ def judged(sense: Sense, seen: Seen | None, dataset: Dataset) -> Judgement:
                     f"{text} Is the model read the wrong way round? The notes say how it was read; the settings "
                     "favorable_class, classes or favorable say how to read it"
                 )
+    dropped = dataset.profile.dropped_rows
+    if dropped:
+        doubts.append(f"{dropped:,} rows without a weight were left out: give each one, 0 where it shall not count")
     if seen.apart and sense.by_output:
         judgement.warnings.append(_apart(sense.by_output, seen))
     judgement.warnings[:0] = [text + _NO_VERDICT for text in doubts]
     return Judgement(judgement.warnings, "; ".join(doubts) or None)
 
 
-def _constant(sense: Sense, seen: Seen, dataset: Dataset) -> str:
+def _constant(sense: Sense, seen: Seen) -> str:
     if sense.task == "ranking":
         return f"Every item has the score {seen.low:.4g}{_UNRANKED}"
     if sense.task == "regression":
@@ -278,14 +285,7 @@ def _constant(sense: Sense, seen: Seen, dataset: Dataset) -> str:
     else:
         what = "the favorable decision" if seen.low == 1 else "the unfavorable decision"
         what = what if seen.low in (0, 1) else f"the favorable decision with chance {seen.low:.3g}"
-    dropped = dataset.profile.dropped_rows
-    hint = (
-        f" ({dropped:,} rows without a label or weight were left out: if only those with this decision have a label, "
-        "audit without it)"
-        if dropped
-        else ""
-    )
-    return f"All {seen.rows:,} rows get {what}{hint}{_UNSEEN}"
+    return f"All {seen.rows:,} rows get {what}{_UNSEEN}"
 
 
 def _below_chance(seen: Seen) -> tuple[float, float] | None:

@@ -20,7 +20,16 @@ from fairkit.data.groups import GroupCoder, quartile_edges
 from fairkit.data.lookalikes import lookalikes
 from fairkit.data.proxies import probabilities_of, rows_where
 from fairkit.data.repeats import Repeats, RowCopies
-from fairkit.data.roles import HIGHEST, LARGEST, NULL_SPELLINGS, SMALL_GROUPS, reference_of, same_value, value_text
+from fairkit.data.roles import (
+    HIGHEST,
+    LARGEST,
+    NULL_SPELLINGS,
+    SMALL_GROUPS,
+    Sensitive,
+    reference_of,
+    same_value,
+    value_text,
+)
 from fairkit.data.sheet import Sheet
 from fairkit.errors import DataError, did_you_mean
 from fairkit.support.ahead import ahead, threads
@@ -30,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.copies import CopiedRows
-    from fairkit.data.roles import Roles, Sensitive
+    from fairkit.data.roles import Roles
     from fairkit.data.source import Source
 
 BATCH_ROWS = 65_536
@@ -52,12 +61,12 @@ Total = Callable[..., Any]
 class Profile:
     """What one pass over the table found: digest, sizes, label values.
 
-    `rows` have a label and a weight; of those, `missing` counts the rows without a group by sensitive column, and
-    `complete` those that have a group in every one. `values` has the distinct values of the columns of which they
-    were asked for (see `Dataset.note`), with their rows; None for a column with too many. `warnings` are what a
-    reader must know of the rows before the numbers. `strata` has the rows of each
-    stratum by the column inside which groups are compared; `clusters` is the number of clusters (or of queries),
-    exact below 4,096, where their column is named. `sheet` has each column's type, missing cells and dates.
+    `rows` have a weight where there are weights; of those, `unlabelled` counts the rows without a label, `missing` the
+    rows without a group by sensitive column, and `complete` those that have a label and a group in every one. `values`
+    has the distinct values of the columns of which they were asked for (see `Dataset.note`), with their rows; None for
+    a column with too many. `warnings` are what a reader must know of the rows before the numbers. `strata` has the rows
+    of each stratum by the column inside which groups are compared; `clusters` is the number of clusters (or of
+    queries), exact below 4,096, where their column is named. `sheet` has each column's type, missing cells and dates.
     `unordered` is the same for the same rows in any order: a hint, no evidence. `copied` is what shows that rows are
     copies, where no column of clusters says so.
     """
@@ -79,6 +88,8 @@ class Profile:
     sheet: Sheet = field(default_factory=Sheet)
     unordered: str = ""
     copied: CopiedRows | None = None
+    unlabelled: int = 0
+    part_shares: tuple[float, ...] = ()  # of labelled rows in the parts that `labelled` by=COL names
 
 
 class Tally:
@@ -105,8 +116,10 @@ class Tally:
             s.name: GroupCoder(bins[s.name], roles.missing, counts_from=roles.counts_from) for s in roles.sensitive
         }
         self.strata = {s.name: GroupCoder(bins[s.name], "group", "stratum") for s in roles.within}
+        parts = roles.labelled.columns if roles.labelled is not None and roles.labelled.kind == "by" else ()
+        self.parts = [GroupCoder(Sensitive(parts, (None,) * len(parts)), "group", "part") for _ in (0, 1) if parts]
         self.ids = Repeats()
-        self.used, self.complete = 0, 0
+        self.used, self.complete, self.unlabelled = 0, 0, 0
         self.labels: Counter[Any] = Counter()
         self.noted: dict[str, Counter[Any]] = {name: Counter() for name in noted}
         self.label_low, self.label_high = math.inf, -math.inf
@@ -172,8 +185,17 @@ class Tally:
         if self.roles.sensitive_probability:
             probabilities_of(used, self.roles, self.table, times)
         if self.roles.label is not None:
-            _count(self.labels, used.column(used.schema.names.index(self.roles.label)), times)
-            self._add_label(cells(used, self.roles.label), times)
+            has_label = labelled_rows(used, self.roles)
+            for coder in self.parts[:1]:
+                coder.learn(used, times)
+            self.unlabelled += rows_where(~has_label, times)
+            if not has_label.all():
+                used = used.filter(as_arrow(has_label))
+            known = times if times is None else times[has_label]
+            for coder in self.parts[1:]:
+                coder.learn(used, known)
+            _count(self.labels, used.column(used.schema.names.index(self.roles.label)), known)
+            self._add_label(cells(used, self.roles.label), known)
         if self.roles.weights is not None:
             self._check_weights(cells(used, self.roles.weights), times)
 
@@ -185,6 +207,7 @@ class Tally:
         joined.matches = None if self.matches is None else self.matches + right.matches
         joined.used = self.used + right.used
         joined.complete = self.complete + right.complete
+        joined.unlabelled = self.unlabelled + right.unlabelled
         joined.coders, joined.strata = copy.deepcopy((self.coders, self.strata))
         for name, coder in joined.coders.items():
             coder.merge(right.coders[name])
@@ -192,6 +215,9 @@ class Tally:
         joined.noted = {name: _both(counts, right.noted[name]) for name, counts in self.noted.items()}
         for name, coder in joined.strata.items():
             coder.merge(right.strata[name])
+        joined.parts = copy.deepcopy(self.parts)
+        for coder, other in zip(joined.parts, right.parts, strict=True):
+            coder.merge(other)
         joined.ids = self.ids + right.ids
         joined.label_low = min(self.label_low, right.label_low)
         joined.label_high = max(self.label_high, right.label_high)
@@ -243,12 +269,12 @@ class Tally:
         if self.digest.rows == 0:
             raise DataError(f"{table} has a header but no rows")
         joined = {} if self.matches is None else self.matches.told(table)
-        if self.used == 0:
+        if self.used == self.unlabelled and self.roles.label is not None:
             raise DataError(
-                f"{table}: none of the {self.digest.rows} rows has a label; a row without one is of no use"
-                if self.roles.weights is None
-                else f"{table}: none of the {self.digest.rows} rows has both a label and a weight"
+                f"{table}: none of the {self.used} rows has a label; leave `label` out to measure what needs none"
             )
+        if self.used == 0:
+            raise DataError(f"{table}: none of the {self.digest.rows} rows has a weight")
         self._check_weight_scale(table)
         classes: tuple[Any, ...] = ()
         if len(self.labels) <= MAX_CLASSES:
@@ -287,7 +313,23 @@ class Tally:
             sheet=self.sheet,
             unordered=f"{self.copies.total:016x}",
             copied=self.copies.copied if self.units is None else None,
+            unlabelled=self.unlabelled,
+            part_shares=self._part_shares(table),
         )
+
+    def _part_shares(self, table: str) -> tuple[float, ...]:
+        """Return the share of labelled rows in each part of a `by` design, in the order of its coder's names."""
+        if not self.parts:
+            return ()
+        self.parts[0].finish(table)
+        shares = self.parts[0].shares_of(self.parts[1])
+        if not shares.all():
+            empty = self.parts[0].names[int(np.argmin(shares))]
+            raise DataError(
+                f"{table}: no row of {empty!r} has an outcome, so that none was drawn there; say `labelled` selective "
+                "where nobody drew the rows, or leave these rows out"
+            )
+        return tuple(shares.tolist())
 
     def _lookalikes(self, classes: Sequence[Any]) -> list[str]:
         """Say which groups, strata and values of the label look the same and are not."""
@@ -427,16 +469,20 @@ def _head(source: Source, column: str) -> NDArray[Any]:
 
 
 def used_rows(arrow: pa.RecordBatch, roles: Roles) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
-    """Keep the rows with a label and a weight; return the mask too."""
-    keep = _present(arrow, [column for column in (roles.label, roles.weights) if column is not None])
+    """Keep the rows with a weight; return the mask too."""
+    keep = _present(arrow, [] if roles.weights is None else [roles.weights])
     return (arrow if keep.all() else arrow.filter(as_arrow(keep))), keep
 
 
 def complete_rows(arrow: pa.RecordBatch, roles: Roles) -> NDArray[np.bool_]:
-    """Return which rows have a group in every way to split people, shape [n]."""
-    if roles.missing == "group":
-        return np.ones(arrow.num_rows, dtype=bool)
-    return _present(arrow, [column for split in roles.sensitive for column in split.columns])
+    """Return which rows have a label and a group in every way to split people, shape [n]."""
+    splits = () if roles.missing == "group" else roles.sensitive
+    return labelled_rows(arrow, roles) & _present(arrow, [column for split in splits for column in split.columns])
+
+
+def labelled_rows(arrow: pa.RecordBatch, roles: Roles) -> NDArray[np.bool_]:
+    """Return which rows have a label, shape [n]; all, where no column is one."""
+    return _present(arrow, [] if roles.label is None else [roles.label])
 
 
 def _present(arrow: pa.RecordBatch, columns: Sequence[str]) -> NDArray[np.bool_]:

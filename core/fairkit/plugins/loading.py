@@ -22,7 +22,7 @@ from fairkit.support.faces import imported
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+")
 _SETS = {
     "needs": {"decision", "score"},
-    "tasks": {"binary", "multiclass", "regression", "ranking", "answers"},
+    "tasks": {"binary", "multiclass", "regression", "ranking", "answers", "table"},
     "between": {"difference", "ratio", "extreme"},
 }
 """What a metric may declare: an audit asks for it before it calls the metric."""
@@ -195,7 +195,6 @@ _CHECKS: dict[str, Callable[[PluginInfo, Sequence[type[Any]]], str | None]] = {
     "fairkit_learners": _check_learners,
     "fairkit_sources": _check_sources,
     "fairkit_signers": functools.partial(_check_only, "signers"),
-    "fairkit_timestamp_authorities": functools.partial(_check_only, "timestamp authorities"),
     "fairkit_exporters": _check_exporters,
 }
 """What is asked of the classes of some hooks besides; they return what is wrong."""
@@ -209,7 +208,6 @@ _BASES = {
     "fairkit_model_sources": "fairkit.models.sources:ModelSource",
     "fairkit_promotion_checks": "fairkit.promotions:PromotionCheck",
     "fairkit_signers": "fairkit.signers:Signer",
-    "fairkit_timestamp_authorities": "fairkit.timestamps:TimestampAuthority",
     "fairkit_exporters": "fairkit.exporters:Exporter",
     "fairkit_packs": "fairkit.packs:Pack",
 }

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
     from fairkit.sources import DataSource
-    from fairkit.timestamps import TimestampAuthority
 
 FILES = "FAIRKIT_PLUGINS"
 """The environment variable that names plugin files, for plugins that are not packaged (yet)."""
@@ -34,7 +33,6 @@ Kind = Literal[
     "model source",
     "promotion check",
     "signer",
-    "timestamp authority",
     "exporter",
     "pack",
 ]
@@ -78,7 +76,6 @@ class Plugin:
     model_sources: tuple[type[ModelSource], ...] = ()
     promotion_checks: tuple[type[PromotionCheck], ...] = ()
     signers: tuple[type[Signer], ...] = ()
-    timestamp_authorities: tuple[type[TimestampAuthority], ...] = ()
     exporters: tuple[type[Exporter], ...] = ()
     packs: tuple[type[Pack], ...] = ()
 
@@ -95,7 +92,6 @@ class Plugin:
             "model source": self.model_sources,
             "promotion check": self.promotion_checks,
             "signer": self.signers,
-            "timestamp authority": self.timestamp_authorities,
             "exporter": self.exporters,
             "pack": self.packs,
         }

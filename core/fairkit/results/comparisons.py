@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import ParameterError
-from fairkit.results.plots import layered
 from fairkit.results.policy import verdict_of
-from fairkit.results.rendering import Saved
+from fairkit.results.rendering import Saved, plotted
 from fairkit.results.tables import Tabular, ends, place, place_words
 from fairkit.support.records import record_of
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from fairkit.results.findings import VerdictName
     from fairkit.results.rules import RuleResult
     from fairkit.results.subjects import DataInfo, ModelInfo
@@ -127,9 +124,9 @@ class Comparison(Tabular, Saved):
                 return one
         raise ParameterError(f"the comparison has no {metric!r} for {sensitive!r} in group {group!r}")
 
-    def plot(self, model: int = 1) -> alt.LayerChart:
-        """Return the paired differences with their intervals as an Altair chart; `model` counts as in `find`."""
-        return layered("changes", self, model)
+    def plot(self, name: str = "changes", model: str | None = None) -> Any:
+        """Return a chart of the page, the paired differences with their intervals, as Altair's; `model` is a name."""
+        return plotted(self, name, model)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a line for each number of each model but the first: before, after, the difference and its interval."""
@@ -156,3 +153,16 @@ def outcome_of(low: float, high: float, better: Better) -> Outcome:
     if better == "none":
         return "changed"
     return "better" if (low > 0) == (better == "higher") else "worse"
+
+
+def told_apart(comparison: Comparison, names: Sequence[str]) -> Comparison:
+    """Give models of one name other names, such as their files', where these differ."""
+    if (
+        len({model.name for model in comparison.models}) == len(comparison.models)
+        and comparison.models[0].name != "before"
+    ):
+        return comparison
+    if len(set(names)) < len(comparison.models) or len(names) != len(comparison.models):
+        return comparison
+    models = tuple(replace(model, name=name) for model, name in zip(comparison.models, names, strict=True))
+    return replace(comparison, models=models)

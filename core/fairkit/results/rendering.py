@@ -6,7 +6,7 @@ import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairkit.errors import FairkitError, MissingExtraError, ParameterError
+from fairkit.errors import FairkitError, MissingExtraError, ParameterError, PluginError
 from fairkit.installed import entry_points
 from fairkit.support.escaping import json_text
 from fairkit.support.files import check_writable, write_atomic
@@ -14,8 +14,8 @@ from fairkit.support.files import check_writable, write_atomic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORMATS = "fairkit.formats"
-"""The group of entry points whose functions take a result and return its text in a format."""
+FORMATS, PLOTS = "fairkit.formats", "fairkit.plots"
+"""The groups of entry points whose functions take a result and return its text in a format, or an Altair chart."""
 
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".xml": "junit", ".json": "json"}
 """What a file's name says about the format of a result in it."""
@@ -123,3 +123,11 @@ def rendered(result: Any, form: str) -> str:
         raise ParameterError(f"there is no format {form!r}; there are: {', '.join(sorted({'json', *found}))}")
     render: Callable[[Any], str] = found[form].load()
     return render(result)
+
+
+def plotted(result: Any, name: str, of: str | None) -> Any:
+    """Return a chart of a result's page as Altair's."""
+    found = next((one for one in entry_points(PLOTS) if one.name == "chart"), None)
+    if found is None:
+        raise PluginError("no installed package draws charts; fix it with: pip install --force-reinstall fairkit")
+    return found.load()(result, name, of)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.errors import DataError, did_you_mean
 from fairkit.results.findings import Finding, VerdictName
-from fairkit.results.plots import ReportPlots
-from fairkit.results.rendering import Saved
+from fairkit.results.rendering import Saved, plotted
 from fairkit.results.rules import RuleResult
 from fairkit.results.subjects import DataInfo, ModelInfo, read_subject, subject_record
 from fairkit.results.tables import Tabular, arrow_table, ends, pandas_frame, place
@@ -143,10 +142,24 @@ class Report(Tabular, Saved):
         """Return the lines of `group_records` as a pandas data frame (`to_frame` has the findings)."""
         return pandas_frame(arrow_table(self.group_records()))
 
-    @property
-    def plot(self) -> ReportPlots:
-        """Altair charts that people can change: ``report.plot.disparities()``, ``.groups("sex")``, ``.roc("sex")``."""
-        return ReportPlots(self)
+    def plot(self, name: str = "disparities", sensitive: str | None = None) -> Any:
+        """Return a chart of the report's page as an Altair chart, which can be changed, combined and saved.
+
+        Parameters
+        ----------
+        name
+            ``disparities``, ``scores``, ``roc``, ``calibration``, or an auditor's own, such as ``columns`` of `why`.
+        sensitive
+            The charts of this column; None: of all, below each other.
+
+        Raises
+        ------
+        DataError
+            The page has no such chart: a model without scores has no ROC curve.
+        MissingExtraError
+            Altair is not installed.
+        """
+        return plotted(self, name, sensitive)
 
     @property
     def decisions(self) -> dict[str, Any]:

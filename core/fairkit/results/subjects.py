@@ -33,8 +33,8 @@ class ModelInfo:
 
     @property
     def unseen(self) -> bool:
-        """Whether no model file was seen: a table's predictions were audited, or a server's answers."""
-        return bool(self.predictions or self.endpoint)
+        """Whether no model file was seen: a table or its predictions were audited, or a server's answers."""
+        return bool(self.predictions or self.endpoint) or self.task == "table"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -65,7 +65,7 @@ class DataInfo:
     name: str
     sha256: str
     rows: int
-    dropped_rows: int
+    dropped_rows: int  # without a weight
     groups: Mapping[str, Mapping[str, int]]
     notes: tuple[str, ...] = ()
     missing: Mapping[str, int] = field(default_factory=dict)
@@ -78,6 +78,13 @@ class DataInfo:
     period: Mapping[str, str] = field(default_factory=dict)
     clusters: Mapping[str, Any] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
+    unlabelled_rows: int = 0  # of the rows used: without a label, hence only in numbers that need none
+
+    @property
+    def lacking(self) -> str:
+        """What rows lack, in words that follow their number; empty where they lack nothing."""
+        told = ((self.dropped_rows, "left out without a weight"), (self.unlabelled_rows, "of them without a label"))
+        return "".join(f", {count:,} {what}" for count, what in told if count)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -92,8 +99,8 @@ class DataInfo:
 
 def subject_record(model: ModelInfo) -> dict[str, Any]:
     """Return the audited subject: the model, or, where there was none, the table's predictions."""
-    if model.predictions:
-        return {"model": None, "predictions": model.to_dict()}
+    if model.predictions or model.task == "table":
+        return {"model": None, "predictions": {**model.to_dict(), "columns": dict(model.predictions)}}
     return {"model": model.to_dict()}
 
 

@@ -56,11 +56,6 @@ class Encoded:
         """The number of features that are read."""
         raise NotImplementedError
 
-    @property
-    def band(self) -> float:
-        """How far from the threshold float32 may decide either way, as a Softmax may."""
-        return 0.0
-
     def encoding(self, tensor: str | None = None, *, doubles: bool = False) -> Callable[[Columns], NDArray[Any]]:
         """Return the graph's function from raw columns to features (or another tensor), float32, [n, d].
 
@@ -179,13 +174,9 @@ class Encoded:
             readings.append((direction, logistic, said.score))
             decisions.append(None if said.decision is None else np.asarray(said.decision))
         thresholds = self._thresholds([one[0] for one in readings], some, decisions, rows)
-        for (direction, _, score), decision, threshold in zip(readings, decisions, thresholds, strict=True):
-            near = direction * sums[1:] - (threshold or 0.0)
-            for turning, band in ((score, 0.0), (decision, self.band)):
-                if (
-                    turning is not None
-                    and (np.diff(direction * turning)[(np.abs(near) > band) | (band == 0.0)] < -1e-6).any()
-                ):
+        for (direction, _, score), decision in zip(readings, decisions, strict=True):
+            for turning in (score, decision):
+                if turning is not None and (np.diff(direction * turning) < -1e-6).any():
                     raise ModelError(
                         f"{self.scorer.info.name}: the score does not keep the order of the sum of the trees"
                     )

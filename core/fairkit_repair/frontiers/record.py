@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fairkit.results.plots import layered
-from fairkit.results.rendering import Saved
+from fairkit.results.rendering import Saved, plotted
 from fairkit.results.tables import Tabular, ends
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import VerdictName
     from fairkit.results.report import Report
@@ -56,9 +53,9 @@ class Frontier(Tabular, Saved):
         picked = "nothing picked" if self.chosen is None else f"picked {self.points[self.chosen].name}"
         return f"<Frontier of {len(self.points)} points, {self.performance} against {self.disparity}: {picked}>"
 
-    def plot(self) -> alt.LayerChart:
-        """Return the trade-off as an Altair chart: points with intervals, the front, the limit, a ring at the pick."""
-        return layered("frontier", self)
+    def plot(self) -> Any:
+        """Return the page's chart as Altair's: points with intervals, the front, the limit, a ring at the pick."""
+        return plotted(self, "frontier", None)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a line for each training: its axes with their intervals, and whether it is on the front, or picked."""

@@ -84,25 +84,6 @@ class Objective(NamedTuple):
     threshold: float
 
 
-class Distance(NamedTuple):
-    """How far the cells of a box are from somebody, and what is allowed (infinite: everything)."""
-
-    near: float  # the largest squared distance
-    added: Floats  # what each cell adds, by its place among all, where distance is a sum over blocks
-    joint: int
-    start: Ints  # where the choices of each block begin
-    cell: Ints  # by choice: its cell; its p in `points`; the ends of t; the least ‖p + t · axis‖² by itself, and its t
-    vector: Ints
-    low: Floats  # by choice: its cell; its p in `points`; the ends of t; the least ‖p + t · axis‖² by itself, and its t
-    high: Floats
-    best: Floats
-    steps: Floats  # by block: from one t to the next where they are whole, else 0; its axis; that one's squared length
-    points: Floats  # the vectors p, shape [k, any]
-    axes: Floats  # by block: from one t to the next where they are whole, else 0; its axis; that one's squared length
-    limits: Floats  # what rounding may add, and the distance at which a search for a near point stops
-    square: Floats  # by block: from one t to the next where they are whole, else 0; its axis; that one's squared length
-
-
 class Boxes(NamedTuple):
     """Boxes by number: themselves; bounds; block, cut and first child of their splits (-1: none), and its mask."""
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fairkit_all_inputs.bounds.classes.problem import ClassProblem
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
-from fairkit_all_inputs.bounds.questions import answer
-from fairkit_all_inputs.bounds.searching import Effort
+from fairkit_all_inputs.bounds.searching import Effort, answer
 from fairkit_onnx.structure.cells import listed_block
 from fairkit_onnx.structure.domain import Listed, Numbers, numbers_block
-
-if TYPE_CHECKING:
-    from fairkit_all_inputs.bounds.questions import AnyProblem
 
 COMMAND = "from fairkit_all_inputs.bounds.compiling import compile_loops; compile_loops()"
 
@@ -24,9 +19,9 @@ COMMAND = "from fairkit_all_inputs.bounds.compiling import compile_loops; compil
 class Compilation:
     """The compilation of the loops that a problem needs, in a process of its own where they are not compiled yet."""
 
-    def __init__(self, problem: AnyProblem) -> None:
+    def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        if isinstance(problem, Problem | ClassProblem) and sys.executable and not _compiled():
+        if sys.executable and not _compiled():
             self._process = subprocess.Popen(
                 [sys.executable, "-c", COMMAND], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
@@ -52,10 +47,10 @@ class Compilation:
 def _compiled() -> bool:
     """Tell whether numba's cache has the loops that take long."""
     try:
-        from fairkit_all_inputs.bounds import climbing, loops, merging
+        from fairkit_all_inputs.bounds import loops, merging
     except ImportError:
         return True  # without numba, which is said elsewhere
-    kernels: list[Any] = [loops.search, climbing.improve, merging.join, merging.gains]
+    kernels: list[Any] = [loops.search, loops.improve, merging.join, merging.gains]
     try:
         return all(one.signatures or one._cache._cache_file._load_index() for one in kernels)
     except AttributeError:  # another numba keeps its cache in another way

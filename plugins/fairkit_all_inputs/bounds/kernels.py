@@ -326,3 +326,21 @@ def loudest(forest: Any, least: Any, box: Any, grid: Any, scratch: Any) -> Any:
     if chosen < 0:
         return -1, 0
     return _first_test(forest, chosen, box, grid, scratch.masks)
+
+
+@numba.njit(cache=True, nogil=True)
+def settle(box: Any, grid: Any) -> None:
+    """Reduce a box to one of its points: the middle of an interval, the first cell of a set."""
+    slots, widths, sizes = grid.slots, grid.widths, grid.sizes
+    for b in range(len(widths)):
+        at, chosen = slots[b], -1
+        if widths[b] == 0:
+            box[at] = (box[at] + box[at + 1]) // 2
+            box[at + 1] = box[at]
+            continue
+        for c in range(sizes[b]):
+            if chosen < 0 and box[at + c // 63] >> (c % 63) & 1:
+                chosen = c
+        for w in range(widths[b]):
+            box[at + w] = 0
+        box[at + chosen // 63] = np.int64(1) << (chosen % 63)

@@ -1,4 +1,4 @@
-"""The search over boxes: for the largest difference of two sums or of their probabilities, and for flips."""
+"""The search over boxes: what is maximised at a point and at most in a box, climbing, and the loop that splits."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from typing import Any
 import numba
 import numpy as np
 
-from fairkit_all_inputs.bounds.climbing import improve
-from fairkit_all_inputs.bounds.kernels import any_split, choose_split, cut_down, dive, loudest, part, pop, push
-from fairkit_all_inputs.bounds.objectives import box_bound, value_at
-from fairkit_all_inputs.bounds.problem import CHANCE, FIRST, FLIP, GAP, LEAST, LESS, SCORE
-from fairkit_all_inputs.bounds.reaching import far, point_near, separate, settle
+from fairkit_all_inputs.bounds.arrays import DEEP
+from fairkit_all_inputs.bounds.kernels import (
+    _sides,
+    any_split,
+    bound,
+    choose_split,
+    cut_down,
+    dive,
+    loudest,
+    most,
+    part,
+    pop,
+    push,
+    settle,
+)
+from fairkit_all_inputs.bounds.problem import CHANCE, FIRST, FLIP, GAP, LESS, MORE, SCORE
 
 TURNS = np.int64(3)
 """Rounds over the blocks of a climb; typed, as all integers that the loops pass on: a literal is compiled anew."""
@@ -20,26 +31,175 @@ LOUD = 4.0
 
 
 @numba.njit(cache=True, nogil=True)
-def first_split(objective: Any, sums: Any, box: Any, root: Any, grid: Any, scratch: Any) -> Any:
-    """Return the split that lowers a sum's bound most, as `choose_split`, and the sum: the difference, mostly.
+def sigmoid(x: Any) -> Any:
+    """Return 1 / (1 + exp(-x))."""
+    return 0.5 * (1.0 + np.tanh(0.5 * x))
 
-    Of the least of several sums the one is split that is nearest to closing the box: of whose bound in the first box
-    the smallest part is left in this one.
+
+@numba.njit(cache=True, nogil=True)
+def combined(objective: Any, ends: Any) -> Any:
+    """Return the largest objective for sums up to `ends`: f <= F, -g <= L, g <= M, f - g <= gap."""
+    kind, threshold = objective.kind, objective.threshold
+    gap = ends[GAP]
+    if kind == SCORE:
+        return gap
+    most_first, least_second = ends[FIRST], -ends[LESS]
+    if kind == FLIP:
+        # min(f - t, t - g) <= ((f - t) + (t - g)) / 2 = (f - g) / 2
+        return min(most_first - threshold, threshold - least_second, gap / 2.0)
+    # σ(min(F, g + gap)) - σ(g) rises up to g = -gap / 2, and falls once g + gap is beyond F
+    g = max(least_second, min(-gap / 2.0, ends[MORE], most_first - gap))
+    return sigmoid(min(most_first, g + gap)) - sigmoid(g)
+
+
+@numba.njit(cache=True, nogil=True)
+def value_at(objective: Any, whole: Any, box: Any, grid: Any, scratch: Any) -> Any:
+    """Return the objective at a box of one point."""
+    ends, stack = scratch.ends, scratch.stack
+    if objective.kind == SCORE:
+        return bound(whole, len(ends) - 1, box, grid, stack)
+    for g in range(LESS + 1):
+        ends[g] = bound(whole, g, box, grid, stack)
+    ends[MORE], ends[GAP] = -ends[LESS], ends[FIRST] + ends[LESS]
+    return combined(objective, ends)
+
+
+@numba.njit(cache=True, nogil=True)
+def still(whole: Any, box: Any, grid: Any, stack: Any) -> Any:
+    """Tell whether both sums take the same leaves everywhere in a box: then they are rounded alike, too."""
+    if whole.bases[-1] != 0.0:
+        return False
+    last = len(whole.bases) - 1
+    # the last two sums are the difference, and the difference negated
+    for t in range(whole.group[last - 1], whole.group[last + 1]):
+        best, _ = most(whole.trees, whole.trees.roots[t], box, grid, stack)
+        # a difference of two trees that is 0 at most and 0 at least: both take leaves of one value
+        if best != 0.0:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def box_bound(objective: Any, sums: Any, whole: Any, box: Any, grid: Any, scratch: Any) -> Any:
+    """Return an upper bound of the objective in a box; `scratch.ends` takes the bounds that it is made of.
+
+    The trees of `sums` may be merged ones (see `fairkit_all_inputs.bounds.merging`); `whole` has every difference of
+    two trees by itself.
     """
-    last = len(scratch.ends) - 1
-    if objective.kind != LEAST:
-        chosen, key = choose_split(part(sums, last), box, grid, scratch)
-        return chosen, key, last
-    ratio = np.empty(last + 1)
-    for g in range(last + 1):
-        ratio[g] = scratch.ends[g] / max(root[g], 1e-300)
-    for g in np.argsort(ratio):
-        if sums.group[g] == sums.group[g + 1]:
-            continue
-        chosen, key = choose_split(part(sums, g), box, grid, scratch)
-        if chosen >= 0:
-            return chosen, key, g
-    return -1, 0, -1
+    kind, ends, stack, last = objective.kind, scratch.ends, scratch.stack, len(scratch.ends) - 1
+    ends[last] = bound(sums, last, box, grid, stack)
+    if kind == FLIP and ends[last] <= 0.0 and still(whole, box, grid, stack):
+        return -np.inf
+    if kind != SCORE:
+        for g in range(last):
+            if g != MORE or kind != FLIP:
+                ends[g] = bound(sums, g, box, grid, stack)
+    return combined(objective, ends)
+
+
+@numba.njit(cache=True, nogil=True)
+def profile(  # noqa: PLR0912 -- one pass over the trees, in one compiled loop
+    forest: Any, b: Any, box: Any, grid: Any, stack: Any, sums: Any, count: Any
+) -> None:
+    """Write the sum of the trees at each cell of block `b`, of which a box of one point elsewhere holds all."""
+    block, cut, yes, no, value, masks = (
+        forest.block, forest.cut, forest.yes, forest.no, forest.value, forest.masks,
+    )  # fmt: skip
+    slots, widths = grid.slots, grid.widths
+    at = slots[b]
+    flat = widths[b] == 0
+    sums[: count + 1] = 0.0
+    left, right = np.empty(DEEP, np.int64), np.empty(DEEP, np.int64)
+    for root in forest.roots:
+        # `left`, `right`: which cells of block b come here, an interval or the place of a mask
+        stack[0], left[0], right[0] = root, -1 if not flat else box[at], box[at + 1] if flat else 0
+        top = 1
+        while top:
+            top -= 1
+            node, low, high = stack[top], left[top], right[top]
+            if block[node] < 0:
+                if flat:  # differences, added up below
+                    sums[low] += value[node]
+                    sums[high + 1] -= value[node]
+                elif low < 0:
+                    for c in range(count):
+                        sums[c] += value[node]
+                else:  # `low` is the mask that led here: the last test of the block on the path is the narrowest
+                    for c in range(count):
+                        if masks[low + c // 63] >> (c % 63) & 1:
+                            sums[c] += value[node]
+                continue
+            mine = block[node] == b
+            if mine and flat:
+                c = cut[node]
+                if low < c:
+                    stack[top], left[top], right[top] = yes[node], low, min(high, c - 1)
+                    top += 1
+                if high >= c:
+                    stack[top], left[top], right[top] = no[node], max(low, c), high
+                    top += 1
+            elif mine:
+                stack[top], left[top] = yes[node], cut[node]
+                stack[top + 1], left[top + 1] = no[node], cut[node] + widths[b]
+                top += 2
+            else:
+                sides = _sides(node, box, block, cut, masks, slots, widths)
+                stack[top] = yes[node] if sides == 1 else no[node]
+                left[top], right[top] = low, high
+                top += 1
+    if flat:
+        for c in range(1, count):
+            sums[c] += sums[c - 1]
+
+
+@numba.njit(cache=True, nogil=True)
+def improve(  # noqa: PLR0912 -- one compiled loop
+    objective: Any, whole: Any, box: Any, grid: Any, scratch: Any, value: Any, rounds: Any
+) -> Any:
+    """Move one block of a point at a time to the cell with the best objective, until nothing is gained.
+
+    `whole` has the trees of the objective's sums, over the whole domain.
+    """
+    slots, widths, sizes, kind, ends = grid.slots, grid.widths, grid.sizes, objective.kind, scratch.ends
+    begin = GAP if kind == SCORE else 0
+    end = GAP + 1 if kind == SCORE else LESS + 1
+    profiles = np.empty((len(ends), sizes.max() + 1))
+    worth = np.empty(sizes.max())
+    for _ in range(rounds):
+        before = value
+        for b in range(len(widths)):
+            if sizes[b] == 1:
+                continue
+            at, count = slots[b], sizes[b]
+            size = 2 if widths[b] == 0 else widths[b]
+            saved = box[at : at + size].copy()
+            if widths[b] == 0:
+                box[at], box[at + 1] = 0, count - 1
+            for g in range(begin, end):
+                profile(part(whole, g), b, box, grid, scratch.stack, profiles[g], count)
+            for c in range(count):
+                for g in range(begin, end):
+                    ends[g] = whole.bases[g] + profiles[g, c]
+                if kind in (FLIP, CHANCE):
+                    # both sums of the point with block b at cell c
+                    ends[MORE], ends[GAP] = -ends[LESS], ends[FIRST] + ends[LESS]
+                worth[c] = combined(objective, ends)
+            # the profile is exact up to rounding
+            chosen = int(np.argmax(worth[:count]))
+            if worth[chosen] > value:
+                if widths[b] == 0:
+                    box[at], box[at + 1] = chosen, chosen
+                else:
+                    box[at : at + size] = 0
+                    box[at + chosen // 63] = np.int64(1) << (chosen % 63)
+                exact = value_at(objective, whole, box, grid, scratch)
+                if exact > value:
+                    value = exact
+                    saved[:] = box[at : at + size]
+            box[at : at + size] = saved
+        if value <= before:
+            break
+    return value
 
 
 @numba.njit(cache=True, nogil=True)
@@ -72,13 +232,12 @@ def next_split(
 
 
 @numba.njit(cache=True, nogil=True)
-def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
+def search(  # noqa: PLR0912 -- one compiled loop
     objective: Any,
     sums: Any,
     whole: Any,
     grid: Any,
     scratch: Any,
-    distance: Any,
     boxes: Any,
     waiting: Any,
     best: Any,
@@ -102,49 +261,30 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
         box = boxes.cells[item]
         if kind != SCORE:
             box_bound(objective, sums, whole, box, grid, scratch)
-        chosen, key, g = first_split(objective, sums, box, root, grid, scratch)
+        # the sum that is split by is the difference, mostly
+        trees = part(sums, len(ends) - 1)
+        chosen, key = choose_split(trees, box, grid, scratch)
         point[:] = box
         # a lower bound: the best leaves one after the other, then a climb from there
-        if g >= 0:
-            trees = part(sums, g)
-            dive(trees, np.argsort(scratch.order[: len(trees.roots)]), point, grid, scratch.stack)
-        met = settle(point, grid, distance)
-        if not met and kind == LEAST:
-            point[:] = box
-            met = settle(point, grid, distance)
+        dive(trees, np.argsort(scratch.order[: len(trees.roots)]), point, grid, scratch.stack)
+        settle(point, grid)
         if kind in (FLIP, CHANCE):
             chosen, key = next_split(objective, sums, box, root, chosen, key, step, grid, scratch)
-        if met:
-            got = value_at(objective, whole, point, grid, scratch)
-            if step < 8 or got > best.value[0]:
-                got = improve(objective, whole, point, grid, scratch, distance, got, TURNS)
-            if got > best.value[0]:
-                best.value[0] = got
-                best.box[:] = point
-        if chosen < 0 and kind != LEAST:  # no cut lowers the bound: equal values are reached in several ways
+        got = value_at(objective, whole, point, grid, scratch)
+        if step < 8 or got > best.value[0]:
+            got = improve(objective, whole, point, grid, scratch, got, TURNS)
+        if got > best.value[0]:
+            best.value[0] = got
+            best.box[:] = point
+        if chosen < 0:  # no cut lowers the bound: equal values are reached in several ways
             chosen, key = any_split(part(sums, len(ends) - 1), box, grid, scratch)
         if chosen < 0 and kind != SCORE:
             chosen, key = any_split(sums.trees, box, grid, scratch)
         if chosen < 0:
             # every tree has one leaf here: the point that was taken is as good as any
             bounds[item] = box_bound(objective, sums, whole, box, grid, scratch)
-            if met:
-                waiting.closed[0] = max(waiting.closed[0], bounds[item])
-                continue
-            point[:] = box  # every point is as good: a near one, in whichever of leaves with one value
-            nearness = 1 if settle(point, grid, distance) else 0
-            if nearness == 0:
-                chosen, key = separate(box, grid, distance, scratch.masks)
-            if nearness == 0 and chosen < 0:
-                point[:] = box
-                nearness = point_near(box, grid, distance)
-            if nearness > 0 and bounds[item] > best.value[0]:
-                best.value[0] = bounds[item]
-                best.box[:] = point
-            if chosen < 0 and nearness == 0:
-                best.value[1] = max(best.value[1], bounds[item])
-            if chosen < 0:
-                continue
+            waiting.closed[0] = max(waiting.closed[0], bounds[item])
+            continue
         split[item, 0], split[item, 1], split[item, 2] = chosen, key, count
         for w in range(grid.widths[chosen]):
             boxes.masks[item, w] = scratch.masks[key, w]
@@ -153,9 +293,6 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
             child[:] = box
             cut_down(child, side, chosen, key, boxes.masks[item], grid)
             above = box_bound(objective, sums, whole, child, grid, scratch)
-            # a box without a point within the distance holds no input in question
-            if above > best.value[0] + slack and far(child, grid, distance):
-                above = -np.inf
             # a child holds no more than its parent
             bounds[count] = min(above, bounds[item])
             split[count, 0] = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from fairkit_onnx.structure.domain import Block
 
-SCORE, FLIP, CHANCE, LEAST = 0, 1, 2, 3
-"""What is maximised: f - g; min(f - t, t - g) for the threshold t; f - g after 1 / (1 + exp(-x)); the least of sums."""
+SCORE, FLIP, CHANCE = 0, 1, 2
+"""What is maximised: f - g; min(f - t, t - g) for the threshold t; f - g after 1 / (1 + exp(-x))."""
 FIRST, LESS, MORE, GAP = 0, 1, 2, 3
-"""The sums of the first three: f, -g, g and f - g; of `LEAST` the last is half of the difference."""
+"""Their sums: f, -g, g and f - g."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,11 +135,6 @@ class Problem:
         by_root = self.gap_trees_by_root(first, second)
         return [place for place, trees in by_root.items() for tree in trees if not tree.constant]
 
-    @property
-    def questions(self) -> list[tuple[int, int]]:
-        """What is searched one by one: the pairs."""
-        return self.pairs
-
     def forests(self, kind: int, pair: Sequence[int]) -> list[Forest]:
         """Return the sums of a question: the first, the second negated, the second, and the difference."""
         first, second = pair
@@ -193,11 +188,6 @@ class Problem:
                 side = mask[points[rows, block[node]]]
                 waiting += [(int(yes[node]), rows[side]), (int(no[node]), rows[~side])]
         return sums
-
-    def sums_of(self, columns: Mapping[str, NDArray[Any]], points: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the sums at raw values whose cells are given, shape [n]."""
-        del columns
-        return self.sums(points)
 
     def raw(self, point: Sequence[int]) -> dict[str, Any]:
         """Return raw values of a point, by column."""

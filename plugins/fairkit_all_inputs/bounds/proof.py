@@ -13,15 +13,16 @@ import numpy as np
 
 from fairkit.errors import DataError
 from fairkit_all_inputs.bounds.forest import BITS
-from fairkit_all_inputs.bounds.proof_bounds import Trees, checked
+from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.bounds.forest import Layout
+    from fairkit_all_inputs.bounds.forest import CellTree, Layout
     from fairkit_all_inputs.bounds.problem import Problem
-    from fairkit_all_inputs.bounds.regions import Groups, Splits
-    from fairkit_all_inputs.bounds.searching import Answer
+    from fairkit_all_inputs.bounds.searching import Answer, Groups, Splits
+
+    Part = tuple[float, dict[int, int]]
 
 MOST_TEXT = 2_000_000
 """A longer log is left out."""
@@ -31,22 +32,21 @@ Log = Mapping[str, Sequence[Any]]
 """By pair, as ``first,second``: the splits in the order first box, its `yes` side, its `no` side.
 
 A split is a block and the cells of its `yes` side: ``[block, cut]`` for the cells below a cut, ``[block, "hex bits"]``
-for a set; of a network ``["u", number]`` for a unit's sum that is at most zero, else at least zero, by the numbers of
-`fairkit_all_inputs.bounds.networks.bounds.Bounds.units`. 0 closes a box. Before an entry may stand which trees are
+for a set. 0 closes a box. Before an entry may stand which trees are
 added up in that box and all below, as places in the roots:
 ``{"gap": [[0, 5], ...], "first": ..., "less": ..., "more": ...}``; other trees are bounded one by one."""
 
 
-def log_of(layout: Layout, answer: Answer, *, whole: bool = False) -> Log:
-    """Return the splits that prove the upper bound of an answer; `whole`: only the bound of everything holds."""
+def log_of(problem: Problem, answer: Answer) -> Log:
+    """Return the splits that prove the upper bound of an answer; of points only the bound of everything holds."""
     return {
-        ",".join(map(str, key)): _preorder(layout, splits, answer.upper, whole=whole)
+        ",".join(map(str, key)): _preorder(problem.layout, splits, answer.upper, whole=problem.points)
         for key, splits in answer.splits.items()
     }
 
 
 def _preorder(layout: Layout, splits: Splits, upper: float, *, whole: bool) -> list[Any]:
-    widths, blocks = layout.words, len(layout.sizes)
+    widths = layout.words
     record: list[Any] = []
     waiting = [0]
     while waiting:
@@ -58,9 +58,7 @@ def _preorder(layout: Layout, splits: Splits, upper: float, *, whole: bool) -> l
         if block < 0 or splits.bounds[item] <= upper or (whole and item == 0):
             record.append(0)
             continue
-        if block >= blocks:
-            record.append(["u", block - blocks])
-        elif widths[block]:
+        if widths[block]:
             bits = sum(int(splits.masks[item, w]) << (BITS * w) for w in range(int(widths[block])))
             record.append([block, f"{bits:x}"])
         else:
@@ -88,16 +86,13 @@ def unpacked(text: str) -> Log:
     return log
 
 
-def boxes_of(
-    problem: Problem, entries: Sequence[Any], root: NDArray[np.bool_] | None = None
-) -> list[tuple[NDArray[np.bool_], Groups]]:
+def boxes_of(problem: Problem, entries: Sequence[Any]) -> list[tuple[NDArray[np.bool_], Groups]]:
     """Return the closed boxes of a pair's log, by the trees that are added up in them.
 
-    Each is one bit for each cell of the free blocks, shape [n, cells]. `root` is the box that was split; default:
-    everything.
+    Each is one bit for each cell of the free blocks, shape [n, cells].
     """
     starts = np.concatenate([[0], np.cumsum(problem.layout.sizes)]).astype(int)
-    waiting = [(np.ones(starts[-1], dtype=np.bool_) if root is None else root, 0)]
+    waiting = [(np.ones(starts[-1], dtype=np.bool_), 0)]
     closed: list[tuple[list[NDArray[np.bool_]], Groups]] = [([], {})]
     for entry in entries:
         if not waiting:
@@ -152,3 +147,155 @@ def filled(boxes: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bo
     """Tell which boxes hold a point."""
     filled = [boxes[:, a:b].any(axis=1) for a, b in itertools.pairwise(starts)]
     return np.asarray(np.logical_and.reduce(filled), dtype=np.bool_)
+
+
+MOST_PARTS = 5_000
+"""A sum of trees with more leaves is refused."""
+_NAMES = frozenset({"first", "less", "more", "gap"})
+
+
+def checked(problem: Problem, record: Mapping[Any, Any]) -> Groups:
+    """Return the groups of an entry of a log."""
+    for name, groups in record.items():
+        places = [place for group in groups for place in group]
+        right = all(type(place) is int and 0 <= place < len(problem.roots) for place in places)
+        if name not in _NAMES or not right or len(set(places)) < len(places):
+            raise DataError(f"the proof log adds up trees that are not there, or twice, as {name!r}")
+    return record
+
+
+def largest(trees: Sequence[CellTree], boxes: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the sum over trees of the largest value that each reaches in each box, shape [n]."""
+    total = np.zeros(len(boxes))
+    for tree in trees:
+        best = np.full(len(boxes), -np.inf)
+        waiting = [(0, np.arange(len(boxes)))]
+        while waiting:
+            node, rows = waiting.pop()
+            if not len(rows):
+                continue
+            block = tree.block[node]
+            if block < 0:
+                best[rows] = np.maximum(best[rows], tree.value[node])
+                continue
+            for cells, child in ((tree.cells[node], tree.yes[node]), (tree.others[node], tree.no[node])):
+                width = int(starts[block + 1] - starts[block])
+                places = starts[block] + np.array([c for c in range(width) if cells >> c & 1], dtype=int)
+                waiting.append((child, rows[boxes[np.ix_(rows, places)].any(axis=1)]))
+        total += best
+    return total
+
+
+def _parts(tree: CellTree, reach: Sequence[int]) -> list[Part]:
+    """Return the leaves of a tree that are in reach: the value, and the cells of each block that lead there."""
+    parts: list[Part] = []
+    waiting: list[tuple[int, dict[int, int]]] = [(0, {})]
+    while waiting:
+        node, needs = waiting.pop()
+        block = tree.block[node]
+        if block < 0:
+            parts.append((tree.value[node], needs))
+            continue
+        for cells, child in ((tree.cells[node], tree.yes[node]), (tree.others[node], tree.no[node])):
+            left = needs.get(block, reach[block]) & cells
+            if left:
+                waiting.append((child, {**needs, block: left}))
+    return parts
+
+
+def _added(left: Sequence[Part], right: Sequence[Part]) -> list[Part]:
+    """Return the leaves of the sum of two trees."""
+    sums = []
+    for value, needs in left:
+        for more, others in right:
+            both = needs | {b: needs[b] & cells if b in needs else cells for b, cells in others.items()}
+            if all(both.values()):
+                sums.append((value + more, both))
+    if len(sums) > MOST_PARTS:
+        raise DataError(f"the proof log adds up trees to more than {MOST_PARTS} leaves")
+    return sums
+
+
+def _largest_of(parts: Sequence[Part], boxes: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the largest value of the leaves that each box reaches, shape [n]."""
+    best = np.full(len(boxes), -np.inf)
+    rows = np.arange(len(boxes))
+    for value, needs in sorted(parts, key=lambda part: -part[0]):
+        some = rows
+        for block, cells in needs.items():
+            places = starts[block] + np.array([c for c in range(cells.bit_length()) if cells >> c & 1])
+            some = some[boxes[np.ix_(some, places)].any(axis=1)]
+        best[some] = value
+        rows = rows[best[rows] == -np.inf]
+        if not len(rows):
+            break
+    return best
+
+
+class Trees:
+    """The trees of a question about one pair of values."""
+
+    def __init__(self, problem: Problem, kind: int, pair: tuple[int, int]) -> None:
+        self.problem, self.kind = problem, kind
+        self.starts = np.concatenate([[0], np.cumsum(problem.layout.sizes)]).astype(np.int64)
+        self.gap = problem.gap_trees_by_root(*pair)
+        firsts = seconds = {}
+        if kind != SCORE:
+            firsts = {place: [tree] for place, tree in enumerate(problem.trees_at(pair[0]))}
+            seconds = {place: [tree] for place, tree in enumerate(problem.trees_at(pair[1]))}
+        self.first, self.more = firsts, seconds
+        self.less = {place: [tree.negative for tree in trees] for place, trees in seconds.items()}
+
+    def _most(
+        self, trees: Mapping[int, Sequence[CellTree]], boxes: NDArray[np.bool_], groups: Sequence[Sequence[int]]
+    ) -> NDArray[np.float64]:
+        """Return an upper bound of the sum of trees in each box, those of a group taken together."""
+        together = {place for group in groups for place in group}
+        alone = [tree for place, some in trees.items() if place not in together for tree in some]
+        total = largest(alone, boxes, self.starts)
+        if not groups:
+            return total
+        everything = np.asarray(boxes.any(axis=0))
+        reach = [
+            sum(1 << c for c in np.flatnonzero(everything[a:b]).tolist())
+            for a, b in zip(self.starts, self.starts[1:], strict=False)
+        ]
+        for group in groups:
+            parts: list[Part] = [(0.0, {})]
+            for place in group:
+                for tree in trees.get(place, ()):
+                    parts = _added(parts, _parts(tree, reach))
+            total += _largest_of(parts, boxes, self.starts)
+        return total
+
+    def bounds(self, boxes: NDArray[np.bool_], groups: Groups) -> NDArray[np.float64]:
+        """Return an upper bound of the objective in each box, shape [n]."""
+        by_forest = {name: groups.get(name, ()) for name in _NAMES}
+        gap = self._most(self.gap, boxes, by_forest["gap"])
+        if self.kind == SCORE:
+            return gap
+        base = self.problem.base
+        most_first = base + self._most(self.first, boxes, by_forest["first"])
+        least_second = base - self._most(self.less, boxes, by_forest["less"])
+        if self.kind == FLIP:
+            threshold = self.problem.threshold if self.problem.threshold is not None else 0.0
+            found = np.minimum(np.minimum(most_first - threshold, threshold - least_second), gap / 2.0)
+            found[self._still(boxes, gap)] = -np.inf
+            return found
+        assert self.kind == CHANCE  # noqa: S101 -- the third question
+        most_second = base + self._most(self.more, boxes, by_forest["more"])
+        second = np.maximum(least_second, np.minimum(np.minimum(-gap / 2.0, most_second), most_first - gap))
+        return _sigmoid(np.minimum(most_first, second + gap)) - _sigmoid(second)
+
+    def _still(self, boxes: NDArray[np.bool_], gap: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the boxes in which no tree differs: the two sums are the same, rounded alike."""
+        rows = np.flatnonzero(gap <= 0.0)
+        for tree in (tree for some in self.gap.values() for tree in some):
+            for one in (tree, tree.negative):
+                rows = rows[largest([one], boxes[rows], self.starts) == 0.0] if len(rows) else rows
+        return rows
+
+
+def _sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = 0.5 * (1.0 + np.tanh(0.5 * values))
+    return found

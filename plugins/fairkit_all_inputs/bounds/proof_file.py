@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.support.files import write_atomic
 from fairkit_all_inputs.bounds.problem import plain
 from fairkit_onnx.structure.cells import encode_rows
 
@@ -40,6 +43,12 @@ def proof_file(problem: Problem, model: TreeModel, features: Features, logs: Map
         "rounding": float(problem.rounding).hex(),
         "logs": dict(logs),
     }
+
+
+def save_proof(path: str, problem: Problem, model: TreeModel, features: Features, logs: Mapping[str, Any]) -> None:
+    """Write the file."""
+    record = proof_file(problem, model, features, logs)
+    write_atomic(Path(path), json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
 
 
 def domain_record(block: Block) -> dict[str, Any]:

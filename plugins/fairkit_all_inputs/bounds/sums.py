@@ -11,7 +11,6 @@ from fairkit_all_inputs.bounds.problem import Problem
 from fairkit_onnx.structure.cells import encode_rows, listed_block, make_blocks
 from fairkit_onnx.structure.domain import Block, Listed, Numbers, numbers_block
 from fairkit_onnx.structure.group_rules import GroupThresholds, group_thresholds
-from fairkit_onnx.structure.linear import LinearModel
 from fairkit_onnx.structure.pieces import keys_of, numbers_of
 from fairkit_onnx.structure.trees import TreeModel
 
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.bounds.classes.model import ClassModel
-    from fairkit_all_inputs.bounds.networks.model import NetworkModel
-    from fairkit_all_inputs.bounds.questions import AnyProblem
     from fairkit_onnx.structure.encoded import Features
+    from fairkit_onnx.structure.linear import LinearModel
 
 POINTS = 256
 """Numbers of a column at which a witness is looked for."""
@@ -31,17 +28,12 @@ _UNIT = 2.0**-24
 
 
 def problem_of(
-    model: TreeModel | LinearModel | NetworkModel | ClassModel,
-    domains: Sequence[Numbers | Listed],
-    changing: int,
-    features: Features,
-) -> AnyProblem:
+    model: TreeModel | LinearModel, domains: Sequence[Numbers | Listed], changing: int, features: Features
+) -> Problem:
     """Return a model over a domain; see `tree_problem`."""
     if isinstance(model, TreeModel):
         return tree_problem(model, domains, changing, features)
-    if isinstance(model, LinearModel):
-        return linear_problem(model, domains, changing, features)
-    return model.problem(domains, changing, features)
+    return linear_problem(model, domains, changing, features)
 
 
 def tree_problem(model: TreeModel, domains: Sequence[Numbers | Listed], changing: int, features: Features) -> Problem:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence.bundles import encoded, is_bundle, unwrapped, wrapped
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
@@ -21,6 +20,11 @@ if TYPE_CHECKING:
 
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.signers import Signer
+
+
+def encoded(raw: bytes) -> str:
+    """Return bytes in base64."""
+    return base64.b64encode(raw).decode("ascii")
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
@@ -31,22 +35,14 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """One signature. The key id is a hint of the signer's and decides nothing.
-
-    `timestamps` are what time-stamping authorities answered about `sig` (RFC 3161, DER); nobody has checked them.
-    """
+    """One signature. The key id is a hint of the signer's and decides nothing."""
 
     sig: bytes
     keyid: str = ""
-    timestamps: tuple[bytes, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form; readers of DSSE that know no timestamps ignore them."""
-        record: dict[str, Any] = {"keyid": self.keyid, "sig": encoded(self.sig)}
-        stamps = [encoded(one) for one in self.timestamps]
-        if stamps:
-            record["timestamp"] = stamps[0] if len(stamps) == 1 else stamps
-        return record
+        """Return the JSON form."""
+        return {"keyid": self.keyid, "sig": encoded(self.sig)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +65,13 @@ class Envelope:
         """Return the envelope as canonical JSON."""
         return canonical(self.to_dict())
 
-    def to_bundle(self) -> bytes:
-        """Return the envelope in a Sigstore bundle, as other tools look for it."""
-        return wrapped(self.to_dict(), self.signatures[0].keyid)
-
     @classmethod
     def from_bytes(cls, raw: bytes) -> Envelope:
-        """Read an envelope, alone or in a Sigstore bundle; fields that it does not know are ignored."""
+        """Read an envelope; fields that it does not know are ignored."""
         try:
             record = read_object(raw)
-            record = unwrapped(record) if is_bundle(record) else record
+            if "dsseEnvelope" in record:
+                raise CertificateError("a Sigstore bundle is not read; its `dsseEnvelope` is a certificate")
             signatures = record["signatures"]
             if not isinstance(signatures, list) or not signatures:
                 raise CertificateError("not a certificate: the envelope has no signature")
@@ -111,18 +104,18 @@ def _signature(record: Any) -> Signature:
     if not isinstance(record, dict):
         raise CertificateError("not a certificate: a signature of the envelope is not an object")
     # It may carry a certificate or a key of its own; only pinned keys count, so neither is read.
-    stamps = record.get("timestamp", [])
-    return Signature(
-        sig=_decode(record["sig"], "signature"),
-        keyid=_text(record.get("keyid", ""), "keyid"),
-        timestamps=tuple(_decode(one, "timestamp") for one in (stamps if isinstance(stamps, list) else [stamps])),
-    )
+    if "timestamp" in record:
+        raise CertificateError(
+            "it carries a timestamp of an authority, which fairkit does not check: `openssl ts` does. Take it out of "
+            "the envelope"
+        )
+    return Signature(sig=_decode(record["sig"], "signature"), keyid=_text(record.get("keyid", ""), "keyid"))
 
 
 def statement_sha256(raw: bytes) -> str:
     """Return the digest of what a certificate states: its identity, whatever the envelope around it.
 
-    Copies with another key id, doubled signatures, a mirrored s or further timestamps have the same one.
+    Copies with another key id, doubled signatures or a mirrored s have the same one.
     """
     return hashlib.sha256(Envelope.from_bytes(raw).payload).hexdigest()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
+from fairkit.errors import FairkitError
 from fairkit.settings import AuditSettings, ModelOptions, declared
 from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence.declared import default as parameter_default
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +20,9 @@ CHOSEN = ("data.label", "data.favorable", "data.sensitive")
 _UNORDERED = frozenset({"data.sensitive", "data.drop", "audit.auditors"})
 LISTS = frozenset({"data.sensitive", "data.features", "data.drop", "audit.auditors"})
 """Settings that hold several names."""
+
+_IN_DATA = frozenset({"path", "train", "test"})
+"""Keys of ``[data]`` that say where a table is, not how it is read."""
 
 _AUDIT = {each.key: each.name for each in declared() if each.table == "audit" and each.name != "task"}
 """By the name of a pin, the field of `AuditSettings`."""
@@ -44,9 +49,27 @@ def default(name: str) -> Any:
     if table == "model":
         return None
     if "." in key:
-        return parameter_default(*key.rsplit(".", 1))
+        return _parameter_default(*key.rsplit(".", 1))
     value = getattr(AuditSettings(), _AUDIT.get(key, ""), None)
     return list(value) if isinstance(value, tuple) else value
+
+
+@functools.cache
+def _parameter_default(auditor: str, parameter: str) -> Any:
+    """Return the default of an auditor's parameter; None where the auditor is not installed."""
+    from fairkit import plugins
+
+    if auditor not in {each.name for each in plugins.find()}:
+        return None
+    try:
+        offered = plugins.load(auditor).auditors
+    except FairkitError:
+        return None
+    for cls in offered:
+        for each in dataclasses.fields(cls.Parameters) if cls.name == auditor else ():
+            if each.name == parameter and each.default is not dataclasses.MISSING:
+                return list(each.default) if isinstance(each.default, tuple) else each.default
+    return None
 
 
 def same(name: str, one: Any, other: Any) -> bool:
@@ -126,8 +149,6 @@ def lines(record: Mapping[str, Any]) -> list[str]:
 
 def check_names(pins: Iterable[str], where: str) -> None:
     """Refuse names of settings that no audit has."""
-    import dataclasses
-
     from fairkit.data.roles import Roles
     from fairkit.errors import did_you_mean
 
@@ -139,3 +160,27 @@ def check_names(pins: Iterable[str], where: str) -> None:
         if name not in settings and not of_auditor:
             hint = did_you_mean(name, settings, what="settings")
             raise CertificateError(f"{where}: there is no setting {name!r} of an audit. {hint}")
+
+
+def of_tables(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the settings that tables in the form of `fairkit.toml` name: [data] (without files), [model], [audit]."""
+    odd = set(tables) - {"data", "model", "audit"}
+    if odd:
+        raise CertificateError(
+            f"{where}: {', '.join(sorted(odd))} is no setting of an audit; what can be pinned stands in [data], "
+            "[model], [audit] and [audit.NAME], as in fairkit.toml"
+        )
+    settings: dict[str, Any] = {}
+    for table, values in tables.items():
+        if not isinstance(values, dict):
+            raise CertificateError(f"{where}: [{table}] is a table; write its keys below that heading")
+        for key, value in values.items():
+            name = f"{table}.{key}"
+            if table == "audit" and isinstance(value, dict):
+                settings |= {f"{name}.{inner}": one for inner, one in value.items()}
+            elif not (table == "data" and key in _IN_DATA):
+                settings[name] = [value] if name in LISTS and isinstance(value, str) else value
+    check_names(settings, where)
+    if not settings:
+        raise CertificateError(f"{where} names no setting, so there is nothing to pin")
+    return settings

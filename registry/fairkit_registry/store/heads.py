@@ -5,18 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import fairkit_http
-from fairkit.sources.reach import keeps_secrets
-from fairkit.support.escaping import visible
 from fairkit.support.files import write_atomic
-from fairkit_registry import merkle
-from fairkit_registry.errors import CertificateError, RegistryError, TamperedError
-from fairkit_registry.evidence import checkpoints
+from fairkit_registry.errors import RegistryError, TamperedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +19,6 @@ SCHEMA = "fairkit.registry-head/1"
 LARGEST = 64 * 1024
 """Bytes of the largest file that is read as a head."""
 
-_URLS = ("https://", "http://")
-_SECONDS = 10.0
-
 
 class UnreadableError(RegistryError):
     """A file that is there and cannot be read."""
@@ -35,19 +26,15 @@ class UnreadableError(RegistryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """How many events a registry had, the digest of the newest of them, and who remembers it.
-
-    A head that was read from a signed checkpoint has the Merkle root over the events instead of the digest.
-    """
+    """How many events a registry had, the digest of the newest of them, and who remembers it."""
 
     events: int
     digest: str
     source: str = ""
-    root: bytes | None = None
 
     def check(self, digests: Sequence[str], folder: Path) -> None:
         """Refuse a log that does not continue this head."""
-        if self.events <= len(digests) and self._holds(digests[: self.events]):
+        if self.events <= len(digests) and (not self.events or digests[self.events - 1] == self.digest):
             return
         what = (
             f"its log has {len(digests)} events, and had {self.events} before: the index is an older one, or was cut"
@@ -60,11 +47,6 @@ class Head:
             "--accept` takes the present state as the newest; nothing was changed"
         )
 
-    def _holds(self, digests: Sequence[str]) -> bool:
-        if self.root is not None:
-            return merkle.root(checkpoints.entries(digests)) == self.root
-        return not digests or digests[-1] == self.digest
-
     def to_bytes(self, folder: Path | None = None) -> bytes:
         """Return the file's content."""
         record = {"schema": SCHEMA, "events": self.events, "head": self.digest}
@@ -73,13 +55,7 @@ class Head:
 
 
 def parse(raw: bytes, source: str) -> Head:
-    """Read a head, or a signed checkpoint, whose place is trusted as a head's is: the signature is not looked at."""
-    if checkpoints.is_note(raw):
-        try:
-            found = checkpoints.parse(raw, where=source)
-        except CertificateError as error:
-            raise RegistryError(str(error)) from None
-        return Head(events=found.size, digest="", source=source, root=found.root)
+    """Read a head."""
     try:
         record = json.loads(raw.decode("utf-8"))
         events, digest = record["events"], record["head"]
@@ -112,14 +88,13 @@ class Heads:
     def __init__(self, folder: Path, witnesses: Sequence[str | Path] = ()) -> None:
         self.folder = folder
         self.own = own_files(folder)
-        self.unreadable: str | None = None
         self.complete = False
-        self.witnesses = tuple(map(str, witnesses))
-        inside = [text for text in self.witnesses if not _is_url(text) and _lies_in(Path(text), folder)]
-        if inside:
-            raise RegistryError(
-                f"the witness {inside[0]} lies in the registry that it is a witness of; name a file elsewhere"
-            )
+        self.witnesses = tuple(Path(one) for one in witnesses)
+        for one in self.witnesses:
+            if str(one).startswith(("http:", "https:")):
+                raise RegistryError(f"the witness {one} is an address, which is not read: name a file")
+            if one.resolve().is_relative_to(folder.resolve()):
+                raise RegistryError(f"the witness {one} lies in the registry that it is a witness of")
 
     def read(self, *, new: bool = False) -> list[Head]:
         """Return the remembered heads. Read before the database: it may go on meanwhile, never back."""
@@ -128,27 +103,27 @@ class Heads:
         for path in self.own:
             try:
                 content = _content(path)
-            except UnreadableError as error:  # a user without a home, say
-                self.unreadable, content = str(error), None
+            except UnreadableError:  # a user without a home, say
+                content = None
             if content is None:
                 self.complete = False
             else:
                 heads.append(parse(content, str(path)))
-        for text in self.witnesses:
-            raw = read_anywhere(text)
+        for path in self.witnesses:
+            raw = _content(path)
             if raw is not None:
-                heads.append(parse(raw, text))
+                heads.append(parse(raw, str(path)))
             elif not new:
                 raise RegistryError(
-                    f"the witness {text} does not exist. If this registry has none yet, `fairkit registry check "
-                    f"--accept --witness {text}` writes it after a check; if it had one, somebody took it away"
+                    f"the witness {path} does not exist. If this registry has none yet, `fairkit registry check "
+                    "--accept` writes it after a check; if it had one, somebody took it away"
                 )
         return heads
 
     def remember(self, head: Head, *, force: bool = False) -> str | None:
         """Write a head that is newer than what is remembered; with `force` any."""
         problem = None
-        for path in (*self.own, *(Path(text) for text in self.witnesses if not _is_url(text))):
+        for path in (*self.own, *self.witnesses):
             try:
                 if _replaceable(path, head, force=force):
                     if path in self.own:
@@ -165,29 +140,14 @@ class Heads:
 
 
 def _replaceable(path: Path, head: Head, *, force: bool) -> bool:
-    """Tell whether a head may be written: over an older one, or with `force` any; never over a signed checkpoint."""
+    """Tell whether a head may be written: over an older one, or with `force` any."""
     raw = _content(path)
     if raw is None:
         return True
-    if checkpoints.is_note(raw):
-        return False
     try:
         return force or parse(raw, str(path)).events < head.events
     except RegistryError:
         return force
-
-
-def read_anywhere(text: str) -> bytes | None:
-    """Return the bytes of a file, None where it is missing, or of an https address."""
-    return _fetched(text) if _is_url(text) else _content(Path(text))
-
-
-def _lies_in(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
-
-
-def _is_url(text: str) -> bool:
-    return text.startswith(_URLS)
 
 
 def _content(path: Path) -> bytes | None:
@@ -199,30 +159,5 @@ def _content(path: Path) -> bytes | None:
     except (OSError, ValueError) as error:
         raise UnreadableError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     if len(raw) > LARGEST:
-        raise RegistryError(f"{path} is too large to be a registry head, a checkpoint or a proof")
+        raise RegistryError(f"{path} is too large to be a registry head")
     return raw
-
-
-def _fetched(url: str) -> bytes:
-    """Read a witness from a web server: https, or http on this machine."""
-    from urllib.error import URLError
-    from urllib.parse import urlsplit
-    from urllib.request import urlopen
-
-    shown = visible(url)
-    if not keeps_secrets(url):
-        raise RegistryError(f"the witness {shown} is not read without encryption: name an https address")
-    deadline = time.monotonic() + _SECONDS
-    try:
-        with urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310 -- the scheme was checked
-            if not keeps_secrets(answer.url) or urlsplit(answer.url).netloc != urlsplit(url).netloc:
-                raise RegistryError(f"the witness {shown} leads to {visible(answer.url)}, which is not read")
-            return fairkit_http.read_answer(answer.read1, LARGEST, deadline)
-    except fairkit_http.OversizedError:
-        raise RegistryError(f"{shown} is too large to be a registry head, a checkpoint or a proof") from None
-    except fairkit_http.LateError:
-        raise RegistryError(f"the witness {shown} takes too long to answer") from None
-    except (URLError, OSError, ValueError) as error:
-        if isinstance(error, RegistryError):
-            raise
-        raise RegistryError(f"the witness {shown} cannot be read: {getattr(error, 'reason', error)}") from None

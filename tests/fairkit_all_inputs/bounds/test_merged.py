@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from fairkit.errors import DataError
-from fairkit_all_inputs.bounds import proof_bounds, regions
+from fairkit_all_inputs.bounds import proof, searching
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
-from fairkit_all_inputs.bounds.proof import packed, proved, unpacked
-from fairkit_all_inputs.bounds.questions import answer, log_of
+from fairkit_all_inputs.bounds.proof import log_of, packed, proved, unpacked
+from fairkit_all_inputs.bounds.searching import answer
 
 from .random_trees import CHANGING, blocks, enumerated, problem, values
 
@@ -23,8 +23,8 @@ NAMES = {SCORE: "all_inputs_score_change", FLIP: "all_inputs_flip", CHANCE: "all
 
 @pytest.fixture(autouse=True)
 def _merged_at_once(monkeypatch):
-    monkeypatch.setattr(regions, "AS_THEY_ARE", 1)
-    monkeypatch.setattr(regions, "IN_A_REGION", 3)
+    monkeypatch.setattr(searching, "AS_THEY_ARE", 1)
+    monkeypatch.setattr(searching, "IN_A_REGION", 3)
 
 
 @pytest.fixture(scope="module")
@@ -83,24 +83,6 @@ def test_a_proof_with_merged_trees_that_nothing_flips(seed, checker):
         assert checker.proved(core_of(asked), NAMES[FLIP], log) <= found.upper + 1e-9
 
 
-@pytest.mark.parametrize("near", [1.0, 4.0])
-def test_merged_trees_near_somebody(near):
-    asked = problem(7, trees=14, depth=4)
-    rng = np.random.default_rng(0)
-    sizes = asked.layout.sizes.tolist()
-    costs = {
-        place: np.abs(np.arange(size) - rng.integers(size)) * 1.0
-        for place, size in enumerate(sizes)
-        if place != CHANGING
-    }
-    points = np.array(list(itertools.product(*map(range, sizes))))
-    far = sum(costs[place][points[:, place]] for place in costs)
-    sums = enumerated(asked)[:, far <= near]
-    best = max((sums[a] - sums[b]).max() for a, b in asked.pairs)
-    found = answer(asked, SCORE, costs=costs, near=near)
-    assert (found.lower, found.upper) == pytest.approx((best, best), abs=1e-8)
-
-
 def test_a_log_that_adds_up_trees_twice_or_too_many_is_refused(monkeypatch):
     asked = problem(5, trees=16, depth=4)
     log = json.loads(json.dumps(log_of(asked, answer(asked, SCORE))))
@@ -119,7 +101,7 @@ def test_a_log_that_adds_up_trees_twice_or_too_many_is_refused(monkeypatch):
         proved(asked, SCORE, with_groups({"all": [[0, 1]]}))
     with pytest.raises((DataError, TypeError)):
         proved(asked, SCORE, with_groups({"gap": 3}))
-    monkeypatch.setattr(proof_bounds, "MOST_PARTS", 20)
+    monkeypatch.setattr(proof, "MOST_PARTS", 20)
     with pytest.raises(DataError, match="more than"):
         proved(asked, SCORE, with_groups({"gap": [list(range(16))]}))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import numpy as np
@@ -10,9 +9,8 @@ import pytest
 
 from fairkit.errors import DataError
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
-from fairkit_all_inputs.bounds.proof import packed, proved, unpacked
-from fairkit_all_inputs.bounds.questions import answer, log_of
-from fairkit_all_inputs.bounds.searching import Effort
+from fairkit_all_inputs.bounds.proof import log_of, packed, proved, unpacked
+from fairkit_all_inputs.bounds.searching import Effort, answer
 
 from .random_trees import CHANGING, SIZES, blocks, enumerated, problem, values
 
@@ -73,25 +71,6 @@ def test_the_search_is_anytime_and_its_bounds_hold_the_truth():
 def test_equal_questions_have_equal_answers():
     one, other = (answer(problem(3, trees=10, depth=4), SCORE) for _ in range(2))
     assert (one.lower, one.upper, one.point, one.boxes) == (other.lower, other.upper, other.point, other.boxes)
-
-
-@pytest.mark.parametrize("near", [0.0, 1.0, 2.5])
-def test_only_inputs_within_the_distance_count(near):
-    asked = problem(7, trees=6, depth=4)
-    rng = np.random.default_rng(0)
-    costs = {
-        place: np.abs(np.arange(size) - rng.integers(size)) * 1.0
-        for place, size in enumerate(SIZES)
-        if place != CHANGING
-    }
-    free = [range(size) if place != CHANGING else [0] for place, size in enumerate(SIZES)]
-    points = np.array(list(itertools.product(*free)))
-    far = sum(costs[place][points[:, place]] for place in costs)
-    sums = enumerated(asked)[:, far <= near]
-    best = max((sums[a] - sums[b]).max() for a, b in asked.pairs)
-    found = answer(asked, SCORE, costs=costs, near=near)
-    assert (found.lower, found.upper) == pytest.approx((best, best), abs=1e-8)
-    assert sum(costs[place][found.point[place]] for place in costs) <= near
 
 
 def milp(asked, pair):
@@ -208,14 +187,11 @@ def test_a_tree_that_settles_the_side_is_decided_first():
 
 
 def test_every_loop_is_compiled_for_one_kind_of_arguments():
-    """Sums and classes share the loops, and no literal makes numba compile one anew: compilation is what takes long."""
-    from fairkit_all_inputs.bounds import climbing, kernels, loops, merging, objectives
-
-    from .test_classes import classes
+    """No literal makes numba compile a loop anew: compilation is what takes long."""
+    from fairkit_all_inputs.bounds import kernels, loops, merging
 
     for kind in (SCORE, FLIP, CHANCE):
         answer(problem(0, trees=8, depth=4), kind, effort=Effort(boxes=200), starts=[(0, 0, 0, 0, 0)])
-    answer(classes(0, 4.0), FLIP, effort=Effort(boxes=20), starts=[(0, 0, 0, 0, 0)])
-    compiled = [loops.search, climbing.improve, climbing.profile, kernels.bound, kernels.part, kernels.choose_split]
-    compiled += [merging.join, merging._grow, objectives.box_bound]
+    compiled = [loops.search, loops.improve, loops.profile, kernels.bound, kernels.part, kernels.choose_split]
+    compiled += [merging.join, merging._grow, loops.box_bound]
     assert {kernel.__name__: len(kernel.signatures) for kernel in compiled if len(kernel.signatures) > 1} == {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,14 +24,13 @@ from fairkit.results.rules import Rule, RuleResult
 from fairkit.results.subjects import DataInfo, ModelInfo
 from fairkit.results.values import GroupValue
 from fairkit.support.escaping import visible
+from fairkit.support.numbers import number
 from fairkit_cli.formats import html as report_page
 from fairkit_cli.pages import charts
 from fairkit_cli.pages.bands import band, heights
 from fairkit_cli.pages.charts import ForestRow, TradePoint, forest, label
 from fairkit_cli.render.markup import Markup, clean, tag
-from fairkit_cli.render.pdf import BROWSERS, as_pdf
 from fairkit_cli.render.svg import draw
-from fairkit_cli.text.numbers import number
 
 DARK = ("--blink-settings=preferredColorScheme=0",)
 
@@ -407,18 +405,3 @@ def test_a_notebook_shows_the_same_page(report: Report):
     frame = report._repr_html_()
     assert html.unescape(re.search(r'srcdoc="([^"]*)"', frame)[1]) == report_page(report)
     assert 'sandbox="allow-scripts"' in frame
-
-
-@pytest.mark.long
-def test_a_page_is_printed(report: Report):
-    if not any(map(shutil.which, BROWSERS)):
-        pytest.skip("no chromium on PATH: apt-get install chromium")
-    printed = as_pdf(report_page(report))
-    assert printed.startswith(b"%PDF-")
-    assert len(printed) > 50_000
-
-
-def test_without_a_browser_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Any):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(fairkit.FairkitError, match="apt-get install chromium"):
-        as_pdf("<!doctype html>")

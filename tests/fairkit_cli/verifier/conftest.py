@@ -1,16 +1,20 @@
 from __future__ import annotations
 
-import base64
+import gzip
 import json
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.fairkit_cli.verifier.browser import Browser, chromium
 
 from fairkit_cli.verifier.bundle import page
-from fairkit_registry import conformance
+from fairkit_registry.evidence import dsse, signers
+from fairkit_registry.jsonio import canonical
+
+GOLDEN = Path(__file__).parents[2] / "fairkit_registry" / "golden"
 
 
 @pytest.fixture(scope="session")
@@ -44,51 +48,36 @@ def axe() -> str:
     return (Path(found.submodule_search_locations[0]) / "axe.min.js").read_text("utf-8")
 
 
-@pytest.fixture
-def case(tmp_path):
-    """Write the files of a case of the conformance suite: certificate, keys, revocations."""
+@pytest.fixture(scope="session")
+def signer(tmp_path_factory):
+    """A key of each kind, and how a statement is signed with them."""
+    folder = tmp_path_factory.mktemp("keys")
+    for kind in ("ed25519", "p256"):
+        signers.new_key_pair(folder / kind, kind=kind)
+    secrets = {kind: signers.load_secret(folder / kind) for kind in ("ed25519", "p256")}
 
-    def write(name: str) -> dict[str, object]:
-        one = next(each for each in conformance.cases([name]) if each.name == name)
-        files: dict[str, object] = {"certificate": tmp_path / "certificate.json"}
-        (tmp_path / "certificate.json").write_bytes(base64.b64decode(one.given["file"]))
-        keys = []
-        for place, pem in enumerate(one.given["keys"]):
-            path = tmp_path / f"{place}.pub"
-            path.write_text(pem)
-            keys.append(path)
-        files["keys"] = keys
-        lists = []
-        for place, text in enumerate(one.given.get("revocations", ())):
-            path = tmp_path / f"list-{place}.json"
-            path.write_bytes(base64.b64decode(text))
-            lists.append(path)
-        files["revocations"] = lists
-        roots = [tmp_path / f"root-{place}.pem" for place, _ in enumerate(one.given.get("timestamp_roots", ()))]
-        for path, pem in zip(roots, one.given.get("timestamp_roots", ()), strict=True):
-            path.write_text(pem)
-        files["roots"] = roots
-        return files
+    def sign(statement: object, kind: str = "ed25519", payload_type: str = "application/vnd.in-toto+json") -> bytes:
+        payload = statement if isinstance(statement, bytes) else canonical(statement)
+        return dsse.sign(payload, payload_type, [secrets[kind]]).to_bytes()
 
-    return write
+    return SimpleNamespace(sign=sign, secrets=secrets, pub=folder / "ed25519.pub", p256=folder / "p256.pub")
+
+
+def golden(name: str = "certificate") -> dict[str, object]:
+    """The statement of a certificate that was made long ago."""
+    raw = gzip.decompress((GOLDEN / f"{name}.json.gz").read_bytes())
+    statement: dict[str, object] = json.loads(dsse.Envelope.from_bytes(raw).payload)
+    return statement
 
 
 @pytest.fixture
-def resigned(tmp_path):
-    """Sign a changed copy of the suite's honest statement with a fresh key; return its file and the key's."""
-    from fairkit_registry.evidence import dsse, signers
-    from fairkit_registry.jsonio import canonical
+def resigned(tmp_path, signer):
+    """Sign a changed copy of a golden statement; return its file and the key's."""
 
-    def make(edit) -> dict[str, object]:
-        (one,) = conformance.cases(["envelope/ed25519"])
-        statement = json.loads(dsse.Envelope.from_bytes(base64.b64decode(one.given["file"])).payload)
+    def make(edit=lambda statement: None, name: str = "certificate", kind: str = "ed25519") -> dict[str, Path]:
+        statement = golden(name)
         edit(statement)
-        if not (tmp_path / "k").exists():
-            signers.new_key_pair(tmp_path / "k")
-        envelope = dsse.sign(
-            canonical(statement), "application/vnd.in-toto+json", [signers.load_secret(tmp_path / "k")]
-        )
-        (tmp_path / "made.json").write_bytes(envelope.to_bytes())
-        return {"certificate": tmp_path / "made.json", "keys": tmp_path / "k.pub", "revocations": []}
+        (tmp_path / "made.json").write_bytes(signer.sign(statement, kind))
+        return {"certificate": tmp_path / "made.json", "keys": signer.pub if kind == "ed25519" else signer.p256}
 
     return make

@@ -1,1 +1,0 @@
-"""Altair charts of results: the functions of the entry points ``fairkit.plots``."""

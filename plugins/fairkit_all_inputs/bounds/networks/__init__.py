@@ -1,1 +1,0 @@
-"""Networks: bounds over boxes of inputs by linear relaxation, and a search that splits boxes."""

@@ -1,1 +1,0 @@
-"""A client of OCI registries: addresses, credentials, blobs, manifests, referrers. It knows none of fairkit's files."""

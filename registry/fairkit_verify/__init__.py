@@ -1,1 +1,0 @@
-"""The small verifier: checks fairness certificates with `cryptography` as its only large library."""
