@@ -62,7 +62,7 @@ def run(arguments: list[str], roots: Path, *, timings: bool = True, limit: float
     """Run a command from the sources in a folder, for at most so many seconds."""
     code = "from fairkit_cli.main import run; run()"
     path = os.pathsep.join(str(roots / root) for root in ROOTS)
-    command = [sys.executable, "-c", code, *arguments, *(["--timings"] if timings else [])]
+    command = [sys.executable, "-c", code, *(["--timings"] if timings else []), *arguments]
     # where Python may not write bytecode, every run would compile all of fairkit: no user's installation does
     surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     if arguments[0] == COMPLETE:

@@ -87,7 +87,7 @@ def registry_commands(one: Case, folder: Path) -> Iterator[tuple[str, list[str]]
     again = ["registry", "add", one.name, str(one.model), "--certificate", certificate]
     yield "registry add again", [*again, *where]
     yield "registry alias set", ["registry", "alias", one.name, "production", "--key", public, *where]
-    for name in ("list", "log", "check", "gc"):
+    for name in ("list", "check"):
         yield f"registry {name}", ["registry", name, *where]
     yield "registry show", ["registry", "show", f"{one.name}@2", *where]
     yield "registry diff", ["registry", "diff", f"{one.name}@1", f"{one.name}@2", *where]

@@ -61,7 +61,14 @@ def command(folder: Path, method: str, units: int) -> list[str]:
         del told["counterfactuals"]
     settings = [part for key, value in told.items() for part in ("--set", f"{key}={value}")]
     return [
-        *(str(Path(sys.executable).with_name("fairkit")), "mitigate", "--plugin", "sensei", "--threads", "1"),
+        *(
+            str(Path(sys.executable).with_name("fairkit")),
+            "mitigate",
+            "--plugin",
+            "sensei",
+            "--set",
+            "mitigate.threads=1",
+        ),
         *("--data", "sentences.parquet", "--label", "label", "--favorable", "fine"),
         *(*settings, "--output", f"{method}.onnx", "--format", "json"),
     ]

@@ -44,7 +44,7 @@ frame.difference(), frame.ratio()
 ENGINES = {
     "fairkit, decisions, intervals": AUDIT.replace("{predictions}", "decision=decision").replace("{more}", ""),
     "fairkit, decisions, counted by DuckDB, intervals": AUDIT.replace("{predictions}", "decision=decision").replace(
-        "{more}", ", '--engine', 'sql', '--no-pull'"
+        "{more}", ", '--engine', 'sql', '--set', 'engine.no_pull=true'"
     ),
     "fairkit, scores too, intervals": AUDIT.replace("{predictions}", "decision=decision,score=score").replace(
         "{more}", ""

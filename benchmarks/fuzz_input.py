@@ -224,7 +224,8 @@ def state_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
 
     _, data = sample(folder)
     state = folder / "state.json"
-    call = ("frontier", "--plugin", "reweigh", "--vary", "strength=0,1", "--learner", "logistic", "--jobs", "1",
+    call = ("frontier", "--plugin", "reweigh", "--vary", "strength=0,1", "--learner", "logistic",
+            "--set", "frontier.jobs=1",
             "--data", data, "--label", "decision", "--favorable", "approved", "--sensitive", "sex",
             "--drop", "would_repay,ethnicity,region,employment", "--state", state)  # fmt: skip
     code, said = command(*call)
@@ -271,8 +272,8 @@ def rows_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
             raise SystemExit(f"{arguments} ended with {code}: {said}")
     acts = (
         ("list",), ("list", "credit"), ("show", "credit@1"), ("show", "credit@production", "--format", "json"),
-        ("log",), ("diff", "credit@1", "credit@2"), ("alias",), ("promote", "credit@1", "production", "--dry-run"),
-        ("verify", "credit@production"), ("check",), ("gc", "--dry-run"), ("show", "credit@1", "--format", "markdown"),
+        ("show", "--log"), ("alias",), ("promote", "credit@1", "production", "--dry-run"),
+        ("verify", "credit@production"), ("check",), ("check", "--gc"), ("show", "credit@1", "--format", "markdown"),
         ("export", "credit", "--output", folder / "out.tar"), ("promote", "credit@2", "production"),
         ("add", "credit", model, "--parent", "credit@1"),
     )  # fmt: skip
@@ -327,7 +328,6 @@ def watch_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
     from fairkit_watch.settings import canonical
 
     whole, state = folder / "whole-watch", folder / "watch"
-    prepare("key", "new", folder / "k", "--no-passphrase")
     prepare("watch", "init", "--state", whole, "--sensitive", "sex", "--max",
             "demographic_parity_difference:sex=0.2")  # fmt: skip
     for day in range(1, 5):
@@ -335,17 +335,16 @@ def watch_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
         draws = np.random.default_rng(day).integers(0, 2, (2, 300))
         pq.write_table(pa.table({"sex": np.where(draws[0], "f", "m"), "decision": draws[1]}), file)
         if day < 4:
-            prepare("watch", "add", whole, "--data", file, "--heartbeat", folder / "k")
+            prepare("watch", "add", whole, "--data", file)
     log = read((whole / "totals.log").read_bytes(), "")[0]
     acts = (
-        ("show", state, "--key", folder / "k.pub"), ("show", state), ("show", state, "--format", "html"),
-        ("show", state, "--format", "html"), ("add", state, "--data", file, "--heartbeat", folder / "k"),
+        ("show", state), ("show", state, "--format", "html"), ("add", state, "--data", file),
         ("show", state, "--format", "json"),
     )  # fmt: skip
     for i in range(count):
         shutil.rmtree(state, ignore_errors=True)
         shutil.copytree(whole, state)
-        target = state / ("heartbeats.jsonl" if i % 5 == 0 else "totals.log")
+        target = state / "totals.log"
         if i % 5 == 0 or i % 4 == 0:
             content, what = scrambled(target.read_bytes(), rng)
         else:

@@ -65,7 +65,7 @@ def main() -> None:
     make(chosen.folder, chosen.rows)
     files = [chosen.folder / "model.onnx", "--data", chosen.folder / f"adult-{chosen.rows}.parquet"]
     roles = ["--label", "income", "--favorable", ">50K", "--sensitive", "sex", "--sensitive", "race"]
-    words = ["fairkit", "audit", *map(str, files), *roles, "--timings"]
+    words = ["fairkit", "--timings", "audit", *map(str, files), *roles]
     code = f"import sys; sys.argv = {words!r}\nfrom fairkit_cli.main import run; run()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     print(done.stderr)

@@ -87,7 +87,7 @@ def main() -> None:
         spent = fill(place, model(Path(folder) / "m.onnx", 1000, 0), versions)
         print(f"{versions} versions in {spent:.1f} s; index {(place / 'index.sqlite').stat().st_size / 1e6:.1f} MB")
         command("--version")  # the first processes read the libraries from the disk
-        nothing = command("registry", "gc", "--help")
+        nothing = command("registry", "check", "--help")
         print(f"fairkit registry gc --help (nothing)   {nothing:.3f} s")
         for arguments in (
             ("registry", "list"),
@@ -96,7 +96,7 @@ def main() -> None:
             ("registry", "list", "credit", "--limit", "20"),
             ("registry", "show", "credit"),
             ("registry", "show", f"credit@{versions // 2}", "--format", "json"),
-            ("registry", "log", "credit", "--limit", "20"),
+            ("registry", "show", "credit", "--log", "--limit", "20"),
         ):
             seconds = command(*arguments)
             print(f"fairkit {' '.join(arguments):<38} {seconds:.3f} s  ({seconds - nothing:.3f} beyond start)")

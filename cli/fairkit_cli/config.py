@@ -128,14 +128,14 @@ class Config:
 
     def registry_folder(self, option: Path | None = None) -> Path:
         """Return the registry's folder: the option's, else that of the environment, of the file, or the default one."""
-        from fairkit_registry.store.location import locate
+        from fairkit_registry.store.lookup import locate
 
         path = self.registry.get("path")
         return locate(option, configured=None if path is None else self.file(path))
 
     def witnesses(self) -> tuple[str, ...]:
         """Return the files and addresses that remember the registry's newest event."""
-        from fairkit_registry.store.location import witnesses
+        from fairkit_registry.store.lookup import witnesses
 
         return witnesses(self.registry.get("witness"), folder=self.path and self.path.parent)
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
-    from fairkit_registry.evidence.revoked import Revocations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +24,6 @@ class Shown:
     certificate: Certificate  # what it says
     failed: str | None  # why it does not hold; None where it does, as far as it was checked
     keyed: bool  # whether a trusted key was named, so that the signature was checked
-    doubts: tuple[str, ...] = ()  # what is not known about its revocation, in sentences
 
     @property
     def signed(self) -> bool:
@@ -43,8 +41,7 @@ class Shown:
                 "anybody may have written these numbers."
             )
         keys = ", ".join(keyid[:16] for keyid in self.certificate.keyids)
-        said = [f"Signed by {keys}, a key that was named as trusted."]
-        return " ".join([*said, *(f"{doubt[:1].upper()}{doubt[1:]}." for doubt in self.doubts)])
+        return f"Signed by {keys}, a key that was named as trusted."
 
     @property
     def when(self) -> str:
@@ -52,41 +49,26 @@ class Shown:
         return f"{self.certificate.audited_at:%Y-%m-%d %H:%M} UTC, as the signer says"
 
 
-def read_evidence(
-    paths: Sequence[Path], keys: Sequence[Path], *, revocations: Revocations | str | None = None
-) -> list[Shown]:
+def read_evidence(paths: Sequence[Path], keys: Sequence[Path]) -> list[Shown]:
     """Read and check certificates, the oldest first."""
     from fairkit_registry.evidence.keys import load_public
 
     trusted = [load_public(path) for path in keys]
-    found = [_checked(path, trusted, revocations) for path in paths]
-    return sorted(found, key=lambda one: one.certificate.audited_at)
+    return sorted((_checked(path, trusted) for path in paths), key=lambda one: one.certificate.audited_at)
 
 
-def _checked(path: Path, trusted: Sequence[PublicKey], revocations: Revocations | str | None) -> Shown:
-    from datetime import UTC, datetime
-
+def _checked(path: Path, trusted: Sequence[PublicKey]) -> Shown:
     from fairkit_registry.errors import CertificateError
-    from fairkit_registry.evidence.certificate import check_statement, read, read_file, verify
+    from fairkit_registry.evidence.certificate import check, read, read_file
 
     raw = read_file(path)
+    found = check(raw, trusted or None)
     try:
-        if isinstance(revocations, str):
-            raise CertificateError(revocations)
-        if trusted:
-            held = verify(raw, trusted, revocations=revocations)
-            doubts = () if revocations is None else tuple(revocations.overdue(datetime.now(UTC)))
-            return Shown(name=path.name, certificate=held, failed=None, keyed=True, doubts=doubts)
-        certificate = read(raw, full=True)
-        check_statement(certificate.report, certificate.settings)
-    except CertificateError as error:
-        try:
-            certificate = read(raw, full=True)
-        except CertificateError as unreadable:
-            raise CertificateError(f"{path}: {unreadable}") from None
-        failed = as_options(str(error)).rstrip(".")
-        return Shown(name=path.name, certificate=certificate, failed=failed, keyed=bool(trusted))
-    return Shown(name=path.name, certificate=certificate, failed=None, keyed=False)
+        certificate = found.certificate or read(raw)
+    except CertificateError as unreadable:
+        raise CertificateError(f"{path}: {unreadable}") from None
+    failed = None if found.failed is None else as_options(found.failed).rstrip(".")
+    return Shown(name=path.name, certificate=certificate, failed=failed, keyed=bool(trusted))
 
 
 def stated_report(certificate: Certificate) -> Report:

@@ -90,8 +90,8 @@ def markdown(result: Any) -> str:
 
 
 def _as_recorded(result: Any) -> AbstractContextManager[None]:
+    from fairkit.reading import as_recorded
     from fairkit.results.report import Report
-    from fairkit_cli.text.headlines import as_recorded
 
     return as_recorded(result if isinstance(result, Report) else None)
 

@@ -11,6 +11,8 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairkit.errors import PluginError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -20,31 +22,20 @@ FIRST = 6
 _FIRST = ("--data", "--label", "--favorable", "--sensitive", "--max", "--key", "--output")
 _GROUPS = {
     "Data": (
-        "--features", "--drop", "--weights", "--missing", "--join", "--on", "--query", "--predictions", "--test",
-        "--holdout", "--against", "--features-of", "--pack", "--tool-scores", "--day", "--id",
-        "--copies",
+        "--features", "--drop", "--join", "--on", "--predictions", "--labelled", "--test", "--holdout", "--against",
+        "--features-of", "--pack", "--day", "--id",
     ),
     "Model": (
-        "--task", "--classes", "--plugin", "--model", "--set", "--learner", "--certificate", "--endpoint",
-        "--endpoint-timeout", "--endpoint-rate", "--model-name", "--model-version",
+        "--task", "--threshold", "--plugin", "--model", "--learner", "--certificate", "--endpoint", "--model-name",
     ),
-    "Conditions": ("--reference", "--within", "--cluster", "--sensitive-probability", "--counts-from"),
-    "Policy": (
-        "--adjust", "--sure", "--budget", "--methods", "--blind", "--deterministic", "--anyway", "--label-error",
-        "--policy", "--lock", "--lock-salt",
-    ),
-    "Statistics": ("--auditor", "--metric", "--confidence", "--copies", "--simultaneous", "--seed", "--repeats"),
-    "Running": (
-        "--config", "--engine", "--scheduler", "--memory", "--timeout", "--allow-domain", "--threads", "--timings",
-        "--help",
-    ),
-    "Output": (
-        "--output", "--about", "--register", "--registry", "--insecure-key", "--signed-data", "--sequence",
-
-    ),
+    "Conditions": ("--reference", "--within", "--cluster", "--sensitive-probability"),
+    "Policy": ("--min", "--blind", "--policy", "--lock", "--objective", "--value"),
+    "Statistics": ("--auditor", "--confidence", "--seed"),
+    "Running": ("--config", "--engine", "--set", "--help"),
+    "Output": ("--output", "--register", "--registry", "--insecure-key", "--signed-data", "--valid-days"),
 }  # fmt: skip
 """Options that are elsewhere than their declaration says, or that it leaves open."""
-_PANELS = {"Engine": "Running", "Sandbox": "Running"}
+_PANELS = {"Engine": "Running"}
 _LAST = "More"
 
 
@@ -87,9 +78,17 @@ def _group_of(option: Any) -> str:
 def write_commands(formatter: Any, places: Mapping[str, str], commands: Mapping[str, Any]) -> None:
     """Write the list of commands; `commands` makes one, which is needed only where its text cannot be read."""
     limit = formatter.width - 6 - max(map(len, places), default=0)
-    rows = [(name, _shortened(summary(place) or commands[name].help or "", limit)) for name, place in places.items()]
+    rows = [(name, _shortened(summary(place) or _imported(commands, name), limit)) for name, place in places.items()]
     with formatter.section("Commands"):
         formatter.write_dl(rows)
+
+
+def _imported(commands: Mapping[str, Any], name: str) -> str:
+    """Return the help of a command that has to be imported for it; of a broken plugin, why it does not load."""
+    try:
+        return str(commands[name].help or "")
+    except PluginError as error:
+        return str(error)
 
 
 def summary(place: str) -> str | None:
@@ -97,7 +96,7 @@ def summary(place: str) -> str | None:
     module, _, attribute = place.partition(":")
     try:
         text = _source(module).read_text("utf-8")
-    except (OSError, AttributeError, TypeError):
+    except (OSError, AttributeError, TypeError, ValueError):
         return None
     found = re.search(rf'^{attribute} = [^#]*?(?:help=|, )"((?:[^"\\]|\\.)*)"', text, re.MULTILINE)
     found = found or re.search(rf'^def {attribute}\(.*?"""(.*?)"""', text, re.MULTILINE | re.DOTALL)

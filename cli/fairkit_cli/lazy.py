@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,15 @@ from typing import Any
 import typer.main
 from typer.core import TyperGroup
 
+from fairkit.errors import ParameterError, PluginError
 from fairkit_cli.helping import group_options, write_commands
-
-Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Commands(Mapping[str, Any]):
     """Commands by name, each made at its first use."""
 
-    def __init__(self, places: Mapping[str, str], wrap: Wrap) -> None:
-        self._places, self._wrap = places, wrap
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
         self._made: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -39,22 +38,28 @@ class Commands(Mapping[str, Any]):
 
     def _make(self, name: str) -> Any:
         module, _, attribute = self._places[name].partition(":")
-        found = getattr(import_module(module), attribute)
-        if not isinstance(found, typer.Typer):
-            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            alone.command(name)(self._wrap(found))
-            found = alone
-        command: Any = typer.main.get_command(found)
+        try:
+            found = getattr(import_module(module), attribute)
+        except Exception as error:
+            if module.startswith("fairkit_cli."):
+                raise
+            raise PluginError(f"the command {name!r} of the module {module} does not load: {error}") from error
+        app = found
+        if not isinstance(app, typer.Typer):
+            app = typer.Typer(add_completion=False, rich_markup_mode=None)
+            app.command(name)(found)
+        command: Any = typer.main.get_command(app)
         command.name = name
         lighten(command)
         if not hasattr(command, "commands"):
             group_options(command)
+            say_keys(command, getattr(found, "keys", {}))
         return command
 
 
-def lazy_group(places: Mapping[str, str], wrap: Wrap, base: type[TyperGroup] = TyperGroup) -> type[TyperGroup]:
+def lazy_group(places: Mapping[str, str], base: type[TyperGroup] = TyperGroup) -> type[TyperGroup]:
     """Make the class of a group whose commands are `places`; see `Commands`. All groups of a class share them."""
-    made = Commands(places, wrap)
+    made = Commands(places)
 
     class Group(base):  # type: ignore[misc, valid-type]
         def __init__(self, *arguments: Any, **settings: Any) -> None:
@@ -69,10 +74,10 @@ def lazy_group(places: Mapping[str, str], wrap: Wrap, base: type[TyperGroup] = T
     return Group
 
 
-def group_of(places: Mapping[str, str], wrap: Wrap, help: str) -> typer.Typer:
+def group_of(places: Mapping[str, str], help: str) -> typer.Typer:
     """Make a group of commands, for the place of a command in `Commands`."""
     app = typer.Typer(
-        cls=lazy_group(places, wrap), no_args_is_help=True, help=help, add_completion=False, rich_markup_mode=None
+        cls=lazy_group(places), no_args_is_help=True, help=help, add_completion=False, rich_markup_mode=None
     )
     app.callback()(lambda: None)
     return app
@@ -97,6 +102,30 @@ def lighten(command: Any) -> None:
     inner = getattr(command, "commands", None)
     for each in inner.values() if isinstance(inner, dict) else ():
         lighten(each)
+
+
+_GROUP = ("simultaneous", "label_error")
+_WHY = ("metric", "people", "together", "calls", "without", "refits")
+
+
+def say_keys(command: Any, keys: Collection[str]) -> None:
+    """Let a command that is given an option that it had before name the key that took its place."""
+    now = {name: f"group.{name}" for name in _GROUP} | {key.partition(".")[2]: key for key in keys}
+    if command.name == "why":
+        now |= {name: f"why.{name}" for name in _WHY}
+    parse = command.parse_args
+
+    def parse_args(ctx: Any, args: list[str]) -> Any:
+        try:
+            return parse(ctx, args)
+        except Exception as error:
+            name = str(getattr(error, "option_name", "")).removeprefix("--")
+            key = now.get(name.replace("-", "_"), now.get(name.replace("-", "_").partition("_")[2]))
+            if key is None:
+                raise
+            raise ParameterError(f"--{name} is given as --set {key}=VALUE, or in fairkit.toml") from None
+
+    command.parse_args = parse_args
 
 
 class _Plain:

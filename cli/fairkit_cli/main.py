@@ -8,13 +8,16 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from fairkit.commands import COMMANDS, provide
+from fairkit.installed import entry_points
 from fairkit_cli.lazy import lazy_group
 from fairkit_cli.surroundings import prepare_libraries
+from fairkit_cli.terminal.console import Terminal
 from fairkit_cli.terminal.failures import guarded
 from fairkit_cli.terminal.interrupts import end_at_once, own_process
 from fairkit_cli.terminal.output import echo, flush, say
 from fairkit_cli.terminal.streams import prepare
-from fairkit_cli.terminal.timings import with_timings
+from fairkit_cli.terminal.timings import told
 from fairkit_cli.trust import trust
 
 
@@ -28,17 +31,16 @@ class GuardedGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
-        with guarded():
+        with guarded(), told(ctx.params.get("timings", False)):
             result = super().invoke(ctx)
             flush()
             return result
 
 
 _COMMANDS = {
-    "ask": "fairkit_correspondence.commands:app",
-    "attest": "fairkit_cli.commands.attest:attest",
     "audit": "fairkit_cli.commands.audit:audit",
     "compare": "fairkit_cli.commands.compare:compare",
+    "data": "fairkit_cli.commands.data:data",
     "demo": "fairkit_cli.commands.demo:demo",
     "frontier": "fairkit_cli.commands.frontier:frontier",
     "init": "fairkit_cli.commands.init:init",
@@ -47,8 +49,6 @@ _COMMANDS = {
     "certify": "fairkit_cli.commands.certify:certify",
     "packs": "fairkit_cli.commands.packs:app",
     "report": "fairkit_cli.commands.report:report",
-    "revoke": "fairkit_cli.commands.revoke:revoke",
-    "sign-data": "fairkit_cli.commands.sign_data:sign_data",
     "verify": "fairkit_cli.commands.verify:verify",
     "key": "fairkit_cli.commands.certify:key",
     "policy": "fairkit_cli.commands.policy:app",
@@ -58,9 +58,20 @@ _COMMANDS = {
     "why": "fairkit_cli.commands.why:why",
 }
 
+
+def commands_of() -> dict[str, str]:
+    """Return where each command is, those of plugins first; what fairkit has itself keeps its name."""
+    return {one.name: one.value for one in entry_points(COMMANDS)} | _COMMANDS
+
+
+def root_group() -> type[TyperGroup]:
+    """Return the class of the root command."""
+    return lazy_group(commands_of(), GuardedGroup)
+
+
 app = typer.Typer(
     name="fairkit",
-    cls=lazy_group(_COMMANDS, with_timings, GuardedGroup),
+    cls=root_group(),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -89,6 +100,13 @@ def _main(
             help="Let secrets of the environment go to this host, which a fairkit.toml names (repeatable).",
         ),
     ] = None,
+    timings: Annotated[
+        bool,
+        typer.Option(
+            "--timings",
+            help="Print how long each phase took (on stderr, and in a JSON result that is an object under `timings`).",
+        ),
+    ] = False,
 ) -> None:
     """Audit ONNX models for fairness, mitigate what is found, keep signed evidence.
 
@@ -96,6 +114,7 @@ def _main(
     3 the policy is inconclusive, 70 an error inside fairkit, 130 interrupted.
     """
     prepare_libraries()
+    provide(Terminal())
     trust(trust_host or ())
     warnings.showwarning = _show_warning
 

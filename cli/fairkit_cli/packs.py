@@ -8,8 +8,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from fairkit.errors import ConfigError, ParameterError, did_you_mean
 from fairkit.support.files import read_small
 from fairkit_cli import options as opt
@@ -35,10 +33,9 @@ PackName = Annotated[
 ]
 ToolScores = Annotated[
     bool,
-    typer.Option(
-        "--tool-scores",
-        help="With --pack nyc-ll144: the model scores people; counted are scores above the median of all.",
-        rich_help_panel=opt.DATA,
+    opt.Rare(
+        "pack.tool_scores",
+        "true, with --pack nyc-ll144: the model scores people; counted are scores above the median of all.",
     ),
 ]
 
@@ -155,14 +152,16 @@ def counted_above_the_median(
     """Put the threshold just above the median of all scores, where the law counts scores above it."""
     counts = name is not None and bool(find_pack(name).audit.get("scores"))
     if scores and not counts:
-        raise ParameterError("--tool-scores belongs to a pack that counts scores: --pack nyc-ll144")
+        raise ParameterError("pack.tool_scores belongs to a pack that counts scores: --pack nyc-ll144")
     roles = subject.predictions
     alone = roles is not None and roles.score is not None and roles.decision is None
     if not counts or not (scores or alone):
         return settings
     if settings.options.threshold is not None:
         if scores:
-            raise ParameterError("--tool-scores takes the median of all scores as the threshold: leave --threshold out")
+            raise ParameterError(
+                "pack.tool_scores takes the median of all scores as the threshold: leave --threshold out"
+            )
         return settings
     import numpy as np
 
@@ -179,9 +178,9 @@ def _column_of_scores(dataset: Dataset, roles: PredictionRoles) -> NDArray[np.fl
     import numpy as np
 
     if roles.score is None:
-        raise ParameterError("--tool-scores needs the scores: --predictions score=COL")
+        raise ParameterError("pack.tool_scores needs the scores: --predictions score=COL")
     if roles.decision is not None:
-        raise ParameterError("--tool-scores counts scores, not decisions: name --predictions score=COL alone")
+        raise ParameterError("pack.tool_scores counts scores, not decisions: name --predictions score=COL alone")
     parts = [batch.column(roles.score).astype(float) for batch in dataset.batches([roles.score], partial=True)]
     scores = np.concatenate(parts) if parts else np.empty(0)
     if len(scores) == 0 or not np.isfinite(scores).all() or scores.min() < 0 or scores.max() >= 1:
@@ -202,7 +201,7 @@ def _scores_of(subject: Subject, dataset: Dataset, settings: AuditSettings) -> N
     for batch in dataset.batches(scorer.columns, partial=True):
         score = scorer.predict(batch.columns(scorer.columns)).score
         if score is None:
-            raise ParameterError("--tool-scores needs scores, and this model gives decisions alone")
+            raise ParameterError("pack.tool_scores needs scores, and this model gives decisions alone")
         parts.append(score)
     if not parts:
         raise ParameterError("there are no rows to score")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairkit.data.answers import carried_by
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
 from fairkit_cli.names import model_file
@@ -56,23 +57,12 @@ class Subject:
         return dataclasses.replace(settings, auditors=("correspondence", *others))
 
 
-def carried_by(table: str) -> dict[str, Any]:
-    """Return the data settings that a Parquet file of answers carries; empty for other tables."""
-    if not table.endswith(".parquet"):
-        return {}
-    import json
-
-    import pyarrow.parquet as pq
-
-    try:
-        record = json.loads((pq.read_schema(table).metadata or {}).get(b"fairkit.data", b"{}"))
-    except (OSError, ValueError):  # pyarrow's errors are among them; loading the table says what is wrong
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
 def chosen(
-    model: str | None, predictions: Sequence[str] | None, config: Config, served: opt.EndpointOptions | None = None
+    model: str | None,
+    predictions: Sequence[str] | None,
+    config: Config,
+    served: opt.EndpointOptions | None = None,
+    auditors: Sequence[str] = (),
 ) -> Subject:
     """Return the audit's subject; the command line wins over the configuration file."""
     from fairkit.data.predictions import PredictionRoles
@@ -91,12 +81,22 @@ def chosen(
         return Subject(load_model(model, config), None)
     if predictions:
         return Subject(None, PredictionRoles.parse(predictions))
+    if _looks_at_tables(auditors):
+        return Subject(None, None)
     if not columns:
         raise ParameterError(
             "what is audited? Give a MODEL.onnx, or name columns of the data with "
             "--predictions decision=COL,score=COL, or a server with --endpoint URL"
         )
     return Subject(None, PredictionRoles.of(columns))
+
+
+def _looks_at_tables(auditors: Sequence[str]) -> bool:
+    """Tell whether auditors were named, and all of them look at the table alone."""
+    from fairkit import plugins
+
+    others = plugins.third_party()[0] if auditors else []
+    return bool(auditors) and all(plugins.find_auditor(name, others)[0].tasks == {"table"} for name in auditors)
 
 
 def _answering(

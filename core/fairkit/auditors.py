@@ -228,20 +228,3 @@ class ComparesTables(Protocol):
             In the same order; `begin` was called with each.
         """
         ...
-
-
-@runtime_checkable
-class ComparesModels(Protocol):
-    """An auditor that can say what differs between two models on the same rows, for `fairkit_comparing.run.compare`."""
-
-    def changes(self, totals: tuple[Any, Any], contexts: tuple[AuditContext, AuditContext]) -> list[Change]:
-        """Return the differences between two models.
-
-        Parameters
-        ----------
-        totals
-            What `Auditor.measure` added up for the first model and for the other.
-        contexts
-            Those of both; `begin` was called with the first.
-        """
-        ...

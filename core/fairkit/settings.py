@@ -36,6 +36,8 @@ class Setting(NamedTuple):
         What is typed, and a whole sentence: what it does, its unit, its default.
     panel
         The part of the command's help: ``Model``, ``Policy``, or None.
+    rare
+        Whether it has no option: ``--set TABLE.KEY=VALUE`` gives it.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Setting(NamedTuple):
     metavar: str
     help: str
     panel: str | None
+    rare: bool
 
 
 def setting(
@@ -58,14 +61,16 @@ def setting(
     key: str | None = None,
     table: str = "audit",
     panel: str | None = None,
+    rare: bool = False,
 ) -> Any:
     """Declare a field that people give as an option or in the configuration file; by default both have its name."""
     declared = {"kind": kind, "metavar": metavar, "help": help, "option": option, "key": key}
-    return field(default=default, metadata={"setting": declared | {"table": table, "panel": panel}})
+    return field(default=default, metadata={"setting": declared | {"table": table, "panel": panel, "rare": rare}})
 
 
 def _of_model(kind: Kind, metavar: str, help: str, **more: Any) -> Any:
-    return setting(None, kind, metavar, help, **{"table": "model", "panel": "Model"} | more)
+    how: dict[str, Any] = {"table": "model", "panel": "Model", "rare": True} | more
+    return setting(None, kind, metavar, help, **how)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +104,7 @@ class ModelOptions:
         "NAME",
         "The task: binary, multiclass, regression or ranking. Default: told by the model and the label.",
         table="audit",
+        rare=False,
     )
     score_output: str | None = _of_model(
         "text", "NAME", "The model's output that holds the scores. Default: found by its type and values."
@@ -117,6 +123,7 @@ class ModelOptions:
         "number",
         "P",
         "The threshold: favorable when the probability, or the score in its own unit, is at least this. Default: 0.5.",
+        rare=False,
     )
     classes: tuple[str, ...] | None = _of_model(
         "names", "A,B,...", "The label's values in the order of the model's classes, class 0 first."
@@ -194,6 +201,7 @@ class AuditSettings:
         option="--adjust",
         key="adjust",
         panel="Policy",
+        rare=True,
     )
     confidence: float = setting(
         0.95, "number", "C", "The confidence of every interval, between 0 and 1. Default: 0.95."
@@ -204,6 +212,7 @@ class AuditSettings:
         "text",
         "independent",
         "Take rows that look like copies of others for different people. Default: no verdict may depend on them.",
+        rare=True,
     )
     options: ModelOptions = field(default_factory=ModelOptions)
 
@@ -270,6 +279,8 @@ def declared() -> Iterator[Setting]:
         for each in dataclasses.fields(cls):
             if "setting" in each.metadata:
                 how = dict(each.metadata["setting"])
-                how["option"] = how["option"] or f"--{each.name.replace('_', '-')}"
                 how["key"] = how["key"] or each.name
+                how["option"] = how["option"] or f"--{each.name.replace('_', '-')}"
+                if how["rare"]:
+                    how["option"] = f"--set {how['table']}.{how['key']}"
                 yield Setting(name=each.name, **how)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from fairkit.progress import Progress, no_progress
 from fairkit.results.comparisons import Comparison
 from fairkit.settings import AuditSettings, ModelOptions
 from fairkit.support.timings import phase
-from fairkit_comparing.audits import each, looking, with_changes
 from fairkit_comparing.changes import changes
 from fairkit_comparing.collect import AllPairs, Pairing
 from fairkit_comparing.rankings import changes_of_rankings
@@ -42,8 +41,6 @@ def compare(
     sensitive_features: Any = None,
     sample_weight: Any = None,
     favorable: Any = None,
-    auditors: Sequence[str] = (),
-    parameters: Mapping[str, Mapping[str, Any]] | None = None,
     policy: Sequence[Rule] = (),
     confidence: float = 0.95,
     seed: int = 0,
@@ -64,14 +61,12 @@ def compare(
         with `y` beside it.
     y, sensitive_features, sample_weight, favorable
         What stands beside X, as scikit-learn has it: see `fairkit.load_data`.
-    auditors, parameters
-        Auditors that compare models besides, such as ``subgroups``, with their parameters by name.
     policy
         Rules, which every model is judged by on these rows; ``verdict`` is the worst on a model beside the first.
     confidence
         Of every interval, in (0, 1).
     seed
-        For the auditors.
+        For the rules.
     options
         What cannot be guessed about the models: the same for all, or one for each.
     features
@@ -97,17 +92,15 @@ def compare(
     data = as_dataset(data, y, sensitive_features, sample_weight, favorable)
     if len(models) < 2:
         raise ParameterError("a comparison needs two models or more")
-    settings = AuditSettings(auditors=tuple(auditors), parameters=parameters or {}, confidence=confidence, seed=seed)
     if data.roles.sensitive_probability:
         raise ParameterError(
             "a comparison has no groups of which only probabilities are known; leave out `sensitive_probability`, and "
             "audit each model with it"
         )
     model_options = [options or ModelOptions()] * len(models) if not isinstance(options, Sequence) else options
-    loaded = LoadedAuditors.of(settings) if auditors or parameters else None
-    judges = None
-    if policy:
-        judges = LoadedAuditors.of(AuditSettings(policy=tuple(policy), confidence=confidence, seed=seed))
+    settings = AuditSettings(policy=tuple(policy), confidence=confidence, seed=seed)
+    judges = LoadedAuditors.of(settings) if policy else None
+    if judges is not None:
         judges.check(data)
     with opened(engine, scheduler) as running:
         subjects = prepared(models, data, running.total)
@@ -118,18 +111,17 @@ def compare(
         ]
         pairing, used = paired_up(scorers, data)
         senses = [Sense.of(scorer, data, place) for place, scorer in enumerate(scorers)]
-        running.check(*plugins.needs_of([*used, *(loaded.used if loaded else ())]))
-        audits = looking(loaded, scorers, data, running, progress)
-        readers = [reader for audit in audits for reader in audit.readers]
-        judging = [] if judges is None else each(judges, scorers, data, running, progress)
+        running.check(*plugins.needs_of(used))
+        judging = []
+        if judges is not None:
+            judging = [judges.about(one, data, running, progress, index=place) for place, one in enumerate(scorers)]
         rules = [reader for audit in judging for reader in audit.readers]
-        *totals, total = score_once(running, data, scorers, [*readers, *senses, *rules, pairing], progress)
-        found = replace(
+        *totals, total = score_once(running, data, scorers, [*senses, *rules, pairing], progress)
+        return replace(
             comparison(pairing, total, confidence),
-            warnings=_warnings(senses, totals[len(readers) : len(readers) + len(senses)], scorers, data),
-            policy=_judged(judging, totals[len(readers) + len(senses) :]),
+            warnings=_warnings(senses, totals[: len(senses)], scorers, data),
+            policy=_judged(judging, totals[len(senses) :]),
         )
-        return with_changes(found, audits, totals) if audits else found
 
 
 def _judged(audits: Sequence[Audit], totals: Sequence[Any]) -> tuple[tuple[RuleResult, ...], ...]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.models.scorer import Predictions
 
-_TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass", "answers")
+_TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass", "answers", "table")
 
 
 class Audited:
@@ -56,12 +56,15 @@ class Audited:
         """
         from fairkit import plugins
         from fairkit.models.columns import PredictedColumns
+        from fairkit.models.no_predictions import NoPredictions
         from fairkit_onnx.model import OnnxModel
 
         if task == "multiclass" and self._one_class:
             data = data.with_roles(replace(data.roles, favorable="high"))
         if task == "answers":
             scorer = PredictedColumns(answer="good").bind(data, ModelOptions())
+        elif task == "table":
+            scorer = NoPredictions().bind(data, ModelOptions())
         else:
             content = sample_model(task, trees=task in self._by_trees)
             scorer = OnnxModel(content, "sample model").bind(data, ModelOptions(task=task))

@@ -79,7 +79,7 @@ def sample_data(
         columns,
         label="good",
         query="opening" if task == "ranking" else None,
-        favorable=FAVORABLE if task == "binary" else None,
+        favorable=FAVORABLE if task in ("binary", "table") else None,
         sensitive=list(sensitive),
         name=f"{rows} sample rows",
     )

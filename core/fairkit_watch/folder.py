@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +11,6 @@ from fairkit_watch import snapshot as looking
 from fairkit_watch.alarms import lately
 from fairkit_watch.beginning import begin, judge_of
 from fairkit_watch.cohorts import Cohorts
-from fairkit_watch.integrity import log_digests
 from fairkit_watch.log import Log, locked
 from fairkit_watch.records import LOCK, LOG, WatchRecords, read_records, read_settings
 from fairkit_watch.records import today as clock_day
@@ -196,20 +194,6 @@ class OpenWatch:
         """
         log = self.book.records[:records]
         return canonical(summary(add_up(record["days"] for record in log if "days" in record)))
-
-    def statement(self, records: int | None = None) -> dict[str, Any]:
-        """Return what a daily statement says about the log's first records, by default about all of them."""
-        log = self.book.records[:records]
-        days = sorted({day for record in log for day in record.get("days", {})})
-        return {
-            "policy": self.settings.digest,
-            "totals": hashlib.sha256(self.totals(records)).hexdigest(),
-            "log": {"records": len(log), "sha256": log_digests(log, [len(log)])[len(log)]},
-            "since": days[0] if days else None,
-            "rows": sum(int(one["rows"]) for one in log if one["kind"] == "add"),
-            "missing_days": len(looking.missing_days(days)),
-            "alarms": sum(one["kind"] == "alarm" for one in log),
-        }
 
     @property
     def settings(self) -> WatchSettings:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
-from fairkit_watch.log import StateError, frame
+from fairkit_watch.log import StateError
 from fairkit_watch.settings import POOLED, WatchSettings, canonical, read_day
 from fairkit_watch.totals import PARTS
 
@@ -120,15 +120,3 @@ def _check_files(names: Iterable[str]) -> None:
     for name in names:
         if not _FILE.fullmatch(name):
             raise ValueError("a file of an open cohort has a name that no watch gives")
-
-
-def log_digests(records: Sequence[Record], lengths: Iterable[int]) -> dict[int, str]:
-    """Return the SHA-256 of the log's first records, for each number of records up to all of them."""
-    wanted = set(lengths)
-    running = hashlib.sha256()
-    found = {0: running.hexdigest()} if 0 in wanted else {}
-    for number, record in enumerate(records, 1):
-        running.update(frame(record))
-        if number in wanted:
-            found[number] = running.hexdigest()
-    return found

@@ -41,7 +41,7 @@ class CorrespondenceAuditor(Auditor):
     )
     tasks: ClassVar[frozenset[Task]] = frozenset({"answers"})
     headlines: ClassVar[Mapping[str, Headline]] = {"correspondence_difference": Headline()}
-    uses: ClassVar[frozenset[str]] = frozenset({"missing_groups", "missing_labels"})
+    uses: ClassVar[frozenset[str]] = frozenset({"missing_labels", "missing_groups"})
     Parameters = Parameters
 
     @classmethod

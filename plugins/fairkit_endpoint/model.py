@@ -127,12 +127,6 @@ class EndpointModel:
         settings = self.client.settings
         return {"url": settings.base, "model": settings.model, "version": settings.version}
 
-    def attest(self, file: Any, data: Dataset, **options: Any) -> Any:
-        """Count answers that differ from a file's; see `fairkit_endpoint.attest.attest`."""
-        from fairkit_endpoint.attest import attest
-
-        return attest(self, file, data, **options)
-
     def described(self) -> dict[str, Any]:
         """Return the endpoint's record: address, model, version, platform, digest of the metadata."""
         return {

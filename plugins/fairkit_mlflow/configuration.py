@@ -117,14 +117,13 @@ class EvaluatorConfig:
             raise ParameterError(
                 "key= signs what is found about a file: log the model with mlflow.onnx, or leave key= out"
             )
-        from fairkit_cli.terminal.passphrases import load_signers
         from fairkit_registry.evidence.certifying import certify
-        from fairkit_registry.evidence.sequence import SequenceFolder
         from fairkit_registry.evidence.settings import SignedSettings
+        from fairkit_registry.evidence.signers import load_secret, written_passphrase
 
         told = SignedSettings.of_audit(settings, data.roles.to_dict(), getattr(subject, "record", None))
-        signers = load_signers([str(self.key)], insecure=False)
-        signed, report = certify(subject, data, told, signers, sequence=SequenceFolder(None))
+        signers = [load_secret(self.key, passphrase=written_passphrase)]
+        signed, report = certify(subject, data, told, signers)
         return report, signed
 
 

@@ -102,16 +102,13 @@ def in_memory(model: Any) -> Any:
 
 def write_artifacts(report: Report, certificate: bytes | None, data: Dataset, folder: Path) -> Path:
     """Write the report as JSON, as Markdown and, where it can be drawn, as a page; and the certificate."""
-    from fairkit_cli.formats import html, markdown
-    from fairkit_cli.render.svg import MissingRendererError
-
     folder.mkdir()
     text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False, default=str)
     (folder / "report.json").write_text(text, encoding="utf-8")
-    (folder / "report.md").write_text(markdown(report), encoding="utf-8")
+    (folder / "report.md").write_text(report.to_markdown(), encoding="utf-8")
     try:
-        (folder / "report.html").write_text(html(report), encoding="utf-8")
-    except MissingRendererError as error:
+        (folder / "report.html").write_text(report.to_html(), encoding="utf-8")
+    except ImportError as error:  # the extra `html` is not installed
         data.note([str(error)])
     if certificate is not None:
         (folder / "certificate.json").write_bytes(certificate)

@@ -28,8 +28,7 @@ def numbers_of(report: Report, *, everything: bool = False) -> dict[str, float]:
     Each number has its interval under ``.../low`` and ``.../high``, and what the policy limits also ``.../max`` or
     ``.../min`` and ``.../verdict`` (1 pass, 0 inconclusive, -1 fail); ``fairkit/verdict`` is that of all rules.
     """
-    from fairkit_cli.text.ranking import disparities, performance
-    from fairkit_cli.text.view import rule_for
+    from fairkit.reading import disparities, performance, rule_for
 
     chosen = report.findings if everything else [*performance(report), *disparities(report)]
     numbers: dict[str, float] = {}

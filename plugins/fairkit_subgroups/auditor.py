@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
-    from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
     from fairkit_subgroups.searched import Searched
     from fairkit_subgroups.searching.tables import Totals
@@ -89,20 +88,3 @@ class SubgroupAuditor(Auditor):
 
         assert self._searched is not None  # noqa: S101 -- made by `begin`
         return findings(self.name, self._searched, self.parameters, total, context)
-
-    def changes(self, totals: tuple[Totals, Totals], contexts: tuple[AuditContext, AuditContext]) -> list[Change]:
-        """Measure each listed group of either model in both (see `fairkit.auditors.ComparesModels`)."""
-        from fairkit_subgroups.pairs import paired_changes
-        from fairkit_subgroups.searching.measures import SOFT
-        from fairkit_subgroups.statement import Statement
-
-        if any(SOFT in total.tables for total in totals):
-            totals = (totals[0].soft(), totals[1].soft())
-        searched = self._searched
-        assert searched is not None  # noqa: S101 -- made by `begin`
-        first, second = (
-            Statement(searched, self.parameters, total, context.confidence)
-            for total, context in zip(totals, contexts, strict=True)
-        )
-        first.check()
-        return list(paired_changes((first, second)))

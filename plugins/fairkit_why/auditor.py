@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
-    from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
     from fairkit_why.people import Collected
 
@@ -95,27 +94,6 @@ class WhyAuditor(Auditor):
 
         found = findings(self.parameters, total, of_class(context))
         return [no_bounds(one, context.dataset) for one in found]
-
-    def changes(self, totals: tuple[Collected, Collected], contexts: tuple[AuditContext, AuditContext]) -> list[Change]:
-        """Divide both models' gaps (see `fairkit.auditors.ComparesModels`)."""
-        from fairkit_why.changes import changes
-        from fairkit_why.gaps import Why
-        from fairkit_why.people import People
-
-        first, second = (
-            Why(self.parameters, of_class(context), People(total))
-            for total, context in zip(totals, contexts, strict=True)
-        )
-        return list(changes(first, second))
-
-    def table_changes(
-        self, totals: Sequence[Sequence[Collected]], contexts: Sequence[Sequence[AuditContext]]
-    ) -> list[Change]:
-        """Divide the change of a gap (see `fairkit.auditors.ComparesTables`)."""
-        from fairkit_why.windows import Windows
-
-        each = [[of_class(context) for context in row] for row in contexts]
-        return list(Windows(self.parameters, totals, each).changes())
 
 
 def of_class(context: AuditContext) -> AuditContext:

@@ -19,7 +19,7 @@ from fairkit_why.parameters import conditions_of, players_of
 from fairkit_why.people import PEOPLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -66,9 +66,8 @@ class Why:
         score = read_exact(self.context.scorer, self.columns, self.players)
         return score if isinstance(score, str) else (score, score.prepare(self.columns))
 
-    def pairs(self, as_in: Sequence[Pair] = ()) -> list[Pair]:
-        """Return every group against its reference, by sensitive column; with the references of `as_in`."""
-        references = {pair.sensitive: pair.reference for pair in as_in}
+    def pairs(self) -> list[Pair]:
+        """Return every group against its reference, by sensitive column."""
         pairs = []
         every = dict(self.context.dataset.profile.groups)
         if self.chosen.people:
@@ -79,8 +78,7 @@ class Why:
             there = [place for place in range(len(names)) if len(rows[place])]
             if len(there) < 2:
                 continue
-            stated = references.get(name)
-            reference = self._reference(name, names, rows, there) if stated is None else names.index(stated)
+            reference = self._reference(name, names, rows, there)
             pairs += [
                 Pair(self.people, name, names[index], names[reference], (rows[index], rows[reference]), len(there) == 2)
                 for index in there

@@ -130,12 +130,6 @@ class People:
         values = self._numbers[name]
         return None if not len(values) or np.isnan(values).any() else values
 
-    def in_table_order(self, values: Array) -> Array:
-        """Return rows' values as the table has its rows."""
-        out = np.empty_like(values)
-        out[self.order] = values
-        return out
-
     @cached_property
     def weights(self) -> Array | None:
         """The rows' weights; None where all count the same."""

@@ -28,13 +28,12 @@ def certify(
     settings: AuditSettings | None = None,
     about: Mapping[str, str] | None = None,
     passphrase: str | None = None,
-    sequence: str | Path | None = None,
+    valid_days: float | None = None,
     **named: Any,
 ) -> Certificate:
     """Audit a model, sign what is found whatever the verdict, and write the certificate: ``fairkit certify``."""
     from fairkit_onnx.model import OnnxModel
     from fairkit_registry.evidence.certifying import certify as signed
-    from fairkit_registry.evidence.sequence import SequenceFolder
     from fairkit_registry.evidence.settings import SignedSettings
 
     if not (model is None or isinstance(model, OnnxModel | str | Path | bytes)):
@@ -48,8 +47,7 @@ def certify(
     check_writable(target)
     chosen = SignedSettings.of_audit(AuditSettings.of(named, settings), data.roles.to_dict())
     opened = model if model is None or isinstance(model, OnnxModel) else OnnxModel.load(model)
-    folder = SequenceFolder(None if sequence is None else Path(sequence))
-    raw, _ = signed(opened, data, chosen, secrets, sequence=folder, about=about)
+    raw, _ = signed(opened, data, chosen, secrets, about=about, valid_days=valid_days)
     write_atomic(target, raw)
     return verified(raw, [one.public for one in secrets])
 

@@ -15,5 +15,4 @@ def test_every_test_that_the_page_names_exists():
     files = {path.stem: path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
     assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in files.get(file, "")] == []
     alone = set(re.findall(r"`(test_\w+)`", page))
-    assert len(alone) > 10
     assert {name for name in alone if not any(f"def {name}(" in text for text in files.values())} == set()

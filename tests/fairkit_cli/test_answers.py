@@ -12,16 +12,14 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
+from fairkit.reading import answer, answers, disparities, metric_term, performance
 from fairkit.results.findings import Finding
 from fairkit.results.report import Report
 from fairkit.results.rules import Rule, RuleResult
 from fairkit.results.subjects import DataInfo, ModelInfo
 from fairkit.results.values import GroupValue
 from fairkit_cli.main import app
-from fairkit_cli.text.answers import answer, answers
 from fairkit_cli.text.changes import changes, question
-from fairkit_cli.text.glossary import metric_term
-from fairkit_cli.text.ranking import disparities, performance
 
 
 def report(*findings: Finding, task: str = "binary", **changes: Any) -> Report:
@@ -242,14 +240,14 @@ def test_facts_are_typed_or_configured_and_odd_ones_refused(tmp_path, monkeypatc
         "--predictions", "decision=d", "--format", "json",
     ]  # fmt: skip
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    done = CliRunner().invoke(app, [*command, "--about", "owner=Risk"])
+    done = CliRunner().invoke(app, [*command, "--set", "about.owner=Risk"])
     assert done.exit_code == 0
     assert '"owner": "Risk"' in done.stdout
     assert '"intended_use": "credit"' in done.stdout
     assert '"date": "2023-11-14"' in done.stdout
     for odd in ("owner", "Owner=x", "owner="):
-        refused = CliRunner().invoke(app, [*command, "--about", odd])
+        refused = CliRunner().invoke(app, [*command, "--set", f"about.{odd}"])
         assert refused.exit_code == 2
-        assert "--about" in refused.stderr
-    twice = CliRunner().invoke(app, [*command, "--about", "owner=a", "--about", "owner=b"])
+        assert "about." in refused.stderr
+    twice = CliRunner().invoke(app, [*command, "--set", "about.owner=a", "--set", "about.owner=b"])
     assert twice.exit_code == 2

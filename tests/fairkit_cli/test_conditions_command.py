@@ -42,14 +42,14 @@ def test_a_certificate_repeats_it_and_pins_see_it(run, tmp_path):
     assert run("key", "new", "k", "--no-passphrase").exit_code in (0, 2)
     if not (tmp_path / "k").exists():
         assert run("key", "new", "k").exit_code == 0
-    result = run("certify", *INSIDE, "--key", "k", "--sequence", "seq", "--output", "c.json")
+    result = run("certify", *INSIDE, "--key", "k", "--output", "c.json")
     assert result.exit_code == 0, result.output
     verify = ("verify", "c.json", "--key", "k.pub", "--data", "admissions.csv", "--recompute")
     assert run(*verify).exit_code == 0
     from fairkit_registry.evidence import pins
     from fairkit_registry.evidence.certificate import read, read_file
 
-    settings = read(read_file("c.json"), full=True).settings
+    settings = read(read_file("c.json")).settings
     assert settings["data"]["within"] == ["department"]
     odd = pins.unusual(settings)
     assert odd["data.within"] == ["department"]

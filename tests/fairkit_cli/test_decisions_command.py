@@ -80,8 +80,8 @@ def test_compare(run, decided):
         (("m.onnx", "--predictions", "score=p"), "not both"),
         (("--predictions", "score=p", "--predictions", "score=q"), "--predictions says score twice"),
         (("--predictions", "score=x"), "no prediction column 'x'"),
-        (("--predictions", "score=p", "--score-output", "s"), "score_output='s' means nothing here"),
-        (("--predictions", "score=p", "--score-kind", "value"), "is a score of its own scale"),
+        (("--predictions", "score=p", "--set", "model.score_output=s"), "score_output='s' means nothing here"),
+        (("--predictions", "score=p", "--set", "model.score_kind=value"), "is a score of its own scale"),
         (("--predictions", "decision=approved", "--auditor", "consistency"), "no model was given"),
     ],
 )

@@ -97,9 +97,9 @@ def test_every_option_that_is_said_can_be_typed():
     ("core", "said"),
     [
         ("name it with `label`", "name it with --label"),
-        ("(`score_kind` overrides)", "(--score-kind overrides)"),
-        ("`score_output=p` with `threshold=0.5`", "--score-output p with --threshold 0.5"),
-        ("`decision_output=x; rm -rf ~`", "--decision-output 'x; rm -rf ~'"),
+        ("(`score_kind` overrides)", "(--set model.score_kind overrides)"),
+        ("`score_output=p` with `threshold=0.5`", "--set model.score_output=p with --threshold 0.5"),
+        ("`decision_output=x; rm -rf ~`", "--set model.decision_output='x; rm -rf ~'"),
         ("`favorable=very good`", "--favorable 'very good'"),
         ("lower the parameter `rto.min_group=5`", "lower --set rto.min_group=5"),
         ("the parameter `score_kind=logit`", "--set score_kind=logit"),
@@ -153,7 +153,7 @@ ROLES = ("--label", "y", "--favorable", "1", "--sensitive", "sex")
         (("mitigate", "--plugin", "reject-option", "DATA"), "name it with --model"),
         (("mitigate", "--plugin", "project", "--model", "MODEL", "DATA"), "leave out --model"),
         (
-            ("mitigate", "--plugin", "project", "--scheduler", "tcp://127.0.0.1:1", "DATA"),
+            ("mitigate", "--plugin", "project", "--set", "engine.scheduler=tcp://127.0.0.1:1", "DATA"),
             "add --engine dask",
         ),
         (("mitigate", "--plugin", "sensei", "--set", "method=clp", "DATA"), "as in --set sensitive=sex,race"),
@@ -186,7 +186,7 @@ def test_notes_and_reasons_of_a_report_say_options():
     )
     shown, page = table(report, terminal=False), report_page(report)
     for text in (shown, page):
-        assert "(--score-kind overrides)" in " ".join(text.split())
+        assert "(--set model.score_kind overrides)" in " ".join(text.split())
     for text in (shown, page, junit(report)):
         assert "audit with --set restricted-dro.support=200" in " ".join(text.split())
         assert "`score_kind" not in text

@@ -11,9 +11,8 @@ import pytest
 import fairkit
 from fairkit.metrics import Headline, Term, shown_of
 from fairkit.plugins import installed_metrics
+from fairkit.reading import as_recorded, headlines, metric_term
 from fairkit.results.schema import validate_report
-from fairkit_cli.text.glossary import metric_term
-from fairkit_cli.text.headlines import as_recorded, headlines
 
 
 class Recall(fairkit.Rate):
@@ -92,7 +91,7 @@ def test_what_one_report_records_is_not_shown_with_another(report):
 
 def test_a_page_looks_for_plugins_once(report, monkeypatch):
     looked = []
-    monkeypatch.setattr("fairkit_cli.text.headlines.installed_metrics", lambda: looked.append(1) or installed_metrics())
+    monkeypatch.setattr("fairkit.reading.installed_metrics", lambda: looked.append(1) or installed_metrics())
     metric_term("accuracy")  # the terms of all auditors are kept
     looked.clear()
     report.to_html()

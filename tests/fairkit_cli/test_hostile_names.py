@@ -196,7 +196,18 @@ def test_mitigate(run, files, output_format, tmp_path):
 def test_frontier(run, files, output_format, tmp_path):
     _, _, data = files
     result = run(
-        *("frontier", "--plugin", "reweigh", "--learner", "logistic", "--data", data, *ROLES, "--jobs", "1"),
+        *(
+            "frontier",
+            "--plugin",
+            "reweigh",
+            "--learner",
+            "logistic",
+            "--data",
+            data,
+            *ROLES,
+            "--set",
+            "frontier.jobs=1",
+        ),
         *("--state", tmp_path / "s[x]\x1b\n.json", "--format", output_format),
         codes=(0,),
     )
@@ -223,12 +234,11 @@ def test_registry_certificates_and_archives(run, files, tmp_path):
         run("registry", "alias", "credit", "production", *key, *RULES, "--format", output_format, codes=(0,))
         run("registry", "list", "credit", "--format", output_format, codes=(0,))
         run("registry", "list", "--format", output_format, codes=(0,))
-        run("registry", "log", "--format", output_format, codes=(0,))
+        run("registry", "show", "--log", "--format", output_format, codes=(0,))
         run("registry", "promote", "credit@1", "production", "--format", output_format, codes=(1, 3))
         run("registry", "verify", "credit@1", *key, "--format", output_format, codes=(1, 3))
         run("registry", "check", "--format", output_format, codes=(0,))
-        run("registry", "gc", "--format", output_format, codes=(0,))
-        run("registry", "diff", "credit@1", "credit@1", "--format", output_format, codes=(0,))
+        run("registry", "check", "--gc", "--format", output_format, codes=(0,))
     for output_format in ("table", "json", "markdown", "cyclonedx", "html"):
         shown = run("registry", "show", "credit@1", "--format", output_format, codes=(0,)).stdout
         _check(shown, "json" if output_format == "cyclonedx" else output_format)

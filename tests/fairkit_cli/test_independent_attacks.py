@@ -21,6 +21,22 @@ LENIENT = ("--max", "demographic_parity_difference:sex=0.9")
 REGISTRY = "fairkit-registry"
 
 
+def bare_policy():
+    """The file of a policy that asks for nothing but a certificate by a trusted key."""
+    Path("empty.toml").write_text("")
+    return "empty.toml"
+
+
+def witnessed(*arguments):
+    """Call with a witness, which the configuration names."""
+    config = Path("fairkit.toml")
+    config.write_text('[registry]\nwitness = "w.json"\n')
+    try:
+        return call(*arguments)
+    finally:
+        config.unlink()
+
+
 def call(*arguments):
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
@@ -79,10 +95,10 @@ def certified(place, certify):
     """The registry with a certificate that counts, as `before`; then promoted, as `after`; with a witness."""
     ok(certify())
     ok(call("registry", "add", "credit@1", "--certificate", "c.json"))
-    ok(call("registry", "check", "--accept", "--witness", "w.json"))
+    ok(witnessed("registry", "check", "--accept"))
     shutil.copytree(REGISTRY, "before")
     shutil.copy("w.json", "w-before.json")
-    ok(call("registry", "promote", "credit@1", "production", "--witness", "w.json"))
+    ok(witnessed("registry", "promote", "credit@1", "production"))
     return place
 
 
@@ -90,28 +106,30 @@ def test_an_alias_without_keys_and_rules_is_refused(place, certify):
     ok(certify("--max", "demographic_parity_difference:sex=1"))
     ok(call("registry", "alias", "credit", "bare", "--min-rows", 1))
     assert "refused: the alias 'bare' trusts no key" in promote(1, "bare")
-    ok(call("registry", "alias", "credit", "production", "--clear"))
+    ok(call("registry", "alias", "credit", "production", "--policy", bare_policy()))
     assert "refused: the alias 'production' trusts no key" in promote(1)
 
 
 def test_rules_of_the_certifiers_choice_are_noted(place, certify):
     ok(certify("--max", "demographic_parity_difference:sex=1"))
-    ok(call("registry", "alias", "credit", "production", "--clear", "--key", "k.pub"))
+    ok(call("registry", "alias", "credit", "production", "--policy", bare_policy(), "--key", "k.pub"))
     assert "note: the alias has no rules, so what a pass takes was the signer's choice" in promote(0)
 
 
 def test_the_certifiers_low_confidence_is_refused_also_without_rules(place, certify):
     ok(certify("--confidence", "0.5", "--max", "accuracy_difference:sex=0.5"))
     assert "refused: demographic_parity_difference was audited at confidence 0.5" in promote(1)
-    ok(call("registry", "alias", "credit", "production", "--clear", "--key", "k.pub"))
+    ok(call("registry", "alias", "credit", "production", "--policy", bare_policy(), "--key", "k.pub"))
     assert "refused: the audit's confidence is 0.5; the alias asks for 0.95" in promote(1)
 
 
-@pytest.mark.parametrize("text", ["", "[data]\n", "[model]\n[audit]\n", "[policy]\n", "[audit.group]\n"])
+@pytest.mark.parametrize(
+    "text", ["[settings]\n", "[settings.data]\n", "[settings.policy]\n", "[settings.audit.group]\n"]
+)
 def test_a_settings_file_that_pins_nothing_is_refused(place, text):
     (place / "pins.toml").write_text(text)
     before = ok(call("registry", "alias", "credit", "production")).stdout
-    ok(call("registry", "alias", "credit", "production", "--settings", "pins.toml"), 2)
+    ok(call("registry", "alias", "credit", "production", "--policy", "pins.toml"), 2)
     assert ok(call("registry", "alias", "credit", "production")).stdout == before
 
 
@@ -120,11 +138,11 @@ def test_a_settings_file_that_pins_nothing_is_refused(place, text):
     ("options", "setting"),
     [
         (("--set", "group.min_group=1"), "audit.group.min_group"),
-        (("--missing", "group"), "data.missing"),
-        (("--label-error", "sex=0.1"), "audit.group.label_error"),
-        (("--label-error", "decision=0.4"), "audit.group.label_error"),
-        (("--adjust", "holm"), "audit.adjust"),
-        (("--simultaneous",), "audit.group.simultaneous"),
+        (("--set", "data.missing=group"), "data.missing"),
+        (("--set", "group.label_error=sex=0.1"), "audit.group.label_error"),
+        (("--set", "group.label_error=decision=0.4"), "audit.group.label_error"),
+        (("--set", "audit.adjust=holm"), "audit.adjust"),
+        (("--set", "group.simultaneous=true"), "audit.group.simultaneous"),
     ],
 )
 def test_a_setting_that_is_not_pinned_is_refused_although_the_rule_is_met(place, certify, options, setting):
@@ -136,7 +154,7 @@ def test_a_setting_that_is_not_pinned_is_refused_although_the_rule_is_met(place,
 
 def test_bins_that_merge_groups_are_refused(place, certify):
     rule = ("--max", "demographic_parity_difference:age=0.9")
-    ok(call("registry", "alias", "credit", "production", "--clear", "--key", "k.pub", *rule))
+    ok(call("registry", "alias", "credit", "production", "--policy", bare_policy(), "--key", "k.pub", *rule))
     empty = ok(certify(sensitive=("--sensitive", "age:100")), 2)
     assert "no row has 'age' in the bin '>= 100'" in empty.stderr
     ok(certify(sensitive=("--sensitive", "age:60")))
@@ -152,16 +170,16 @@ def weighed(loans_model, weight):
 
 def test_weights_that_nearly_remove_a_group_are_refused(place, certify, loans_model):
     weighed(loans_model, 1e-9)
-    ok(certify("--weights", "w", data="w.parquet"))
+    ok(certify("--set", "data.weights=w", data="w.parquet"))
     assert 'refused: setting data.weights is "w"' in promote(1)
 
 
 @pytest.mark.long
 def test_weights_that_remove_a_group_decide_nothing_and_are_not_promoted(place, certify, loans_model):
     weighed(loans_model, 0.0)
-    audit = call("audit", loans_model.path, "--data", "w.parquet", *LABEL, *SEX, "--weights", "w", *LENIENT)
+    audit = call("audit", loans_model.path, "--data", "w.parquet", *LABEL, *SEX, "--set", "data.weights=w", *LENIENT)
     assert audit.exit_code == 3
-    ok(certify("--weights", "w", data="w.parquet"))
+    ok(certify("--set", "data.weights=w", data="w.parquet"))
     assert "data.weights" in promote(1)
 
 
@@ -214,7 +232,7 @@ def test_files_restored_without_their_index_are_refused(certified, user, loans_m
         ("promote", "credit@1", "production"),
         ("add", "credit", loans_model.path),
         ("check", "--accept"),
-        ("gc",),
+        ("check", "--gc"),
     )
     for name in ("mine", "other"):
         user(name)
@@ -228,8 +246,8 @@ def test_an_older_index_is_refused_by_memory_and_by_a_witness(certified, user):
     refused = ok(call("registry", "promote", "credit@1", "production"), 2).stderr
     assert "the index is an older one, or was cut" in refused
     user("other")
-    refused = ok(call("registry", "promote", "credit@1", "production", "--witness", "w.json"), 2).stderr
-    assert "is not the one that w.json remembers" in refused
+    refused = ok(witnessed("registry", "promote", "credit@1", "production"), 2).stderr
+    assert "w.json remembers" in refused
 
 
 def test_one_of_two_forked_logs_is_refused_in_the_others_place(certified, user):
@@ -241,7 +259,7 @@ def test_one_of_two_forked_logs_is_refused_in_the_others_place(certified, user):
     for command in (("verify", "credit@production"), ("promote", "credit@1", "production"), ("list",)):
         assert "event 4 is not the one that it was" in ok(call("registry", *command), 2).stderr
     user("other")
-    assert "w.json remembers" in ok(call("registry", "list", "--witness", "w.json"), 2).stderr
+    assert "w.json remembers" in ok(witnessed("registry", "list"), 2).stderr
 
 
 def edit(statement):
@@ -284,21 +302,21 @@ def test_check_names_a_policy_that_lacks_its_parts(certified):
 
 def test_an_older_witness_is_brought_up_to_date_and_hides_no_older_index(certified):
     shutil.copy("w-before.json", "w.json")
-    ok(call("registry", "verify", "credit@production", "--witness", "w.json"))
+    ok(witnessed("registry", "verify", "credit@production"))
     assert Path("w.json").read_text() != Path("w-before.json").read_text()
     shutil.copy("w-before.json", "w.json")
     put_back("before")
-    refused = ok(call("registry", "promote", "credit@1", "production", "--witness", "w.json"), 2).stderr
+    refused = ok(witnessed("registry", "promote", "credit@1", "production"), 2).stderr
     assert "the index is an older one, or was cut" in refused
 
 
 def test_a_witness_that_lies_is_refused_and_stays_as_it_is(certified):
     for text in ("", "{}", "null", "garbage", "[" * 50_000, '{"events": -1}', "x" * 70_000):
         Path("w.json").write_text(text)
-        said = ok(call("registry", "promote", "credit@1", "production", "--witness", "w.json"), 2).stderr
+        said = ok(witnessed("registry", "promote", "credit@1", "production"), 2).stderr
         assert "registry head" in said
         assert Path("w.json").read_text() == text
     for digest, events in (("0" * 64, 3), ("0" * 64, 10**30), ("", 1)):
         lie = {"schema": "fairkit.registry-head/1", "events": events, "head": digest}
         Path("w.json").write_text(json.dumps(lie))
-        assert "w.json remembers" in ok(call("registry", "list", "--witness", "w.json"), 2).stderr
+        assert "w.json remembers" in ok(witnessed("registry", "list"), 2).stderr

@@ -47,7 +47,7 @@ def test_without_a_terminal_the_key_is_plain_and_a_note_says_so(here):
     quiet = run(here, "key", "new", "other", "--no-passphrase", "--type", "p256", "--format", "json")
     assert (quiet.returncode, quiet.stderr) == (0, "")
     assert json.loads(quiet.stdout)["type"] == "ecdsa-p256"
-    assert run(here, "sign-data", "people.csv", "--key", "other", "--output", "s.json").returncode == 0
+    assert run(here, "policy", "lock", "--data", "people.csv", "--key", "other", "--output", "s.json").returncode == 0
     assert signed_by(here, here / "other.pub")
 
 
@@ -65,7 +65,7 @@ def test_a_passphrase_from_a_file_and_from_a_descriptor(here):
     shutil.copy(here / "k", here / "again")
     done = run(
         here,
-        *("sign-data", "people.csv", "--key", "k", "--key", "again", "--output", "s.json"),
+        *("policy", "lock", "--data", "people.csv", "--key", "k", "--key", "again", "--output", "s.json"),
         env={"FAIRKIT_KEY_PASSPHRASE_FILE": f"/dev/fd/{reading}"},
         pass_fds=[reading],
     )
@@ -92,7 +92,7 @@ def test_what_does_not_open_a_key_is_one_message(here, content, mode, said):
         (here / "pass").write_bytes(content)
         (here / "pass").chmod(mode)
     told = {} if content == b"unset" else {"FAIRKIT_KEY_PASSPHRASE_FILE": "pass"}
-    done = run(here, "sign-data", "people.csv", "--key", "k", "--output", "s.json", env=told)
+    done = run(here, "policy", "lock", "--data", "people.csv", "--key", "k", "--output", "s.json", env=told)
     assert done.returncode == 2
     assert said in " ".join(done.stderr.split())
     assert done.stderr.count("error") <= 1
@@ -138,7 +138,7 @@ def test_a_terminal_is_asked_and_shows_nothing(here):
     assert code == 2
     assert "the two passphrases differ" in seen
     assert not (here / "other").exists()
-    told = ("sign-data", "people.csv", "--key", "k", "--output", "s.json")
+    told = ("policy", "lock", "--data", "people.csv", "--key", "k", "--output", "s.json")
     code, seen = typed(here, [b"secret words\n"], *told)
     assert code == 0, seen
     assert signed_by(here, here / "k.pub")
@@ -170,7 +170,7 @@ def token(here):
 
 
 def sign_with(here, address, env):
-    return run(here, "sign-data", "people.csv", "--key", address, "--output", "s.json", env=env)
+    return run(here, "policy", "lock", "--data", "people.csv", "--key", address, "--output", "s.json", env=env)
 
 
 @pytest.mark.long

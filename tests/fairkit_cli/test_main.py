@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from fairkit.support.numbers import number
 from fairkit_cli.main import _main
-from fairkit_cli.text.numbers import number
 
 
 @pytest.mark.parametrize(("given", "wanted"), [(None, "passive"), ("active", "active")])

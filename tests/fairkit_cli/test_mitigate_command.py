@@ -11,7 +11,7 @@ from fairkit_cli.main import app
 from fairkit_datasets.loans import loans_table
 
 ROLES = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex"]
-FAST = ["--set", "n_estimators=15", "--threads", "1"]
+FAST = ["--set", "n_estimators=15", "--set", "mitigate.threads=1"]
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_settings_come_from_the_file_and_options_win(loans):
         num_leaves = 4
         """
     )
-    result = run("--set", "n_estimators=7", "--threads", "1", "--format", "json")
+    result = run("--set", "n_estimators=7", "--set", "mitigate.threads=1", "--format", "json")
     assert result.exit_code == 0, result.output
     record = json.loads(result.stdout)
     assert (record["parameters"]["n_estimators"], record["parameters"]["num_leaves"]) == (7, 4)
@@ -156,7 +156,7 @@ def test_what_is_missing_is_asked_for(loans, arguments, message):
 @pytest.mark.long
 def test_a_constant_model_is_never_handed_out_without_a_sentence_and_exit_code_3(loans):
     few = ["--set", "n_estimators=1", "--set", "learning_rate=0.001"]
-    end = ["--threads", "1", "--output", "fair.onnx"]
+    end = ["--set", "mitigate.threads=1", "--output", "fair.onnx"]
     result = run("--plugin", "fairgbm", "--data", "loans.parquet", *ROLES, *few, *end)
     assert result.exit_code == 3, result.output
     assert "The model is constant" in result.output

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import fairkit
+from fairkit.support.numbers import interval, measured
 from fairkit_cli.formats import screen as comparison
-from fairkit_cli.text.numbers import interval, measured
 
 
 @pytest.fixture(scope="module")

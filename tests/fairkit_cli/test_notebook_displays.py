@@ -30,7 +30,6 @@ def signed(loans_model, tmp_path_factory):
         output=folder / "loans.cert.json",
         policy=[fairkit.Rule("demographic_parity_difference:sex", max=0.9)],
         about={"owner": "J. Doe"},
-        sequence=folder / "sequence",
     )
     assert certificate.keyids == (public.keyid,)
     return certificate, folder, data

@@ -76,7 +76,7 @@ def test_a_filed_summary_in_two_commands(folder: Path):
     first = invoke(
         "certify", "--pack", "nyc-ll144", "--data", folder / "applicants.csv", "--predictions", "decision=chosen",
         "--sensitive", "sex,race", "--key", folder / "key",
-        "--output", folder / "ll.json", "--sequence", folder / "kept",
+        "--output", folder / "ll.json",
     )  # fmt: skip
     assert first.exit_code == 0
     told = ("--key", folder / "key.pub", "--pack", "nyc-ll144", "--facts", folder / "facts.toml", "--strict")
@@ -115,7 +115,7 @@ def test_a_tool_that_scores_is_counted_above_the_median(folder: Path):
     done = invoke(
         "certify", "--pack", "nyc-ll144", "--data", folder / "applicants.csv", "--predictions", "score=score",
         "--sensitive", "sex,race", "--key", folder / "key",
-        "--output", folder / "sc.json", "--sequence", folder / "kept",
+        "--output", folder / "sc.json",
     )  # fmt: skip
     assert done.exit_code == 0
     assert "the median of all 10,000 scores" in done.stderr
@@ -142,8 +142,7 @@ def test_a_model_that_scores_is_counted_above_the_median_of_its_scores(loans_mod
         "--sensitive", "sex", "--drop", "would_repay", "--pack", "nyc-ll144",
     )  # fmt: skip
     done = invoke(
-        "certify", *told, "--tool-scores", "--key", tmp_path / "key", "--output", tmp_path / "c.json",
-        "--sequence", tmp_path / "kept",
+        "certify", *told, "--set", "pack.tool_scores=true", "--key", tmp_path / "key", "--output", tmp_path / "c.json",
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     facts = tmp_path / "facts.toml"
@@ -162,12 +161,12 @@ def test_a_model_that_scores_is_counted_above_the_median_of_its_scores(loans_mod
     found = {one["row"]: one for one in csv.DictReader(io.StringIO(made.stdout)) if one["table"] == "sex"}
     for group in set(groups):
         assert float(found[group]["scoring rate"]) == pytest.approx(above[groups == group].mean())
-    assert invoke("audit", *told, "--tool-scores", "--threshold", "0.5").exit_code == 2
+    assert invoke("audit", *told, "--set", "pack.tool_scores=true", "--threshold", "0.5").exit_code == 2
     other = [*told[:-1], "ugesp"]
-    refused = invoke("audit", *other, "--tool-scores")
+    refused = invoke("audit", *other, "--set", "pack.tool_scores=true")
     assert refused.exit_code == 2
-    assert "--tool-scores belongs to" in refused.stderr
-    assert invoke("audit", *told[:-2], "--tool-scores").exit_code == 2
+    assert "pack.tool_scores belongs to" in refused.stderr
+    assert invoke("audit", *told[:-2], "--set", "pack.tool_scores=true").exit_code == 2
 
 
 @pytest.mark.long
@@ -201,7 +200,7 @@ def test_from_a_certified_credit_model_to_annex_iv_in_two_commands(loans_model: 
         "certify", loans_model.path, "--data", loans_model.data, "--label", "decision", "--favorable", "approved",
         "--sensitive", "sex", "--drop", "would_repay", "--max", "equal_opportunity_difference:sex=0.5",
         "--pack", "eu-ai-act", "--key", tmp_path / "key",
-        "--output", tmp_path / "c.json", "--sequence", tmp_path / "kept",
+        "--output", tmp_path / "c.json",
     )  # fmt: skip
     assert first.exit_code == 0
     facts = tmp_path / "facts.toml"
@@ -230,7 +229,7 @@ def test_strict_says_which_clauses_cannot_be_rested_on_and_a_person_accepts(
         "certify", loans_model.path, "--data", loans_model.data, "--label", "decision", "--favorable", "approved",
         "--sensitive", "sex", "--drop", "would_repay", "--pack", "colorado-insurance", "--key", tmp_path / "key",
     )  # fmt: skip
-    first = invoke(*told, "--output", tmp_path / "c.json", "--sequence", tmp_path / "kept")
+    first = invoke(*told, "--output", tmp_path / "c.json")
     assert first.exit_code == 0, first.stderr
     facts = tmp_path / "facts.toml"
     facts.write_text(
@@ -278,7 +277,7 @@ def test_strict_says_which_clauses_cannot_be_rested_on_and_a_person_accepts(
     assert "fairkit: red:" not in red.stderr
     frozen = type("Frozen", (datetime.datetime,), {"now": classmethod(lambda cls, tz=None: cls(2026, 5, 1, tzinfo=tz))})
     monkeypatch.setattr("fairkit_registry.evidence.issuing.datetime", frozen)
-    assert invoke(*told, "--output", tmp_path / "may.json", "--sequence", tmp_path / "other").exit_code == 0
+    assert invoke(*told, "--output", tmp_path / "may.json").exit_code == 0
     may = ("report", tmp_path / "may.json", "--key", tmp_path / "key.pub", "--format", "markdown", "--pack")
     now = invoke(*may, "ecoa", "--strict")
     assert now.exit_code == 3

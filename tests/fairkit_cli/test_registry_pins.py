@@ -47,10 +47,10 @@ def certify(loans_model, name, *options, code=0):
     [
         (("--threshold", "0"), "model.threshold"),
         (("--threshold", "1"), "model.threshold"),
-        (("--missing", "group"), "data.missing"),
-        (("--weights", "amount"), "data.weights"),
+        (("--set", "data.missing=group"), "data.missing"),
+        (("--set", "data.weights=amount"), "data.weights"),
         (("--set", "group.min_group=1"), "audit.group.min_group"),
-        (("--seed", "5"), "audit.seed"),
+        (("--set", "audit.seed=5"), "audit.seed"),
         (("--sensitive", "age:30"), "data.sensitive"),
     ],
 )
@@ -67,8 +67,9 @@ def test_a_setting_of_the_certifiers_choice_is_named_and_refused(place, loans_mo
 def test_an_alias_like_a_certificate_takes_its_settings_and_no_others(place, loans_model):
     certify(loans_model, "agreed.json", "--threshold", "0.9")
     certify(loans_model, "usual.json")
-    ok(call("registry", "alias", "credit", "production", "--clear", "--key", "k.pub", "--max",
-            "demographic_parity_difference:sex=0.9", "--like", "agreed.json"))  # fmt: skip
+    (place / "alias.toml").write_text('keys = ["k.pub"]\nlike = "agreed.json"\n')
+    ok(call("registry", "alias", "credit", "production", "--policy", "alias.toml", "--max",
+            "demographic_parity_difference:sex=0.9"))  # fmt: skip
     (record,) = json.loads(ok(call("registry", "alias", "credit", "production", "--format", "json")).stdout)
     assert record["policy"]["settings"]["model.threshold"] == 0.9
     assert "model.threshold = 0.9" in ok(call("registry", "alias", "credit", "production")).stdout
@@ -84,36 +85,18 @@ def test_an_alias_like_a_certificate_takes_its_settings_and_no_others(place, loa
     assert "model.threshold = 0.9" in page
 
 
-def test_pins_from_a_file_and_wrong_use(place, loans_model):
-    (place / "pins.toml").write_text('[data]\nlabel = "decision"\nfavorable = "approved"\nsensitive = ["sex"]\n')
-    ok(call("registry", "alias", "credit", "production", "--settings", "pins.toml", "--min-rows", 100))
-    shown = ok(call("registry", "alias", "credit", "production")).stdout
-    assert 'data.label = "decision"' in shown
-    assert "at least 100 rows in every group" in shown
-    certify(loans_model, "c.json")
-    for options, words in (
-        (("--like", "c.json", "--settings", "pins.toml"), "give one of them"),
-        (("--settings", "missing.toml"), "cannot read the settings"),
-        (("--clear", "--like", "c.json"), "name its --key too"),
-        (("--like", "k.pub"), "not a certificate"),
-    ):
-        result = call("registry", "alias", "credit", "production", *options)
-        assert result.exit_code == 2, options
-        assert words in result.stderr
-    assert ok(call("registry", "alias", "credit", "production")).stdout == shown
-
-
 @pytest.mark.long
 def test_a_table_that_a_key_has_signed(place, loans_model):
     ok(call("key", "new", "owner"))
-    signed = call("sign-data", loans_model.data, "--key", "owner", "--output", "t.json", "--purpose", "test rows")
+    sign = ("policy", "lock", "--key", "owner", "--data")
+    signed = call(*sign, loans_model.data, "--output", "t.json", "--purpose", "test rows")
     assert "loans.parquet, 4,000 rows" in ok(signed).stdout
-    ok(call("registry", "alias", "credit", "production", "--data-key", "owner.pub"))
+    ok(call("registry", "alias", "credit", "production", "--data", "owner.pub"))
     assert "on a table signed by key" in ok(call("registry", "alias", "credit", "production")).stdout
     ok(call("registry", "alias", "credit", "production", "--max", "demographic_parity_difference:sex=0.9"))
     certify(loans_model, "plain.json")
     ok(call("registry", "add", "credit@1", "--certificate", "plain.json"))
-    assert "fairkit sign-data TABLE" in ok(call("registry", "promote", "credit@1", "production"), 1).stdout
+    assert "fairkit policy lock --data TABLE" in ok(call("registry", "promote", "credit@1", "production"), 1).stdout
     certify(loans_model, "signed.json", "--signed-data", "t.json")
     shown = ok(call("verify", "signed.json", "--key", "k.pub", "--key", "owner.pub")).stdout
     assert "holds: the table loans.parquet signed by" in shown
@@ -121,33 +104,11 @@ def test_a_table_that_a_key_has_signed(place, loans_model):
     promoted = ok(call("registry", "promote", "credit@1", "production")).stdout
     assert "note: the table loans.parquet is signed by key" in promoted
     (place / "other.csv").write_text("a,b\n1,2\n3,4\n")
-    ok(call("sign-data", "other.csv", "--key", "owner", "--output", "o.json"))
+    ok(call(*sign, "other.csv", "--output", "o.json"))
     common = ("certify", loans_model.path, "--data", loans_model.data, "--key", "k", "--output", "x.json")
     result = call(*common, *AUDIT, "--signed-data", "o.json")
     assert result.exit_code == 2
     assert "it is about another table" in result.stderr
-    assert not (place / "x.json").exists()
-
-
-@pytest.mark.long
-def test_an_alias_that_wants_no_number_missing(place, loans_model):
-    keep = ("--sequence", "mine")
-    for name in ("one.json", "two.json"):
-        certify(loans_model, name, *keep)
-    assert len(list((place / "mine").glob("*/0000000?.json"))) == 2
-    assert "number 2 of key" in ok(call("verify", "two.json", "--key", "k.pub")).stdout
-    ok(call("registry", "alias", "credit", "production", "--sequential",
-            "--max", "demographic_parity_difference:sex=0.9"))  # fmt: skip
-    ok(call("registry", "add", "credit@1", "--certificate", "two.json"))
-    refused = ok(call("registry", "promote", "credit@1", "production"), 1).stdout
-    assert "certificates number 1 of key" in refused
-    ok(call("registry", "add", "credit@1", "--certificate", "one.json"))
-    ok(call("registry", "promote", "credit@1", "production"))
-    (place / "file").write_text("")
-    common = ("certify", loans_model.path, "--data", loans_model.data, "--key", "k", "--output", "x.json")
-    result = call(*common, *AUDIT, "--sequence", "file")
-    assert result.exit_code == 2
-    assert "cannot be numbered" in result.stderr
     assert not (place / "x.json").exists()
 
 

@@ -14,7 +14,7 @@ from fairkit_datasets.loans import loans_table
 
 RULE = "demographic_parity_difference:sex=0.1"
 ROLES = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex", "--drop", "would_repay"]
-FAST = ["--methods", "threshold-optimizer", "--learner", "logistic", "--threads", "1"]
+FAST = ["--set", "mitigate.methods=threshold-optimizer", "--learner", "logistic", "--set", "mitigate.threads=1"]
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_policy_ends_in_a_promotion(folder):
 
 @pytest.mark.long
 def test_the_first_screen_says_verdict_chance_and_what_got_worse(folder):
-    told = mitigate(*FAST, "--randomized").stdout
+    told = mitigate(*FAST, "--set", "mitigate.deterministic=false").stdout
     first = " ".join(told.split())
     assert "threshold-optimizer (constraint = demographic_parity, tolerance = 0.02): PASS" in first
     assert "chance of passing, predicted: " in first
@@ -67,7 +67,7 @@ def test_the_first_screen_says_verdict_chance_and_what_got_worse(folder):
     assert "WORSE (significant)" in first
     assert first.count("next: ") <= 3
     assert sum(bool(line) and not line.startswith("  ") for line in told.splitlines()) <= 10
-    everything = mitigate(*FAST, "--randomized", "--all").stdout
+    everything = mitigate(*FAST, "--set", "mitigate.deterministic=false", "--all").stdout
     assert "Picked threshold-optimizer" in everything
     assert "PICKED" in everything
 
@@ -111,7 +111,7 @@ def test_test_rows_that_cannot_decide_end_with_code_3_and_write_nothing(folder):
     refused = mitigate(*FAST, test="few.parquet", rule="equal_opportunity_difference:sex=0.02")
     assert refused.exit_code == 3
     assert "cannot decide this policy" in refused.stderr
-    assert "--anyway" in refused.stderr
+    assert "--set mitigate.anyway" in refused.stderr
     assert "`" not in refused.stderr
     assert not Path("fair.onnx").exists()
 
@@ -119,11 +119,17 @@ def test_test_rows_that_cannot_decide_end_with_code_3_and_write_nothing(folder):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--plugin", "threshold-optimizer", "--methods", "rto"], "--plugin or --methods, not both"),
-        (["--plugin", "threshold-optimizer", "--set", "tolerance=0.1", "--sure", "0.9"], "--sure is for a search"),
-        (["--repeats", "3"], "leave out --engine, --repeats and --task"),
+        (
+            ["--plugin", "threshold-optimizer", "--set", "mitigate.methods=rto"],
+            "--plugin or --set mitigate.methods=, not both",
+        ),
+        (
+            ["--plugin", "threshold-optimizer", "--set", "tolerance=0.1", "--set", "mitigate.sure=0.9"],
+            "--set mitigate.sure is for a search",
+        ),
+        (["--set", "mitigate.repeats=3"], "leave out --engine, mitigate.repeats and --task"),
         (["--set", "tolerance=0.1"], "write METHOD.KEY=VALUE"),
-        (["--sure", "1.5"], "--sure is a chance"),
+        (["--set", "mitigate.sure=1.5"], "mitigate.sure is a chance"),
         (["--max", "demographic_parity_difference:rase=0.1"], "not among the sensitive columns"),
         (["--min", "demographic_parity_difference:sex=0.2"], "contradict each other"),
         (["--test", "train.parquet"], "the test rows are the training rows"),

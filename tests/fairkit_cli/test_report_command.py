@@ -44,8 +44,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, code in (("bad", 1), ("good", 0)):
         done = invoke(
             "certify", "--data", here / f"{name}.parquet", "--predictions", "decision=chosen", "--sensitive", "sex",
-            "--max", RULE, "--key", here / "key", "--output", here / f"{name}.json", "--sequence", here / "kept",
-            "--about", "owner=Lending & Risk",
+            "--max", RULE, "--key", here / "key", "--output", here / f"{name}.json",
+            "--set", "about.owner=Lending & Risk",
         )  # fmt: skip
         assert done.exit_code == code
     return here
@@ -151,7 +151,7 @@ def _own(folder: Path, tmp_path: Path, *options: Any) -> Path:
     assert invoke("key", "new", tmp_path / "own").exit_code == 0
     done = invoke(
         "certify", "--data", folder / "good.parquet", "--predictions", "decision=chosen", "--sensitive", "sex",
-        "--max", RULE, "--key", tmp_path / "own", "--output", tmp_path / "own.json", "--sequence", tmp_path / "kept",
+        "--max", RULE, "--key", tmp_path / "own", "--output", tmp_path / "own.json",
         *options,
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
@@ -159,25 +159,13 @@ def _own(folder: Path, tmp_path: Path, *options: Any) -> Path:
 
 
 @pytest.mark.long
-def test_a_revoked_certificate_is_red(folder: Path, tmp_path: Path):
-    path = _own(folder, tmp_path)
-    key, listed = tmp_path / "own.pub", tmp_path / "list.json"
-    assert invoke("report", path, "--key", key).exit_code == 0
-    done = invoke(
-        "revoke", "--key", tmp_path / "own", "--certificate", path, "--reason", "wrong table", "--output", listed
-    )
-    assert done.exit_code == 0, done.stderr
-    page = invoke(
-        "report", path, folder / "bad.json", "--key", key, "--key", folder / "key.pub", "--revocations", listed
-    )
+def test_an_expired_certificate_is_red(folder: Path, tmp_path: Path):
+    path = _own(folder, tmp_path, "--valid-days", "0")
+    page = invoke("report", path, folder / "bad.json", "--key", tmp_path / "own.pub", "--key", folder / "key.pub")
     assert page.exit_code == 1
     assert page.stdout.count("DOES NOT HOLD") == 1
-    assert "revoked" in page.stdout
-    assert "wrong table" in page.stdout
+    assert "was valid until" in page.stdout
     assert "The repair that passes" not in page.stdout
-    unkeyed = invoke("report", path, "--revocations", listed)
-    assert unkeyed.exit_code == 2
-    assert "need --key" in unkeyed.stderr
 
 
 @pytest.mark.long

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import onnx.parser
 import pytest
@@ -39,53 +38,24 @@ def graph(path, body, declared="float[N,1] x", made="float[N,1] y"):
     return path
 
 
-def policy_of(run, name):
-    shown = json.loads(run("registry", "alias", name, "--format", "json").stdout)
-    return shown[0]["policy"] if isinstance(shown, list) else shown["policy"]
-
-
-def test_what_the_served_model_may_do_is_allowed_by_name(run, tmp_path):
-    run("registry", "add", "credit", graph(tmp_path / "m.onnx", "y = Sigmoid(x)"))
-    options = [
-        *("--allow-operator", "GatherND", "--allow-operator", "Loop"),
-        *("--allow-output", "segment", "--allow-input", "debug", "--machines", "2", "--unseen"),
-    ]
-    run("registry", "alias", "credit", "production", "--key", "auditor.pub", *options)
-    policy = policy_of(run, "credit")
-    assert (policy["operators"], policy["outputs"], policy["inputs"]) == (["GatherND", "Loop"], ["segment"], ["debug"])
-    assert (policy["machines"], policy["unseen"]) == (2, True)
-    run("registry", "alias", "credit", "production", "--machines", "0", code=2)
-
-
 def test_rows_that_the_author_cannot_know_are_sealed_and_opened(run, loans_model):
     """The owner locks rows by a secret; the certifier gets both after the model came."""
     roles = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
     rule = ("--max", "demographic_parity_difference:sex=0.9")
     lock = ("policy", "lock", "--data", loans_model.data, *roles, *rule, "--key", "owner", "--output", "lock.json")
     run(*lock, "--data-salted", "secret.txt")
-    run("registry", "lock", "credit", "lock.json", "--key", "owner.pub")
+    run("registry", "add", "credit", "lock.json")
     run("registry", "add", "credit", loans_model.path)
     certify = ("certify", "credit@1", "--lock", "lock.json", "--data", loans_model.data, "--key", "auditor")
-    assert "--lock-salt" in run(*certify, "--output", "c.json", code=2).stderr
+    assert "lock.salt" in run(*certify, "--output", "c.json", code=2).stderr
     (tmp := loans_model.data.parent / "wrong.txt").write_text("11" * 32)
-    run(*certify, "--output", "c.json", "--lock-salt", tmp, code=2)
-    run(*certify, "--output", "c.json", "--lock-salt", "secret.txt")
+    run(*certify, "--output", "c.json", "--set", f"lock.salt={tmp}", code=2)
+    run(*certify, "--output", "c.json", "--set", "lock.salt=secret.txt")
     run("registry", "add", "credit@1", "--certificate", "c.json")
-    run("registry", "alias", "credit", "production", "--key", "auditor.pub", "--data-key", "owner.pub", "--unseen")
+    Path("alias.toml").write_text('keys = ["auditor.pub"]\ndata = ["owner.pub"]\nunseen = true\n')
+    run("registry", "alias", "credit", "production", "--policy", "alias.toml")
     run("registry", "promote", "credit@1", "production")
-    run(*certify, "--lock-salt", "secret.txt", "--output", "d.json", "--seed", "3", code=2)
-
-
-def test_a_certificate_is_detached_by_command(run, tmp_path, loans_model):
-    roles = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
-    run("certify", loans_model.path, "--data", loans_model.data, *roles, "--key", "owner", "--output", "c.json")
-    run("registry", "add", "credit", loans_model.path, "--certificate", "c.json")
-    digest = hashlib.sha256((tmp_path / "c.json").read_bytes()).hexdigest()
-    done = run("registry", "detach", "credit@1", digest[:12], "--reason", "a stranger's copy")
-    assert "was taken off (event 2): a stranger's copy" in done.stdout
-    assert "a stranger's copy" in run("registry", "log", "credit").stdout
-    run("registry", "check")
-    run("registry", "detach", "credit@1", digest[:12], "--reason", "again", code=2)
+    run(*certify, "--set", "lock.salt=secret.txt", "--output", "d.json", "--set", "audit.seed=3", code=2)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit_cli.main import app
-from fairkit_cli.text.fitting import GAP, fitted
-from fairkit_cli.text.plain import to_text
+from fairkit_cli.terminal.fitting import GAP, fitted
+from fairkit_cli.terminal.plain import to_text
 
 WIDTHS = (60, 80, 100, 140)
 WORD = st.text("abcdefgh_+& -", min_size=1, max_size=34).filter(str.strip)
@@ -114,7 +114,7 @@ def quick(folder):
     yield "plan", ["plan", *rules]
     yield "watch", ["watch", "show", str(folder / "w")]
     yield "registry list", ["registry", "list", *registry]
-    yield "registry log", ["registry", "log", *registry]
+    yield "registry show --log", ["registry", "show", "--log", *registry]
     yield "packs", ["packs"]
     yield "plugins", ["plugins", "list"]
     yield "a plugin", ["plugins", "show", "subgroups"]

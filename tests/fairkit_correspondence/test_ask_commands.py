@@ -88,8 +88,7 @@ def test_a_plan_is_locked_before_it_is_asked(asked):
     folder, *_ = asked
     answers, lock, key = folder / "answers.parquet", folder / "lock.json", folder / "key"
     run(
-        "certify", "--lock", lock, "--data", answers, "--key", key, "--output", folder / "cert.json",
-        "--sequence", folder / "sequence", code=1,
+        "certify", "--lock", lock, "--data", answers, "--key", key, "--output", folder / "cert.json", code=1,
     )  # fmt: skip
     held = run("verify", folder / "cert.json", "--key", f"{key}.pub", "--data", answers, "--recompute", code=1)
     assert "lock" in held.stdout
@@ -196,7 +195,7 @@ def test_a_lock_made_after_the_questions_is_refused(asked, tmp_path):
     earlier = table.set_column(at, "asked_on", [["2020-01-01"] * table.num_rows])
     pq.write_table(earlier, tmp_path / "answers.parquet")
     words = ("--lock", folder / "lock.json", "--data", tmp_path / "answers.parquet", "--key", folder / "key")
-    refused = run("certify", *words, "--output", tmp_path / "cert.json", "--sequence", tmp_path / "s", code=2)
+    refused = run("certify", *words, "--output", tmp_path / "cert.json", code=2)
     assert "questions were asked on 2020-01-01, before the policy lock was made" in refused.stderr
 
 

@@ -15,10 +15,8 @@ import pytest
 import fairkit
 from fairkit.errors import ModelError, ParameterError
 from fairkit_datasets.loans import loans_table
-from fairkit_endpoint.attest import attest
 from fairkit_endpoint.client import EndpointSettings
 from fairkit_endpoint.model import EndpointModel
-from fairkit_onnx.model import OnnxModel
 
 
 def loans(rows: int = 1_500) -> fairkit.Dataset:
@@ -208,36 +206,6 @@ def test_a_randomized_model_is_audited_by_its_draws(tmp_path, serve):
     assert any("randomized" in note for note in there.model.notes)
     name = ("demographic_parity_difference", "sex")
     assert there.find(*name).value == pytest.approx(here.find(*name).value, abs=1e-6)
-
-
-def test_attestation_of_the_same_model(served_file, serve):
-    found = attest(endpoint(serve(served_file)), OnnxModel.load(served_file), loans(1_500), rows=1_000)
-    assert found.matches
-    assert (found.rows, found.differ) == (1_000, 0)
-    assert found.upper == pytest.approx(1 - 0.05 ** (1 / 1_000), rel=1e-6)
-    assert found.largest_gap < 1e-5
-
-
-def test_attestation_finds_another_model(served_file, serve):
-    found = attest(endpoint(serve(served_file, "--behave", "flips")), OnnxModel.load(served_file), loans(1_500))
-    assert not found.matches
-    assert found.compared == ("label", "probabilities")
-    assert found.labels_differ == 0
-    assert 5 <= found.numbers_differ == found.differ <= 100
-    assert found.upper > found.differ / found.rows
-    assert found.largest_gap > 0.01
-
-
-@pytest.mark.parametrize(("name", "said"), [("sex", "takes the inputs gender"), ("probabilities", "none of")])
-def test_an_endpoint_of_another_form_cannot_be_attested(served_file, serve, tmp_path, name, said):
-    import onnx
-
-    proto = onnx.load(served_file)
-    for old, new in [("sex", "gender")] if name == "sex" else [("probabilities", "p"), ("label", "l")]:
-        renamed(proto, old, new)
-    onnx.save(proto, tmp_path / "other.onnx")
-    with pytest.raises(ModelError, match=said):
-        attest(endpoint(serve(tmp_path / "other.onnx")), OnnxModel.load(served_file), loans(400))
 
 
 @pytest.mark.long

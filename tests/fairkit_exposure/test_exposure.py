@@ -212,7 +212,16 @@ def test_from_the_command_line_to_a_certificate_that_can_be_computed_again(run, 
     for name, seed in (("train", 1), ("test", 2)):
         pq.write_table(hiring_table(400, seed), tmp_path / f"{name}.parquet")
     (tmp_path / "base.onnx").write_bytes(ranker())
-    roles = ["--label", "relevance", "--sensitive", "sex", "--query", "opening", "--features", "test,recommendation"]
+    roles = [
+        "--label",
+        "relevance",
+        "--sensitive",
+        "sex",
+        "--set",
+        "data.query=opening",
+        "--features",
+        "test,recommendation",
+    ]
     limit = ["--max", "exposure_difference:sex=0.06"]
     made = run(
         "mitigate", "--plugin", "exposure", "--model", "base.onnx", "--data", "train.parquet", "--test", "test.parquet",

@@ -9,7 +9,7 @@ from fairkit.data.loading import load_data
 from fairkit.metrics import Headline, Rate, field_names
 from fairkit.models.scorer import Predictions
 from fairkit.plugins import installed_metrics
-from fairkit_cli.text.headlines import Headlines, headlines
+from fairkit.reading import Headlines, headlines
 
 
 class Own(Rate):

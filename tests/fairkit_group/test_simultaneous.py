@@ -100,7 +100,7 @@ def test_the_report_marks_what_survives():
 def test_the_option_reaches_the_auditor(loans_model):
     found = CliRunner().invoke(
         app, ["audit", str(loans_model.path), "--data", str(loans_model.data), "--label", "decision",
-              "--favorable", "approved", "--sensitive", "sex", "--simultaneous"]
+              "--favorable", "approved", "--sensitive", "sex", "--set", "group.simultaneous=true"]
     )  # fmt: skip
     assert found.exit_code == 0, found.output
     assert "hold together" in found.output

@@ -13,7 +13,7 @@ from fairkit.results.report import Report
 from fairkit.results.rules import Rule
 from fairkit.results.subjects import DataInfo, ModelInfo
 from fairkit.results.values import GroupValue
-from fairkit_registry.evidence import issuing, signers
+from fairkit_registry.evidence import certifying, signers
 from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.store.registry import Registry
 
@@ -124,7 +124,7 @@ def certify(tmp_path, signer):
         changes |= {} if seen is None else {"model": seen}
         told = settings or SETTINGS | {"confidence": changes.get("confidence", 0.95)}
         same = {"confidence": told["confidence"], "seed": told["seed"], "adjustment": told.get("adjustment")}
-        raw = issuing.issue(
+        raw = certifying.issue(
             report(model, findings, **(same | changes)),
             [signer.secret] if by is None else list(by),
             settings=told,

@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator  # noqa: F401
 from fairkit import plugins  # noqa: F401
 from fairkit.results.report import Report
 from fairkit_registry import blobs
-from fairkit_registry.evidence import issuing, signers
+from fairkit_registry.evidence import certifying, signers
 from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.exchange import importing
 from fairkit_registry.promotion import run as promotion
@@ -63,7 +63,7 @@ def prepare(trial: int) -> None:
     (folder / "trial.onnx").write_bytes(model)
     report = json.loads((folder / "report.json").read_text())
     report["model"]["sha256"] = hashlib.sha256(model).hexdigest()
-    raw = issuing.issue(Report.from_dict(report), [signers.load_secret(folder / "signer")], settings=SETTINGS)
+    raw = certifying.issue(Report.from_dict(report), [signers.load_secret(folder / "signer")], settings=SETTINGS)
     (folder / "trial.json").write_bytes(raw)
 
 

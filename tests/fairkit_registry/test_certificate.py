@@ -17,9 +17,9 @@ from fairkit.results.rules import Rule
 from fairkit.results.schema import report_schema
 from fairkit.results.subjects import ModelInfo
 from fairkit_registry.errors import CertificateError, VerificationError
-from fairkit_registry.evidence import certificate, dsse, issuing, predicate
+from fairkit_registry.evidence import certificate, certifying, dsse, predicate
 from fairkit_registry.evidence.settings import SignedSettings
-from fairkit_registry.evidence.statement import PAYLOAD_TYPE
+from fairkit_registry.evidence.signed import PAYLOAD_TYPE
 from fairkit_registry.jsonio import canonical
 
 
@@ -323,17 +323,17 @@ def test_no_row_of_the_data_gets_into_a_certificate(model, certify, signer, make
 def test_only_a_file_can_be_certified(model, signer, make):
     loose = replace(make.report(model()), model=ModelInfo(name="object", sha256=None, task="binary"))
     with pytest.raises(CertificateError, match="only a model in a file"):
-        issuing.issue(loose, [signer.secret], settings=make.settings)
+        certifying.issue(loose, [signer.secret], settings=make.settings)
     with pytest.raises(CertificateError, match="fairkit key new"):
-        issuing.issue(make.report(model()), [], settings=make.settings)
+        certifying.issue(make.report(model()), [], settings=make.settings)
     with pytest.raises(CertificateError, match="JSON"):
-        issuing.issue(make.report(model()), [signer.secret], settings={"x": float("nan")})
+        certifying.issue(make.report(model()), [signer.secret], settings={"x": float("nan")})
     with pytest.raises(CertificateError, match="does not have the form"):
-        issuing.issue(make.report(model()), [signer.secret], settings={})
+        certifying.issue(make.report(model()), [signer.secret], settings={})
 
 
 def test_a_file_that_is_no_certificate(tmp_path):
-    (tmp_path / "big").write_bytes(b" " * (certificate.LARGEST_CERTIFICATE + 1))
+    (tmp_path / "big").write_bytes(b" " * (certificate.Certificate.LARGEST + 1))
     with pytest.raises(CertificateError, match="too large"):
         certificate.read_file(tmp_path / "big")
     with pytest.raises(CertificateError, match="cannot read"):

@@ -12,10 +12,10 @@ import fairkit
 from fairkit.results.report import Report
 from fairkit.results.rules import Rule
 from fairkit_registry.errors import CertificateError, ContradictionError
-from fairkit_registry.evidence import certificate, issuing
+from fairkit_registry.evidence import certificate, certifying
 from fairkit_registry.evidence.consistency import contradictions
 from fairkit_registry.evidence.settings import SignedSettings
-from fairkit_registry.evidence.statement import PAYLOAD_TYPE
+from fairkit_registry.evidence.signed import PAYLOAD_TYPE
 
 DPD = "demographic_parity_difference"
 
@@ -98,7 +98,7 @@ def test_settings_are_those_of_the_report(honest, change):
 def test_a_trusted_key_does_not_help_it(honest, signer, make, tmp_path):
     report, settings = honest
     forged = changed(report, interval=(0.0, 0.05))
-    raw = issuing.issue(forged, [signer.secret], settings=settings, audited_at=datetime(2026, 1, 5, tzinfo=UTC))
+    raw = certifying.issue(forged, [signer.secret], settings=settings, audited_at=datetime(2026, 1, 5, tzinfo=UTC))
     with pytest.raises(ContradictionError, match="contradicts itself"):
         certificate.verify(raw, [signer.public])
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import fairkit
 from fairkit_onnx.model import OnnxModel
 from fairkit_registry.errors import VerificationError
-from fairkit_registry.evidence import certificate, issuing
+from fairkit_registry.evidence import certificate, certifying
 from fairkit_registry.evidence.keys import as_public
 from fairkit_registry.evidence.recompute import recompute
 from fairkit_registry.evidence.settings import SignedSettings
@@ -60,7 +60,7 @@ def signed(model, people, told, used):
     key = Ed25519PrivateKey.generate()
     secret = KeySigner(key, as_public(key.public_key(), "the key"))
     report = used.run(OnnxModel.load(model), fairkit.load_data(people, **used.data))
-    raw = issuing.issue(report, [secret], settings=told.to_dict())
+    raw = certifying.issue(report, [secret], settings=told.to_dict())
     return report, certificate.verify(raw, [secret.public])
 
 

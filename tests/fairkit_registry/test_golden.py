@@ -13,10 +13,9 @@ from fairkit.results.report import Report
 from fairkit_registry.errors import VerificationError
 from fairkit_registry.evidence import certificate, dsse
 from fairkit_registry.evidence.keys import load_public
-from fairkit_registry.evidence.locks import read_lock
 from fairkit_registry.evidence.recompute import compare_reports, recompute
 from fairkit_registry.evidence.settings import SignedSettings
-from fairkit_registry.evidence.tables import read_statement
+from fairkit_registry.evidence.statements import PolicyLock, SignedTable
 from fairkit_registry.jsonio import canonical
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -68,8 +67,8 @@ def test_a_certificate_of_then_is_recomputed_now(tmp_path):
 
 
 def test_locks_and_statements_about_tables_are_read():
-    lock = read_lock(content("lock.json"))
-    statement = read_statement(content("table-statement.json"))
+    lock = PolicyLock.read(content("lock.json"))
+    statement = SignedTable.read(content("table-statement.json"))
     assert (lock.name, lock.rows) == (statement.name, statement.rows) == ("table.csv", 400)
     assert lock.data_sha256 == statement.sha256
     model = hashlib.sha256((GOLDEN / "model.onnx").read_bytes()).hexdigest()

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fairkit.settings import ModelOptions
-from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence import pinfile, pins
+from fairkit_registry.evidence import pins
 from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
@@ -204,55 +203,3 @@ def test_an_audit_with_other_settings_is_for_another_alias(registry, model, cert
     registry.attach("credit@1", [certify(model(), worse, settings=settings[0.4], at=datetime(2026, 1, 5, tzinfo=UTC))])
     assert evaluate(registry, "credit@1", "low", now=NOW).verdict == "fail"
     assert evaluate(registry, "credit@1", "high", now=NOW).verdict == "pass"
-
-
-# ---- where pins come from
-
-
-def test_pins_of_a_certificate_and_of_a_file(tmp_path, model, certify, signer, stranger):
-    path = certify(model(), settings=told(model={"threshold": 0.4}))
-    found = pinfile.of_certificate(path, [signer.public])
-    assert found["model.threshold"] == 0.4
-    assert found["data.favorable"] == "yes"
-    with pytest.raises(CertificateError, match="not signed by a key"):
-        pinfile.of_certificate(path, [stranger.public])
-    toml = tmp_path / "pins.toml"
-    toml.write_text(
-        '[data]\nlabel = "paid"\nsensitive = "sex"\ntest = "t.csv"\n[model]\nthreshold = 0.4\n'
-        "[audit]\nseed = 3\n[audit.restricted-dro]\nepsilon = 0.1\n"
-    )
-    assert pinfile.of_file(toml) == {
-        "data.label": "paid",
-        "data.sensitive": ["sex"],
-        "model.threshold": 0.4,
-        "audit.seed": 3,
-        "audit.restricted-dro.epsilon": 0.1,
-    }
-    as_json = tmp_path / "pins.json"
-    as_json.write_text(json.dumps({"model": {"threshold": 0.4}}))
-    assert pinfile.of_file(as_json) == {"model.threshold": 0.4}
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[model]\ntreshold = 1", "there is no setting 'model.treshold'"),
-        ('[[policy]]\nmetric = "x"', "policy is no setting"),
-        ("[data", "not valid TOML"),
-        ("data = 3", "write its keys below that heading"),
-        ('[data]\ntest = "x"', "nothing to pin"),
-    ],
-)
-def test_a_file_that_pins_nothing_that_exists_is_refused(tmp_path, text, words):
-    path = tmp_path / "pins.toml"
-    path.write_text(text)
-    with pytest.raises(CertificateError, match=words):
-        pinfile.of_file(path)
-
-
-@pytest.mark.parametrize("text", ['{"model": {"threshold": 0.5, "threshold": 0.0}}', '{"model": {"threshold": NaN}}'])
-def test_a_file_of_settings_that_can_be_read_in_two_ways_is_refused(tmp_path, text):
-    path = tmp_path / "settings.json"
-    path.write_text(text)
-    with pytest.raises(CertificateError, match="not valid JSON"):
-        pinfile.of_file(path)

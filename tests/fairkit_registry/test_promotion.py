@@ -12,7 +12,7 @@ from fairkit.plugins.records import Plugin, PluginInfo
 from fairkit.promotions import PromotionCheck, Remark
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import dsse
-from fairkit_registry.evidence.statement import PAYLOAD_TYPE
+from fairkit_registry.evidence.signed import PAYLOAD_TYPE
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
 

@@ -12,7 +12,7 @@ from fairkit.data.loading import load_data
 from fairkit.results.rules import Rule
 from fairkit_onnx.model import OnnxModel
 from fairkit_registry.errors import CertificateError, VerificationError
-from fairkit_registry.evidence import certificate, issuing
+from fairkit_registry.evidence import certificate, certifying
 from fairkit_registry.evidence.certifying import certify, fair_metrics_of, mitigation_of
 from fairkit_registry.evidence.recompute import compare_reports, recompute
 from fairkit_registry.evidence.settings import SignedSettings
@@ -130,7 +130,7 @@ def test_signed_numbers_that_are_wrong_are_found(table, scorer, settings, signer
         return replace(honest, findings=tuple(findings))
 
     found = certificate.verify(
-        issuing.issue(told(first.value + 3e-9), [signer.secret], settings=settings.to_dict()), [signer.public]
+        certifying.issue(told(first.value + 3e-9), [signer.secret], settings=settings.to_dict()), [signer.public]
     )
     with pytest.raises(VerificationError, match=r"other numbers than were signed: group/balanced_accuracy value"):
         recompute(found, scorer, dataset)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import threading
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -16,10 +14,10 @@ from fairkit_registry.jsonio import canonical, fingerprint
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
 from fairkit_registry.store import heads
+from fairkit_registry.store.index import MIGRATIONS, statements
 from fairkit_registry.store.lookup import resolve
 from fairkit_registry.store.maintenance import check, gc
 from fairkit_registry.store.registry import Registry
-from fairkit_registry.store.schema import MIGRATIONS, statements
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +136,7 @@ def test_an_event_that_was_changed_is_refused_at_use(place, at_home):
 
 def test_a_log_rewritten_from_the_beginning_is_refused_where_its_head_is_remembered(place, tmp_path, at_home):
     with Registry(place) as store:
-        store.folder.heads.witnesses = (str(tmp_path / "witness.json"),)
+        store.folder.heads.witnesses = (tmp_path / "witness.json",)
         store.folder.remember()
     edit(
         place,
@@ -315,45 +313,9 @@ def test_witnesses_are_written_after_each_change(place, tmp_path, model, at_home
         Registry(place, witnesses=[witness])
 
 
-@pytest.fixture
-def served():
-    """A web server that gives one text."""
-    content = {"/head": b""}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200 if self.path in content else 404)
-            self.end_headers()
-            self.wfile.write(content.get(self.path, b""))
-
-        def log_message(self, *arguments):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", content
-    server.shutdown()
-    server.server_close()
-
-
-def test_a_witness_on_the_web(place, served, at_home, model):
-    url, content = served
-    at_home("other")
-    with Registry(place) as store:
-        last = store.log(limit=1)[0]
-    content["/head"] = heads.Head(events=last.seq, digest=last.digest).to_bytes()
-    assert resolve("credit@production", place, witnesses=[f"{url}/head"]).is_file()
-    content["/head"] = heads.Head(events=last.seq + 1, digest="a" * 64).to_bytes()
-    with pytest.raises(TamperedError, match="index is an older one"):
-        resolve("credit@production", place, witnesses=[f"{url}/head"])
-    content["/head"] = b"y" * 70_000
-    with pytest.raises(RegistryError, match="too large"):
-        Registry(place, witnesses=[f"{url}/head"])
-    with pytest.raises(RegistryError, match="cannot be read"):
-        Registry(place, witnesses=[f"{url}/none"])
-    with pytest.raises(RegistryError, match="without encryption"):
-        Registry(place, witnesses=["http://example.org/head"])
+def test_an_address_is_no_witness(place):
+    with pytest.raises(RegistryError, match="is an address, which is not read"):
+        Registry(place, witnesses=["https://example.org/head"])
 
 
 # ---- what was on the disk before
@@ -361,7 +323,7 @@ def test_a_witness_on_the_web(place, served, at_home, model):
 
 def test_a_registry_of_an_older_version_keeps_working(tmp_path, model, certify, signer, monkeypatch):
     now = AliasPolicy.to_dict
-    fewer = ("settings", "min_rows", "data_keys", "sequential")
+    fewer = ("settings", "min_rows", "data_keys", "plain", "locked", "unseen")
     monkeypatch.setattr(AliasPolicy, "to_dict", lambda p: {k: v for k, v in now(p).items() if k not in fewer})
     with Registry(tmp_path / "old", create=True) as store:
         store.add("credit", model(), certificates=[certify(model())])
@@ -371,7 +333,7 @@ def test_a_registry_of_an_older_version_keeps_working(tmp_path, model, certify, 
     with Registry(tmp_path / "old") as store:
         assert check(store).problems == ()
         held = store.alias("credit", "production")
-        assert (held.version, held.policy.settings, held.policy.sequential) == (1, {}, False)
+        assert (held.version, held.policy.settings, held.policy.locked) == (1, {}, False)
         store.set_alias("credit", "production", replace(held.policy, min_rows=40))
         assert promote(store, "credit@1", "production").verdict == "pass"
         assert check(store).problems == ()

@@ -13,7 +13,7 @@ import fairkit
 from fairkit.results.rules import Rule
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import certificate, dsse, predicate
-from fairkit_registry.evidence import statement as statements
+from fairkit_registry.evidence import signed as statements
 from fairkit_registry.evidence.certifying import certify
 from fairkit_registry.evidence.recompute import recompute
 from fairkit_registry.evidence.settings import SignedSettings

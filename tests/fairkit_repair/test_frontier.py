@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.errors import FairkitError
 from fairkit_datasets.loans import loans_table
 from fairkit_repair.frontiers import training as frontier_work
 from fairkit_repair.frontiers.choice import Choice, Judged, chance, pareto, pick
@@ -352,12 +351,3 @@ def test_families_differ_in_one_parameter_and_a_failed_one_is_trained_one_by_one
     result = run(BOUNDS)
     assert [p.status for p in result.points] == ["done", "done", "failed", "done"]
     assert result.points[2].error == "five"
-
-
-def test_the_former_name_of_the_horizontal_axis_is_said_and_two_names_are_refused(capsys):
-    from fairkit_cli.commands.frontier import _disparity
-
-    assert _disparity(None, "demographic_parity_difference:sex") == "demographic_parity_difference:sex"
-    assert "--metric is now called --disparity" in capsys.readouterr().err
-    with pytest.raises(FairkitError, match="former name of --disparity"):
-        _disparity("a", "b")

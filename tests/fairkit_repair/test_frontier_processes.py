@@ -21,7 +21,17 @@ def command(tmp_path):
     pq.write_table(loans_table(400, 1), tmp_path / "loans.parquet")
     return [
         *(sys.executable, "-c", "from fairkit_cli.main import run; run()"),
-        *("frontier", "--plugin", "reweigh", "--plugin", "massaging", "--learner", "logistic", "--jobs", "2"),
+        *(
+            "frontier",
+            "--plugin",
+            "reweigh",
+            "--plugin",
+            "massaging",
+            "--learner",
+            "logistic",
+            "--set",
+            "frontier.jobs=2",
+        ),
         *("--data", "loans.parquet", "--label", "decision", "--favorable", "approved", "--sensitive", "sex"),
         *("--drop", "would_repay", "--state", "state.json"),
     ]

@@ -265,56 +265,6 @@ def test_a_negative_part_is_limited_by_its_size():
     assert [one.verdict for one in judge(rules, [finding])[0]] == ["fail", "fail"]
 
 
-def test_two_models_are_compared_column_by_column(frame, train, model):
-    blind = train(frame, [c for c in frame if c not in ("decision", "sex")])
-    data = load_data(frame, **ROLES)
-    found = fairkit.compare([model, blind], data, auditors=["why"], parameters={"why": QUICK})
-    moved = [one for one in found.changes[0] if one.metric == "attribution"]
-    gap = next(one for one in moved if one.parameters == {"of": "decision"})
-    parts_of_it = [one for one in moved if one.parameters["of"] == "decision" and "column" in one.parameters]
-    assert sum(one.difference for one in parts_of_it) == pytest.approx(gap.difference, abs=1e-9)
-    of_sex = next(one for one in parts_of_it if one.parameters["column"] == "sex")
-    assert of_sex.after == 0.0
-    assert gap.interval[0] <= gap.difference <= gap.interval[1]
-
-
-def test_exact_parts_of_two_models_are_paired_by_rows(frame, train, model):
-    """The change of a part has the interval of the rows' own changes: far less than both intervals together."""
-    blind = train(frame, [c for c in frame if c not in ("decision", "sex")])
-    data = load_data(frame, **ROLES)
-    settings = {"why": {**QUICK, "metric": "score"}}
-    reports = [fairkit.audit(one, data, auditors=["why"], parameters=settings) for one in (model, blind)]
-    found = fairkit.compare([model, blind], data, auditors=["why"], parameters=settings)
-    moved = {c.parameters.get("column"): c for c in found.changes[0] if c.metric == "attribution"}
-    alone = [{p["column"]: p for p in report.findings[0].evidence["columns"]} for report in reports]
-    for name, part in alone[1].items():
-        both = sum(np.ptp(one[name]["interval"]) for one in alone)
-        assert moved[name].difference == pytest.approx(part["value"] - alone[0][name]["value"], abs=1e-9)
-        assert np.ptp(moved[name].interval) <= both + 1e-9
-    narrower = [np.ptp(moved[n].interval) / sum(np.ptp(one[n]["interval"]) for one in alone) for n in alone[1]]
-    assert np.median(narrower) < 0.5
-    assert moved[None].interval[0] < moved[None].difference < moved[None].interval[1]
-
-
-@pytest.mark.long
-def test_a_repair_says_which_columns_it_moved():
-    train, test = fairkit.datasets.loans(2_000, seed=1), fairkit.datasets.loans(1_500, seed=2)
-    told = {"test": test, "learner": "logistic", "auditors": ["why"]}
-    result = fairkit.mitigate("reweigh", train, **told)
-    parts = [c for c in result.changes if c.metric == "attribution" and c.parameters["of"] == "score"]
-    largest = max((c for c in parts if "column" in c.parameters), key=lambda c: abs(c.difference))
-    assert largest.parameters["column"] in ("sex", "ethnicity")
-    plain = fairkit.mitigate("reweigh", train, test=test, learner="logistic")
-    rest = [c for c in result.changes if c.metric != "attribution"]
-    assert [c.to_dict() for c in rest] == [c.to_dict() for c in plain.changes]
-
-
-def test_an_auditor_that_compares_no_models_is_refused_before_training():
-    data = fairkit.datasets.loans(300, seed=1)
-    with pytest.raises(ParameterError, match="'consistency' does not compare models"):
-        fairkit.mitigate("fairgbm", data, auditors=["consistency"])
-
-
 @pytest.mark.long
 def test_the_waterfall_is_an_altair_chart(model, frame):
     pytest.importorskip("altair", reason="Altair is not installed (pip install 'fairkit[charts]')")

@@ -29,7 +29,7 @@ def data(folder):
 
 
 def test_lines(folder):
-    text = run("why", folder / "loans.onnx", *data(folder), "--allow", "income,employment", "--calls", 12_000)
+    text = run("why", folder / "loans.onnx", *data(folder), "--allow", "income,employment", "--set", "why.calls=12000")
     lines = text.splitlines()
     assert lines[0].startswith("why  Selection rate, ")
     assert "score before the link (exact)" in lines[1]
@@ -43,7 +43,7 @@ def test_lines(folder):
 @pytest.mark.long
 def test_the_same_numbers_as_an_audit(folder):
     words = (folder / "loans.onnx", *data(folder), "--format", "json")
-    one = json.loads(run("why", *words, "--metric", "score"))
+    one = json.loads(run("why", *words, "--set", "why.metric=score"))
     other = json.loads(run("audit", *words, "--auditor", "why", "--set", "why.metric=score"))
     assert one["findings"] == other["findings"]
 
@@ -51,12 +51,12 @@ def test_the_same_numbers_as_an_audit(folder):
 @pytest.mark.long
 @pytest.mark.parametrize("form", ["html", "markdown"])
 def test_pages(folder, form):
-    text = run("why", folder / "loans.onnx", *data(folder), "--calls", 12_000, "--format", form)
+    text = run("why", folder / "loans.onnx", *data(folder), "--set", "why.calls=12000", "--format", form)
     assert ("What carries the gap" if form == "html" else "### Why") in text
 
 
 def test_a_rule_decides_the_exit_code(folder):
-    words = ("why", folder / "loans.onnx", *data(folder), "--metric", "score", "--allow", "income")
+    words = ("why", folder / "loans.onnx", *data(folder), "--set", "why.metric=score", "--allow", "income")
     run(*words, "--max", "unexplained_difference:sex|income=0.9")
     run(*words, "--max", "unexplained_difference:sex|income=0.06", code=3)
 
@@ -74,7 +74,7 @@ def test_no_other_auditor_may_state_what_is_left(folder):
     from fairkit.results.report import Report
     from fairkit_registry.evidence.consistency import contradictions
 
-    words = (folder / "loans.onnx", *data(folder), "--metric", "score", "--allow", "income", "--format", "json")
+    words = (folder / "loans.onnx", *data(folder), "--set", "why.metric=score", "--allow", "income", "--format", "json")
     record = json.loads(run("why", *words))
     settings = {"confidence": 0.95, "seed": 0, "auditors": ["why", "group"],
                 "data": {"label": "decision", "favorable": "approved", "sensitive": ["sex"]}}  # fmt: skip
@@ -97,11 +97,19 @@ def test_a_certificate_is_verified_and_computed_again(folder):
 
 @pytest.mark.long
 def test_the_group_that_was_found_is_explained(folder):
-    text = run("why", folder / "loans.onnx", *data(folder), "--subgroup", "--metric", "score")
+    text = run("why", folder / "loans.onnx", *data(folder), "--subgroup", "--set", "why.metric=score")
     blocks = [line for line in text.splitlines() if line.startswith("why  ")]
     assert len(blocks) == 2
     assert "everybody else" in " ".join(text.split())
-    named = run("why", folder / "loans.onnx", *data(folder), "--people", "employment=permanent", "--metric", "score")
+    named = run(
+        "why",
+        folder / "loans.onnx",
+        *data(folder),
+        "--set",
+        "why.people=employment=permanent",
+        "--set",
+        "why.metric=score",
+    )
     assert "employment = permanent" in named
 
 
@@ -109,17 +117,7 @@ def test_the_group_that_was_found_is_explained(folder):
 def test_a_value_with_a_comma_is_one_condition(folder, frame):
     commas = frame.assign(employment=frame["employment"].replace("permanent", "permanent, full"))
     commas.to_csv(folder / "commas.csv", index=False)
-    told = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex", "--metric", "score"]
-    people = ("--people", "employment=permanent, full")
+    told = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex", "--set", "why.metric=score"]
+    people = ("--set", 'why.people="employment=permanent, full"')
     text = run("why", folder / "loans.onnx", "--data", folder / "commas.csv", *told, *people)
     assert "employment = permanent, full" in text
-
-
-@pytest.mark.long
-def test_two_months_are_compared(folder, frame):
-    frame.sample(frac=0.6, random_state=1).to_csv(folder / "later.csv", index=False)
-    told = ("--against", folder / "later.csv", "--auditor", "why", "--set", "why.calls=12000")
-    text = run("compare", folder / "loans.onnx", *data(folder), *told)
-    assert "What carries the gap" in text
-    assert "who applies" in text
-    assert "the gap: base rate" in text

@@ -12,7 +12,6 @@ import pytest
 import fairkit
 from fairkit.support import files, timings
 from fairkit_onnx.sandbox import confine
-from fairkit_registry.evidence import sequence
 from fairkit_similarity.search import memory
 from fairkit_watch import log
 
@@ -104,12 +103,6 @@ def test_a_watch_has_one_writer_on_windows_too(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "msvcrt", module)
     with log.locked(tmp_path / "watch"):
         assert locked == [(2, 1)]
-
-
-@pytest.mark.usefixtures("no_modules")
-def test_a_signer_without_locks_still_counts(tmp_path):
-    with sequence._locked(tmp_path / "lock"):
-        assert not (tmp_path / "lock").exists()
 
 
 @pytest.mark.usefixtures("no_proc")

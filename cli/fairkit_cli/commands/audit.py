@@ -84,14 +84,14 @@ def run_audit(
     """Do what the command does up to the report."""
     from fairkit.auditing.run import audit as run
     from fairkit_cli.config import load_announced
-    from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import chosen
+    from fairkit_cli.terminal.progress import progress_bar
 
     config = load_announced(config_file)
     data, conditions = asked_by(pack, data, conditions or opt.ConditionOptions(), config)
     settings = opt.audit_settings(typed, config)
     facts = opt.stated_facts(about, config, dated=True)
-    subject = chosen(model, predictions, config, served)
+    subject = chosen(model, predictions, config, served, opt.named_auditors(typed, config))
     settings = subject.settings(settings, typed, config)
     dataset = subject.dataset(data, config, conditions)
     settings = counted_above_the_median(pack, subject, dataset, settings, scores=tool_scores)
@@ -102,7 +102,7 @@ def run_audit(
 
 
 def _imported(functions: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Import the functions of --metric; a module of the working folder is found, as by `python -m`."""
+    """Import the functions of audit.metric; a module of the working folder is found, as by `python -m`."""
     import sys
 
     from fairkit.functions import imported

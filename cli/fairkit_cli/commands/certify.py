@@ -49,7 +49,14 @@ def new_key(
     )
 
 
-@opt.expanded
+@opt.expanded_but(
+    {
+        "engine": "engine.name",
+        "seed": "audit.seed",
+        "sensitive_probability": "data.sensitive_probability",
+        "task": "audit.task",
+    }
+)
 def certify(
     model: opt.AuditedModel = None,
     *,
@@ -58,15 +65,11 @@ def certify(
     output: Annotated[Path, opt.option("--output", "FILE", "The certificate.")],
     signed_data: Annotated[
         list[Path] | None,
-        opt.option("--signed-data", "FILE", "Statement about the table, from `fairkit sign-data` (repeatable)."),
+        opt.option("--signed-data", "FILE", "Signed table, from `fairkit policy lock` without a policy (repeatable)."),
     ] = None,
-    sequence: Annotated[
-        Path | None,
-        opt.option(
-            "--sequence",
-            "FOLDER",
-            "Where the keys' certificates are numbered and a copy of each is kept; default: your state folder.",
-        ),
+    valid_days: Annotated[
+        float | None,
+        opt.option("--valid-days", "DAYS", "After so many days the certificate does not hold any more.", min=0),
     ] = None,
     lock: Annotated[
         Path | None,
@@ -74,7 +77,7 @@ def certify(
             "--lock", "FILE", "Audit by this policy lock: policy, settings and table are its own (give --data only)."
         ),
     ] = None,
-    lock_salt: Annotated[Path | None, opt.option("--lock-salt", "FILE", "The secret that opens a sealed lock.")] = None,
+    lock_salt: Annotated[Path | None, opt.Rare("lock.salt", "The file of the secret that opens a sealed lock.")] = None,
     columns: opt.DataOptions,
     predictions: opt.PredictionColumns = None,
     served: opt.EndpointOptions,
@@ -92,24 +95,23 @@ def certify(
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.commands.policy import by_lock, check_alone, salt_of
     from fairkit_cli.config import load_announced
-    from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import Subject, chosen
     from fairkit_cli.terminal.passphrases import load_signers
+    from fairkit_cli.terminal.progress import progress_bar
     from fairkit_registry.evidence.certifying import certify as run
-    from fairkit_registry.evidence.sequence import SequenceFolder
     from fairkit_registry.evidence.settings import SignedSettings
-    from fairkit_registry.evidence.tables import read_file as read_statement_file
+    from fairkit_registry.evidence.statements import SignedTable, named
 
     # before the audit, which may take long
     secrets = load_signers(keys, insecure=insecure_key)
-    statements = [read_statement_file(path) for path in signed_data or ()]
+    statements = [named(SignedTable, path) for path in signed_data or ()]
     check_writable(output)
     settings = load_announced(config)
     facts = opt.stated_facts(about, settings, dated=False)
     columns, conditions = asked_by(pack, columns, conditions, settings)
     salt = salt_of(lock, lock_salt)
     if lock is None:
-        subject = chosen(model, predictions, settings, served)
+        subject = chosen(model, predictions, settings, served, opt.named_auditors(typed, settings))
         dataset = subject.dataset(columns, settings, conditions)
         asked = subject.settings(opt.audit_settings(typed, settings), typed, settings)
         asked = counted_above_the_median(pack, subject, dataset, asked, scores=tool_scores)
@@ -126,8 +128,8 @@ def certify(
             signed_settings,
             secrets,
             progress=progress,
-            sequence=SequenceFolder(sequence),
-            table_statements=statements,
+            tables=statements,
+            valid_days=valid_days,
             about=facts,
             policy_lock=None if lock is None else lock.read_bytes(),
             lock_salt=salt,

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from fairkit.errors import ParameterError
+from fairkit.results.comparisons import told_apart
 from fairkit_cli import options as opt
-from fairkit_cli.commands.compared import is_report, of_reports, of_tables, own_features, told_apart
+from fairkit_cli.commands.compared import is_report, of_reports, of_tables, own_features
 from fairkit_cli.formats import text_of
 from fairkit_cli.terminal.output import exit_code, write
 
@@ -53,13 +54,9 @@ def compare(
 ) -> None:
     """Compare models with the first of them on the same rows: what is significantly better or worse?
 
-    With --auditor subgroups, groups that nobody named are searched in every model; each that is found is measured in
-    both.
-
     Two reports (JSON) or certificates in place of the models are compared as they are, number by number. With --against
-    one model is compared on two tables, or two models each on its own; --auditor why says what carries the change of a
-    gap: who applies, what is decided about people who are alike, the model. With --max or --min every model is judged;
-    the exit code is that of the worst verdict on a model beside the first.
+    one model is compared on two tables, or two models each on its own, by every --auditor. With --max or --min every
+    model is judged; the exit code is that of the worst verdict on a model beside the first.
 
     Each --predictions is one more to compare, after the models: columns of the data, as in `fairkit audit`.
     """
@@ -68,8 +65,8 @@ def compare(
     from fairkit.support.files import check_writable
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
-    from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import load_model
+    from fairkit_cli.terminal.progress import progress_bar
     from fairkit_comparing.run import compare as run
 
     if output is not None:
@@ -86,7 +83,10 @@ def compare(
     settings = load_announced(config)
     audited = replace(opt.audit_settings(scoring, settings), policy=policy)
     asked = {*(scoring.auditors or ()), *(text.partition(".")[0] for text in scoring.assignments or ())}
-    chosen = [name for name in audited.auditors if name in asked]
+    if asked and against is None:
+        raise ParameterError(
+            "models on one table are compared by metrics; leave --auditor and --set out, and audit each model by itself"
+        )
     loaded = [load_model(model, settings) for model in models or ()]
     told_columns = [PredictionRoles.parse([text]) for text in predictions or ()]
     if not told_columns and settings.data.get("predictions"):
@@ -110,8 +110,6 @@ def compare(
         result = run(
             compared,
             data,
-            auditors=chosen,
-            parameters={name: audited.parameters[name] for name in chosen if name in audited.parameters},
             policy=policy,
             confidence=audited.confidence,
             seed=audited.seed,

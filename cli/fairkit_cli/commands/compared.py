@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError, ParameterError
+from fairkit.results.comparisons import told_apart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,19 +42,6 @@ def of_reports(paths: Sequence[str], policy: Sequence[Rule] = ()) -> Comparison:
     return told_apart(found, [Path(path).name for path in paths])
 
 
-def told_apart(comparison: Comparison, names: Sequence[str]) -> Comparison:
-    """Give models of one name other names, such as their files', where these differ."""
-    if (
-        len({model.name for model in comparison.models}) == len(comparison.models)
-        and comparison.models[0].name != "before"
-    ):
-        return comparison
-    if len(set(names)) < len(comparison.models) or len(names) != len(comparison.models):
-        return comparison
-    models = tuple(replace(model, name=name) for model, name in zip(comparison.models, names, strict=True))
-    return replace(comparison, models=models)
-
-
 def _read(path: str) -> Report:
     from fairkit.results.report import Report
     from fairkit.results.schema import validate_report
@@ -66,7 +54,7 @@ def _read(path: str) -> Report:
     if "payload" in record:
         from fairkit_registry.evidence.certificate import read
 
-        return read(raw, full=True).report
+        return read(raw).report
     validate_report(record)
     return Report.from_dict(record)
 
@@ -94,8 +82,6 @@ def of_tables(
     models: Sequence[Any], before: Dataset, after: Dataset, settings: AuditSettings, engine: Mapping[str, Any]
 ) -> Comparison:
     """Compare a model on one table with the same model, or the one that followed it, on another."""
-    from dataclasses import replace
-
     from fairkit.auditing.run import audit
     from fairkit_cli.report_changes import compare_reports
     from fairkit_comparing.windows import changes_between

@@ -46,7 +46,6 @@ Disparity = Annotated[
         "first sensitive column.",
     ),
 ]
-FormerDisparity = Annotated[str | None, typer.Option("--metric", metavar="METRIC:COL", hidden=True)]
 Limit = Annotated[
     float | None,
     opt.option(
@@ -58,31 +57,26 @@ Limit = Annotated[
 ]
 Sure = Annotated[
     float | None,
-    opt.option(
-        "--sure", "P", "With --limit: how large the predicted chance must be that the test rows keep it. Default: 0.95."
+    opt.Rare(
+        "frontier.sure", "With --limit: how large the predicted chance must be that the test rows keep it (0.95)."
     ),
 ]
 Alpha = Annotated[
-    float,
-    opt.option(
-        "--alpha",
-        "A",
-        "Without --limit: pick the model with the largest A · performance + (1-A) · (1 - disparity).",
-        min=0,
-        max=1,
+    float | None,
+    opt.Rare(
+        "frontier.alpha",
+        "Without --limit: the model with the largest A · performance + (1-A) · (1 - disparity) is picked (0.75).",
     ),
 ]
 Repeats = Annotated[
-    int,
-    opt.option(
-        "--repeats",
-        "K",
-        "Train each point of the front K times, all but the first on rows drawn anew, and show how far it moves.",
-        min=1,
+    int | None,
+    opt.Rare(
+        "frontier.repeats",
+        "Train each point of the front so often, all but the first on rows drawn anew, and show how far it moves (1).",
     ),
 ]
 Jobs = Annotated[
-    int | None, opt.option("--jobs", "N", "How many points are trained at a time. Default: one for each core.", min=1)
+    int | None, opt.Rare("frontier.jobs", "How many points are trained at a time. Default: one for each core.")
 ]
 StateFile = Annotated[
     Path | None,
@@ -121,14 +115,13 @@ def frontier(
     ] = None,
     performance: Performance = None,
     disparity: Disparity = None,
-    metric: FormerDisparity = None,
     limit: Limit = None,
     sure: Sure = None,
-    alpha: Alpha = 0.75,
+    alpha: Alpha = None,
     learner: Annotated[str | None, opt.option("--learner", "NAME", "The learner of the methods that take one.")] = None,
-    repeats: Repeats = 1,
+    repeats: Repeats = None,
     jobs: Jobs = None,
-    threads: Annotated[int | None, opt.option("--threads", "N", "How many threads each training uses.")] = None,
+    threads: Annotated[int | None, opt.Rare("frontier.threads", "How many threads each training uses.")] = None,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
     state: StateFile = None,
@@ -143,7 +136,7 @@ def frontier(
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
-    from fairkit_cli.progress import progress_bar
+    from fairkit_cli.terminal.progress import progress_bar
     from fairkit_repair.frontiers.choice import Choice
     from fairkit_repair.frontiers.run import frontier as run
     from fairkit_repair.frontiers.run import own_auditor
@@ -152,8 +145,12 @@ def frontier(
         if target is not None:
             check_writable(target)
     settings = load_announced(config)
-    measured = _disparity(disparity, metric)
-    auditor = own_auditor(measured)
+    for name, number, good in (("alpha", alpha, (0, 1)), ("jobs", jobs, (1, None)), ("repeats", repeats, (1, None))):
+        if number is not None and not (good[0] <= number and (good[1] is None or number <= good[1])):
+            raise ParameterError(
+                f"--set frontier.{name}={number}: it is at least {good[0]}{' and at most 1' if good[1] else ''}"
+            )
+    auditor = own_auditor(disparity)
     of_auditors = [text for text in assignments or [] if auditor and text.startswith(f"{auditor}.")]
     of_methods = [text for text in assignments or [] if text not in of_auditors]
     sweeps = read_sweeps(plugin or [], vary or [], search or [], of_methods, settings)
@@ -171,16 +168,16 @@ def frontier(
                 test=test_data,
                 holdout=0.2 if holdout is None else holdout,
                 performance=performance,
-                disparity=measured,
+                disparity=disparity,
                 parameters=audited.parameters,
-                choice=Choice(limit=limit, alpha=alpha, sure=0.95 if sure is None else sure),
+                choice=Choice(limit=limit, alpha=0.75 if alpha is None else alpha, sure=0.95 if sure is None else sure),
                 budget=budget,
                 learner=learner,
                 seed=audited.seed,
                 jobs=jobs,
                 threads=threads,
                 confidence=audited.confidence,
-                repeats=repeats,
+                repeats=repeats or 1,
                 state=state,
                 progress=progress,
                 **where.arguments(),
@@ -196,16 +193,6 @@ def frontier(
         say(f"wrote {output}")
     write(lambda terminal: text_of(result, output_format, terminal), report)
     raise typer.Exit(exit_code(result.verdict) or (PASSED if result.sure and not result.is_constant else INCONCLUSIVE))
-
-
-def _disparity(named: str | None, renamed: str | None) -> str | None:
-    """Return the horizontal axis; ``--metric`` was the option's name before."""
-    if renamed is None:
-        return named
-    if named is not None:
-        raise ParameterError("--metric is the former name of --disparity; give --disparity only")
-    say("note: --metric is now called --disparity; the old name works until the next version")
-    return renamed
 
 
 def read_sweeps(

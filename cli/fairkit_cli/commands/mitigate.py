@@ -40,19 +40,9 @@ RegistryFolder = Annotated[
 ]
 Repeats = Annotated[
     int | None,
-    opt.option(
-        "--repeats",
-        "K",
-        "Train K models, all but the first on rows drawn anew, and show how far retraining goes. Default: 1.",
-        min=1,
-    ),
-]
-Explained = Annotated[
-    list[str] | None,
-    opt.option(
-        "--auditor",
-        "NAME",
-        "An auditor that compares models, too: why says which columns' parts of a gap the repair moved. Repeatable.",
+    opt.Rare(
+        "mitigate.repeats",
+        "Train so many models, all but the first on rows drawn anew, and show how far retraining goes. Default: 1.",
     ),
 ]
 Everything = Annotated[
@@ -63,7 +53,7 @@ Everything = Annotated[
         rich_help_panel=opt.OUTPUT,
     ),
 ]
-Threads = Annotated[int | None, opt.option("--threads", "N", "Threads; default: all cores.")]
+Threads = Annotated[int | None, opt.Rare("mitigate.threads", "Threads; default: all cores.")]
 
 
 @opt.expanded
@@ -87,7 +77,6 @@ def mitigate(
     seed: opt.Seed = None,
     threads: Threads = None,
     repeats: Repeats = None,
-    auditor: Explained = None,
     output: Target = None,
     register: RegisterName = None,
     registry: RegistryFolder = None,
@@ -103,7 +92,7 @@ def mitigate(
     from fairkit.support.files import check_writable
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
-    from fairkit_cli.progress import progress_bar
+    from fairkit_cli.terminal.progress import progress_bar
 
     settings = load_announced(config)
     target = _target(output, settings)
@@ -127,7 +116,6 @@ def mitigate(
         "threads": threads,
         "policy": audited.policy,
         "confidence": audited.confidence,
-        "auditors": tuple(auditor or ()),
         "output": target,
     }
     again = opt.first_known(repeats, settings.mitigate.get("repeats"), 1)
@@ -174,12 +162,12 @@ def _searched_or_run(plan: Plan, train: Any, shared: dict[str, Any], settings: C
     if plain:
         raise ParameterError(
             "a search under a policy runs on this machine, trains its pick once, and tells the task from the label: "
-            "leave out --engine, --repeats and --task, or name one method with --plugin"
+            "leave out --engine, mitigate.repeats and --task, or name one method with --plugin"
         )
     options = plan.search.arguments(settings)
     if plan.plugin is not None:
         if options["methods"]:
-            raise ParameterError("give --plugin or --methods, not both")
+            raise ParameterError("give --plugin or --set mitigate.methods=, not both")
         options |= {"methods": [plan.plugin], "unconstrained": False, "anyway": True}
     given = {plan.plugin: parameters} if plan.plugin else _of_methods(plan.assignments, settings)
     try:

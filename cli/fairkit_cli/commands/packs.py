@@ -12,7 +12,7 @@ import typer
 from fairkit_cli import options as opt
 from fairkit_cli.packs import find_pack, installed
 from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, print_json, say
-from fairkit_cli.text.plain import indented
+from fairkit_cli.terminal.plain import indented
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

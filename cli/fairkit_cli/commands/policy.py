@@ -14,9 +14,13 @@ from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import print_as
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fairkit.data.dataset import Dataset
+    from fairkit_cli.config import Config
     from fairkit_cli.subject import Subject
     from fairkit_registry.evidence.settings import SignedSettings
+    from fairkit_registry.evidence.signers import Signer
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -50,14 +54,15 @@ def lock(
 ) -> None:
     """Sign the policy, the table and all settings of an audit before there is a model to audit.
 
-    `fairkit registry lock NAME LOCK` puts it into the registry's log, `fairkit certify MODEL --lock LOCK` audits by it,
-    and an alias with --pre-registered points to nothing else.
+    `fairkit registry add NAME LOCK` puts it into the registry's log, `fairkit certify MODEL --lock LOCK` audits by it,
+    and an alias that asks for `locked` points to nothing else. Without a policy the table alone is signed: `fairkit
+    certify --signed-data FILE` takes that, and an alias asks for it by `--data PUB`.
     """
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_announced
     from fairkit_cli.terminal.passphrases import load_signers
-    from fairkit_registry.evidence.locks import read_lock, sign_lock
     from fairkit_registry.evidence.settings import SignedSettings
+    from fairkit_registry.evidence.statements import PolicyLock, sign_lock
 
     secrets = load_signers(keys, insecure=insecure_key)  # before the table, which may be large
     check_writable(output)
@@ -65,6 +70,9 @@ def lock(
         check_writable(data_salted)
     settings = load_announced(config)
     file = "test" if "test" in settings.data else "path"
+    if not opt.audit_settings(typed, settings).policy:
+        _sign_table(columns, settings, secrets, output, purpose, output_format, sealed=data_salted is not None)
+        return
     requests = of_requests(columns)
     if requests is None:
         dataset = opt.load_dataset(columns, settings, file=file, conditions=conditions)
@@ -77,7 +85,7 @@ def lock(
     rows = seen.rows + seen.dropped_rows
     salt = None if data_salted is None else token_hex(32)
     raw = sign_lock(dataset.name, seen.sha256, rows, pins.to_dict(), secrets, purpose=purpose, salt=salt)
-    terms = read_lock(raw)
+    terms = PolicyLock.read(raw)
     if data_salted is not None:
         write_atomic(data_salted, f"{salt}\n".encode(), mode=0o600)
     write_atomic(output, raw)
@@ -93,10 +101,44 @@ def lock(
 app.command("lock")(lock)
 
 
+def _sign_table(
+    columns: opt.DataOptions,
+    settings: Config,
+    secrets: Sequence[Signer],
+    output: Path,
+    purpose: str,
+    output_format: str,
+    *,
+    sealed: bool,
+) -> None:
+    """Sign a table alone: its content's digest, rows and columns."""
+    from fairkit.data.loading import load_data
+    from fairkit.support.files import write_atomic
+    from fairkit_registry.evidence.statements import SignedTable, sign_table
+
+    if sealed:
+        raise ParameterError("--data-salted seals the rows of a lock, which has a policy: --max, --min or [[policy]]")
+    place = columns.data or settings.data.get("test") or settings.data.get("path")
+    if place is None:
+        raise ParameterError("name the table to sign: --data FILE")
+    data = load_data(place)
+    seen = data.learn()
+    raw = sign_table(data.name, data.sha256, seen.rows + seen.dropped_rows, data.columns, secrets, purpose=purpose)
+    write_atomic(output, raw)
+    found = SignedTable.read(raw)
+    print_as(
+        output_format,
+        found.to_dict() | {"statement": str(output)},
+        f"{output}: {found.name}, {found.rows:,} rows, content {found.sha256}; no policy, so the table alone is signed",
+        f"signed by key {', '.join(keyid[:16] for keyid in found.keyids)}",
+    )
+
+
 def of_requests(columns: opt.DataOptions) -> Subject | None:
     """Return the subject of a table of `fairkit ask --requests`, which has no answers yet; else None."""
+    from fairkit.data.answers import carried_by
     from fairkit.data.predictions import PredictionRoles
-    from fairkit_cli.subject import Subject, carried_by
+    from fairkit_cli.subject import Subject
 
     if columns.data is None or not carried_by(columns.data):
         return None
@@ -119,31 +161,31 @@ def check_alone(
 
 def salt_of(lock: Path | None, path: Path | None) -> str | None:
     """Return the secret of a sealed lock; None without one."""
-    from fairkit_registry.evidence.locks import read_salt
+    from fairkit_registry.evidence.statements import read_salt
 
     if lock is None and path is not None:
-        raise ParameterError("--lock-salt opens a sealed lock: give --lock too")
+        raise ParameterError("lock.salt opens a sealed lock: give --lock too")
     return None if path is None else read_salt(path)
 
 
 def by_lock(path: Path, columns: opt.DataOptions, salt: str | None = None) -> tuple[SignedSettings, Dataset]:
     """Return the settings of a lock, and the table if it is the one that was locked."""
     from fairkit_registry.errors import CertificateError
-    from fairkit_registry.evidence.locks import read_file, read_lock, sealed
     from fairkit_registry.evidence.settings import SignedSettings
+    from fairkit_registry.evidence.statements import PolicyLock, named, sealed
 
-    lock = read_lock(read_file(path))
+    lock = PolicyLock.read(named(PolicyLock, path))
     if columns.data is None:
         raise ParameterError("--lock names the content of a table, not where it is: give --data FILE too")
     settings = SignedSettings.from_dict(lock.settings)
     dataset = settings.open_data(columns.data, columns.join)
     digest = dataset.learn().sha256
     if lock.sealed and salt is None:
-        raise CertificateError(f"{path} is sealed: give the secret that its owner kept, with --lock-salt FILE")
+        raise CertificateError(f"{path} is sealed: give the secret that its owner kept, with --set lock.salt=FILE")
     # answers to locked requests are another table; what they answer is checked when the audit has read them
     answers = dataset.roles.predictions is not None and dataset.roles.predictions.answer is not None
-    named = sealed(digest, str(salt)) if lock.sealed else digest
-    if named != lock.data_sha256 and not answers:
+    told = sealed(digest, str(salt)) if lock.sealed else digest
+    if told != lock.data_sha256 and not answers:
         raise CertificateError(
             f"{columns.data} is not the table that was locked: it has the content {digest[:16]}..., the lock names "
             f"{lock.data_sha256[:16]}..."

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fairkit.packs import Rendering
     from fairkit_cli.evidence import Shown
     from fairkit_cli.pages.watch import Monitoring
-    from fairkit_registry.evidence.revoked import Revocations
     from fairkit_watch.watch import Watch
 
 
@@ -39,8 +38,6 @@ def report(
         Path | None,
         opt.option("--facts", "FILE", "A TOML file with what no tool can know; with --pack. What lacks is a gap."),
     ] = None,
-    revocations: opt.RevocationLists = None,
-    revoker: opt.Revokers = None,
     watched: Annotated[
         Path | None,
         opt.option(
@@ -97,8 +94,7 @@ def report(
             f"the pack {chosen.name!r} has no item about a watch: leave --watch out, or name eu-ai-act-monitoring"
         )
     stated = {} if chosen is None else read_facts_file(chosen, facts)
-    known = _known(keys, revocations, revoker)
-    shown = read_evidence(certificates, keys or (), revocations=known)
+    shown = read_evidence(certificates, keys or ())
     if chosen is None:
         from fairkit_cli.options.about import today
         from fairkit_cli.pages.certificates import evidence_page
@@ -118,19 +114,6 @@ def report(
     write(lambda _: text, output)
     code = told(shown)
     raise typer.Exit(INCONCLUSIVE if code == PASSED and strict and not complete else code)
-
-
-def _known(
-    keys: Sequence[Path] | None, lists: Sequence[Path] | None, revokers: Sequence[Path] | None
-) -> Revocations | str | None:
-    from fairkit_cli.registry.common import load_keys
-    from fairkit_registry.evidence.verifying import known_revocations
-
-    if not keys:
-        if lists or revokers:
-            raise ParameterError("--revocations and --revoker need --key: they are about signatures")
-        return None
-    return known_revocations(lists, load_keys(keys), load_keys(revokers))
 
 
 def _check_asked(

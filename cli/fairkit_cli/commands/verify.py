@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,13 +13,8 @@ from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import print_as, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import timedelta
-
     from fairkit.data.source import Source
-    from fairkit_registry.evidence.certificate import Certificate
-    from fairkit_registry.evidence.revoked import Revocations
-    from fairkit_registry.evidence.verifying import Verification
+    from fairkit_registry.evidence.certificate import Certificate, Verification
 
 
 @opt.expanded
@@ -41,9 +35,6 @@ def verify(
     endpoint: Annotated[
         str | None, opt.option("--endpoint", "URL", "The server to ask again, where it is about an endpoint's answers.")
     ] = None,
-    revocations: opt.RevocationLists = None,
-    revoker: opt.Revokers = None,
-    max_age: opt.MaxAge = None,
     sandbox: opt.SandboxOptions,
     output_format: opt.TableFormat = "table",
     page: Annotated[
@@ -51,20 +42,20 @@ def verify(
         opt.option("--page", "FILE", "Write the page that checks certificates in a browser, offline; alone."),
     ] = None,
 ) -> None:
-    """Check a certificate: signature, revocation, model, data and, with --recompute, every number in it.
+    """Check a certificate: signature, validity, model, data and, with --recompute, every number in it.
 
-    A certificate that holds and says that the policy failed gives exit code 1, as an audit does. With --max-age every
-    key that signed must have a revocation list of that age at most, else exit code 3.
+    A certificate that holds and says that the policy failed gives exit code 1, as an audit does. What a registry has
+    revoked, `fairkit registry verify` heeds.
     """
     from fairkit.data.sources import open_source
     from fairkit_cli.names import refuse_remote
     from fairkit_cli.registry.common import load_keys
     from fairkit_cli.text.verified import code_of, lines, record
-    from fairkit_registry.evidence.certificate import read_file
-    from fairkit_registry.evidence.verifying import check, known_revocations
+    from fairkit_registry.errors import CertificateError
+    from fairkit_registry.evidence.certificate import check, read_file
 
     if page is not None:
-        unused = (certificate, keys, model, data, join, endpoint, revocations, revoker)
+        unused = (certificate, keys, model, data, join, endpoint)
         _write_page(page, unused, recompute=recompute)
         return
     if certificate is None or not keys:
@@ -75,28 +66,25 @@ def verify(
         raise FairkitError("--recompute needs --data, and --model if there is one: it repeats the audit on them")
     if endpoint is not None and not recompute:
         raise FairkitError("--endpoint is asked by --recompute only; add it, or leave --endpoint out")
-    age = None if max_age is None else opt.read_age(max_age)
     raw = read_file(Path(certificate))
-    trusted = load_keys(keys)
-    revoked = known_revocations(revocations, trusted, load_keys(revoker))
-
-    def further(outcome: Verification, signed: Certificate) -> None:
+    digest = None if model is None else _model_digest(model)
+    outcome = check(raw, load_keys(keys), model_sha256=digest)
+    if outcome.error is None and outcome.certificate is not None:
+        signed = outcome.certificate
         if recompute and model is None and signed.model_sha256 is not None:
             raise FairkitError("--recompute needs --model too: the certificate is about a model")
         # a query is asked once, for the digest and for the numbers
         table = None if data is None else open_source(data)
-        with nullcontext() if table is None else closing(table):
-            if table is not None:
-                _check_data(outcome, signed, table)
-            if join is not None:
-                _check_join(outcome, signed, join)
-            if recompute:
-                _recompute(outcome, signed, model, table, endpoint, join)
-
-    digest = None if model is None or isinstance(revoked, str) else _model_digest(model)
-    outcome = check(raw, trusted, revocations=revoked, model_sha256=digest, further=further)
-    if age is not None and not isinstance(revoked, str) and outcome.certificate is not None:
-        outcome.doubts += tuple(_stale(revoked, outcome.certificate.keyids, age))
+        try:
+            with nullcontext() if table is None else closing(table):
+                if table is not None:
+                    _check_data(outcome, signed, table)
+                if join is not None:
+                    _check_join(outcome, signed, join)
+                if recompute:
+                    _recompute(outcome, signed, model, table, endpoint, join)
+        except CertificateError as error:
+            outcome.error = error
     print_as(output_format, record(outcome), *lines(str(Path(certificate)), outcome))
     raise typer.Exit(code_of(outcome))
 
@@ -112,22 +100,6 @@ def _write_page(page: Path, others: tuple[Any, ...], *, recompute: bool) -> None
     check_writable(page)
     write_atomic(page, verifier_page())
     say(f"wrote {page}")
-
-
-def _stale(known: Revocations, keyids: Sequence[str], age: timedelta) -> Iterator[str]:
-    """Say which keys, the revokers among them, have no list of this age: who has seen no newer one cannot tell."""
-    from fairkit_registry.evidence.predicate import CLOCK_SKEW, time_text
-
-    issued = {one.issuer: one.issued_at for one in known.lists}
-    for keyid in sorted({*keyids, *known.revokers}):
-        at = issued.get(keyid)
-        if at is None:
-            yield f"there is no revocation list of key {keyid[:16]}, and a recent one is asked for"
-        elif not -CLOCK_SKEW <= datetime.now(UTC) - at <= age:
-            yield (
-                f"the newest revocation list of key {keyid[:16]} is of {time_text(at)}, and one of the last "
-                f"{age.total_seconds() / 3600:g} hours is asked for: get it from the issuer"
-            )
 
 
 def _model_digest(model: str) -> str:
@@ -191,7 +163,7 @@ def _recompute(
 ) -> None:
     from fairkit_cli.config import load_config
     from fairkit_cli.names import model_file
-    from fairkit_cli.progress import progress_bar
+    from fairkit_cli.terminal.progress import progress_bar
     from fairkit_registry.evidence.recompute import recompute
     from fairkit_registry.evidence.settings import SignedSettings
 

@@ -16,6 +16,8 @@ from fairkit_cli.options.declare import option
 from fairkit_cli.terminal.output import exit_code, write
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fairkit.results.report import Report
 
 _PANEL = "What is divided"
@@ -23,28 +25,15 @@ Names = list[str] | None
 Allow = Annotated[
     Names, option("--allow", "A,B", "Columns in which a difference is allowed: say what is left of it.", _PANEL)
 ]
-Divide = Annotated[
-    Names,
-    option("--metric", "NAME", "What to divide (repeatable). Default: the selection rate and an exact score.", _PANEL),
-]
-Together = Annotated[Names, option("--together", "A+B", "Columns that belong together. Repeatable.", _PANEL)]
-People = Annotated[
-    Names, option("--people", "COND", "A group of COLUMN=VALUE or COLUMN=LOW:HIGH against all others.", _PANEL)
-]
 Subgroup = Annotated[
     bool, typer.Option("--subgroup", help="Search the worst-treated group, and divide its gap.", rich_help_panel=_PANEL)
-]
-Calls = Annotated[
-    int | None, option("--calls", "N", "The most rows that the model is asked about each time (400000).", _PANEL)
 ]
 Refit = Annotated[
     Path | None, option("--refit", "FILE", "Train again on this table, with and without a column.", _PANEL)
 ]
-Without = Annotated[Names, option("--without", "A,B", "The columns that --refit leaves out.", _PANEL)]
-Refits = Annotated[int | None, option("--refits", "N", "How often to train; beyond 1 on resampled rows (1).", _PANEL)]
 
 
-@opt.expanded
+@opt.expanded_but({"auditors": "audit.auditors"})
 def why(
     model: Annotated[
         str | None, typer.Argument(metavar="[MODEL.onnx]", help="The model file, or a name in the registry.")
@@ -55,14 +44,8 @@ def why(
     served: opt.EndpointOptions,
     conditions: opt.ConditionOptions,
     allow: Allow = None,
-    metric: Divide = None,
-    together: Together = None,
-    people: People = None,
     subgroup: Subgroup = False,
-    calls: Calls = None,
     refit: Refit = None,
-    without: Without = None,
-    refits: Refits = None,
     typed: opt.AuditOptions,
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
@@ -71,20 +54,26 @@ def why(
     config: opt.ConfigFile = None,
 ) -> None:
     """Divide the gap between groups: among columns, among rates, and into what allowed columns explain and leave."""
+    if typed.auditors:
+        raise ParameterError("`fairkit why` runs the auditor why alone: leave --set audit.auditors= out")
+    assignments = list(typed.assignments or ())
     if subgroup:
-        searched = replace(typed, auditors=["subgroups"])  # type: ignore[type-var]
+        searched = replace(typed, auditors=["subgroups"], assignments=None)  # type: ignore[type-var]
         first = run_audit(model, columns, searched, config, where, predictions, served, conditions)
-        people = [*(people or ()), *_conditions(first)]
-    quoted = [text if "," not in text else '"{}"'.format(text.replace('"', '""')) for text in people or ()]
-    told = {"allowed": allow, "people": quoted, "metric": metric, "together": together, "without": without,
-            "calls": calls, "refit": refit, "refits": refits}  # fmt: skip
-    given = [
-        f"why.{key}={','.join(value) if isinstance(value, list) else value}" for key, value in told.items() if value
-    ]
-    typed = replace(typed, auditors=["why"], assignments=[*(typed.assignments or ()), *given])  # type: ignore[type-var]
+        assignments.append(f"why.people={_quoted(_conditions(first))}")
+    if allow:
+        assignments.append(f"why.allowed={','.join(allow)}")
+    if refit is not None:
+        assignments.append(f"why.refit={refit}")
+    typed = replace(typed, auditors=["why"], assignments=assignments)  # type: ignore[type-var]
     report = run_audit(model, columns, typed, config, where, predictions, served, conditions)
     write(lambda terminal: _text(report, output_format, terminal), output, verdict=report.verdict)
     raise typer.Exit(exit_code(report.verdict))
+
+
+def _quoted(conditions: Sequence[str]) -> str:
+    """Return conditions as one list, in which a comma inside of one is quoted."""
+    return ",".join(text if "," not in text else '"{}"'.format(text.replace('"', '""')) for text in conditions)
 
 
 def _conditions(report: Report) -> list[str]:
@@ -94,7 +83,7 @@ def _conditions(report: Report) -> list[str]:
     found = next((f for f in report.findings if f.metric == "worst_subgroup_gap"), None)
     conditions = None if found is None else found.evidence.get("conditions")
     if not conditions:
-        raise ParameterError("no subgroup was found; name its conditions with --people")
+        raise ParameterError("no subgroup was found; name its conditions with --set why.people=")
     return texts_of(conditions)
 
 

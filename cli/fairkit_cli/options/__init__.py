@@ -10,21 +10,25 @@ from fairkit_cli.options.audit import (
     ScoringOptions,
     TaskName,
     audit_settings,
+    named_auditors,
     rules_of,
 )
 from fairkit_cli.options.data import (
     ConditionOptions,
     DataOptions,
+    Favorable,
+    Label,
+    Labelled,
     PredictionColumns,
+    SensitiveColumns,
     first_known,
     listed,
     load_dataset,
     split_names,
 )
-from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, SANDBOX, formats, option
+from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, Rare, formats, option
 from fairkit_cli.options.endpoints import AskingOptions, EndpointOptions
-from fairkit_cli.options.expand import expanded
-from fairkit_cli.options.revoking import MaxAge, RevocationLists, Revokers, read_age
+from fairkit_cli.options.expand import expanded, expanded_but
 from fairkit_cli.options.running import EngineOptions, SandboxOptions
 from fairkit_cli.options.search import SearchOptions
 from fairkit_cli.options.shared import (
@@ -51,7 +55,6 @@ __all__ = [
     "MODEL",
     "OUTPUT",
     "POLICY",
-    "SANDBOX",
     "About",
     "Adjust",
     "AlarmOptions",
@@ -66,22 +69,24 @@ __all__ = [
     "DataOptions",
     "EndpointOptions",
     "EngineOptions",
+    "Favorable",
     "Functions",
     "InsecureKey",
-    "MaxAge",
+    "Label",
+    "Labelled",
     "MaxRules",
     "MinRules",
     "Output",
     "OutputOptions",
     "PageFormat",
     "PredictionColumns",
+    "Rare",
     "ReportFormat",
-    "RevocationLists",
-    "Revokers",
     "SandboxOptions",
     "ScoringOptions",
     "SearchOptions",
     "Seed",
+    "SensitiveColumns",
     "SigningKeys",
     "TableFormat",
     "TaskName",
@@ -89,12 +94,13 @@ __all__ = [
     "WatchedColumns",
     "audit_settings",
     "expanded",
+    "expanded_but",
     "first_known",
     "formats",
     "listed",
     "load_dataset",
+    "named_auditors",
     "option",
-    "read_age",
     "rules_of",
     "split_names",
     "stated_facts",

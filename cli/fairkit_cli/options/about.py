@@ -9,16 +9,11 @@ from typing import Annotated
 
 from fairkit.errors import ParameterError
 from fairkit_cli.config import FACTS, Config
-from fairkit_cli.options.declare import OUTPUT, option
+from fairkit_cli.options.declare import Rare
 
 About = Annotated[
     list[str] | None,
-    option(
-        "--about",
-        "NAME=TEXT",
-        "A fact that the report states as you say it: intended_use=..., owner=..., period=... (repeatable).",
-        OUTPUT,
-    ),
+    Rare("about.*", "A fact that the report states as you say it: about.intended_use, about.owner, about.period."),
 ]
 
 
@@ -32,9 +27,9 @@ def stated_facts(typed: Sequence[str] | None, config: Config, *, dated: bool) ->
         name, equals, value = text.partition("=")
         if not equals or name in typed_facts:
             raise ParameterError(
-                f"--about {text!r} gives {name!r} twice"
+                f"--set about.{text} gives {name!r} twice"
                 if equals
-                else f"--about {text!r} is not understood; write NAME=TEXT, as in --about owner=Lending"
+                else f"--set about.{text} is not understood; write about.NAME=TEXT, as in --set about.owner=Lending"
             )
         typed_facts[name] = value
     facts |= typed_facts

@@ -6,13 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, fields, make_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from fairkit.errors import ParameterError
 from fairkit.results.rules import Rule
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions, Setting, declared
 from fairkit_cli.options.data import listed, split_names
-from fairkit_cli.options.declare import DATA, OUTPUT, POLICY, declared_option, option, setting_option
+from fairkit_cli.options.declare import POLICY, declared_option, option, setting_option
 from fairkit_cli.options.shared import Assignments
 
 if TYPE_CHECKING:
@@ -31,33 +29,12 @@ MinRules = Annotated[
     list[str] | None,
     option("--min", "METRIC:COL=X", "A policy rule: the metric must be at least X. Repeatable.", POLICY),
 ]
-LabelError = Annotated[
-    list[str] | None,
-    option(
-        "--label-error",
-        "COL=E",
-        "Up to this share of a sensitive column's, or the label's, values is wrong; verdicts must hold anyway. "
-        "COL=E:independent: errors do not depend on decisions.",
-        DATA,
-    ),
-]
-Simultaneous = Annotated[
-    bool | None,
-    typer.Option(
-        "--simultaneous",
-        help="Add intervals of all disparities that hold together, and mark the disparities that survive.",
-        rich_help_panel=OUTPUT,
-    ),
-]
-
-
 TaskName = Annotated[str | None, setting_option("task")]
-Adjust = Annotated[str | None, setting_option("adjustment")]
+Adjust = Annotated[
+    str | None, option("--adjust", "NAME", next(one.help for one in declared() if one.name == "adjustment"), POLICY)
+]
 
-_MORE = {
-    "auditors": {"assignments": Assignments, "maximums": MaxRules, "minimums": MinRules},
-    "seed": {"label_error": LabelError, "simultaneous": Simultaneous},
-}
+_MORE = {"auditors": {"assignments": Assignments, "maximums": MaxRules, "minimums": MinRules}}
 """By the setting that they follow in the help, the options that are not settings by themselves."""
 
 
@@ -73,7 +50,9 @@ def _group(name: str, about: str, only: Collection[str] | None = None) -> Any:
     """Make the class of these options, or of all."""
     options = {key: shown for key, shown in _options().items() if only is None or key in only}
     named = [(key, shown, field(default=None)) for key, shown in options.items()]
-    return make_dataclass(name, named, frozen=True, kw_only=True, namespace={"__doc__": about, "__module__": __name__})
+    keys = {each.name: f"{each.table}.{each.key}" for each in declared() if each.name in options and not each.rare}
+    namespace = {"__doc__": about, "__module__": __name__, "KEYS": keys}
+    return make_dataclass(name, named, frozen=True, kw_only=True, namespace=namespace)
 
 
 _MODEL = {each.name for each in fields(ModelOptions)}
@@ -105,6 +84,11 @@ else:
     )
 
 
+def named_auditors(typed: AuditOptions, config: Config) -> list[str]:
+    """Return the auditors that are named on the command line, else in the configuration file."""
+    return listed(typed.auditors) or listed(config.audit.get("auditors"))
+
+
 def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
     """Combine options and configuration file; options win.
 
@@ -114,10 +98,6 @@ def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
     parameters = {name: dict(values) for name, values in config.auditors.items()}
     for owner, key, value in _owned(typed_only["assignments"] or ()):
         parameters.setdefault(owner, {})[key] = value
-    if typed_only["simultaneous"]:
-        parameters.setdefault("group", {})["simultaneous"] = True
-    if typed_only["label_error"]:
-        parameters.setdefault("group", {})["label_error"] = list(typed_only["label_error"])
     stated = {each.name: _stated(each, typed, config) for each in declared()}
     model = {name: stated.pop(name) for name in _MODEL}
     names = listed(stated["auditors"]) or [*DEFAULT_AUDITORS]
@@ -173,9 +153,11 @@ def _renamed(texts: Sequence[str] | None) -> dict[str, str]:
     for text in texts or ():
         column, equals, name = text.partition("=")
         if not equals or not column or not name:
-            raise ParameterError(f"--rename {text!r} is not understood; write COLUMN=NAME, as in --rename income=inc")
+            raise ParameterError(
+                f"--set model.rename={text} is not understood; write COLUMN=NAME, as in --set model.rename=income=inc"
+            )
         if column in renamed:
-            raise ParameterError(f"--rename gives the column {column!r} two names; give it one")
+            raise ParameterError(f"model.rename gives the column {column!r} two names; give it one")
         renamed[column] = name
     return renamed
 

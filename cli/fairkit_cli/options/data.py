@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from fairkit.errors import ParameterError
-from fairkit_cli.options.declare import DATA, option
+from fairkit_cli.options.declare import DATA, Rare, option
 from fairkit_cli.terminal.output import say
 
 if TYPE_CHECKING:
@@ -44,14 +44,13 @@ Features = Annotated[
     ),
 ]
 Drop = Annotated[list[str] | None, option("--drop", "A,B", "Columns that the model does not get.", DATA)]
-Weights = Annotated[str | None, option("--weights", "COL", "The column of sample weights.", DATA)]
+Weights = Annotated[str | None, Rare("data.weights", "The column of sample weights.")]
 MissingValues = Annotated[
     str | None,
-    option(
-        "--missing",
-        "drop|group",
-        "Rows without a sensitive value: in no group of that column (default), or a group of their own.",
-        DATA,
+    Rare(
+        "data.missing",
+        "Rows without a sensitive value: in no group of that column (drop, the default), or a group of their own "
+        "(group).",
     ),
 ]
 
@@ -98,9 +97,7 @@ Cluster = Annotated[
 ]
 Query = Annotated[
     str | None,
-    option(
-        "--query", "COL", "The column of queries: rows with one value are ranked together by the model's score.", DATA
-    ),
+    Rare("data.query", "The column of queries: rows with one value are ranked together by the model's score."),
 ]
 SensitiveProbability = Annotated[
     list[str] | None,
@@ -113,12 +110,21 @@ SensitiveProbability = Annotated[
 ]
 CountsFrom = Annotated[
     int | None,
+    Rare("data.counts_from", "Groups of fewer rows have no numbers of their own: they are one, '(small groups)'."),
+]
+Labelled = Annotated[
+    str | None,
     option(
-        "--counts-from",
-        "ROWS",
-        "Groups of fewer rows have no numbers of their own: they are one group, '(small groups)'.",
+        "--labelled",
+        "FILE|HOW",
+        "How rows with a known outcome were chosen, where some have none: a file of `plan --draw`, random, "
+        "probability=COL, by=COL,COL, or selective (nobody drew them).",
         DATA,
     ),
+]
+Refused = Annotated[
+    str | None,
+    Rare("data.refused", "no-better: suppose that refused people have no larger share of favorable outcomes."),
 ]
 
 
@@ -126,16 +132,26 @@ CountsFrom = Annotated[
 class ConditionOptions:
     """How groups are compared, as it was typed; None where nothing was."""
 
+    KEYS: ClassVar[Mapping[str, str]] = {
+        name: f"data.{name}" for name in ("reference", "within", "cluster", "sensitive_probability")
+    }
+
     reference: References = None
     within: Within = None
     cluster: Cluster = None
     sensitive_probability: SensitiveProbability = None
     counts_from: CountsFrom = None
+    labelled: Labelled = None
+    refused: Refused = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:
     """The data options of a command as they were typed; None where nothing was."""
+
+    KEYS: ClassVar[Mapping[str, str]] = {"data": "data.path"} | {
+        name: f"data.{name}" for name in ("label", "favorable", "sensitive", "features", "drop")
+    }
 
     data: DataFile = None
     label: Label = None
@@ -201,7 +217,21 @@ def load_dataset(
         query=setting("query", typed.query),
         # of what is published: commands that train have no such option
         counts_from=0 if conditions is None else setting("counts_from", conditions.counts_from) or 0,
+        labelled=None if conditions is None else _labelled(conditions, config),
     )
+
+
+def _labelled(typed: ConditionOptions, config: Config) -> Any:
+    """Return how the rows with an outcome were chosen; None where nothing was said."""
+    from fairkit.data.labelled import KINDS, Drawn
+
+    design, refused = typed.labelled, typed.refused or config.data.get("refused")
+    named = config.data.get("labelled")
+    if design is None and named is not None:  # a path is beside the configuration file
+        design = named if named.split("=")[0] in KINDS else config.table(named)
+    if design is None and refused is not None:
+        raise ParameterError("data.refused goes with --labelled: say how the rows with an outcome were chosen")
+    return None if design is None else Drawn(str(design), refused)
 
 
 def split_names(items: Sequence[str] | None) -> list[str] | None:

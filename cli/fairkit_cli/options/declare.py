@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -12,11 +13,18 @@ from fairkit.settings import Setting, declared
 
 DATA = "Data"
 ENGINE = "Engine"
-SANDBOX = "Sandbox"
 MODEL = "Model"
 POLICY = "Policy"
 STATISTICS = "Statistics"
 OUTPUT = "Output"
+
+
+@dataclass(frozen=True, slots=True)
+class Rare:
+    """What is rarely set: it has no option, but ``--set KEY=VALUE``."""
+
+    key: str
+    help: str
 
 
 def option(name: str, metavar: str, help_text: str, panel: str | None = None, **more: Any) -> Any:
@@ -29,7 +37,9 @@ _TYPES: dict[str, Any] = {"text": str, "number": float, "integer": int, "names":
 
 def declared_option(setting: Setting) -> Any:
     """Return the annotation of the option that gives a setting."""
-    shown = option(setting.option, setting.metavar, setting.help, setting.panel)
+    shown: Any = option(setting.option, setting.metavar, setting.help, setting.panel)
+    if setting.rare:
+        shown = Rare(f"{setting.table}.{setting.key}", setting.help)
     return Annotated[_TYPES[setting.kind] | None, shown]
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from fairkit.errors import ParameterError
 from fairkit.sources.servers import TOKEN
 from fairkit_cli.options.data import first_known
-from fairkit_cli.options.declare import option
+from fairkit_cli.options.declare import Rare, option
 from fairkit_cli.trust import check_host
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ Endpoint = Annotated[
 ]
 ModelName = Annotated[str | None, option("--model-name", "NAME", "The model's name on the server.", PANEL)]
 ModelVersion = Annotated[
-    str | None, option("--model-version", "VERSION", "Its version there. Default: the server chooses.", PANEL)
+    str | None, Rare("endpoint.model_version", "The model's version on the server. Default: the server chooses.")
 ]
 EndpointTimeout = Annotated[
-    float | None, option("--endpoint-timeout", "SECONDS", "The longest that one answer may take. Default: 60.", PANEL)
+    float | None, Rare("endpoint.timeout", "Seconds that one answer of the server may take. Default: 60.")
 ]
 EndpointRate = Annotated[
-    float | None, option("--endpoint-rate", "NUMBER", "The most requests in a second. Default: no limit.", PANEL)
+    float | None, Rare("endpoint.rate", "The most requests to the server in a second. Default: no limit.")
 ]
 
 

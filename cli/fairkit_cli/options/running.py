@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from fairkit.errors import ParameterError
 from fairkit_cli.options.data import first_known, listed, split_names
-from fairkit_cli.options.declare import ENGINE, SANDBOX, option
+from fairkit_cli.options.declare import ENGINE, Rare, option
 
 if TYPE_CHECKING:
     from fairkit_cli.config import Config
@@ -24,23 +25,19 @@ EngineName = Annotated[
     ),
 ]
 NoPull = Annotated[
-    bool | None,
-    option("--no-pull", None, "With --engine sql: refuse what the database cannot count; no row is read.", ENGINE),
+    bool | None, Rare("engine.no_pull", "With --engine sql: refuse what the database cannot count; no row is read.")
 ]
 SchedulerAddress = Annotated[
     str | None,
-    option(
-        "--scheduler",
-        "ADDRESS",
-        "The address of a Dask scheduler, as tcp://host:8786. Default: a cluster on this machine.",
-        ENGINE,
-    ),
+    Rare("engine.scheduler", "The address of a Dask scheduler, as tcp://host:8786. Default: a cluster here."),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """Where the work is done; None: in this process."""
+
+    KEYS: ClassVar[Mapping[str, str]] = {"engine": "engine.name"}
 
     engine: EngineName = None
     scheduler: SchedulerAddress = None
@@ -50,7 +47,7 @@ class EngineOptions:
         """Return keyword arguments for `fairkit.audit`."""
         if self.no_pull:
             if self.engine != "sql":
-                raise ParameterError("--no-pull is about --engine sql; add it, or leave --no-pull out")
+                raise ParameterError("engine.no_pull is about --engine sql; add it, or leave engine.no_pull out")
             from fairkit_sql.engine import SqlEngine
 
             return {"engine": SqlEngine(pulls=False), "scheduler": self.scheduler}
@@ -59,27 +56,14 @@ class EngineOptions:
 
 Memory = Annotated[
     str | None,
-    option(
-        "--memory",
-        "SIZE",
-        "The most memory that a model may take, as 2GB. Default: what is free, less a tenth.",
-        SANDBOX,
-    ),
+    Rare("sandbox.memory", "The most memory that a model may take, as 2GB. Default: what is free, less a tenth."),
 ]
 Timeout = Annotated[
-    float | None,
-    option(
-        "--timeout", "SECONDS", "The longest that a model may take to load, or for one batch. Default: 300.", SANDBOX
-    ),
+    float | None, Rare("sandbox.timeout", "Seconds that a model may take to load, or for one batch. Default: 300.")
 ]
 AllowedDomains = Annotated[
     list[str] | None,
-    option(
-        "--allow-domain",
-        "DOMAIN",
-        "Also run operators of this domain, as com.microsoft (repeatable). Default: ai.onnx and ai.onnx.ml.",
-        SANDBOX,
-    ),
+    Rare("sandbox.allow_domain", "Also run operators of this domain, as com.microsoft. Default: ai.onnx, ai.onnx.ml."),
 ]
 
 

@@ -8,27 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit_cli.options.data import first_known, listed, split_names
-from fairkit_cli.options.declare import POLICY, option
+from fairkit_cli.options.declare import POLICY, Rare
 
 if TYPE_CHECKING:
     from fairkit_cli.config import Config
 
 Sure = Annotated[
     float | None,
-    option(
-        "--sure",
-        "P",
-        "With a policy: pick the most accurate model whose predicted chance of passing is at least P. Default: 0.95.",
-        POLICY,
+    Rare(
+        "mitigate.sure",
+        "With a policy: the most accurate model whose predicted chance of passing is at least this is picked (0.95).",
     ),
 ]
-Budget = Annotated[
-    float | None,
-    option("--budget", "MINUTES", "With a policy: how long the search may take. Default: 5 minutes.", POLICY),
-]
+Budget = Annotated[float | None, Rare("mitigate.budget", "With a policy: minutes that the search may take (5).")]
 Methods = Annotated[
-    list[str] | None,
-    option("--methods", "A,B", "With a policy: the methods to try. Default: all that can meet it.", POLICY),
+    list[str] | None, Rare("mitigate.methods", "With a policy: the methods to try, A,B. Default: all that can meet it.")
 ]
 Blind = Annotated[
     bool | None,
@@ -36,19 +30,17 @@ Blind = Annotated[
 ]
 Deterministic = Annotated[
     bool | None,
-    typer.Option(
-        "--deterministic/--randomized",
-        help="With a policy: no decision is drawn by chance; or drawn ones wherever they are more accurate. Default: "
-        "drawn ones only where nothing else passes.",
-        rich_help_panel=POLICY,
+    Rare(
+        "mitigate.deterministic",
+        "With a policy: true: no decision is drawn by chance; false: drawn ones wherever they are more accurate. "
+        "Default: drawn ones only where nothing else passes.",
     ),
 ]
 Anyway = Annotated[
     bool | None,
-    typer.Option(
-        "--anyway",
-        help="Search also where the test rows are too few for any model to pass with a chance of one half.",
-        rich_help_panel=POLICY,
+    Rare(
+        "mitigate.anyway",
+        "Search also where the test rows are too few for any model to pass with a chance of one half.",
     ),
 ]
 
@@ -66,7 +58,8 @@ class SearchOptions:
 
     def typed(self) -> list[str]:
         """Return the options that were given, as they are typed."""
-        return [f"--{name}" for name in self.__slots__ if getattr(self, name) is not None]
+        given = [name for name in self.__slots__ if getattr(self, name) is not None]
+        return ["--blind" if name == "blind" else f"--set mitigate.{name}" for name in given]
 
     def arguments(self, config: Config) -> dict[str, Any]:
         """Return keyword arguments for `fairkit.repair`; options win over the configuration file."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fairkit_cli.options.declare import OUTPUT, STATISTICS, formats, option, setting_option
+from fairkit_cli.options.declare import OUTPUT, Rare, formats, option, setting_option
 
 AuditedModel = Annotated[
     str | None,
@@ -25,12 +25,10 @@ Assignments = Annotated[
 ]
 Functions = Annotated[
     list[str] | None,
-    option(
-        "--metric",
-        "NAME=MODULE:FUNCTION",
-        "A function of your own as a metric of every group: mcc=sklearn.metrics:matthews_corrcoef; repeatable. It is "
-        "imported, so that its code runs.",
-        STATISTICS,
+    Rare(
+        "audit.metric",
+        "A function of your own as a metric of every group, NAME=MODULE:FUNCTION, as in "
+        "mcc=sklearn.metrics:matthews_corrcoef. It is imported, so that its code runs.",
     ),
 ]
 TableFormat = Annotated[str, formats("table", "json")]

@@ -63,21 +63,6 @@ DemoteChanged = Annotated[
         rich_help_panel=ALARMS,
     ),
 ]
-HeartbeatKey = Annotated[
-    str | None,
-    option(
-        "--heartbeat",
-        "KEY",
-        "Sign a statement for each day with this secret key, chained to the last: heartbeats.jsonl in the folder.",
-        ALARMS,
-    ),
-]
-InsecureKey = Annotated[
-    bool | None,
-    typer.Option(
-        "--insecure-key", help="Sign with a key that other users of this machine can read.", rich_help_panel=ALARMS
-    ),
-]
 RegistryFolder = Annotated[
     Path | None,
     typer.Option(
@@ -97,6 +82,4 @@ class AlarmOptions:
     alarm_file: AlarmFile = None
     demote: Demote = None
     demote_changed: DemoteChanged = None
-    heartbeat: HeartbeatKey = None
-    insecure_key: InsecureKey = None
     registry: RegistryFolder = None

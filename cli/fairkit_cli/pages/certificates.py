@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from fairkit.reading import disparities, performance
+from fairkit.support.numbers import interval, number
 from fairkit_cli.evidence import Shown, stated_report
 from fairkit_cli.pages.charts import ForestRow
 from fairkit_cli.pages.findings import forest_chart
@@ -29,8 +31,6 @@ from fairkit_cli.pages.parts import (
 )
 from fairkit_cli.pages.report import sections
 from fairkit_cli.pages.terms import metric_cell
-from fairkit_cli.text.numbers import interval, number
-from fairkit_cli.text.ranking import disparities, performance
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairkit.support.escaping import visible
+from fairkit.support.numbers import measured
 from fairkit_cli.pages.bands import band
 from fairkit_cli.pages.parts import Spec
-from fairkit_cli.text.numbers import measured
 
 COLOURS = tuple(f"var(--c{i})" for i in range(1, 9))
 DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 4), (1, 3), (10, 4), (3, 1))

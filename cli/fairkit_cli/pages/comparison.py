@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairkit.reading import MEANING, change_name, headline_changes
 from fairkit.results.policy import verdict_of
+from fairkit.support.numbers import interval, measured, number
 from fairkit_cli.fields import as_options
 from fairkit_cli.pages.charts import ForestRow
 from fairkit_cli.pages.findings import forest_chart
@@ -28,10 +30,6 @@ from fairkit_cli.pages.parts import (
     sized,
     words,
 )
-from fairkit_cli.pages.subgroups import group_changes
-from fairkit_cli.pages.why import part_changes
-from fairkit_cli.text.numbers import interval, measured, number
-from fairkit_cli.text.view import MEANING, change_name, headline_changes
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change, Comparison
@@ -94,7 +92,7 @@ def change_parts(changes: Sequence[Change], names: tuple[str, str], confidence: 
             parts += _charts(title, chosen, names)
     everything = change_table(changes, names, "All numbers")
     folded = Section(f"All {len(changes)} numbers", [everything], "fold", on=On.PAGE)
-    return [*parts, group_changes(changes, names), part_changes(changes, names), folded]
+    return [*parts, folded]
 
 
 def _charts(title: str, changes: Sequence[Change], names: tuple[str, str]) -> list[Part]:

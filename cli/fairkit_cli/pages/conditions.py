@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages.charts import ForestRow
 from fairkit_cli.pages.findings import forest_chart
 from fairkit_cli.pages.parts import Cell, Note, On, Section, Span, Table, name_of, numbers, sized, words
-from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import Stratified, against, inside
 
 if TYPE_CHECKING:

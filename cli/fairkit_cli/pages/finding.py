@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.reading import metric_name, metric_term
+from fairkit.support.numbers import interval, number
 from fairkit_cli.fields import as_options
 from fairkit_cli.pages.groups import bar_scale
 from fairkit_cli.pages.parts import Listing, Measured, Note, Page, Part, Span, Table, name_of, numbers, words
-from fairkit_cli.text.glossary import metric_term
-from fairkit_cli.text.numbers import interval, number
-from fairkit_cli.text.view import metric_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

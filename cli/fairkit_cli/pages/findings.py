@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from fairkit.reading import (
+    answer,
+    disparities,
+    headlines,
+    kind_of,
+    metric_name,
+    metric_term,
+    performance,
+    rule_for,
+    share_of,
+    survives,
+)
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages.charts import ForestRow, forest
 from fairkit_cli.pages.individuals import rows_about
 from fairkit_cli.pages.parts import (
@@ -28,12 +41,7 @@ from fairkit_cli.pages.parts import (
     words,
 )
 from fairkit_cli.pages.terms import metric_cell
-from fairkit_cli.text.answers import answer, share_of
-from fairkit_cli.text.glossary import metric_term
-from fairkit_cli.text.headlines import headlines
-from fairkit_cli.text.numbers import interval, number
-from fairkit_cli.text.ranking import disparities, kind_of, performance
-from fairkit_cli.text.view import about_many, metric_name, rule_for, survives
+from fairkit_cli.text.view import about_many
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.support.numbers import measured, number
 from fairkit_cli.fields import as_options
 from fairkit_cli.pages.charts import TradePoint, label
 from fairkit_cli.pages.comparison import change_parts, notes_parts
@@ -25,7 +26,6 @@ from fairkit_cli.pages.parts import (
     words,
 )
 from fairkit_cli.pages.tradeoffs import tradeoff_chart
-from fairkit_cli.text.numbers import measured, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairkit.results.evidence import Calibration, CurveBands, Curves, Histogram, evidence_of
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages import charts
 from fairkit_cli.pages.bands import heights
 from fairkit_cli.pages.parts import (
@@ -29,7 +30,6 @@ from fairkit_cli.pages.parts import (
 )
 from fairkit_cli.pages.sheet import anchor_of
 from fairkit_cli.pages.whatif import panel
-from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import FEW_ROWS, NO_GROUP, favorable_class, group_table, groups_that_matter
 
 if TYPE_CHECKING:

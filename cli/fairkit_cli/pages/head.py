@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.reading import answer, answers, disparities
 from fairkit.results.about import KNOWN, heading
 from fairkit_cli.fields import as_options
 from fairkit_cli.pages.parts import (
@@ -22,15 +23,13 @@ from fairkit_cli.pages.parts import (
     page_only,
 )
 from fairkit_cli.pages.terms import term
-from fairkit_cli.text.answers import answer, answers
 from fairkit_cli.text.changes import changes, limit_words, question
-from fairkit_cli.text.ranking import disparities
 from fairkit_cli.text.view import report_view
 
 if TYPE_CHECKING:
+    from fairkit.reading import Answer
     from fairkit.results.report import Report
     from fairkit.results.rules import RuleResult
-    from fairkit_cli.text.answers import Answer
 
 MOST_GROUPS = 6
 

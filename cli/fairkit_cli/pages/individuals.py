@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fairkit.reading import disparities, metric_name
 from fairkit.results.evidence import Bounded, Flips, Kind, Pairs, evidence_of
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages.charts import gap_curve
 from fairkit_cli.pages.parts import (
     Cell,
@@ -25,10 +27,7 @@ from fairkit_cli.pages.parts import (
 )
 from fairkit_cli.pages.terms import metric_cell
 from fairkit_cli.pages.why import AUDITOR as WHY
-from fairkit_cli.text.numbers import interval, number
-from fairkit_cli.text.ranking import disparities
 from fairkit_cli.text.subgroups import listed_apart
-from fairkit_cli.text.view import metric_name
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding

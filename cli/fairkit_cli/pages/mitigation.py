@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairkit.reading import MEANING, change_name, headline_changes, metric_name
+from fairkit.support.numbers import interval, measured, number
 from fairkit_cli.fields import as_options
 from fairkit_cli.pages.comparison import change_parts, notes_parts, warnings
 from fairkit_cli.pages.conditions import condition_sections
@@ -29,8 +31,6 @@ from fairkit_cli.pages.parts import (
 from fairkit_cli.pages.report import details
 from fairkit_cli.pages.search import choice_parts, search_section
 from fairkit_cli.pages.tradeoffs import tradeoff_section
-from fairkit_cli.text.numbers import interval, measured, number
-from fairkit_cli.text.view import MEANING, change_name, headline_changes, metric_name
 from fairkit_repair.mitigation.caveats import decisions_told, worsened
 
 if TYPE_CHECKING:

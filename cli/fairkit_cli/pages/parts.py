@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any
 
-from fairkit_cli.text.numbers import interval, number
+from fairkit.support.numbers import interval, number
 
 Interval = tuple[float, float]
 Spec = dict[str, Any]

@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from fairkit.support.numbers import number
 from fairkit_cli.pages.charts import TradePoint, label
 from fairkit_cli.pages.parts import Listing, Note, On, Part, Section, Span, Table, capital, numbers, words
 from fairkit_cli.pages.tradeoffs import tradeoff_chart
-from fairkit_cli.text.numbers import number
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change

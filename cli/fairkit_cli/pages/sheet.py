@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fairkit.metrics import FAVORABLE_OUTCOMES, Rate
+from fairkit.reading import headlines, metric_term, rule_for
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages.parts import (
     Cell,
     Facts,
@@ -21,10 +23,6 @@ from fairkit_cli.pages.parts import (
     words,
 )
 from fairkit_cli.pages.terms import term
-from fairkit_cli.text.glossary import metric_term
-from fairkit_cli.text.headlines import headlines
-from fairkit_cli.text.numbers import interval, number
-from fairkit_cli.text.view import rule_for
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding

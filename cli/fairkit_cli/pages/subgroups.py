@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.support.numbers import number
 from fairkit_cli.pages.charts import step_curve
 from fairkit_cli.pages.parts import Cell, Chart, Note, On, Section, Span, Table, capital, name_of, numbers, sized, words
-from fairkit_cli.text.numbers import number
-from fairkit_cli.text.subgroups import (
-    Searched,
-    bound_sentence,
-    described,
-    found_groups,
-    found_in,
-    searches,
-    share_of,
-    told,
-)
-from fairkit_cli.text.view import MEANING
+from fairkit_cli.text.subgroups import Searched, bound_sentence, described, searches, share_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.results.comparisons import Change
     from fairkit.results.report import Report
 
 
@@ -84,30 +73,3 @@ def _curve(searched: Searched) -> Chart:
     rows = [(f"{share:.3g}", number(bound)) for share, bound in searched.curve]
     table = Table(title, numbers("share of the rows", "at most"), rows)
     return Chart(title, lambda narrow: step_curve(points, narrow=narrow), table, on=On.PAGE)
-
-
-def group_changes(changes: Sequence[Change], names: tuple[str, str]) -> Section | None:
-    """Return what became of each group that was found in either of two models; None without such groups."""
-    listed = found_groups(changes)
-    if not listed:
-        return None
-    rows: list[Sequence[Cell]] = [
-        (
-            name_of(change.group or "-"),
-            str(change.parameters.get("measure", "-")).replace("_", " "),
-            number(change.before),
-            number(change.after),
-            *sized(change.difference, change.interval),
-            Span(MEANING[change.outcome], change.outcome),
-            found_in(change),
-        )
-        for change in listed
-    ]
-    columns = [*words("group", "metric"), *numbers(*map(name_of, names), "change", "interval")]
-    columns += words("meaning", "listed in")
-    title = "Groups that nobody named"
-    intro = (
-        "Each group that a search found in either model, and how it differs from all others in both; the intervals "
-        "hold for all groups at once."
-    )
-    return Section(title, [Note(intro, "muted"), Table(title, columns, rows)], "part")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from fairkit.reading import TERMS, disparities, metric_name, metric_term, performance, used_terms
 from fairkit_cli.pages.parts import Facts, Inline, On, Section, Span, page_only
-from fairkit_cli.text.glossary import TERMS, metric_term, used_terms
-from fairkit_cli.text.ranking import disparities, performance
-from fairkit_cli.text.view import metric_name
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages import timelines
 from fairkit_cli.pages.groups import legend
 from fairkit_cli.pages.parts import (
@@ -30,7 +31,6 @@ from fairkit_cli.pages.parts import (
     sized,
     words,
 )
-from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
     from fairkit_watch.results import WatchSnapshot
@@ -51,10 +51,7 @@ class Shares(NamedTuple):
 
 
 def watch_page(
-    snapshot: WatchSnapshot,
-    statements: Mapping[str, Any] | None,
-    courses: Sequence[Course] = (),
-    shares: Mapping[str, Shares] | None = None,
+    snapshot: WatchSnapshot, courses: Sequence[Course] = (), shares: Mapping[str, Shares] | None = None
 ) -> Page:
     """Return the page of a watch."""
     failed = [rule for rule in snapshot.rules if rule.verdict == snapshot.verdict]
@@ -77,7 +74,7 @@ def watch_page(
             *(rule_section(snapshot, place, course) for place, course in enumerate(courses)),
             *(_shares(name, split) for name, split in (shares or {}).items() if len(split.days)),
             _groups(snapshot) if snapshot.groups else None,
-            _details(snapshot, statements),
+            _details(snapshot),
         ],
     )
 
@@ -152,8 +149,8 @@ def _alarms(snapshot: WatchSnapshot) -> list[Part]:
     return parts
 
 
-_MORE = "A watch keeps counts. The rows of both periods say who applies, and what changed for people who are alike: "
-_COMPARED = "fairkit compare MODEL --data BEFORE --against SINCE --sensitive COLUMN --auditor why"
+_MORE = "A watch keeps counts. The rows of both periods say what changed, number by number: "
+_COMPARED = "fairkit compare MODEL --data BEFORE --against SINCE --sensitive COLUMN"
 
 
 def rule_section(snapshot: WatchSnapshot, place: int, course: Course) -> Section:
@@ -230,7 +227,7 @@ def _groups(snapshot: WatchSnapshot) -> Section:
     return Section(Span("The groups", on=On.PAGE), [Note(intro, on=On.PAGE), Table("Groups", columns, rows)])
 
 
-def _details(snapshot: WatchSnapshot, statements: Mapping[str, Any] | None) -> Section:
+def _details(snapshot: WatchSnapshot) -> Section:
     entries: list[tuple[Inline, Inline]] = [
         ("Decisions", f"{snapshot.rows:,} on {snapshot.days:,} days"),
         ("Missing days", gaps(snapshot) or "none"),
@@ -238,7 +235,7 @@ def _details(snapshot: WatchSnapshot, statements: Mapping[str, Any] | None) -> S
     ]
     if snapshot.certificate:
         entries.append(("Certificate", Span(snapshot.certificate, "code")))
-    sentences = remarks(snapshot, statements)
+    sentences = remarks(snapshot)
     return Section(
         Span("How the numbers were made", on=On.PAGE),
         [
@@ -250,7 +247,7 @@ def _details(snapshot: WatchSnapshot, statements: Mapping[str, Any] | None) -> S
     )
 
 
-def remarks(snapshot: WatchSnapshot, statements: Mapping[str, Any] | None) -> list[str]:
+def remarks(snapshot: WatchSnapshot) -> list[str]:
     """Return the sentences below the tables."""
     sentences = [promise(snapshot)] if snapshot.rules else []
     sentences += [rule.reason for rule in snapshot.rules if rule.verdict == "undecided" or rule.unresolved]
@@ -260,15 +257,6 @@ def remarks(snapshot: WatchSnapshot, statements: Mapping[str, Any] | None) -> li
         sentences.append(f"{snapshot.open:,} decisions wait for their outcome")
     sentences += [f"{count:,} {what}" for what, count in snapshot.odd.items()]
     sentences += snapshot.notes
-    if statements is not None and statements["count"]:
-        keys = ", ".join(keyid[:16] for keyid in statements["keyids"])
-        signed = f", signed by {keys}" if keys else ""
-        gap = f"; {len(statements['missing_days'])} days have none" if statements["missing_days"] else ""
-        between = f"{statements['first']} to {statements['last']}"
-        chained = "each chained to the one before"
-        sentences.append(f"{statements['count']:,} daily statements from {between}, {chained}{signed}{gap}")
-        if statements["unsigned_records"]:
-            sentences.append(f"{statements['unsigned_records']:,} records came after the last of them")
     return sentences
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit_cli.pages.parts import Column, Note, On, Section, Span, Table, capital, name_of, numbers, words
-from fairkit_cli.text.numbers import interval, measured, number
-from fairkit_cli.text.view import MEANING
+from fairkit.support.numbers import interval, number
+from fairkit_cli.pages.parts import Column, Note, On, Section, Span, Table, capital, name_of, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
     from fairkit_cli.pages.parts import Cell, Part
@@ -52,34 +50,6 @@ def why_parts(report: Report) -> list[Section]:
     """Return what carries each gap."""
     parts = [part for each in divided(report) for part in _parts(each)]
     return [Section(Span("Why", on=On.PAGE | On.SUMMARY), parts)] if parts else []
-
-
-def part_changes(changes: Sequence[Change], names: tuple[str, str]) -> Section | None:
-    """Return what became of each gap and of its columns' parts, the largest changes first."""
-    attributions = [change for change in changes if change.metric == "attribution"]
-    if not attributions:
-        return None
-
-    def key(change: Change) -> tuple[str, str, Any]:
-        return str(change.place), str(change.parameters["of"]), change.parameters.get("group")
-
-    gaps = list(dict.fromkeys(map(key, attributions)))
-    attributions.sort(key=lambda each: (gaps.index(key(each)), _is_part(each), -abs(each.difference or 0.0)))
-    rows: list[Sequence[Cell]] = []
-    for change in attributions:
-        whole = f"the gap: {_OF[str(change.parameters['of'])]}"
-        ends = (None, None) if "part" in change.parameters else (change.before, change.after)
-        name = change.parameters.get("column", change.parameters.get("part", whole))
-        measure = measured(change.difference, change.interval)
-        outcome = Span(MEANING[change.outcome], change.outcome)
-        rows.append((name_of(change.place or "-"), name_of(str(name)), *map(number, ends), measure, outcome))
-    columns = [*words("groups of", "column"), *numbers(*map(name_of, names), "change"), *words("")]
-    title = "What carries the gap (intervals hold at once)"
-    return Section(title, [Table(title, columns, rows)], "part")
-
-
-def _is_part(change: Change) -> bool:
-    return not {"column", "part"}.isdisjoint(change.parameters)
 
 
 def _parts(division: Divided) -> list[Part]:

@@ -127,7 +127,7 @@ def _metric(cls: Any) -> dict[str, Any]:
 def _print_rows(rows: list[Row]) -> None:
     from rich.table import Table
 
-    from fairkit_cli.text.plain import to_text
+    from fairkit_cli.terminal.plain import to_text
 
     grid = Table(box=None, pad_edge=False)
     for column in ("name", "kinds", "version", "distribution", "loads"):
@@ -144,7 +144,7 @@ def _print_rows(rows: list[Row]) -> None:
 def _print_record(record: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from fairkit_cli.text.plain import plain, to_text
+    from fairkit_cli.terminal.plain import plain, to_text
 
     parts: list[Any] = [plain(f"{record['name']} ({record['distribution']} {record['version']})", "bold")]
     parts += [plain(record["summary"])] if record["summary"] else []

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairkit_cli.names import refuse_remote
-from fairkit_cli.options import option
 from fairkit_cli.terminal.output import FAILED, echo, say
 
 if TYPE_CHECKING:
@@ -29,37 +25,9 @@ RegistryOption = Annotated[
         help="The registry's folder; else FAIRKIT_REGISTRY, else [registry] path, else ./fairkit-registry.",
     ),
 ]
-WitnessOption = Annotated[
-    list[str] | None,
-    option(
-        "--witness",
-        "FILE|URL",
-        "A file elsewhere, or an https address, that remembers the registry's newest event (repeatable); "
-        "besides those of [registry] witness.",
-        show_default=False,
-    ),
-]
 KeysOption = Annotated[
     list[Path] | None, typer.Option("--key", help="Public key to trust (repeatable).", show_default=False)
 ]
-
-
-_witnesses: ContextVar[tuple[str, ...]] = ContextVar("witnesses", default=())
-
-
-def with_witness(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add to a command of the registry the option --witness, which `open_registry` then heeds."""
-    signature = inspect.signature(command, eval_str=True)
-
-    @functools.wraps(command)
-    def run(*arguments: Any, witness: list[str] | None = None, **named: Any) -> Any:
-        _witnesses.set(tuple(witness or ()))
-        return command(*arguments, **named)
-
-    added = inspect.Parameter("witness", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=WitnessOption)
-    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), added])  # type: ignore[attr-defined]
-    run.__annotations__ = {**{p.name: p.annotation for p in signature.parameters.values()}, "witness": WitnessOption}
-    return run
 
 
 def registry_path(option: Path | None) -> Path:
@@ -83,8 +51,7 @@ def open_registry(option: Path | None, *, before: Callable[[], None] | None = No
     if before is not None and not (path / INDEX_FILE).exists():
         before()  # what it refuses leaves no empty registry behind
         say(f"new registry: {path}")
-    remembering = (*load_config().witnesses(), *_witnesses.get())
-    found = Registry(path, create=before is not None, witnesses=remembering, trusting=trusting)
+    found = Registry(path, create=before is not None, witnesses=load_config().witnesses(), trusting=trusting)
     for note in found.notes:
         say(note)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from fairkit.support.numbers import interval, number
 from fairkit_cli.pages.parts import (
     Cell,
     Chart,
@@ -26,7 +27,6 @@ from fairkit_cli.pages.parts import (
 from fairkit_cli.render.document import page
 from fairkit_cli.render.markup import Content, Markup, join, tag
 from fairkit_cli.render.svg import draw
-from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

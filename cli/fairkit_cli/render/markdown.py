@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fairkit.support.escaping import markdown as escaped
 from fairkit.support.markdown import markdown_table
+from fairkit.support.numbers import number
 from fairkit_cli.pages.parts import (
     Cell,
     Chart,
@@ -20,7 +21,6 @@ from fairkit_cli.pages.parts import (
     Table,
     plain_text,
 )
-from fairkit_cli.text.numbers import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

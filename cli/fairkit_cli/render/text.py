@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairkit.support.escaping import visible
+from fairkit.support.numbers import number
 from fairkit_cli.pages.parts import (
     Bar,
     Cell,
@@ -21,8 +22,7 @@ from fairkit_cli.pages.parts import (
     Table,
     plain_text,
 )
-from fairkit_cli.text.numbers import number
-from fairkit_cli.text.plain import shown, to_text
+from fairkit_cli.terminal.plain import shown, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

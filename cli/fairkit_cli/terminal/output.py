@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from fairkit.commands import EXIT_CODES
 from fairkit.errors import FairkitError
 from fairkit.support.escaping import json_text, visible
 from fairkit.support.timings import phase, running
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 PASSED, FAILED, USAGE, INCONCLUSIVE, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
 """The exit codes of every command."""
 
-_VERDICTS = {None: PASSED, "pass": PASSED, "fail": FAILED, "inconclusive": INCONCLUSIVE}
-
 
 class OutputError(FairkitError, OSError):
     """Standard output that does not take what is written to it."""
@@ -28,7 +27,7 @@ class OutputError(FairkitError, OSError):
 
 def exit_code(verdict: str | None) -> int:
     """Return the exit code of a verdict; None is no policy."""
-    return _VERDICTS[verdict]
+    return EXIT_CODES[verdict]
 
 
 def echo(*lines: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from fairkit_cli.text.glossary import metric_term
-from fairkit_cli.text.numbers import number
+from fairkit.reading import metric_term
+from fairkit.support.numbers import number
 
 if TYPE_CHECKING:
+    from fairkit.reading import Answer
     from fairkit.results.report import Report
     from fairkit.results.rules import RuleResult
-    from fairkit_cli.text.answers import Answer
 
 MOST_NAMED = 3
 """So many limits are named in the question; the others are counted."""

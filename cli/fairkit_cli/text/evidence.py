@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit_cli.text.numbers import number
-from fairkit_cli.text.view import metric_name
+from fairkit.reading import metric_name
+from fairkit.support.numbers import number
 
 if TYPE_CHECKING:
     from fairkit.charts import Cell, ChartTable, EvidenceChart

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fairkit.support.escaping import visible
-from fairkit_cli.text.numbers import number
+from fairkit.support.numbers import number
 from fairkit_cli.text.spreadsheet import csv_text
 
 if TYPE_CHECKING:

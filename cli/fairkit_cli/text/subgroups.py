@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 
 from fairkit.results.conditions import in_words, is_conditions
 from fairkit.results.evidence import Conditions, Covers, GroupsSearched, ShareCurve, evidence_of
-from fairkit_cli.text.numbers import number
+from fairkit.support.numbers import number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
 
@@ -113,17 +110,6 @@ def bound_sentence(one: Searched, confidence: float) -> str:
         + (f" ({more})" if more else "")
         + f": {confidence:.0%} for all {groups} at once, under this metric, on this data."
     )
-
-
-def found_groups(changes: Sequence[Change]) -> list[Change]:
-    """Return the changes of groups that a search found."""
-    return [one for one in changes if is_conditions(one.parameters.get("conditions"))]
-
-
-def found_in(one: Change) -> str:
-    """Say in which model a group is on the list."""
-    named = {"first": "the first", "second": "the second: new", "both": "both"}
-    return named.get(str(one.parameters.get("named_in")), "-")
 
 
 def _percent(share: float) -> str:

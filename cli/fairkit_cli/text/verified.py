@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairkit_cli.fields import as_options
-from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, exit_code
+from fairkit_cli.terminal.output import FAILED, exit_code
 
 if TYPE_CHECKING:
-    from fairkit_registry.evidence.certificate import Certificate
-    from fairkit_registry.evidence.verifying import Verification
+    from fairkit_registry.evidence.certificate import Certificate, Verification
 
 
 def code_of(outcome: Verification) -> int:
-    """Return the exit code: 1 where it does not hold or its policy failed, 3 where something cannot be decided."""
-    code = FAILED if outcome.failed else exit_code(outcome.verdict)
-    return INCONCLUSIVE if code == PASSED and outcome.doubts else code
+    """Return the exit code: 1 where it does not hold or its policy failed, 3 where that is inconclusive."""
+    return FAILED if outcome.failed else exit_code(outcome.verdict)
 
 
 def record(outcome: Verification) -> dict[str, Any]:
@@ -28,7 +26,6 @@ def lines(name: str, outcome: Verification) -> list[str]:
     """Describe what was checked, the file first."""
     texts = [f"{name}: {'refused' if outcome.failed else 'verified'}"]
     texts += [f"  holds: {text}" for text in outcome.held]
-    texts += [f"  cannot be decided: {text}" for text in outcome.doubts]
     if outcome.failed:
         texts.append(f"  does not hold: {as_options(outcome.failed)}")
     elif outcome.certificate is not None:
@@ -50,7 +47,6 @@ def certificate(document: Certificate) -> list[str]:
     if document.model_sha256 is None:
         lines.append(f"  no model was seen: about the {document.model_name}")
     lines += [f"  setting: {text}" for text in document.unusual_settings]
-    lines += [f"  number {place.number} of key {place.keyid[:16]}" for place in document.sequence]
     if document.mitigation is not None:
         lines.append(f"  mitigation: {document.mitigation['plugin']} {dict(document.mitigation['parameters'])}")
     return lines

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fairkit.data.roles import value_text
+from fairkit.reading import disparities, headlines, performance, survives
 from fairkit.results.evidence import Failure, evidence_of
 from fairkit.results.values import GroupValue
+from fairkit.support.numbers import number
 from fairkit_cli.fields import as_options
-from fairkit_cli.text.headlines import headlines
-from fairkit_cli.text.numbers import number
-from fairkit_cli.text.ranking import disparities, performance
 
 if TYPE_CHECKING:
-    from fairkit.results.comparisons import Change, Outcome
     from fairkit.results.findings import Finding, VerdictName
     from fairkit.results.report import Report
     from fairkit.results.rules import RuleResult
@@ -45,20 +43,6 @@ class GroupRow:
     rows: int
     values: tuple[float | None, ...]
     intervals: tuple[tuple[float, float] | None, ...] = ()
-
-
-def metric_name(finding: Finding) -> str:
-    """Name a finding's metric, with the class, the budget or the number that it is about."""
-    told = [f"{key} {finding.parameters[key]}" for key in ("class", "epsilon", "of") if key in finding.parameters]
-    return f"{finding.metric} ({', '.join(told)})" if told else finding.metric
-
-
-def rule_for(report: Report, finding: Finding) -> RuleResult | None:
-    """Return the policy's rule on a finding: the one that names its sensitive column, else the general one."""
-    of_metric = [rule for rule in report.policy if rule.metric == finding.metric]
-    of_metric = [rule for rule in of_metric if rule.within == finding.within]
-    named = [rule for rule in of_metric if rule.sensitive == finding.sensitive]
-    return next(iter(named or [rule for rule in of_metric if rule.sensitive is None]), None)
 
 
 def report_view(report: Report) -> ReportView:
@@ -127,17 +111,14 @@ def _notes(report: Report) -> tuple[str, ...]:
     return tuple(map(as_options, dict.fromkeys(notes)))
 
 
-def survives(finding: Finding) -> bool | None:
-    """Return whether a disparity is there in the simultaneous interval; None where there is no such interval."""
-    told = finding.evidence.get("survives")
-    return told if isinstance(told, bool) else None
-
-
 def about_many(report: Report, shown: Sequence[Finding]) -> str:
     """Return a sentence about the joint confidence of a list of disparities."""
     levels = [f.evidence["simultaneous_level"] for f in shown if survives(f) is not None]
     if not levels:
-        return "Each interval holds by itself; of many, some miss. --simultaneous adds intervals that hold together."
+        return (
+            "Each interval holds by itself; of many, some miss. --set group.simultaneous=true adds intervals that hold "
+            "together."
+        )
     return (
         f"✓ marks disparities that survive when all intervals hold together at {report.confidence:.0%} "
         f"(each taken at {levels[0]:.2%})."
@@ -217,47 +198,6 @@ def groups_that_matter(report: Report, rows: Sequence[GroupRow], metric: str) ->
 
 def _line(name: str, values: Sequence[GroupValue]) -> GroupRow:
     return GroupRow(name, values[0].rows, tuple(one.value for one in values), tuple(one.interval for one in values))
-
-
-MOST_CHANGES = 24
-"""Of many classes, those whose numbers changed significantly come first."""
-MEANING: Mapping[Outcome, str] = {
-    "better": "better",
-    "worse": "worse",
-    "changed": "changed",
-    "same": "not significant",
-    "undecided": "undecided",
-}
-"""What is said about a difference between two models."""
-
-
-def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
-    """Return the changes that people look at first: of performance over all rows, and of disparities.
-
-    Where no metric is ranked they are those of whole splits: an auditor that measures one number of its own ranks none.
-    """
-    shown = headlines()
-    names = {one.metric for one in changes}
-    first, then = shown.performance(), shown.between("binary" if shown.decides(names) else "regression")
-    performance = [one for one in changes if one.sensitive is None and one.metric in first and one.before is not None]
-    between = [one for one in changes if one.sensitive is not None and one.group is None and one.metric in then]
-    if not performance and not between:
-        return [], _most([one for one in changes if one.group is None])
-    performance, between = _most(performance), _most(between)
-    performance.sort(key=lambda one: first.index(one.metric))
-    between.sort(key=lambda one: (one.sensitive or "", then.index(one.metric)))
-    return performance, between
-
-
-def _most(changes: Sequence[Change]) -> list[Change]:
-    """Return the changes over all classes, then the significant ones, up to as many as a reader takes in."""
-    ranked = sorted(changes, key=lambda one: ("class" in one.parameters, one.outcome in ("same", "undecided")))
-    return ranked[:MOST_CHANGES]
-
-
-def change_name(one: Change) -> str:
-    """Name a change's metric."""
-    return f"{one.metric} (class {one.parameters['class']})" if "class" in one.parameters else one.metric
 
 
 @dataclass(frozen=True, slots=True)

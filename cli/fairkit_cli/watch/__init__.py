@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fairkit_cli.lazy import group_of
-from fairkit_cli.terminal.timings import with_timings
 
 _COMMANDS = {
     "init": "fairkit_cli.watch.begin:init",
@@ -12,4 +11,4 @@ _COMMANDS = {
     "show": "fairkit_cli.watch.showing:show",
 }
 
-app = group_of(_COMMANDS, with_timings, "Watch a model's decisions over time; every statement holds at every look.")
+app = group_of(_COMMANDS, "Watch a model's decisions over time; every statement holds at every look.")

@@ -96,7 +96,6 @@ def _run(state: Path, do: Any, typed: opt.AlarmOptions, output_format: str) -> N
             delivery.deliver(watch, watch.new_alarms())  # of an add that was killed before it raised them
             raise
         new = delivery.deliver(watch, watch.new_alarms())
-        delivery.heartbeat(watch)
     if output_format == "json":
         print_json({**added.to_dict(), "alarms": [one.to_dict() for one in new], "demoted": delivery.demoted})
     else:

@@ -78,25 +78,23 @@ def init(
     ] = None,
     review_rows: Annotated[
         int | None,
-        opt.option(
-            "--review-rows",
-            "N",
-            "Decisions expected before the next review; intervals between groups are narrowest at a tenth of "
-            "them. Default: 100000.",
+        opt.Rare(
+            "watch.review_rows",
+            "Decisions expected before the next review; intervals between groups are narrowest at a tenth of them "
+            "(100000).",
         ),
     ] = None,
     run_length: Annotated[
         int | None,
-        opt.option(
-            "--run-length",
-            "DAYS",
-            "Days between false alarms of recent change, on average, all rules together. Default: 1000.",
+        opt.Rare(
+            "watch.run_length", "Days between false alarms of recent change, on average, all rules together (1000)."
         ),
     ] = None,
     since: Annotated[
-        str | None, opt.option("--since", "DAY", "Refuse decisions before this day. Default: the first ones begin.")
+        str | None, opt.Rare("watch.since", "Refuse decisions before this day. Default: the first ones begin.")
     ] = None,
     confidence: opt.Confidence = None,
+    assignments: opt.Assignments = None,
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",
 ) -> None:
@@ -104,6 +102,10 @@ def init(
     from fairkit_cli.config import load_config
     from fairkit_watch.watch import Watch
 
+    if assignments:
+        raise ParameterError(
+            f"--set {assignments[0]!r}: a watch has no such key; `fairkit watch init --help` lists them"
+        )
     config = load_config(policy)
     subject = subject_of(model, certificate, registry)
     options = {

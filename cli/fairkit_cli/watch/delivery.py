@@ -1,4 +1,4 @@
-"""Where alarms go: standard output, a file, the registry's alias; and the daily statement."""
+"""Where alarms go: standard output, a file, and the registry's alias."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError, ParameterError
 from fairkit.support.files import FileError, check_writable, explain, sync_folder
-from fairkit_cli.watch.statements import HEARTBEATS, check_statements, subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fairkit_cli.options import AlarmOptions
-    from fairkit_registry.evidence.heartbeats import Heartbeat
     from fairkit_watch.alarms import Alarm
     from fairkit_watch.watch import Watch
 
@@ -34,18 +32,8 @@ class Delivery:
         self.notes: list[str] = []
         self.demoted: dict[str, Any] | None = None
         self.levels = _levels(typed.levels)
-        self._secrets = self._load()
         if typed.alarm_file is not None:
             check_writable(typed.alarm_file)
-
-    def _load(self) -> list[Any]:
-        if self.typed.heartbeat is None:
-            if self.typed.insecure_key:
-                raise ParameterError("--insecure-key is about --heartbeat KEY; give that, or leave it out")
-            return []
-        from fairkit_cli.terminal.passphrases import load_signers
-
-        return list(load_signers([self.typed.heartbeat], insecure=bool(self.typed.insecure_key)))
 
     @property
     def _demotes(self) -> tuple[str, ...]:
@@ -54,9 +42,7 @@ class Delivery:
         return ("fail",) if self.typed.demote else ()
 
     def check(self, watch: Watch) -> None:
-        """Refuse, before anything is counted, what cannot be delivered or signed."""
-        if self._secrets:
-            _chain(watch)
+        """Refuse, before anything is counted, what cannot be delivered."""
         if self._demotes and watch.settings.alias is None:
             raise ParameterError(
                 "--demote takes an alias back, and this watch is about none; begin it with fairkit watch init "
@@ -99,7 +85,7 @@ class Delivery:
         """Take the alias back; say so if that fails."""
         from fairkit_cli.registry.common import open_registry
         from fairkit_registry import names
-        from fairkit_registry.promotion.demotion import demote
+        from fairkit_registry.promotion.run import demote
 
         reference = names.parse(str(watch.settings.model))
         evidence = {
@@ -120,47 +106,6 @@ class Delivery:
         verb = "was taken back" if done.done else "was left as it is"
         self.notes.append(f"{done.name}@{done.alias} {verb}: {done.reason}")
         return True
-
-    def heartbeat(self, watch: Watch) -> None:
-        """Sign a statement for the newest day, if there is none yet."""
-        if not self._secrets:
-            return
-        from fairkit_registry.evidence.heartbeats import sign_heartbeat
-        from fairkit_watch import snapshot as looking
-
-        path, data = watch.book.folder / HEARTBEATS, watch.data
-        size, chain = _chain(watch)
-        last = chain[-1] if chain else None
-        if not data.days or (last is not None and last.day >= data.days[-1]):
-            return
-        rules = looking.rule_looks(watch.judge, data, weeks=False)
-        body = watch.statement() | {
-            "verdict": looking.worst(rules),
-            "rules": [
-                {"metric": one.metric, "sensitive": one.sensitive, one.kind: one.limit, "verdict": one.verdict}
-                for one in rules
-            ],
-        }
-        previous = None if last is None else last.digest
-        if last is None and len(data.days) > 1:
-            self.notes.append(
-                f"the first signed statement of this watch covers all days since {data.days[0]}; if others were "
-                "signed before, somebody has replaced the folder"
-            )
-        line = sign_heartbeat(data.days[-1], subject_of(watch), body, previous, self._secrets)
-        _write_end(path, size, line + b"\n")
-
-
-def _chain(watch: Watch) -> tuple[int, list[Heartbeat]]:
-    """Return the bytes and the statements of a watch; nothing is signed over a log that was cut or rewritten."""
-    from fairkit_registry.evidence.heartbeats import read_heartbeats
-
-    path = watch.book.folder / HEARTBEATS
-    raw = path.read_bytes() if path.exists() else b""
-    whole = raw[: raw.rfind(b"\n") + 1]
-    chain = read_heartbeats(whole)
-    check_statements(watch, chain)
-    return len(whole), chain
 
 
 def _levels(text: str | None) -> tuple[str, ...]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.registry.common import KeysOption, load_keys
-from fairkit_cli.terminal.output import FAILED, exit_code, record_text, say, write
+from fairkit_cli.terminal.output import exit_code, record_text, say, write
 from fairkit_cli.watch.adding import AsOf, read_as_of
 from fairkit_cli.watch.begin import State
-from fairkit_cli.watch.statements import heartbeats
 
 if TYPE_CHECKING:
     from fairkit_watch.results import WatchSnapshot
@@ -23,7 +21,6 @@ def show(
     state: State,
     *,
     as_of: AsOf = None,
-    key: KeysOption = None,
     output_format: Annotated[str, opt.formats("table", "json", "html")] = "table",
     output: opt.Output = None,
 ) -> None:
@@ -36,28 +33,24 @@ def show(
     day = read_as_of(as_of)
     with Watch.open(state, write=False) as watch:
         snapshot = watch.look(day)
-        statements = heartbeats(watch, load_keys(key) if key else None)
-        write(lambda terminal: _text(watch, snapshot, statements, output_format, terminal), output)
-    if statements is not None and statements["failed"]:
-        say(statements["failed"])
-        raise typer.Exit(FAILED)
+        write(lambda terminal: _text(watch, snapshot, output_format, terminal), output)
+        if (watch.book.folder / "heartbeats.jsonl").exists():
+            say("note: heartbeats.jsonl holds signed daily statements of an earlier version, which are not read")
     raise typer.Exit(exit_code("inconclusive" if snapshot.verdict == "undecided" else snapshot.verdict))
 
 
-def _text(
-    watch: Watch, snapshot: WatchSnapshot, statements: dict[str, Any] | None, output_format: str, terminal: bool
-) -> str:
+def _text(watch: Watch, snapshot: WatchSnapshot, output_format: str, terminal: bool) -> str:
     if output_format == "json":
-        return record_text({**snapshot.to_dict(), "statements": statements})
+        return record_text(snapshot.to_dict())
     if output_format == "html":
-        return _page(watch, snapshot, statements)
+        return _page(watch, snapshot)
     from fairkit_cli.pages.watch import watch_page
     from fairkit_cli.render.text import text_page
 
-    return text_page(watch_page(snapshot, statements), terminal=terminal)
+    return text_page(watch_page(snapshot), terminal=terminal)
 
 
-def _page(watch: Watch, snapshot: WatchSnapshot, statements: dict[str, Any] | None) -> str:
+def _page(watch: Watch, snapshot: WatchSnapshot) -> str:
     from fairkit_cli.pages.watch import Shares, watch_page
     from fairkit_cli.render.html import html_page
     from fairkit_cli.render.svg import warm
@@ -67,4 +60,4 @@ def _page(watch: Watch, snapshot: WatchSnapshot, statements: dict[str, Any] | No
     shares = {name: Shares(*weekly_shares(data, split), split.groups) for name, split in data.splits.items() if name}
     with warm():
         drawn = courses(watch.judge, data) if data.days else ()
-        return html_page(watch_page(snapshot, statements, drawn, shares))
+        return html_page(watch_page(snapshot, drawn, shares))

@@ -36,11 +36,7 @@ def subject_of(model: str | None, certificate: Path | None, registry: Path | Non
         if certificate is None:
             return Subject(model=model, sha256=digest)
         raw = certificates.read_file(certificate)
-        found = (
-            certificates.check_subject(raw, digest, where=str(certificate))
-            if digest
-            else certificates.read(raw, full=True)
-        )
+        found = certificates.check_subject(raw, digest, where=str(certificate)) if digest else certificates.read(raw)
         return _of_certificate(found, model=model or found.model_name, alias=None)
     return _registered(model, certificate, registry)
 
@@ -70,9 +66,7 @@ def _registered(model: str, certificate: Path | None, registry: Path | None) -> 
             return Subject(model=version.reference, sha256=version.model, alias=reference.alias)
         raw = store.certificate(digest)
         subject_certificate = (
-            certificates.verify(raw, trusted, model_sha256=version.model)
-            if trusted
-            else certificates.read(raw, full=True)
+            certificates.verify(raw, trusted, model_sha256=version.model) if trusted else certificates.read(raw)
         )
     return _of_certificate(subject_certificate, model=version.reference, alias=reference.alias)
 

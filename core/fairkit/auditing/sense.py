@@ -117,7 +117,7 @@ class Sense:
             "largest": predictions.largest,
         }
         none = np.empty(0)
-        if self.task == "answers":  # some may be missing, and all may be equal: the auditor says so
+        if self.task in ("answers", "table"):  # some may be missing, and all may be equal: the auditor says so
             return Seen(**base | {"rows": 0}, said=none, true=none, right=0.0, low=0.0, high=1.0)
         if self.task in ("regression", "ranking"):
             score = predictions.score

@@ -11,7 +11,7 @@ from fairkit.errors import DataError
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
 
-Task = Literal["binary", "multiclass", "regression", "ranking", "answers"]
+Task = Literal["binary", "multiclass", "regression", "ranking", "answers", "table"]
 
 MAX_REGRESSION_CLASSES = 20
 """A numeric label with more distinct values than this is a regression target."""

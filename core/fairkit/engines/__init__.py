@@ -2,7 +2,7 @@
 
 Dask needs the extra ``fairkit[dask]``, here and on every worker::
 
-    fairkit audit model.onnx --data loans/ --engine dask --scheduler tcp://10.0.0.1:8786
+    fairkit audit model.onnx --data loans/ --engine dask --set engine.scheduler=tcp://10.0.0.1:8786
 
     engine = fairkit.engines.DaskEngine(distributed.Client("tcp://10.0.0.1:8786"))
     fairkit.audit("model.onnx", fairkit.load_data(dask_frame, label=...), engine=engine)

@@ -14,8 +14,7 @@ class ModelSource(ABC):
 
     A plugin's ``fairkit_model_sources`` returns such classes. The models that a source opens have, besides ``bind``:
     ``name``, ``settings`` (what the model itself says about its audit; may be empty), ``external`` (files that its
-    digest does not cover; empty), ``record``, from which `open` makes the model again, and ``attest(file, data)``,
-    which counts the rows on which it answers otherwise than a file.
+    digest does not cover; empty), and ``record``, from which `open` makes the model again.
 
     Attributes
     ----------

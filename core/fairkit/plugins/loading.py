@@ -22,7 +22,7 @@ from fairkit.support.faces import imported
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+")
 _SETS = {
     "needs": {"decision", "score"},
-    "tasks": {"binary", "multiclass", "regression", "ranking", "answers"},
+    "tasks": {"binary", "multiclass", "regression", "ranking", "answers", "table"},
     "between": {"difference", "ratio", "extreme"},
 }
 """What a metric may declare: an audit asks for it before it calls the metric."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import ParameterError
@@ -153,3 +153,16 @@ def outcome_of(low: float, high: float, better: Better) -> Outcome:
     if better == "none":
         return "changed"
     return "better" if (low > 0) == (better == "higher") else "worse"
+
+
+def told_apart(comparison: Comparison, names: Sequence[str]) -> Comparison:
+    """Give models of one name other names, such as their files', where these differ."""
+    if (
+        len({model.name for model in comparison.models}) == len(comparison.models)
+        and comparison.models[0].name != "before"
+    ):
+        return comparison
+    if len(set(names)) < len(comparison.models) or len(names) != len(comparison.models):
+        return comparison
+    models = tuple(replace(model, name=name) for model, name in zip(comparison.models, names, strict=True))
+    return replace(comparison, models=models)

@@ -33,8 +33,8 @@ class ModelInfo:
 
     @property
     def unseen(self) -> bool:
-        """Whether no model file was seen: a table's predictions were audited, or a server's answers."""
-        return bool(self.predictions or self.endpoint)
+        """Whether no model file was seen: a table or its predictions were audited, or a server's answers."""
+        return bool(self.predictions or self.endpoint) or self.task == "table"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -99,8 +99,8 @@ class DataInfo:
 
 def subject_record(model: ModelInfo) -> dict[str, Any]:
     """Return the audited subject: the model, or, where there was none, the table's predictions."""
-    if model.predictions:
-        return {"model": None, "predictions": model.to_dict()}
+    if model.predictions or model.task == "table":
+        return {"model": None, "predictions": {**model.to_dict(), "columns": dict(model.predictions)}}
     return {"model": model.to_dict()}
 
 

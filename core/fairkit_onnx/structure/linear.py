@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -58,13 +58,28 @@ def read_linear(scorer: OnnxScorer, *, grouped: bool = False) -> LinearModel | N
     start: dict[str, tuple[int, ...]] = {node.output[0]: (1,)}
     if node.op_type == KINDS[0]:
         start = {node.output[0]: (0,), node.output[1]: (-1, 1)}
+    constant = constant_of(graph, node.input[1]) if node.op_type in ("Gemm", "MatMul") else None
+    if node.op_type == "MatMul" and _opposite(constant):
+        start = {node.output[0]: (-1, 1)}
     groups = group_part(scorer, list(node.output), grouped=grouped)
     check_monotone(graph, tail_nodes(graph, wanted, list(node.output)), start)
     cut: Any = node if node.op_type == KINDS[0] else node.output[0]
-    constant = constant_of(graph, node.input[1]) if node.op_type in ("Gemm", "MatMul") else None
     double = constant is not None and constant.dtype == np.float64
-    tail = Tail(scorer=scorer, cut=cut, double=double, groups=groups)
+    tail = Tail(
+        scorer=scorer,
+        cut=cut,
+        double=double,
+        groups=groups,
+        columns=2 if node.op_type == "MatMul" and _opposite(constant) else 1,
+    )
     return LinearModel(scorer, node.input[0], tail, weights, base)
+
+
+def _opposite(weights: NDArray[Any] | None) -> TypeGuard[NDArray[Any]]:
+    """Tell whether a matrix has two columns, each the other's negative, as skl2onnx writes in double precision."""
+    if weights is None or weights.ndim != 2 or weights.shape[1] != 2:
+        return False
+    return bool((weights[:, 0] == -weights[:, 1]).all())
 
 
 def _of_classifier(node: onnx.NodeProto) -> tuple[NDArray[np.float64], float] | None:
@@ -87,6 +102,8 @@ def _of_sum(node: onnx.NodeProto, graph: onnx.GraphProto) -> tuple[NDArray[np.fl
         bias = attributes.get("intercepts") or [0.0]
         return np.array(attributes["coefficients"], dtype=np.float32).astype(np.float64), float(np.float32(bias[0]))
     weights = constant_of(graph, node.input[1])
+    if node.op_type == "MatMul" and _opposite(weights):  # the sum is the difference of both columns
+        return 2.0 * weights[:, 1].astype(np.float64), 0.0
     if weights is None or weights.size != max(weights.shape) or attributes.get("transA"):
         return None
     scale, base = 1.0, 0.0

@@ -7,14 +7,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fairkit_cli.lazy import lazy_group
-from fairkit_cli.terminal.timings import with_timings
-
-_COMMANDS = {
-    "run": "fairkit_correspondence.commands.running:run",
-    "compare": "fairkit_correspondence.commands.compared:compare",
-    "plan": "fairkit_correspondence.commands.planned:plan",
-}
+from fairkit_correspondence.commands.planned import plan
+from fairkit_correspondence.commands.running import run
 
 
 class AskGroup(TyperGroup):
@@ -22,16 +16,18 @@ class AskGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Read the arguments."""
-        if args and args[0] not in (*_COMMANDS, "--help", "-h"):
+        if args and args[0] not in (*self.commands, "--help", "-h"):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
 
 app = typer.Typer(
-    cls=lazy_group(_COMMANDS, with_timings, AskGroup),
+    cls=AskGroup,
     no_args_is_help=True,
     help="Ask a language model the same questions under different names: `fairkit ask PLAN.toml --endpoint URL ...`.",
     add_completion=False,
     rich_markup_mode=None,
 )
 app.callback()(lambda: None)
+for name, command in (("run", run), ("plan", plan)):
+    app.command(name)(command)

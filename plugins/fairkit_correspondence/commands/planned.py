@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairkit.commands import console
 from fairkit.support.escaping import visible
-from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import echo, print_json
-from fairkit_correspondence.commands.compared import Answer, Sensitive, answers_data, parameters_of
+from fairkit_correspondence.commands.shared import (
+    Answer,
+    Assignments,
+    Format,
+    Sensitive,
+    answers_data,
+    option,
+    parameters_of,
+)
 
 if TYPE_CHECKING:
     from fairkit_correspondence.plan import Plan
@@ -21,12 +28,12 @@ def plan(
     *,
     sensitive: Sensitive = None,
     answer: Answer = "answer",
-    assignments: opt.Assignments = None,
-    limit: Annotated[float, opt.option("--limit", "X", "The difference that matters, in [0, 1].")] = 0.05,
-    truth: Annotated[float, opt.option("--truth", "X", "The true difference to plan for.")] = 0.0,
-    power: Annotated[float, opt.option("--power", "P", "The chance of a verdict.")] = 0.8,
-    names: Annotated[int, opt.option("--names", "N", "Names a group.", min=2)] = 40,
-    output_format: opt.TableFormat = "table",
+    assignments: Assignments = None,
+    limit: Annotated[float, option("--limit", "X", "The difference that matters, in [0, 1].")] = 0.05,
+    truth: Annotated[float, option("--truth", "X", "The true difference to plan for.")] = 0.0,
+    power: Annotated[float, option("--power", "P", "The chance of a verdict.")] = 0.8,
+    names: Annotated[int, option("--names", "N", "Names a group.", min=2)] = 40,
+    output_format: Format = "table",
 ) -> None:
     """Say how many documents and calls decide a limit, from a pilot's answers."""
     import fairkit
@@ -46,15 +53,16 @@ def plan(
         "power": power, "names": names, "names_needed": names_needed(spread, limit), "sizes": rows,
     }  # fmt: skip
     if output_format == "json":
-        print_json(record)
+        console().json(record)
         return
     said = [f"{r['documents']:,} documents, {r['calls']:,} calls" if r["calls"] else "not decidable" for r in rows]
-    echo(
+    lines = [
         f"variances: document x group {spread.interaction:.4f}, answer {spread.answer:.4f}, names {spread.name:.4f}",
         f"limit {limit:g}, true difference {truth:g}, {power:.0%} chance, {contexts} contexts, "
         f"{len(finding.groups)} groups, {names} names a group ({record['names_needed']} are needed)",
         *(f"  {r['names_per_document']} names on each document: {text}" for r, text in zip(rows, said, strict=True)),
-    )
+    ]
+    console().write("".join(f"{visible(line)}\n" for line in lines))
 
 
 def bill_record(plan: Plan) -> dict[str, Any]:

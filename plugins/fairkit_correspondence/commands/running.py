@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairkit.commands import console, end
 from fairkit.errors import ParameterError
 from fairkit.support.escaping import visible
-from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import exit_code, print_json, say, write
-from fairkit_correspondence.commands.compared import people
+from fairkit_correspondence.commands.shared import Format, option, people
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from fairkit.results.findings import Finding
@@ -27,52 +28,57 @@ def run(
     *,
     endpoint: Annotated[
         str | None,
-        opt.option("--endpoint", "URL", "The server's address up to /v1; it speaks chat completions as OpenAI does."),
+        option("--endpoint", "URL", "The server's address up to /v1; it speaks chat completions as OpenAI does."),
     ] = None,
-    model: Annotated[str | None, opt.option("--model", "NAME", "The model's name on the server.")] = None,
+    model: Annotated[str | None, option("--model", "NAME", "The model's name on the server.")] = None,
     budget: Annotated[
         float | None,
-        opt.option("--budget", "X", "The most money that may be spent, in the currency of the plan's [price]."),
+        option("--budget", "X", "The most money that may be spent, in the currency of the plan's [price]."),
     ] = None,
     output: Annotated[
-        Path | None, opt.option("--output", "FILE", "The answers (.parquet); FILE.sqlite keeps them meanwhile.")
+        Path | None, option("--output", "FILE", "The answers (.parquet); FILE.sqlite keeps them meanwhile.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print calls, tokens, price and what will be seen; send nothing.")
     ] = False,
     requests: Annotated[
-        Path | None,
-        opt.option("--requests", "FILE", "Write the table of requests (.parquet), for `fairkit policy lock`."),
+        Path | None, option("--requests", "FILE", "Write the table of requests (.parquet), for `fairkit policy lock`.")
     ] = None,
-    lock: Annotated[Path | None, opt.option("--lock", "FILE", "Ask only what this policy lock has signed.")] = None,
+    lock: Annotated[Path | None, option("--lock", "FILE", "Ask only what this policy lock has signed.")] = None,
     looks: Annotated[
-        int | None, opt.option("--looks", "N", "Planned looks, in place of the plan's number. Default: the plan's.")
+        int | None, option("--looks", "N", "Planned looks, in place of the plan's number. Default: the plan's.")
     ] = None,
     ask_again: Annotated[
-        int | None, opt.option("--ask-again", "N", "Put N answered questions again and compare; write nothing.", min=1)
+        int | None, option("--ask-again", "N", "Put N answered questions again and compare; write nothing.", min=1)
     ] = None,
     concurrency: Annotated[
-        int, opt.option("--concurrency", "N", "Requests in flight at once. Default: 4.", min=1, max=64)
+        int, option("--concurrency", "N", "Requests in flight at once. Default: 4.", min=1, max=64)
     ] = 4,
-    rate: Annotated[float | None, opt.option("--rate", "X", "The most requests a second. Default: no limit.")] = None,
-    timeout: Annotated[float, opt.option("--timeout", "SECONDS", "The longest that one reply may take.")] = 60.0,
-    save: opt.Copies = None,
-    output_format: opt.TableFormat = "table",
+    rate: Annotated[float | None, option("--rate", "X", "The most requests a second. Default: no limit.")] = None,
+    timeout: Annotated[float, option("--timeout", "SECONDS", "The longest that one reply may take.")] = 60.0,
+    save: Annotated[
+        list[Path] | None,
+        option(
+            "--save", "FILE", "Write the report to this file too: .html, .md, .json or .xml for JUnit (repeatable)."
+        ),
+    ] = None,
+    output_format: Format = "table",
 ) -> None:
     """Ask a language model the same questions under names of different groups, and judge the difference.
 
     The exit code is that of the plan's limit: 0 pass, 1 fail, 3 inconclusive. Ctrl-C keeps all answers; the same
     command goes on. The token is read from FAIRKIT_ENDPOINT_TOKEN.
     """
+    from fairkit.results.rendering import format_of
     from fairkit.support.files import check_writable
-    from fairkit_cli.commands.audit import copy_format, show
-    from fairkit_cli.progress import progress_bar
     from fairkit_correspondence.asking import Asker
     from fairkit_correspondence.client import Client, Server
     from fairkit_correspondence.plan import read_plan
     from fairkit_correspondence.store import Store
 
-    copies = {path: copy_format(path) for path in save or ()}
+    for copy in save or ():
+        format_of(copy)
+        check_writable(copy)
     for written in filter(None, (output, requests)):
         check_writable(written)
         if written.suffix != ".parquet":
@@ -89,11 +95,11 @@ def run(
         check_lock(read, lock)
     server = Server(url=endpoint, model=model, timeout=timeout)
     for note in read.notes:
-        say(f"note: {note}")
+        console().say(f"note: {note}")
     with (
         closing(Client(server)) as client,
         closing(Store(output.with_name(f"{output.name}.sqlite"), read.digest, model)) as store,
-        progress_bar() as progress,
+        console().progress() as progress,
     ):
         asker = Asker(read, client, store, budget, concurrency, rate, progress)
         if ask_again is not None:
@@ -102,16 +108,22 @@ def run(
         outcome = asker.run()
     _write_table(outcome.table, output)
     report = outcome.report
-    for path, form in copies.items():
-        if report is not None:
-            show(report, form, path)
-    if output_format == "json":
-        record = None if report is None else report.to_dict()
-        print_json({"spent": outcome.spent, "pending": outcome.pending, "stopped": outcome.stopped, "report": record})
-    else:
-        write(lambda terminal: outcome_text(read, outcome, output))
+    _show(read, outcome, output, save or (), output_format)
     verdict = "inconclusive" if report is None else report.verdict
-    raise typer.Exit(exit_code(None if read.asking.pilot else verdict))
+    raise end(None if read.asking.pilot else verdict)
+
+
+def _show(plan: Plan, outcome: Outcome, output: Path, copies: Sequence[Path], output_format: str) -> None:
+    report = outcome.report
+    if report is not None:
+        for copy in copies:
+            report.save(copy)
+            console().say(f"wrote {copy}")
+    if output_format == "json":
+        told = {"spent": outcome.spent, "pending": outcome.pending, "stopped": outcome.stopped}
+        console().json(told | {"report": None if report is None else report.to_dict()})
+    else:
+        console().write(outcome_text(plan, outcome, output))
 
 
 def _requests(plan: Plan) -> pa.Table:
@@ -127,11 +139,11 @@ def _dry(plan: Plan, requests: Path | None, output_format: str) -> None:
     if requests is not None:
         table = _requests(plan)
         _write_table(table, requests)
-        say(f"wrote {table.num_rows:,} requests to {requests}")
+        console().say(f"wrote {table.num_rows:,} requests to {requests}")
     if output_format == "json":
-        print_json(bill_record(plan))
+        console().json(bill_record(plan))
     else:
-        write(lambda terminal: bill_text(plan))
+        console().write(bill_text(plan))
 
 
 def _again(asker: Asker, count: int, output_format: str) -> None:
@@ -145,21 +157,21 @@ def _again(asker: Asker, count: int, output_format: str) -> None:
         raise ParameterError("there are no answers to compare with yet; ask first, with the same plan and output")
     _, upper = clopper_pearson(np.array([differ / repeated]), np.array([float(repeated)]), two_sided(0.9))
     if output_format == "json":
-        print_json({"asked": repeated, "differ": differ, "at_most": float(upper[0]), "confidence": 0.95})
+        console().json({"asked": repeated, "differ": differ, "at_most": float(upper[0]), "confidence": 0.95})
         return
     text = (
         f"{differ} of {repeated} answers differ from those before: at most {upper[0]:.1%} do, at 95 % "
         "confidence (draws differ by themselves unless the temperature is 0)\n"
     )
-    write(lambda terminal: text)
+    console().write(text)
 
 
 def check_lock(plan: Plan, path: Path) -> None:
     """Refuse a plan that is not the one that a lock signed."""
     from fairkit_correspondence.table import requests_digest
-    from fairkit_registry.evidence.locks import read_file, read_lock
+    from fairkit_registry.evidence.statements import PolicyLock, named
 
-    locked, planned = read_lock(read_file(path)).data_sha256, str(requests_digest(_requests(plan)))
+    locked, planned = PolicyLock.read(named(PolicyLock, path)).data_sha256, str(requests_digest(_requests(plan)))
     if planned != locked:
         raise ParameterError(
             f"{path} locks other requests ({locked[:16]}) than this plan's ({planned[:16]}): the plan, its texts or "

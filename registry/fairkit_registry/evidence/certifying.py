@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from fairkit.results.about import facts_of
 from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence.certificate import check_report, check_statement
-from fairkit_registry.evidence.issuing import issue
-from fairkit_registry.evidence.locks import read_lock
-from fairkit_registry.evidence.tables import read_statement
+from fairkit_registry.evidence import dsse, predicate
+from fairkit_registry.evidence.certificate import Certificate, check_report, check_statement
+from fairkit_registry.evidence.statements import PolicyLock, SignedTable
+from fairkit_registry.jsonio import read_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from fairkit.progress import Progress
     from fairkit.results.report import Report
     from fairkit_onnx.model import OnnxModel
-    from fairkit_registry.evidence.sequence import SequenceFolder, SequenceNumber
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signers import Signer
 
@@ -41,8 +40,7 @@ def certify(
     progress: Progress | None = None,
     engine: Engine | str | None = None,
     scheduler: str | None = None,
-    sequence: SequenceFolder | None = None,
-    table_statements: Sequence[bytes] = (),
+    tables: Sequence[bytes] = (),
     about: Mapping[str, str] | None = None,
     policy_lock: bytes | None = None,
     lock_salt: str | None = None,
@@ -54,41 +52,66 @@ def certify(
             f"{model.name} keeps weights in other files, which its digest does not cover; save it as one file: "
             "onnx.save_model(onnx.load(path), out, save_as_external_data=False)"
         )
-    for raw in table_statements:
-        check_table(raw, dataset.learn().sha256)
+    for raw in tables:
+        _check_table(raw, dataset.learn().sha256)
     report = settings.run(model, dataset, progress=progress, engine=engine, scheduler=scheduler)
     report = dataclasses.replace(report, about=facts_of(about or {}))
+    made = audited_at or datetime.now(UTC)
     check_statement(report, settings.to_dict())  # nothing is signed that would be refused later
     if policy_lock is not None:
-        made = audited_at or datetime.now(UTC)
-        check_report(report, settings.to_dict(), made, read_lock(policy_lock), salt=lock_salt)
-
-    def sign(places: Sequence[SequenceNumber]) -> bytes:
-        return issue(
-            report,
-            secrets,
-            settings=settings.to_dict(),
-            mitigation=None if model is None else mitigation_of(model.settings),
-            fair_metrics=fair_metrics_of(report),
-            audited_at=audited_at,
-            sequence=places,
-            table_statements=table_statements,
-            policy_lock=policy_lock,
-            lock_salt=lock_salt,
-            valid_until=None if valid_days is None else (audited_at or datetime.now(UTC)) + timedelta(days=valid_days),
-        )
-
-    if sequence is None:
-        return sign(()), report
-    with sequence.next([secret.public.keyid for secret in secrets]) as numbered:
-        signed = sign(numbered.places)
-        numbered.keep(signed)
+        check_report(report, settings.to_dict(), made, PolicyLock.read(policy_lock), salt=lock_salt)
+    signed = issue(
+        report,
+        secrets,
+        settings=settings.to_dict(),
+        mitigation=None if model is None else mitigation_of(model.settings),
+        fair_metrics=fair_metrics_of(report),
+        audited_at=made,
+        tables=tables,
+        policy_lock=policy_lock,
+        lock_salt=lock_salt,
+        valid_until=None if valid_days is None else made + timedelta(days=valid_days),
+    )
     return signed, report
 
 
-def check_table(raw: bytes, sha256: str) -> None:
+def issue(
+    report: Report,
+    secrets: Sequence[Signer],
+    *,
+    settings: Mapping[str, Any],
+    mitigation: Mapping[str, Any] | None = None,
+    fair_metrics: Sequence[Mapping[str, Any]] = (),
+    audited_at: datetime | None = None,
+    tables: Sequence[bytes] = (),
+    policy_lock: bytes | None = None,
+    lock_salt: str | None = None,
+    valid_until: datetime | None = None,
+) -> bytes:
+    """Sign a report; of what was asked about a table without a model, the table is the subject."""
+    about = report.data if report.model.unseen else report.model
+    if about.sha256 is None:
+        raise CertificateError("only a model in a file can be certified: save it as ONNX and audit the file")
+    try:
+        body = predicate.build(
+            report,
+            settings=settings,
+            mitigation=mitigation,
+            fair_metrics=fair_metrics,
+            audited_at=audited_at or datetime.now(UTC),
+            table_statements=[read_object(raw) for raw in tables],
+            policy_lock=None if policy_lock is None else dsse.Envelope.from_bytes(policy_lock).to_dict(),
+            lock_salt=lock_salt,
+            valid_until=valid_until,
+        )
+    except (ValueError, TypeError) as error:
+        raise CertificateError(f"the report cannot be written as JSON: {error}") from None
+    return Certificate.sign(about.name, about.sha256, body, secrets)
+
+
+def _check_table(raw: bytes, sha256: str) -> None:
     """Refuse a statement about another table, whoever signed it."""
-    found = read_statement(raw)
+    found = SignedTable.read(raw)
     if found.sha256 != sha256:
         raise CertificateError(
             f"the statement about {found.name} names the content {found.sha256[:16]}..., the table has "

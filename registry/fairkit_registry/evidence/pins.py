@@ -21,6 +21,9 @@ _UNORDERED = frozenset({"data.sensitive", "data.drop", "audit.auditors"})
 LISTS = frozenset({"data.sensitive", "data.features", "data.drop", "audit.auditors"})
 """Settings that hold several names."""
 
+_IN_DATA = frozenset({"path", "train", "test"})
+"""Keys of ``[data]`` that say where a table is, not how it is read."""
+
 _AUDIT = {each.key: each.name for each in declared() if each.table == "audit" and each.name != "task"}
 """By the name of a pin, the field of `AuditSettings`."""
 
@@ -157,3 +160,27 @@ def check_names(pins: Iterable[str], where: str) -> None:
         if name not in settings and not of_auditor:
             hint = did_you_mean(name, settings, what="settings")
             raise CertificateError(f"{where}: there is no setting {name!r} of an audit. {hint}")
+
+
+def of_tables(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the settings that tables in the form of `fairkit.toml` name: [data] (without files), [model], [audit]."""
+    odd = set(tables) - {"data", "model", "audit"}
+    if odd:
+        raise CertificateError(
+            f"{where}: {', '.join(sorted(odd))} is no setting of an audit; what can be pinned stands in [data], "
+            "[model], [audit] and [audit.NAME], as in fairkit.toml"
+        )
+    settings: dict[str, Any] = {}
+    for table, values in tables.items():
+        if not isinstance(values, dict):
+            raise CertificateError(f"{where}: [{table}] is a table; write its keys below that heading")
+        for key, value in values.items():
+            name = f"{table}.{key}"
+            if table == "audit" and isinstance(value, dict):
+                settings |= {f"{name}.{inner}": one for inner, one in value.items()}
+            elif not (table == "data" and key in _IN_DATA):
+                settings[name] = [value] if name in LISTS and isinstance(value, str) else value
+    check_names(settings, where)
+    if not settings:
+        raise CertificateError(f"{where} names no setting, so there is nothing to pin")
+    return settings

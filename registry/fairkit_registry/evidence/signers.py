@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import functools
 import os
 import shlex
 import stat
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from fairkit.errors import FairkitError
 from fairkit.support.files import check_writable, write_atomic
 from fairkit_registry.errors import KeyFileError, RegistryError
 from fairkit_registry.evidence.keys import PublicKey, as_public, parse_public, read_small
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from fairkit.signers import Signer as Plugged
+
+FILE = "FAIRKIT_KEY_PASSPHRASE_FILE"
+"""The environment variable that names a file with the passphrase in its first line; /dev/fd/3 is a descriptor."""
+_LONGEST = 4096
 
 KINDS = ("ed25519", "p256")
 """The kinds of keys that `new_key_pair` makes."""
@@ -86,6 +94,34 @@ def _ecdsa() -> ECDSA:
 def nobody_answers(what: str) -> str:
     """Refuse to answer for a passphrase."""
     raise KeyFileError(f"{what} is encrypted, and no passphrase was given")
+
+
+def written_passphrase(what: str) -> str:
+    """Return the passphrase of something from the file that the environment names."""
+    if not os.environ.get(FILE):
+        raise FairkitError(
+            f"{what} needs a passphrase, and there is no terminal to ask for it: set {FILE} to a file that holds "
+            "it in its first line (mode 0600), or to a descriptor such as /dev/fd/3"
+        )
+    return _from_file(os.environ[FILE])
+
+
+@functools.cache
+def _from_file(name: str) -> str:
+    """Read the first line, once: a pipe gives it only once, and several keys may ask."""
+    path = Path(name)
+    try:
+        check_private(path, "passphrase file", f"({FILE} names it)")
+        with path.open("rb") as handle:
+            line = handle.readline(_LONGEST).rstrip(b"\r\n")
+        passphrase = line.decode("utf-8")
+    except OSError as error:
+        raise FairkitError(f"cannot read the passphrase in {path} ({FILE}): {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise FairkitError(f"the passphrase in {path} ({FILE}) is not UTF-8") from None
+    if not passphrase:
+        raise FairkitError(f"the first line of {path} ({FILE}) is empty; it is to hold the passphrase")
+    return passphrase
 
 
 def load_secret(path: str | Path, *, insecure: bool = False, passphrase: AskPassphrase = nobody_answers) -> Signer:
@@ -163,7 +199,7 @@ def new_key_pair(
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-    from fairkit_registry.evidence.pkcs8 import encrypt
+    from fairkit_registry.evidence.signers import encrypt
 
     path = Path(path)
     check_new(path)
@@ -189,3 +225,61 @@ def check_new(path: Path) -> None:
         if existing.exists():
             raise RegistryError(f"{existing} exists already; a key is never replaced: choose another name")
     check_writable(path)
+
+
+_N, _R, _P = 1 << 14, 8, 5
+"""Cost of scrypt: 16 MiB, five times over. OpenSSL takes 32 MiB at most, so the work is in the repetitions."""
+
+_PBES2 = "1.2.840.113549.1.5.13"
+_SCRYPT = "1.3.6.1.4.1.11591.4.11"
+_AES_256_CBC = "2.16.840.1.101.3.4.1.42"
+
+
+def encrypt(der: bytes, passphrase: bytes) -> bytes:
+    """Return a PKCS #8 key, given in DER, as ``ENCRYPTED PRIVATE KEY`` in PEM."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+    from cryptography.hazmat.primitives.padding import PKCS7
+
+    salt, start = os.urandom(16), os.urandom(16)
+    key = Scrypt(salt=salt, length=32, n=_N, r=_R, p=_P).derive(passphrase)
+    padder = PKCS7(128).padder()
+    cipher = Cipher(algorithms.AES(key), modes.CBC(start)).encryptor()
+    sealed = cipher.update(padder.update(der) + padder.finalize()) + cipher.finalize()
+    stretching = _sequence(_oid(_SCRYPT), _sequence(_octets(salt), *map(_integer, (_N, _R, _P))))
+    scheme = _sequence(_oid(_PBES2), _sequence(stretching, _sequence(_oid(_AES_256_CBC), _octets(start))))
+    body = base64.b64encode(_sequence(scheme, _octets(sealed))).decode("ascii")
+    lines = ["-----BEGIN ENCRYPTED PRIVATE KEY-----", *textwrap.wrap(body, 64), "-----END ENCRYPTED PRIVATE KEY-----"]
+    return ("\n".join(lines) + "\n").encode("ascii")
+
+
+def _tagged(tag: int, content: bytes) -> bytes:
+    """DER: tag, length, content."""
+    size = len(content)
+    if size < 0x80:
+        return bytes([tag, size]) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([tag, 0x80 | len(length)]) + length + content
+
+
+def _sequence(*parts: bytes) -> bytes:
+    return _tagged(0x30, b"".join(parts))
+
+
+def _octets(content: bytes) -> bytes:
+    return _tagged(0x04, content)
+
+
+def _integer(value: int) -> bytes:
+    return _tagged(0x02, value.to_bytes(value.bit_length() // 8 + 1, "big"))
+
+
+def _oid(dotted: str) -> bytes:
+    first, second, *rest = map(int, dotted.split("."))
+    content = bytearray()
+    for number in (40 * first + second, *rest):
+        digits = [number & 0x7F]
+        while number := number >> 7:
+            digits.append(0x80 | number & 0x7F)
+        content += bytes(reversed(digits))
+    return _tagged(0x06, bytes(content))

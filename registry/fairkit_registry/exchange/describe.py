@@ -38,7 +38,7 @@ def certificates_of(registry: Registry, version: Version) -> list[Certificate]:
 def _look(raw: bytes, version: Version, pinned: list[PublicKey]) -> Certificate:
     if pinned:
         try:
-            return certificates.verify(raw, pinned, model_sha256=version.model, full=False)
+            return certificates.verify(raw, pinned, model_sha256=version.model)
         except CertificateError:
             pass  # shown as what it is: a claim that nobody vouches for
     return certificates.read(raw)
@@ -46,7 +46,7 @@ def _look(raw: bytes, version: Version, pinned: list[PublicKey]) -> Certificate:
 
 def card(registry: Registry, version: Version) -> Card:
     """Gather what exporters make model cards and bills of materials of."""
-    aliases = [one.alias for one in registry.aliases(version.name) if one.served == version.version]
+    aliases = [one.alias for one in registry.aliases(version.name) if one.version == version.version]
     graph = onnxfile.summarise(registry.model_path(version))
     return Card(
         name=version.name,

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.support.records import record_of
 from fairkit_registry import names, onnxfile
-from fairkit_registry.blobs import BlobStore, Staged
-from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError
+from fairkit_registry.blobs import BlobStore, Staged, hash_file
+from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError, RegistryError
 from fairkit_registry.evidence import certificate
 from fairkit_registry.evidence.keys import PublicKey, parse_public
-from fairkit_registry.evidence.revoked import remembered
-from fairkit_registry.exchange.carried import carried_lists, take_newer
-from fairkit_registry.exchange.layout import LARGEST_DOCUMENT, Arrival, arrivals
-from fairkit_registry.exchange.tarread import members
+from fairkit_registry.exchange.layout import LARGEST_DOCUMENT, Arrival, arrivals, members
 from fairkit_registry.store import events, tables
-from fairkit_registry.store.staging import Staging, staging_in
+from fairkit_registry.store.folder import Staging, staging_in
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fairkit_registry.evidence.certificate import Certificate
-    from fairkit_registry.evidence.revocations import RevocationList
+    from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.store.records import Version
     from fairkit_registry.store.registry import Registry
 
@@ -76,9 +74,7 @@ def take_in(
     """Add versions whose files are staged, all of them or none; for the rest see `import_archive`."""
     if name is not None and len({one.name for one in incoming}) > 1:
         raise ArchiveError("--name goes with an archive of one model; this one holds several")
-    carried = carried_lists(incoming, trusted)
-    inspected = [_inspect(one, trusted, carried) for one in incoming]
-    take_newer(registry, carried, trusted)
+    inspected = [_inspect(one, trusted, registry.revoked()) for one in incoming]
     with registry.folder.write() as connection:
         renamed: dict[str, tuple[str, int]] = {}
         return [
@@ -93,13 +89,12 @@ def look_into(
     """Check an archive as an import would, and add nothing."""
     with staging_in(BlobStore(scratch)) as staging:
         incoming = _take_in(staging, path, most_bytes)
-        carried = carried_lists(incoming, trusted)
         return [
             Imported(
                 origin=f"{one.name}@{one.version}",
                 version=None,
                 new=False,
-                certificates=_inspect(one, trusted, carried),
+                certificates=_inspect(one, trusted, {}),
                 carried_keys=_carried(one),
             )
             for one in incoming
@@ -124,13 +119,8 @@ def _take_in(staging: Staging, path: Path, most_bytes: int) -> list[Arrival]:
     return arrivals(documents["index.json"], blobs)
 
 
-def _inspect(
-    arrival: Arrival, trusted: Sequence[PublicKey], lists: Sequence[RevocationList]
-) -> tuple[Certificate, ...]:
+def _inspect(arrival: Arrival, trusted: Sequence[PublicKey], revoked: Mapping[str, str]) -> tuple[Certificate, ...]:
     """Look at a version's files; with keys, every certificate must be signed by one of them that is not revoked."""
-    revocations = remembered(trusted)
-    for one in lists:
-        revocations = revocations.merge(one, "came along or was seen by this user")
     where = f"{arrival.name}@{arrival.version}"
     onnxfile.check_file(arrival.model.path, shown=Path(arrival.filename))
     if trusted and not arrival.certificates:
@@ -143,9 +133,7 @@ def _inspect(
             certificates.append(certificate.check_subject(raw, arrival.model.digest, where=label))
             continue
         try:
-            certificates.append(
-                certificate.verify(raw, trusted, model_sha256=arrival.model.digest, revocations=revocations)
-            )
+            certificates.append(certificate.verify(raw, trusted, model_sha256=arrival.model.digest, revoked=revoked))
         except CertificateError as error:
             raise type(error)(f"{label}: {error}") from None
     return tuple(certificates)
@@ -212,3 +200,25 @@ def _complete(
     for one in {one.digest: one for one in fresh}.values():
         tables.attach(connection, blobs, version, one, at)
     return tables.find_version(connection, name, number), bool(fresh)
+
+
+def check_addition(name: str, file: Path, certificates: Sequence[Path], parent: str | None) -> None:
+    """Refuse what `Registry.add` would refuse."""
+    names.check_name(name)
+    onnxfile.check_file(file)
+    if parent is not None:
+        raise RegistryError(f"the registry is new and has no {parent}: leave the parent out, or name another registry")
+    if certificates:
+        from fairkit_registry.evidence.certificate import check_subject, read_file
+
+        digest = hash_file(file)
+        for path in certificates:
+            check_subject(read_file(path), digest, where=str(path))
+
+
+def check_archive(path: Path, trusted: Sequence[PublicKey], most_bytes: int) -> None:
+    """Refuse what `importing.import_archive` would refuse."""
+    from fairkit_registry.exchange.importing import look_into
+
+    with tempfile.TemporaryDirectory(prefix="fairkit-") as scratch:
+        look_into(path, trusted, Path(scratch), most_bytes=most_bytes)

@@ -1,67 +1,37 @@
-"""The model as it is served: rows that may meet, outputs that nobody audited, inputs never fed, unlike machines."""
+"""The model as it is served: rows that may meet, outputs that nobody audited, inputs never fed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairkit.errors import FairkitError
-from fairkit_registry.errors import CertificateError, RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from fairkit_registry.evidence.certificate import Certificate
-    from fairkit_registry.promotion.decision import Case
+    from fairkit_registry.promotion.case import Case
 
 _SHOWN = 4
 
 
-def check_probation(case: Case) -> None:
-    """Refuse a file whose probation on this alias has ended without success; note one that begins or runs."""
-    days = case.alias.policy.probation_days
-    if days is None:
-        return
-    try:
-        state = case.registry.probation(case.alias, case.version.model)
-    except (CertificateError, RegistryError) as error:
-        case.refuse(f"the state of its probation cannot be told: {error}")
-        return
-    if state is None:
-        case.note(
-            f"on probation for {days} days: `fairkit registry probation {case.version.name}@{case.alias.alias} --watch "
-            "STATEMENTS --attestation FILE` keeps it, and without them it ends by itself"
-        )
-    elif state.state == "fallen":
-        case.refuse(f"this file was on probation here since {state.since}, which ended on {state.day}: {state.reason}")
-    elif state.state == "running":
-        case.note(f"{state.reason}; a further promotion does not begin anew")
-    else:
-        case.note(f"its probation was kept on {state.day}: {state.reason}")
-
-
 def check_serving(case: Case, deciding: Certificate) -> None:
-    """Refuse what the audit could not show of the served model, unless the alias allows it by name.
+    """Refuse what the audit could not show of the served model.
 
     That rows stay apart is proved again, here and from the registered file: no certificate is believed about it.
     """
-    policy, serving = case.alias.policy, deciding.report.model.serving
-    command = f"fairkit registry alias {case.version.name} {case.alias.alias}"
-    met = [one for one in _meeting(case, deciding) if one not in policy.operators]
+    serving = deciding.report.model.serving
+    met = _meeting(case, deciding)
     if met:
+        more = f" and {len(met) - _SHOWN} more" if len(met) > _SHOWN else ""
         case.refuse(
             "it is not proved that each row is answered from itself alone, whatever the size of the batch: rows may "
-            f"meet at {_listed(met)}. `{command} --allow-operator {met[0]}` allows it"
+            f"meet at {', '.join(met[:_SHOWN])}{more}"
         )
-    for key, allowed, option, what in (
-        ("outputs", policy.outputs, "--allow-output", "was not audited"),
-        ("inputs", policy.inputs, "--allow-input", "was never fed"),
-    ):
-        found = _named(serving.get(key))
-        for name, why in found.items():
-            if name not in allowed:
-                case.refuse(f"the {key[:-1]} {name!r} {what}: {why}. `{command} {option} {name}` allows it")
-    for text in deciding.report.model.notes:
-        case.note(f"of the model, says its audit: {text}")
+    for key, what in (("outputs", "was not audited"), ("inputs", "was never fed")):
+        named = serving.get(key)
+        for name, why in (named if isinstance(named, dict) else {}).items():
+            case.refuse(f"the {key[:-1]} {name!r} {what}: {why}")
 
 
 def _meeting(case: Case, deciding: Certificate) -> Sequence[str]:
@@ -76,38 +46,3 @@ def _meeting(case: Case, deciding: Certificate) -> Sequence[str]:
         return served_proof(case.registry.blobs.path(case.version.model), names, widths).operators
     except (FairkitError, OSError) as error:
         return [f"a file that cannot be read ({error})"]
-
-
-def _named(value: Any) -> Mapping[str, str]:
-    return {str(name): str(why) for name, why in value.items()} if isinstance(value, dict) else {}
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
-def machine(one: Certificate) -> tuple[str, ...] | None:
-    """Return the machine of an audit: processor, threads, system; None where it is unknown."""
-    found = one.report.environment.get("machine")
-    if not isinstance(found, dict):
-        return None
-    return tuple(str(found.get(key)) for key in ("processor", "threads", "system"))
-
-
-def from_machines(case: Case, found: Iterable[Certificate], newest: Sequence[Certificate]) -> list[Certificate]:
-    """Return the newest certificate of each other machine; too few machines are a refusal."""
-    by_machine: dict[tuple[str, ...], Certificate] = {}
-    for certificate in sorted(found, key=lambda one: (one.audited_at, one.statement_sha256)):
-        place = machine(certificate)
-        if place is not None:
-            by_machine[place] = certificate
-    wanted = case.alias.policy.machines
-    if len(by_machine) < wanted:
-        shown = "; ".join(", ".join(place) for place in sorted(by_machine)) or "none says which"
-        case.refuse(
-            f"the alias asks for certificates from {wanted} unlike machines (processor, threads, system); there are "
-            f"{len(by_machine)}: {shown}"
-        )
-    decided = {one.statement_sha256 for one in newest}
-    return [one for one in by_machine.values() if one.statement_sha256 not in decided]

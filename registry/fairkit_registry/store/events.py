@@ -131,13 +131,6 @@ def of_model(connection: sqlite3.Connection, name: str | None) -> Iterator[Event
     return map(_event, rows)
 
 
-def revocations(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the digest of the newest revocation list of each issuer."""
-    rows = connection.execute("SELECT body FROM events WHERE action = 'revoke' ORDER BY seq")
-    bodies = [json.loads(row["body"]) for row in rows]
-    return {body["issuer"]: body["list"] for body in bodies}
-
-
 def walk(connection: sqlite3.Connection) -> Iterator[Event | str]:
     """Walk the chain from its beginning: each event, and a sentence for each link that does not hold."""
     previous, expected = GENESIS, 1

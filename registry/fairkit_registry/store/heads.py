@@ -5,14 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import fairkit_http
-from fairkit.sources.reach import keeps_secrets
-from fairkit.support.escaping import visible
 from fairkit.support.files import write_atomic
 from fairkit_registry.errors import RegistryError, TamperedError
 
@@ -22,9 +18,6 @@ if TYPE_CHECKING:
 SCHEMA = "fairkit.registry-head/1"
 LARGEST = 64 * 1024
 """Bytes of the largest file that is read as a head."""
-
-_URLS = ("https://", "http://")
-_SECONDS = 10.0
 
 
 class UnreadableError(RegistryError):
@@ -95,14 +88,13 @@ class Heads:
     def __init__(self, folder: Path, witnesses: Sequence[str | Path] = ()) -> None:
         self.folder = folder
         self.own = own_files(folder)
-        self.unreadable: str | None = None
         self.complete = False
-        self.witnesses = tuple(map(str, witnesses))
-        inside = [text for text in self.witnesses if not _is_url(text) and _lies_in(Path(text), folder)]
-        if inside:
-            raise RegistryError(
-                f"the witness {inside[0]} lies in the registry that it is a witness of; name a file elsewhere"
-            )
+        self.witnesses = tuple(Path(one) for one in witnesses)
+        for one in self.witnesses:
+            if str(one).startswith(("http:", "https:")):
+                raise RegistryError(f"the witness {one} is an address, which is not read: name a file")
+            if one.resolve().is_relative_to(folder.resolve()):
+                raise RegistryError(f"the witness {one} lies in the registry that it is a witness of")
 
     def read(self, *, new: bool = False) -> list[Head]:
         """Return the remembered heads. Read before the database: it may go on meanwhile, never back."""
@@ -111,27 +103,27 @@ class Heads:
         for path in self.own:
             try:
                 content = _content(path)
-            except UnreadableError as error:  # a user without a home, say
-                self.unreadable, content = str(error), None
+            except UnreadableError:  # a user without a home, say
+                content = None
             if content is None:
                 self.complete = False
             else:
                 heads.append(parse(content, str(path)))
-        for text in self.witnesses:
-            raw = read_anywhere(text)
+        for path in self.witnesses:
+            raw = _content(path)
             if raw is not None:
-                heads.append(parse(raw, text))
+                heads.append(parse(raw, str(path)))
             elif not new:
                 raise RegistryError(
-                    f"the witness {text} does not exist. If this registry has none yet, `fairkit registry check "
-                    f"--accept --witness {text}` writes it after a check; if it had one, somebody took it away"
+                    f"the witness {path} does not exist. If this registry has none yet, `fairkit registry check "
+                    "--accept` writes it after a check; if it had one, somebody took it away"
                 )
         return heads
 
     def remember(self, head: Head, *, force: bool = False) -> str | None:
         """Write a head that is newer than what is remembered; with `force` any."""
         problem = None
-        for path in (*self.own, *(Path(text) for text in self.witnesses if not _is_url(text))):
+        for path in (*self.own, *self.witnesses):
             try:
                 if _replaceable(path, head, force=force):
                     if path in self.own:
@@ -158,19 +150,6 @@ def _replaceable(path: Path, head: Head, *, force: bool) -> bool:
         return force
 
 
-def read_anywhere(text: str) -> bytes | None:
-    """Return the bytes of a file, None where it is missing, or of an https address."""
-    return _fetched(text) if _is_url(text) else _content(Path(text))
-
-
-def _lies_in(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
-
-
-def _is_url(text: str) -> bool:
-    return text.startswith(_URLS)
-
-
 def _content(path: Path) -> bytes | None:
     try:
         with path.open("rb") as handle:
@@ -182,28 +161,3 @@ def _content(path: Path) -> bytes | None:
     if len(raw) > LARGEST:
         raise RegistryError(f"{path} is too large to be a registry head")
     return raw
-
-
-def _fetched(url: str) -> bytes:
-    """Read a witness from a web server: https, or http on this machine."""
-    from urllib.error import URLError
-    from urllib.parse import urlsplit
-    from urllib.request import urlopen
-
-    shown = visible(url)
-    if not keeps_secrets(url):
-        raise RegistryError(f"the witness {shown} is not read without encryption: name an https address")
-    deadline = time.monotonic() + _SECONDS
-    try:
-        with urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310 -- the scheme was checked
-            if not keeps_secrets(answer.url) or urlsplit(answer.url).netloc != urlsplit(url).netloc:
-                raise RegistryError(f"the witness {shown} leads to {visible(answer.url)}, which is not read")
-            return fairkit_http.read_answer(answer.read1, LARGEST, deadline)
-    except fairkit_http.OversizedError:
-        raise RegistryError(f"{shown} is too large to be a registry head") from None
-    except fairkit_http.LateError:
-        raise RegistryError(f"the witness {shown} takes too long to answer") from None
-    except (URLError, OSError, ValueError) as error:
-        if isinstance(error, RegistryError):
-            raise
-        raise RegistryError(f"the witness {shown} cannot be read: {getattr(error, 'reason', error)}") from None

@@ -7,12 +7,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairkit_registry.blobs import hash_file
+from fairkit_registry.errors import RegistryError
 from fairkit_registry.store.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fairkit_registry.store.records import Version
+
+VARIABLE = "FAIRKIT_REGISTRY"
+DEFAULT = "fairkit-registry"
+
+
+def locate(
+    option: str | Path | None = None,
+    *,
+    configured: str | Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Path:
+    """Return the registry's folder: the option, else the environment, else the configuration, else a default."""
+    for choice in (option, environment.get(VARIABLE), configured):
+        if choice:
+            return Path(choice)
+    return Path(DEFAULT)
+
+
+def witnesses(named: str | Sequence[str] | None, *, folder: Path | None = None) -> tuple[str, ...]:
+    """Return the witnesses that a configuration names: paths start from the file's folder."""
+    listed = [named] if isinstance(named, str) else list(named or ())
+    if not all(isinstance(one, str) for one in listed):
+        raise RegistryError("[registry] witness in fairkit.toml is a path, or a list of them")
+    return tuple(one if "://" in one or folder is None else str(folder / one) for one in listed)
 
 
 def resolve(name: str, registry_path: str | Path, *, witnesses: Sequence[str | Path] = ()) -> Path:

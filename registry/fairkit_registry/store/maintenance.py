@@ -126,10 +126,10 @@ def _leftovers(registry: Registry) -> Iterator[str]:
         if digest not in known:
             yield (
                 f"blob {digest} belongs to nothing: an interrupted process left it, or the index is older than the "
-                "files. `fairkit registry gc` removes it once the head is known to be the newest"
+                "files. `fairkit registry check --gc` removes it once the head is known to be the newest"
             )
     for path in registry.blobs.abandoned():
-        yield f"{path} was left by a process that did not finish; `fairkit registry gc` removes it"
+        yield f"{path} was left by a process that did not finish; `fairkit registry check --gc` removes it"
     for path in registry.blobs.strays():
         yield f"{path} is no file of the registry"
 

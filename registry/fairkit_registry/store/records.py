@@ -43,8 +43,7 @@ class Version:
 class Alias:
     """A name that points to a version, and the policy a version must meet to be pointed to.
 
-    `version` and `certificate` are None until something was promoted. `ended` says why the name means nothing although
-    it points to a version: its probation has ended without success, or its state cannot be told.
+    `version` and `certificate` are None until something was promoted.
     """
 
     name: str
@@ -53,12 +52,6 @@ class Alias:
     version: int | None
     certificate: str | None
     changed_at: str
-    ended: str | None = None
-
-    @property
-    def served(self) -> int | None:
-        """The version that the name means; None: nothing, or nothing any more."""
-        return None if self.ended else self.version
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -69,7 +62,6 @@ class Alias:
             "certificate": self.certificate,
             "policy": self.policy.to_dict(),
             "changed_at": self.changed_at,
-            **({} if self.ended is None else {"ended": self.ended}),
         }
 
 

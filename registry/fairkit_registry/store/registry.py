@@ -9,12 +9,10 @@ from fairkit.errors import did_you_mean
 from fairkit.support.escaping import visible
 from fairkit_registry import names, onnxfile
 from fairkit_registry.errors import RegistryError
-from fairkit_registry.evidence import locks, revocations
-from fairkit_registry.evidence.certificate import LARGEST_CERTIFICATE
+from fairkit_registry.evidence.certificate import Certificate
+from fairkit_registry.evidence.statements import PolicyLock
 from fairkit_registry.store import events, index, tables
-from fairkit_registry.store.folder import RegistryFolder
-from fairkit_registry.store.probation import probation_of, refuse_fallen, standing_aliases
-from fairkit_registry.store.staging import Staging, staging_in
+from fairkit_registry.store.folder import RegistryFolder, Staging, staging_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,15 +20,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from fairkit_registry.evidence.keys import PublicKey
-    from fairkit_registry.evidence.locks import PolicyLock
-    from fairkit_registry.evidence.probation import Probation
-    from fairkit_registry.evidence.revocations import RevocationList
     from fairkit_registry.names import Reference
     from fairkit_registry.policies import AliasPolicy
     from fairkit_registry.store.records import Alias, Version
-
-_SHORTEST = 8
-"""Characters of a digest that name a certificate."""
 
 
 class Registry:
@@ -101,50 +93,41 @@ class Registry:
                         tables.attach(connection, self.blobs, version, certificate, at)
                 return tables.find_version(connection, version.name, version.version)
 
-    def detach(self, reference: str, certificate: str, reason: str) -> tuple[Version, str]:
-        """Take a certificate off a version, with a line in the log; its file stays in the store.
+    def revoke(self, kind: str, digest: str, reason: str) -> str:
+        """Write down that a key, or a certificate (by its statement), counts no longer; every promotion heeds it.
 
-        Whatever a key that an alias trusts has signed goes on counting at promotions: only its signer can revoke it.
+        Nothing is taken away: the log says who revoked what, when and why.
         """
         names.check_text([reason])
         if not reason.strip():
             raise RegistryError("say why: the reason stands in the log")
-        version = self.version(reference)
-        with self.folder.write(version.name) as connection:
-            own = tables.find_version(connection, version.name, version.version).certificates
-            matches = [one for one in own if one.startswith(certificate)] if len(certificate) >= _SHORTEST else []
-            if len(matches) != 1:
-                listed = ", ".join(one[:12] for one in own) or "none"
-                raise RegistryError(
-                    f"{version.reference} has {len(matches) or 'no'} certificates {certificate!r}; it has {listed}"
-                )
-            tables.detach(connection, version, matches[0], reason, events.now())
-            return tables.find_version(connection, version.name, version.version), matches[0]
+        with self.folder.index.write() as connection:
+            return events.append(connection, "revoke", None, {kind: digest, "reason": reason}, at=events.now())
 
-    def revoke(self, raws: Sequence[tuple[str, bytes]], keys: Sequence[PublicKey]) -> list[RevocationList]:
-        """Take in revocation lists, all or none; a promotion heeds those by keys and revokers of its alias."""
-        lists = [revocations.read(raw, keys, where=name) for name, raw in raws]
-        with self.staging() as staged, self.folder.index.write() as connection:
-            newest = {
-                issuer: revocations.read(raw, keys)
-                for issuer, raw in self.revocations().items()
-                if issuer in {one.issuer for one in lists}
-            }
-            for addition in sorted(lists, key=lambda one: one.sequence):
-                known = newest.get(addition.issuer)
-                if known is not None:
-                    addition.check_follows(known, "is in the registry")
-                if known is None or known.sha256 != addition.sha256:
-                    tables.keep(connection, self.blobs, staged.take(self.blobs.stage([addition.raw])), "revocations")
-                    body = {"list": addition.sha256, "issuer": addition.issuer, "sequence": addition.sequence}
-                    events.append(connection, "revoke", None, body, at=events.now())
-                newest[addition.issuer] = addition
-        return lists
+    def revoked(self) -> dict[str, str]:
+        """Return why what was revoked counts no longer, by key id and by the digest of a certificate's statement."""
+        known: dict[str, str] = {}
+        former: int | None = None
+        with self.folder.index.read() as connection:
+            for event in events.of_model(connection, None):
+                if event.action != "revoke":
+                    continue
+                body = event.body
+                former = event.seq if "list" in body else None
+                if "list" not in body:
+                    why = f"{body['reason']} (event {event.seq}, by {body['by']})"
+                    known[body.get("key") or body["certificate"]] = why
+        if former is not None:
+            raise RegistryError(
+                f"event {former} took in a revocation list, which fairkit no longer reads: write down what it revoked "
+                "with `fairkit registry revoke KEY-OR-CERTIFICATE --reason TEXT`; the first such event settles it"
+            )
+        return known
 
     def lock(self, name: str, raw: bytes, keys: Sequence[PublicKey] = ()) -> PolicyLock:
         """Register a policy lock for a model's name, which need not have a version yet; twice the same is once."""
         names.check_name(name)
-        lock = locks.verify_lock(raw, keys) if keys else locks.read_lock(raw)
+        lock = PolicyLock.verify(raw, keys) if keys else PolicyLock.read(raw)
         with self.staging() as staged, self.folder.write(name) as connection:
             known = [one for one in events.of_model(connection, name) if one.action == "lock"]
             if not known or known[-1].body["statement"] != lock.statement_sha256:
@@ -200,43 +183,33 @@ class Registry:
         return staging_in(self.blobs)
 
     def models(self) -> list[dict[str, Any]]:
-        """Return each model's name, number of versions, newest version and aliases, with the version that each means.
-
-        Where an alias points to a version that it does not mean any more, `ended` says why.
-        """
+        """Return each model's name, number of versions, newest version and what each alias means."""
         with self.folder.read() as connection:
-            return tables.list_models(connection, standing_aliases(connection, self.blobs))
+            return tables.list_models(connection, tables.find_aliases(connection))
 
     def versions(self, name: str, *, limit: int | None = None) -> list[Version]:
         """Return a model's versions, the newest first."""
         with self.folder.read(names.check_name(name)) as connection:
             return tables.find_versions(connection, name, limit=limit)
 
-    def version(self, reference: str | Reference, *, fallen: bool = False) -> Version:
+    def version(self, reference: str | Reference) -> Version:
         """Return the version that ``credit@3``, ``credit@production`` or ``credit`` (the newest) means."""
         wanted = names.parse(reference) if isinstance(reference, str) else reference
         with self.folder.read(wanted.name) as connection:
             number = wanted.version
             if wanted.alias is not None:
                 number = tables.holder(connection, wanted)
-                if not fallen:
-                    refuse_fallen(connection, self.blobs, wanted)
             return tables.find_version(connection, wanted.name, number)
 
     def aliases(self, name: str | None = None) -> list[Alias]:
         """Return the aliases of a model, or of all models."""
         with self.folder.read(name) as connection:
-            return standing_aliases(connection, self.blobs, name)
+            return tables.find_aliases(connection, name)
 
     def alias(self, name: str, alias: str) -> Alias | None:
         """Return one alias; None where it was not made."""
         with self.folder.read(name) as connection:
-            return next(iter(standing_aliases(connection, self.blobs, name, alias)), None)
-
-    def probation(self, alias: Alias, model: str | None = None) -> Probation | None:
-        """Return the state of an alias's probation; None without one."""
-        with self.folder.index.read() as connection:
-            return probation_of(connection, self.blobs, alias, model)
+            return next(iter(tables.find_aliases(connection, name, alias)), None)
 
     def log(self, name: str | None = None, *, limit: int | None = None) -> list[events.Event]:
         """Return the events of a model (or all), the newest first."""
@@ -253,28 +226,13 @@ class Registry:
         with self.folder.index.read() as connection:
             return events.newest(connection)[1]
 
-    def digests(self) -> list[str]:
-        """Return the digest of every event, the oldest first, after hashing the whole chain again."""
-        with self.folder.index.read() as connection:
-            return events.digests(connection)
-
     def certificates(self, *, model: str | None = None) -> tuple[str, ...]:
-        """Return the digest of every certificate, of all models or of the versions with this file, in any order."""
-        with self.folder.read() as connection:
-            return tables.find_certificates(connection, model)
-
-    def detached(self, *, model: str | None = None) -> tuple[str, ...]:
-        """Return the digests of what was detached, and not attached again, of all models or of versions with a file."""
+        """Return the digest of every certificate that versions of all models, or with this file, have or once had."""
         with self.folder.index.read() as connection:
             state = self.folder.confirm(connection)
-        found = (one for one in state.detached if model in (None, state.versions[f"{one[0]}@{one[1]}"][0]))
+        held = state.owned | state.detached
+        found = (one for one in held if model in (None, state.versions[f"{one[0]}@{one[1]}"][0]))
         return tuple(sorted({digest for _, _, digest in found}))
-
-    def revocations(self) -> dict[str, bytes]:
-        """Return the newest revocation list of each issuer, by the issuer's key id, after hashing it again."""
-        with self.folder.index.read() as connection:
-            newest = events.revocations(connection)
-        return {issuer: self.blobs.read(digest, limit=revocations.LARGEST) for issuer, digest in newest.items()}
 
     def model_path(self, version: Version) -> Path:
         """Return the path of a version's ONNX file, after hashing the file again."""
@@ -282,4 +240,4 @@ class Registry:
 
     def certificate(self, digest: str) -> bytes:
         """Return a certificate file's bytes, after hashing them again."""
-        return self.blobs.read(digest, limit=LARGEST_CERTIFICATE)
+        return self.blobs.read(digest, limit=Certificate.LARGEST)

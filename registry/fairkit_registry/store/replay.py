@@ -46,8 +46,8 @@ class Replayed:
             # an older version of the program wrote fewer conditions, each of which has a default
             policy = AliasPolicy.from_dict(body["policy"]).to_dict()
             self.aliases[f"{name}@{body['alias']}"] = (policy, *held[1:3], event.at)
-        elif event.action in ("revoke", "lock", "served"):
-            self.lists.add(body[{"revoke": "list", "lock": "lock", "served": "file"}[event.action]])
+        elif event.action in ("revoke", "lock", "served"):  # earlier versions kept lists and statements of watches
+            self.lists |= {body[key] for key in ("list", "lock", "file") if key in body}
         elif event.action == "remove-alias":
             self.aliases.pop(f"{name}@{body['alias']}", None)
         elif event.action in ("promote", "demote"):

@@ -97,16 +97,6 @@ def attach(connection: sqlite3.Connection, blobs: BlobStore, version: Version, c
     events.append(connection, "certify", version.name, body, at=at)
 
 
-def detach(connection: sqlite3.Connection, version: Version, certificate: str, reason: str, at: str) -> None:
-    """Take a certificate off a version: its row, and an event. The file stays, as the log refers to it."""
-    connection.execute(
-        "DELETE FROM certificates WHERE name = ? AND version = ? AND digest = ?",
-        (version.name, version.version, certificate),
-    )
-    body = {"version": version.version, "certificate": certificate, "reason": reason}
-    events.append(connection, "detach", version.name, body, at=at)
-
-
 def set_alias(connection: sqlite3.Connection, name: str, alias: str, policy: AliasPolicy, at: str) -> Alias:
     """Make an alias of a model that exists, or give it another policy: its row, its event."""
     connection.execute(
@@ -125,15 +115,12 @@ def pinned(connection: sqlite3.Connection, text: str) -> tuple[str, int | None]:
 
 
 def list_models(connection: sqlite3.Connection, aliases: Sequence[Alias]) -> list[dict[str, Any]]:
-    """Return what `Registry.models` says, of the aliases as they stand."""
+    """Return what `Registry.models` says."""
     listed = []
     for row in connection.execute(
         "SELECT name, count(*) AS versions, max(version) AS newest FROM versions GROUP BY name ORDER BY name"
     ):
-        pointers = [one for one in aliases if one.name == row["name"]]
-        ended = {one.alias: one.ended for one in pointers if one.ended}
-        record = {**row, "aliases": {one.alias: one.served for one in pointers}}
-        listed.append(record | ({"ended": ended} if ended else {}))
+        listed.append({**row, "aliases": {one.alias: one.version for one in aliases if one.name == row["name"]}})
     return listed
 
 
@@ -168,16 +155,6 @@ def find_aliases(connection: sqlite3.Connection, name: str | None = None, alias:
         (name, name, alias, alias),
     )
     return [read_alias(row) for row in rows]
-
-
-def find_certificates(connection: sqlite3.Connection, model: str | None) -> tuple[str, ...]:
-    """Return the digest of every certificate, of all models or of the versions with a file, sorted."""
-    rows = connection.execute(
-        "SELECT DISTINCT c.digest FROM certificates c JOIN versions v ON v.name = c.name AND "
-        "v.version = c.version WHERE ? IS NULL OR v.model = ? ORDER BY c.digest",
-        (model, model),
-    )
-    return tuple(row["digest"] for row in rows)
 
 
 def holder(connection: sqlite3.Connection, wanted: Reference) -> int:

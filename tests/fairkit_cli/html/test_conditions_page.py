@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import fairkit
+from fairkit.support.numbers import interval, number
 from fairkit_cli.formats import html as report_page
-from fairkit_cli.text.numbers import interval, number
 
 EVIL = "<script>alert(1)</script>"
 

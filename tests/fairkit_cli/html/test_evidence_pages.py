@@ -33,8 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("one", "two"):
         done = invoke(
             "certify", "--data", here / "d.parquet", "--predictions", "decision=chosen", "--sensitive", "sex",
-            "--key", here / "key", "--output", here / f"{name}.json", "--sequence", here / "kept",
-            "--about", f"owner={EVIL}",
+            "--key", here / "key", "--output", here / f"{name}.json",
+            "--set", f"about.owner={EVIL}",
         )  # fmt: skip
         assert done.exit_code == 0
     return here

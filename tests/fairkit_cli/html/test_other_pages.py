@@ -133,7 +133,8 @@ def test_frontier_on_the_command_line(tmp_path: Path):
 
     pq.write_table(loans_table(700, 3), tmp_path / "loans.parquet")
     common = (
-        "frontier", "--plugin", "reweigh", "--vary", "strength=0,1", "--learner", "logistic", "--jobs", "1",
+        "frontier", "--plugin", "reweigh", "--vary", "strength=0,1", "--learner", "logistic",
+        "--set", "frontier.jobs=1",
         "--data", str(tmp_path / "loans.parquet"), *DATA, "--state", str(tmp_path / "state.json"),
     )  # fmt: skip
     done = invoke(*common, "--output", str(tmp_path / "best.onnx"), "--limit", "0.5")

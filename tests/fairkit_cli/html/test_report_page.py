@@ -24,13 +24,13 @@ from fairkit.results.rules import Rule, RuleResult
 from fairkit.results.subjects import DataInfo, ModelInfo
 from fairkit.results.values import GroupValue
 from fairkit.support.escaping import visible
+from fairkit.support.numbers import number
 from fairkit_cli.formats import html as report_page
 from fairkit_cli.pages import charts
 from fairkit_cli.pages.bands import band, heights
 from fairkit_cli.pages.charts import ForestRow, TradePoint, forest, label
 from fairkit_cli.render.markup import Markup, clean, tag
 from fairkit_cli.render.svg import draw
-from fairkit_cli.text.numbers import number
 
 DARK = ("--blink-settings=preferredColorScheme=0",)
 

@@ -94,7 +94,5 @@ def test_an_alarm_that_is_divided_says_what_divides_it_further(tmp_path):
     assert look.alarms
     command = "fairkit compare MODEL --data BEFORE --against SINCE"
     divided = [dataclasses.replace(one, evidence={**one.evidence, "parts": {}}) for one in look.alarms]
-    texts = [
-        str(watch_page(dataclasses.replace(look, alarms=list(alarms)), None).parts) for alarms in (look.alarms, divided)
-    ]
+    texts = [str(watch_page(dataclasses.replace(look, alarms=list(alarms))).parts) for alarms in (look.alarms, divided)]
     assert [command in text for text in texts] == [False, True]

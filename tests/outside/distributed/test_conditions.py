@@ -96,7 +96,7 @@ def test_the_commands_certify_and_compare_columns_on_workers(
     for name, where in (("here", ()), ("there", address)):
         certified = ("certify", "--predictions", "decision=h,score=s", *about, *rule, "--key", "k", *where)
         run(*certified, "--output", f"{name}.json")
-        body = read(read_file(f"{name}.json"), full=True)
+        body = read(read_file(f"{name}.json"))
         reports.append(body.report)
     assert reports[0].verdict == reports[1].verdict == "pass"
     assert [f.key for f in reports[0].findings] == [f.key for f in reports[1].findings]

@@ -46,7 +46,9 @@ def test_a_certificate_names_the_counts_and_is_counted_again(postgres, loans, fa
     output = tmp_path / "c.json"
     roles = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex", "--predictions", "decision=said"]
     signing = ["--key", tmp_path / "a.key", "--insecure-key", "--output", output]
-    made = fairkit_command("certify", "--data", address, *roles, "--engine", "sql", "--no-pull", *signing)
+    made = fairkit_command(
+        "certify", "--data", address, *roles, "--set", "engine.name=sql", "--set", "engine.no_pull=true", *signing
+    )
     assert made.exit_code == 0, made.output
     checked = ["verify", output, "--key", tmp_path / "a.key.pub", "--data", address, "--recompute"]
     again = fairkit_command(*checked)
