@@ -135,7 +135,7 @@ def plain(text: object, style: str = "") -> Text:
 def to_text(parts: Iterable[RenderableType], *, terminal: bool) -> str:
     """Render with rich: the terminal's width and colours, or plain text of 100 columns (``COLUMNS`` names others).
 
-    Tables are made to fit (see `fairkit_cli.terminal.fitting`); where nobody says how wide the text may be, they are as
+    Tables are made to fit (see `fitted`); where nobody says how wide the text may be, they are as
     wide as they are. Strings, also those in tables, are shown as they are spelled: see `shown`.
     """
     from rich.table import Table
