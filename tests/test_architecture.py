@@ -87,7 +87,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "fairkit_registry": [
         {"errors"},
-        {"blobs", "jsonio", "names", "onnxfile", "policies"},
+        {"blobs", "jsonio", "names", "onnxfile"},
         {"evidence"},
         {"signing", "store"},
         {"promotion"},
