@@ -92,7 +92,7 @@ def mitigate(
     from fairkit.support.files import check_writable
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
-    from fairkit_cli.terminal.progress import progress_bar
+    from fairkit_cli.terminal.console import progress_bar
 
     settings = load_announced(config)
     target = _target(output, settings)
