@@ -87,7 +87,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "fairkit_registry": [
         {"errors"},
-        {"blobs", "jsonio", "names", "onnxfile", "policies"},
+        {"blobs", "jsonio", "names", "onnxfile"},
         {"evidence"},
         {"signing", "store"},
         {"promotion"},
@@ -173,7 +173,7 @@ BUDGETS = {
     "plugins/fairkit_why": 3_000,
     "plugins/fairkit_subgroups": 3_250,
     "plugins/fairkit_correspondence": 4_000,
-    "registry": 6_750,
+    "registry": 6_500,
     "cli": 14_500,
 }
 """Lines of each package, rounded up to the next 250; what is not named shares `OTHERS`. Lowered, never raised."""
