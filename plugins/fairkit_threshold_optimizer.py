@@ -25,15 +25,23 @@ if TYPE_CHECKING:
 
 ConstraintName = Literal["demographic_parity", "equal_opportunity", "equalized_odds"]
 _NEGLIGIBLE = 1e-10
+_PRICE = 100.0
+"""What a share of people by which the rate to keep is missed costs, in units of the most that a decision brings."""
+_VALUES = 200
+"""Cutoffs beside the hull's corners, where gains or rules on rates do not follow from the outcomes."""
+_CHOICES = 40_000
+"""Choices of one cutoff for each group that are compared; on small data these are all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hull:
-    """The corners of a group's ROC convex hull: the threshold rules that a mixture is worth making of."""
+    """Threshold rules of a group: the corners of its ROC convex hull, or all."""
 
     thresholds: NDArray[np.float64]
     accepted_good: NDArray[np.float64]
     accepted_bad: NDArray[np.float64]
+    gain: NDArray[np.float64]  # the sum of what accepted rows bring
+    bounds: NDArray[np.float64]  # what each rule on a rate is changed by, shape [B, V]
 
     @property
     def good(self) -> float:
@@ -45,86 +53,137 @@ class Hull:
         """The weight of all rows with the other outcome."""
         return float(self.accepted_bad[-1])
 
+    @property
+    def accepted(self) -> NDArray[np.float64]:
+        """The weight of the accepted rows."""
+        return self.accepted_good + self.accepted_bad
+
     def measures(self, constraint: ConstraintName) -> list[NDArray[np.float64]]:
         """Return the rates that shall be equal between groups, at every corner: each [V], in [0, 1]."""
         if constraint == "demographic_parity":
-            return [(self.accepted_good + self.accepted_bad) / (self.good + self.bad)]
+            return [self.accepted / (self.good + self.bad)]
         hits = self.accepted_good / self.good
         return [hits] if constraint == "equal_opportunity" else [hits, self.accepted_bad / self.bad]
 
+    def at(self, places: NDArray[np.int64]) -> Hull:
+        """Return some of the rules."""
+        good, bad = self.accepted_good[places], self.accepted_bad[places]
+        return Hull(self.thresholds[places], good, bad, self.gain[places], self.bounds[:, places])
 
-def roc_hull(scores: NDArray[np.float64], favorable: NDArray[np.float64], weights: NDArray[np.float64]) -> Hull:
-    """Find the corners of the ROC convex hull of threshold rules.
 
-    The hull's slopes are the decreasing isotonic regression of the outcome on the scores in decreasing order:
-    its blocks end at the corners.
+def curve(rows: ScoredRows) -> Hull:
+    """Return every threshold rule on the rows, the strictest first."""
+    weights = rows.row_weights
+    values, place = np.unique(-rows.scores[weights > 0], return_inverse=True)
+
+    def summed(each: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.append(0.0, np.cumsum(np.bincount(place.ravel(), each[weights > 0], len(values))))
+
+    values = -values
+    return Hull(
+        thresholds=np.concatenate(([2.0], 0.5 * (values[:-1] + values[1:]), [0.0])),
+        accepted_good=summed(weights * rows.favorable),
+        accepted_bad=summed(weights * (1 - rows.favorable)),
+        gain=summed(weights * rows.gains),
+        bounds=np.array([summed(one.accepted - one.refused) for one in rows.bounds]).reshape(-1, len(values) + 1),
+    )
+
+
+def hull_places(whole: Hull) -> NDArray[np.int64]:
+    """Return where the ROC convex hull of all threshold rules has its corners.
+
+    Its slopes are the decreasing isotonic regression of the outcome on the scores in decreasing order: its blocks end
+    at the corners.
     """
     try:
         from scipy.optimize import isotonic_regression
     except ImportError as error:
         raise MissingExtraError("scipy", "threshold-optimizer") from error
 
-    values, place = np.unique(-scores, return_inverse=True)
-    total = np.bincount(place, weights)
-    good = np.bincount(place, weights * favorable)
-    kept = total > 0
-    values, total, good = -values[kept], total[kept], good[kept]
-    blocks = isotonic_regression(good / total, weights=total, increasing=False).blocks
-    ends = np.asarray(blocks[1:], dtype=np.int64) - 1
-    below = np.append(0.5 * (values[:-1] + values[1:]), 0.0)
-    below[-1] = 0.0
-    return Hull(
-        thresholds=np.append(2.0, below[ends]),
-        accepted_good=np.append(0.0, np.cumsum(good)[ends]),
-        accepted_bad=np.append(0.0, np.cumsum(total - good)[ends]),
-    )
+    total, good = np.diff(whole.accepted), np.diff(whole.accepted_good)
+    return np.asarray(isotonic_regression(good / total, weights=total, increasing=False).blocks, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Programme:
+    """What is made best over threshold rules by group, and what is kept."""
+
+    constraint: ConstraintName
+    tolerance: float = 0.0
+    rate: float | None = None  # the share of all to accept
+    refused: tuple[float, ...] = ()  # by rule on a rate: its sum where everybody is refused
+
+    @classmethod
+    def of(cls, constraint: ConstraintName, tolerance: float, rows: ScoredRows) -> Programme:
+        """Return the programme of an objective's rows."""
+        return cls(constraint, tolerance, rows.rate, tuple(float(one.refused.sum()) for one in rows.bounds))
 
 
 def mixtures(
-    hulls: Sequence[Hull],
-    constraint: ConstraintName,
-    epsilon: float = 0.0,
-    bounds: Sequence[tuple[float, float]] | None = None,
+    hulls: Sequence[Hull], programme: Programme, bounds: Sequence[tuple[float, float]] | None = None
 ) -> tuple[list[NDArray[np.float64]], list[float]]:
-    """Mix each group's threshold rules so that accuracy is highest under the constraint.
+    """Mix each group's threshold rules so that the gain is highest under the constraint.
 
-    The linear program over shares x of the corners v of every group g and common rates r::
+    The linear program over shares x of the corners v of every group g and common rates r, where s and t are how far
+    the rate to keep and the rules on rates b are missed, at prices P < Q that no gain is worth::
 
-        max Σ_g Σ_v x_gv (good accepted - bad accepted)
-        s.t. Σ_v x_gv = 1,  |Σ_v x_gv m_gv - r_m| ≤ ε/2 for every measure m,  x ≥ 0
+        max Σ_g Σ_v x_gv gain_gv - P s - Q Σ_b t_b
+        s.t. Σ_v x_gv = 1,  |Σ_v x_gv m_gv - r_m| ≤ ε/2 for every measure m,  x, s, t ≥ 0,
+             |Σ_g Σ_v x_gv accepted_gv - rate| ≤ s,  Σ_g Σ_v x_gv b_gv + refused_b ≤ t_b
     """
     from scipy.optimize import linprog
 
-    measures = [hull.measures(constraint) for hull in hulls]
-    count = len(measures[0])
-    sizes = [len(hull.thresholds) for hull in hulls]
-    starts = np.concatenate(([0], np.cumsum(sizes)))
-    gains = np.concatenate([hull.accepted_good - hull.accepted_bad for hull in hulls])
-    cost = np.append(-gains / sum(hull.good + hull.bad for hull in hulls), np.zeros(count))
-    ones = np.zeros((len(hulls), len(cost)))
-    near = np.zeros((2 * len(hulls) * count, len(cost)))
-    row = 0
+    measures = [hull.measures(programme.constraint) for hull in hulls]
+    count, kept = len(measures[0]), len(programme.refused)
+    starts = np.concatenate(([0], np.cumsum([len(hull.thresholds) for hull in hulls])))
+    shares, size = int(starts[-1]), shares_of(hulls)
+    width = shares + count + 1 + kept
+    gains = np.concatenate([hull.gain for hull in hulls]) / size
+    price = _PRICE * worth(hulls)
+    cost = np.concatenate((-gains, np.zeros(count), [price], np.full(kept, 10 * price)))
+    ones = np.zeros((len(hulls), width))
+    near, least = [], []
     for group in range(len(hulls)):
         own = slice(int(starts[group]), int(starts[group + 1]))
         ones[group, own] = 1.0
         for place, values in enumerate(measures[group]):
             for sign in (1.0, -1.0):
-                near[row, own], near[row, starts[-1] + place] = sign * values, -sign
-                row += 1
-    limits = [(0.0, None)] * int(starts[-1]) + list(bounds or [(0.0, 1.0)] * count)
+                row = np.zeros(width)
+                row[own], row[shares + place] = sign * values, -sign
+                near.append(row)
+                least.append(0.5 * programme.tolerance)
+    if programme.rate is not None:
+        for sign in (1.0, -1.0):
+            row = np.zeros(width)
+            row[:shares] = sign * np.concatenate([hull.accepted for hull in hulls]) / size
+            row[shares + count] = -1.0
+            near.append(row)
+            least.append(sign * programme.rate)
+    for place, refused in enumerate(programme.refused):
+        row = np.zeros(width)
+        row[:shares] = np.concatenate([hull.bounds[place] for hull in hulls])
+        row[shares + count + 1 + place] = -1.0
+        near.append(row)
+        least.append(-refused)
+    limits = [(0.0, None)] * shares + list(bounds or [(0.0, 1.0)] * count) + [(0.0, None)] * (1 + kept)
     solved: Any = linprog(
-        cost,
-        A_ub=near,
-        b_ub=np.full(len(near), 0.5 * epsilon),
-        A_eq=ones,
-        b_eq=np.ones(len(hulls)),
-        bounds=limits,
-        method="highs-ds",
+        cost, A_ub=np.array(near), b_ub=least, A_eq=ones, b_eq=np.ones(len(hulls)), bounds=limits, method="highs-ds"
     )
     if solved.x is None:
         raise DataError(f"the linear program of the thresholds has no solution: {solved.message}")
-    shares = [_cleaned(solved.x[a:b]) for a, b in itertools.pairwise(starts)]
-    return shares, [float(value) for value in solved.x[starts[-1] :]]
+    mixed = [_cleaned(solved.x[a:b]) for a, b in itertools.pairwise(starts)]
+    return mixed, [float(value) for value in solved.x[shares : shares + count]]
+
+
+def shares_of(hulls: Sequence[Hull]) -> float:
+    """Return the weight of all rows."""
+    return sum(hull.good + hull.bad for hull in hulls)
+
+
+def worth(hulls: Sequence[Hull]) -> float:
+    """Return the most that accepting a row brings or costs, on average between two neighbouring corners."""
+    slopes = [np.abs(np.diff(hull.gain)) / np.maximum(np.diff(hull.accepted), 1e-12) for hull in hulls]
+    return max([float(slope.max()) for slope in slopes if len(slope)], default=1.0) or 1.0
 
 
 def _cleaned(shares: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -134,13 +193,15 @@ def _cleaned(shares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class ThresholdOptimizer(PostProcessor):
-    """Mix threshold rules in every group so that their rates are equal and accuracy is highest.
+    """Set thresholds by group so that their rates are equal and the objective is best.
 
-    Unlike ``rto`` it needs outcomes to fit, and decides by chance between two or three fixed thresholds.
+    Unlike ``rto`` it needs outcomes to fit. It decides by chance between two or three fixed thresholds, or with
+    ``randomized=false`` by one threshold for each group.
     """
 
     name = "threshold-optimizer"
     citation = "Hardt, Price and Srebro, Equality of opportunity in supervised learning, NeurIPS 2016"
+    objectives = ("rate", "accuracy", "balanced_accuracy", "cost", "value")
     capabilities = tuple(
         Capability(
             constraints=(name,),
@@ -149,7 +210,6 @@ class ThresholdOptimizer(PostProcessor):
             reads_group=True,
             randomized=drawn,
             trainings=0,
-            level="rate",
         )
         for drawn in (True, False)
         for name in ("demographic_parity", "equal_opportunity", "equalized_odds")
@@ -166,13 +226,6 @@ class ThresholdOptimizer(PostProcessor):
         tolerance: float = parameter(
             0.0, help="The largest difference allowed between groups.", minimum=0, former={"epsilon": 1}
         )
-        rate: float | None = parameter(
-            None,
-            help="The common selection rate or true positive rate, which the groups' rates are within half of the "
-            "tolerance of; default: the most accurate one. Rates far from one half are known better from as many rows.",
-            minimum=0,
-            maximum=1,
-        )
         randomized: bool = parameter(
             True, help="Mix thresholds by chance; false: one threshold for each group, those nearest to what is asked."
         )
@@ -184,106 +237,91 @@ class ThresholdOptimizer(PostProcessor):
 
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
         """Find the hulls, solve the program, and mix the pooled population's rules to the same rates."""
-        constraint, tolerance = self.parameters.constraint, self.parameters.tolerance
-        rate = self.parameters.rate
+        programme = Programme.of(self.parameters.constraint, self.parameters.tolerance, rows)
+        parts = [rows.take(rows.codes == group) for group in range(len(rows.names))]
+        for name, part in zip(rows.names, parts, strict=True):
+            _check_outcomes(name, part, programme.constraint)
+        plain = run.objective.kind != "value" and not rows.bounds
+        wholes = [curve(part) for part in (*parts, rows)]
+        hulls = [whole.at(_corners(whole, plain=plain)) for whole in wholes]
         if not self.parameters.randomized:
-            return _sharp(rows, constraint, tolerance, rate)
-        hulls = [_hull_of(rows, group, constraint) for group in range(len(rows.names))]
-        around = None if rate is None else [(rate, rate), *[(0.0, 1.0)] * (constraint == "equalized_odds")]
-        shares, rates = mixtures(hulls, constraint, tolerance, around)
-        pooled = roc_hull(rows.scores, rows.favorable, rows.row_weights)
-        # one rule for all may not reach the groups' true positive rate at their false positive rate
-        bounds = [(0.0, rates[0]), (rates[1], rates[1])] if len(rates) == 2 else [(rates[0], rates[0])]
-        common, _ = mixtures([pooled], constraint, 0.0, bounds)
-        pieces = [_pieces(hull, own) for hull, own in zip([*hulls, pooled], [*shares, *common], strict=True)]
-        return Solution(pieces=tuple(pieces), details=_details(constraint, rows, hulls, shares, rates))
+            chosen = sharp_thresholds(wholes[:-1], programme, linear=run.objective.kind != "value")
+            hulls = wholes
+            shares = [np.eye(1, len(one.thresholds), at)[0] for one, at in zip(wholes[:-1], chosen, strict=True)]
+            reached = [[m[at] for m in one.measures(programme.constraint)]
+                       for one, at in zip(wholes[:-1], chosen, strict=True)]  # fmt: skip
+            rates = np.mean(reached, axis=0).tolist()
+            distance = sum(abs(m - r) for m, r in zip(wholes[-1].measures(programme.constraint), rates, strict=True))
+            common = np.eye(1, len(wholes[-1].thresholds), int(np.argmin(distance)))[0]
+        else:
+            shares, rates = mixtures(hulls[:-1], programme)
+            # one rule for all may not reach the groups' true positive rate at their false positive rate
+            bounds = [(0.0, rates[0]), (rates[1], rates[1])] if len(rates) == 2 else [(rates[0], rates[0])]
+            (common,), _ = mixtures(hulls[-1:], Programme(programme.constraint), bounds)
+        pieces = [_pieces(hull, own) for hull, own in zip(hulls, [*shares, common], strict=True)]
+        return Solution(pieces=tuple(pieces), details=_details(programme.constraint, rows, hulls[:-1], shares, rates))
 
 
-def curve(scores: NDArray[np.float64], favorable: NDArray[np.float64], weights: NDArray[np.float64]) -> Hull:
-    """Return every threshold rule, not only those of the hull; see `roc_hull` for the arguments."""
-    values, place = np.unique(-scores, return_inverse=True)
-    total, good = np.bincount(place, weights), np.bincount(place, weights * favorable)
-    values = -values
-    below = np.append(0.5 * (values[:-1] + values[1:]), 0.0)
-    return Hull(
-        thresholds=np.append(2.0, below),
-        accepted_good=np.append(0.0, np.cumsum(good)),
-        accepted_bad=np.append(0.0, np.cumsum(total - good)),
-    )
+def _corners(whole: Hull, *, plain: bool) -> NDArray[np.int64]:
+    """Return the rules that are worth mixing: the hull's corners, and some between where gains have other tops."""
+    corners = hull_places(whole)
+    if plain:
+        return corners
+    last = len(whole.thresholds) - 1
+    return np.unique(np.concatenate((corners, np.linspace(0, last, min(_VALUES, last + 1)).round().astype(np.int64))))
 
 
-def sharp_thresholds(
-    curves: Sequence[Hull], constraint: ConstraintName, tolerance: float, rate: float | None = None
-) -> list[int]:
-    """Choose one threshold for each group: the best accuracy among those whose rates differ by at most `tolerance`.
+def sharp_thresholds(wholes: Sequence[Hull], programme: Programme, *, linear: bool = True) -> list[int]:
+    """Choose one threshold for each group: the best gain among those that keep the constraint and the rate.
 
-    A window of that width is moved through the first rate of all groups; inside it each group takes its best
-    threshold, or the nearest where there is none. Where no choice keeps the tolerance in every rate, it is the one that
-    is nearest to it. With a `rate` the window lies around it.
+    The program of `mixtures` says about which rates groups get; all choices of the cutoffs nearest to them are
+    compared: by how far the constraint, rules on rates and the rate to keep are missed, and then by the gain. On small
+    data these are all cutoffs. With gains that are `linear` in the outcomes a cutoff is worth its place on the hull,
+    which is what calibrated scores would say, so that no step of the sample's own noise is taken.
     """
-    measures = [one.measures(constraint) for one in curves]
-    gains = [one.accepted_good - one.accepted_bad for one in curves]
-    starts = np.unique(np.round(np.concatenate([rates[0] for rates in measures]), 3))
-    if rate is not None:
-        starts = np.array([rate - 0.5 * tolerance])
-    best: tuple[float, float, list[int]] | None = None
-    for start in starts:
-        chosen = [
-            _in_window(rates[0], gain, float(start), float(start) + tolerance)
-            for rates, gain in zip(measures, gains, strict=True)
-        ]
-        seen = np.array([[rate[at] for rate in rates] for rates, at in zip(measures, chosen, strict=True)])
-        over = max(float(np.ptp(seen, axis=0).max()) - tolerance, 0.0)
-        # accepted good less accepted bad: accuracy up to a constant
-        gain = float(sum(one[at] for one, at in zip(gains, chosen, strict=True)))
-        rank = (-round(over, 4), gain)
-        if best is None or rank > best[:2]:
-            best = (*rank, chosen)
-    if best is None:
-        raise DataError("there are no scores to choose thresholds from")
-    return best[2]
+    corners = [hull_places(whole) for whole in wholes]
+    mixed, _ = mixtures([w.at(c) for w, c in zip(wholes, corners, strict=True)], programme)
+    most = max(2, int(_CHOICES ** (1 / len(wholes))))
+    near, options = [], []
+    for whole, places, own in zip(wholes, corners, mixed, strict=True):
+        distance = np.zeros(len(whole.thresholds))
+        for values in whole.measures(programme.constraint):
+            distance = distance + np.abs(values - float(values[places] @ own))
+        kept = np.sort(np.argsort(distance, kind="stable")[:most])
+        near.append(kept)
+        option = whole.at(kept)
+        gain = np.interp(option.accepted, whole.accepted[places], whole.gain[places]) if linear else option.gain
+        options.append((gain, option))
+    grid = np.meshgrid(*(np.arange(len(kept)) for kept in near), indexing="ij")
+    index = [axis.ravel() for axis in grid]
+    size, price = shares_of(wholes), _PRICE * worth(wholes)
+
+    def total(each: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        return np.asarray(sum(values[at] for values, at in zip(each, index, strict=True)))
+
+    rank = -total([gain for gain, _ in options]) / size
+    if programme.rate is not None:
+        rank = rank + price * np.abs(total([option.accepted for _, option in options]) / size - programme.rate)
+    for place, refused in enumerate(programme.refused):
+        missed = total([option.bounds[place] for _, option in options]) + refused
+        rank = rank + 10 * price * np.maximum(missed, 0.0)
+    measured = [whole.measures(programme.constraint) for whole in wholes]
+    apart = np.zeros(len(rank))
+    for part in zip(*measured, strict=True):
+        stacked = np.stack([values[kept][at] for values, kept, at in zip(part, near, index, strict=True)])
+        apart = np.maximum(apart, np.ptp(stacked, axis=0))
+    rank = rank + 100 * price * np.maximum(apart - programme.tolerance - _NEGLIGIBLE, 0.0)
+    best = int(rank.argmin())
+    return [int(kept[at[best]]) for kept, at in zip(near, index, strict=True)]
 
 
-def _in_window(rates: NDArray[np.float64], gain: NDArray[np.float64], low: float, high: float) -> int:
-    """Return the place of the largest gain among rates in [low, high], else of the nearest rate; rates increase."""
-    first, last = np.searchsorted(rates, low, "left"), np.searchsorted(rates, high, "right")
-    if first < last:
-        return int(first + gain[first:last].argmax())
-    return int(np.abs(rates - 0.5 * (low + high)).argmin())
-
-
-def _sharp(rows: ScoredRows, constraint: ConstraintName, tolerance: float, rate: float | None) -> Solution:
-    """Return one threshold for each group, and one for the pooled population at their mean first rate."""
-    hulls = [_hull_of(rows, group, constraint) for group in range(len(rows.names))]  # refuses what it cannot use
-    parts = [rows.take(rows.codes == group) for group in range(len(rows.names))]
-    curves = [curve(part.scores, part.favorable, part.row_weights) for part in parts]
-    chosen = sharp_thresholds(curves, constraint, tolerance, rate)
-    reached = [one.measures(constraint)[0][at] for one, at in zip(curves, chosen, strict=True)]
-    pooled = curve(rows.scores, rows.favorable, rows.row_weights)
-    common = int(np.abs(pooled.measures(constraint)[0] - np.mean(reached)).argmin())
-    points = [*zip(curves, chosen, strict=True), (pooled, common)]
-    shares = [np.eye(1, len(one.thresholds), at)[0] for one, at in zip(curves, chosen, strict=True)]
-    means = [
-        float(np.mean([one.measures(constraint)[place][at] for one, at in zip(curves, chosen, strict=True)]))
-        for place in range(len(hulls[0].measures(constraint)))
-    ]
-    return Solution(
-        pieces=tuple((Piece(threshold=float(one.thresholds[at])),) for one, at in points),
-        details=_details(constraint, rows, curves, shares, means),
-    )
-
-
-def _hull_of(rows: ScoredRows, group: int, constraint: ConstraintName) -> Hull:
-    part = rows.take(rows.codes == group)
-    hull = roc_hull(part.scores, part.favorable, part.row_weights)
-    lacks_good = constraint != "demographic_parity" and not hull.good
-    lacks_bad = constraint == "equalized_odds" and not hull.bad
-    if lacks_good or lacks_bad:
+def _check_outcomes(name: str, part: ScoredRows, constraint: ConstraintName) -> None:
+    good, bad = (part.favorable > 0).any(), (part.favorable <= 0).any()
+    if (constraint != "demographic_parity" and not good) or (constraint == "equalized_odds" and not bad):
         raise DataError(
-            f"group {rows.names[group]!r} has no rows with one of the outcomes, which {constraint} needs; "
+            f"group {name!r} has no rows with one of the outcomes, which {constraint} needs; "
             "merge groups, add rows, or use constraint=demographic_parity"
         )
-    return hull
 
 
 def _pieces(hull: Hull, shares: NDArray[np.float64]) -> tuple[Piece, ...]:
@@ -310,13 +348,14 @@ def _details(
         }
         for index, label in enumerate(labels)
     }
-    gained = sum(float((hull.accepted_good - hull.accepted_bad) @ own) for hull, own in zip(hulls, shares, strict=True))
-    refused = sum(hull.bad for hull in hulls)
-    total = sum(hull.good + hull.bad for hull in hulls)
+    total = shares_of(hulls)
+    right = sum(float((h.accepted_good - h.accepted_bad) @ own) + h.bad for h, own in zip(hulls, shares, strict=True))
+    accepted = sum(float(hull.accepted @ own) for hull, own in zip(hulls, shares, strict=True))
     return {
         "common": dict(zip(labels, rates, strict=True)),
         "rates": reached,
-        "expected_accuracy_on_fit_rows": (gained + refused) / total,
+        "selection_rate_on_fit_rows": accepted / total,
+        "expected_accuracy_on_fit_rows": right / total,
     }
 
 

@@ -83,12 +83,6 @@ class Capability:
         is a feature is read all the same; ``--blind`` takes it from the features.)
     randomized
         Whether some decisions are drawn by chance: the file has the input `u`.
-    level
-        The parameter that sets the rate which all groups get, such as a common true positive rate; None where there is
-        none. A search moves it away from one half where no tolerance is sure enough: rates are known better there.
-    steadier
-        With `level`: settings under which the rates vary less from sample to sample, at a price in accuracy, such as
-        a wider zone in which decisions are drawn. A search tries them where no tolerance is sure enough.
     trainings
         What a fit costs: about how many trainings of the plain learner on the same rows; 0 for a rule on the scores
         of a model.
@@ -101,8 +95,6 @@ class Capability:
     of_limit: bool = True
     reads_group: bool = False
     randomized: bool = False
-    level: str | None = None
-    steadier: tuple[Mapping[str, Any], ...] = ()
     trainings: float = 1.0
 
     def __post_init__(self) -> None:
@@ -110,8 +102,6 @@ class Capability:
             raise ParameterError("a capability names at least one constraint that the method can meet")
         if self.dial is not None and not self.steps:
             raise ParameterError(f"the dial {self.dial!r} has no steps to try")
-        if self.steadier and self.level is None:
-            raise ParameterError("`steadier` settings go with a `level`")
         if not (math.isfinite(self.trainings) and self.trainings >= 0):
             raise ParameterError(f"trainings={self.trainings} is not a number of trainings, 0 or more")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from fairkit.objective import Objective
 from fairkit.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Run:
         Call it at least once a second.
     auditors
         Those that compare the models before and after besides, such as ``why``; a method does not need them.
+    objective
+        What thresholds are chosen for; rules on scores get it as their rows' gains and rate.
     """
 
     seed: int = 0
@@ -52,6 +55,7 @@ class Run:
     learner: Any = None
     progress: Progress = no_progress
     auditors: tuple[str, ...] = ()
+    objective: Objective = Objective()  # noqa: RUF009 -- immutable
 
     def on(self, rows: int) -> Run:
         """Return the run for a table of `rows` rows: with one thread if they are few and nothing was said."""

@@ -19,7 +19,7 @@ from fairkit_onnx.read.feeds import RANDOM_INPUT
 from fairkit_onnx.read.outputs import DECISION_PROBABILITY, SCORE
 from fairkit_onnx.write.rules import GroupRule, learn_keys
 from fairkit_onnx.write.runtime import as_input
-from fairkit_repair.scored_rows import ScoredRows
+from fairkit_repair.scored_rows import ScoredRows, row_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fairkit.data.table import Table
     from fairkit.data.task import Task
     from fairkit.mitigators import Stage
+    from fairkit.objective import Objective
     from fairkit_onnx.model import OnnxModel
     from fairkit_onnx.write.base import BaseModel
     from fairkit_onnx.write.rules import GroupKeys, Piece
@@ -70,6 +71,11 @@ class PostParameters:
     min_group: int = parameter(30, help="The least rows of a group to learn a rule from.", minimum=1)
     small_groups: Literal["error", "pooled"] = parameter(
         "error", help="What to do with a smaller group: stop, or give it the rule of the pooled population."
+    )
+    margin: float = parameter(
+        0.0,
+        help="With a policy on rates: how many standard errors of the test rows inside its limits the rule stays.",
+        minimum=0,
     )
     score_output: str | None = parameter(None, help="The model's output that holds the scores.")
     score_kind: Literal["probability", "logit"] | None = parameter(
@@ -139,11 +145,12 @@ class PostProcessor(Mitigator):
     """A method that puts a rule on the scores of a model that is not trained again.
 
     A subclass gives `solve`; scores, groups, outcomes come to it as arrays, and everything about files is
-    done here. Its ``Parameters`` derive from `PostParameters`.
+    done here. Its ``Parameters`` derive from `PostParameters`, and `objectives` names what its rule can be set for.
     """
 
     stage: ClassVar[Stage] = "post"
     tasks: ClassVar[tuple[Task, ...]] = ("binary",)
+    objectives: ClassVar[tuple[str, ...]] = ("accuracy",)
     Parameters = PostParameters  # type: ignore[assignment]
 
     @abstractmethod
@@ -183,7 +190,9 @@ class PostProcessor(Mitigator):
 
         base = BaseModel(model, table, self.model_options())
         held = None if validation is None else (base.scores(validation.columns), validation)
-        return self._on(base, base.scores(table.columns), table, run, held)
+        scores = base.scores(table.columns)
+        objective = run.objective.on(base.decisions(table.columns), scores, table.row_weights())
+        return self._on(base, scores, table, dataclasses.replace(run, objective=objective), held)
 
     def fit_scores(self, scores: NDArray[np.float64], table: Table, run: Run, model: OnnxModel) -> RuleModel:
         """Learn the rule from given scores of the rows, such as out-of-fold ones, and put it on a model.
@@ -232,8 +241,9 @@ class PostProcessor(Mitigator):
             A group has too few rows.
         """
         keys, notes = self._keys(table)
-        held = None if validation is None else _scored(validation[0], keys, validation[1])
-        solution = self.solve(_scored(scores, keys, table), held, run)
+        rows = self._scored(scores, keys, table, run.objective)
+        held = None if validation is None else self._scored(validation[0], keys, validation[1], run.objective)
+        solution = self.solve(rows, held, run)
         rule = GroupRule(keys=keys, pieces=solution.pieces, odds=solution.odds)
         return rule, dataclasses.replace(solution, notes=(*notes, *solution.notes))
 
@@ -245,6 +255,19 @@ class PostProcessor(Mitigator):
             score_output=chosen.score_output,
             score_kind=chosen.score_kind,
             favorable_class=chosen.favorable_class,
+        )
+
+    def _scored(self, scores: NDArray[np.float64], keys: GroupKeys, table: Table, objective: Objective) -> ScoredRows:
+        return ScoredRows(
+            scores=scores,
+            codes=keys.codes(table.columns),
+            names=keys.names,
+            favorable=table.target,
+            weights=table.weights,
+            cells=keys.cells,
+            gain=objective.gains(table),
+            rate=objective.rate,
+            bounds=row_bounds(table, objective, self.parameters.margin),
         )
 
     def _keys(self, table: Table) -> tuple[GroupKeys, tuple[str, ...]]:
@@ -268,14 +291,3 @@ class PostProcessor(Mitigator):
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-def _scored(scores: NDArray[np.float64], keys: GroupKeys, table: Table) -> ScoredRows:
-    return ScoredRows(
-        scores=scores,
-        codes=keys.codes(table.columns),
-        names=keys.names,
-        favorable=table.target,
-        weights=table.weights,
-        cells=keys.cells,
-    )

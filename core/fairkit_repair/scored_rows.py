@@ -9,9 +9,44 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
     from numpy.typing import NDArray
+
+    from fairkit.data.table import Table
+    from fairkit.objective import Objective
+
+
+@dataclass(frozen=True, slots=True)
+class RowBound:
+    """A rule on a rate over the rows: kept where Σ refused + a (accepted - refused) ≤ 0 for decisions a."""
+
+    refused: NDArray[np.float64]  # what a refused row adds, weights included, shape [n]
+    accepted: NDArray[np.float64]  # what an accepted row adds, shape [n]
+
+    def take(self, index: NDArray[Any]) -> Self:
+        """Return the rows that a mask or an index array names."""
+        return type(self)(self.refused[index], self.accepted[index])
+
+
+def row_bounds(table: Table, objective: Objective, margin: float) -> tuple[RowBound, ...]:
+    """Return the policy's rules on rates over the rows of a table, one for each group that has to keep it."""
+    return tuple(_bounds(table, objective, margin))
+
+
+def _bounds(table: Table, objective: Objective, margin: float) -> Iterator[RowBound]:
+    outcome, weights = (table.target > 0).astype(np.int64), table.row_weights()
+    for bound in objective.bounds:
+        counted, over = np.array(bound.counted, float), np.array(bound.over, float)
+        # counted / over ≤ L, as counted - L over ≤ 0
+        cells = (counted - bound.tightened(margin) * over) * (1.0 if bound.upper else -1.0)
+        split = None if bound.split is None else table.groups[bound.split]
+        members = [np.ones(len(table))] if split is None else np.eye(len(split.names))[split.codes].T
+        for member in members:
+            mass = weights * member
+            mass = mass / max(mass.sum(), 1e-12)
+            yield RowBound(mass * cells[2 * outcome], mass * cells[2 * outcome + 1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +67,12 @@ class ScoredRows:
         Shape [n], nonnegative; None where all rows count the same.
     cells
         For each group the numbers of its cells, one per sensitive column; empty where that is not known.
+    gain
+        What accepting each row brings, shape [n]; None: 1 where the outcome is favorable, else -1.
+    rate
+        The share of all rows to accept; None where any may be.
+    bounds
+        Rules on rates.
     """
 
     scores: NDArray[np.float64]
@@ -40,6 +81,9 @@ class ScoredRows:
     favorable: NDArray[np.float64]
     weights: NDArray[np.float64] | None = None
     cells: tuple[tuple[int, ...] | None, ...] = ()
+    gain: NDArray[np.float64] | None = None
+    rate: float | None = None
+    bounds: tuple[RowBound, ...] = ()
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -49,10 +93,17 @@ class ScoredRows:
         """The weights, shape [n]; ones where there are none."""
         return np.ones(len(self)) if self.weights is None else self.weights
 
+    @property
+    def gains(self) -> NDArray[np.float64]:
+        """What accepting each row brings, shape [n]."""
+        return 2.0 * self.favorable - 1.0 if self.gain is None else self.gain
+
     def take(self, index: NDArray[Any]) -> Self:
         """Return the rows that a mask or an index array names."""
         return dataclasses.replace(
             self,
+            gain=None if self.gain is None else self.gain[index],
+            bounds=tuple(bound.take(index) for bound in self.bounds),
             scores=self.scores[index],
             codes=self.codes[index],
             favorable=self.favorable[index],

@@ -120,6 +120,7 @@ class Study:
     performance: str = "accuracy"  # what `Trial.accuracy` is: accuracy, in regression r2_score, of rankings ndcg
     optimism: float | None = None
     given: bool = False  # whether the first alternative is a model that was given
+    objective: str = "accuracy"  # what is kept or made best, as it is typed
 
     def __post_init__(self) -> None:
         if not self.rules:
@@ -187,6 +188,7 @@ class Study:
             "budget": self.budget,
             "blind": self.blind,
             "deterministic": self.deterministic,
+            "objective": self.objective,
             "performance": self.performance,
             "searched": len(self.measured),
             "considered": len(self.alternatives),

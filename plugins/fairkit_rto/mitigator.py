@@ -47,6 +47,7 @@ class RandomizedThresholds(PostProcessor):
     """
 
     name = "rto"
+    objectives = ("accuracy", "rate")
     citation = "Alabdulmohsin and Lucic, A near-optimal algorithm for debiasing trained models, NeurIPS 2021"
     capabilities = tuple(
         Capability(
@@ -55,8 +56,6 @@ class RandomizedThresholds(PostProcessor):
             dial="tolerance",
             reads_group=True,
             randomized=True,
-            level="rho",
-            steadier=({"gamma": 0.2}, {"gamma": 0.4}, {"gamma": 0.6}),
             trainings=0,
         )
         for name in ("demographic_parity", "equal_opportunity")
@@ -132,9 +131,11 @@ class RandomizedThresholds(PostProcessor):
         self, constraint: Constraint, rows: ScoredRows, validation: ScoredRows | None, run: Run
     ) -> tuple[Setting, Choice | None]:
         chosen = self.parameters
+        # equal selection rates at the rate to keep; a common true positive rate is another number
+        kept = rows.rate if chosen.constraint == "demographic_parity" else None
         wishes = Wishes(
             gamma=chosen.gamma,
-            rho=chosen.rho,
+            rho=kept if chosen.rho is None else chosen.rho,
             epsilon=chosen.tolerance,
             has_rho=isinstance(constraint, EqualRates),
             favorable_only=chosen.constraint == "equal_opportunity",

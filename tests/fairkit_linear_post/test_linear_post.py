@@ -13,8 +13,9 @@ from fairkit.mitigators import Run, Table
 from fairkit_linear_post import LinearPost
 from fairkit_linear_post.programme import Rate, adjusted, solve
 from fairkit_onnx.write.export import check_parity, export
+from fairkit_repair.scored_rows import ScoredRows
 from fairkit_testing.samples import sample_data
-from fairkit_threshold_optimizer import mixtures, roc_hull
+from fairkit_threshold_optimizer import Programme, curve, hull_places, mixtures
 
 RUN = Run(seed=1, threads=1, learner="logistic")
 
@@ -100,8 +101,10 @@ def test_two_classes_and_a_group_that_is_read_give_the_threshold_rules_of_hardt(
     ones = np.ones(len(p))
     rates = rates_of("demographic_parity", p, codes)
     decided = adjusted(p, rates, solve(p, rates, ones, 0.05)).argmax(axis=1)
-    hulls = [roc_hull(p[codes == g, 1], y[codes == g], ones[codes == g]) for g in (0, 1)]
-    shares, _ = mixtures(hulls, "demographic_parity", 0.05)
+    whole = ScoredRows(scores=p[:, 1], codes=codes, names=("a", "b"), favorable=y)
+    curves = [curve(whole.take(codes == g)) for g in (0, 1)]
+    hulls = [each.at(hull_places(each)) for each in curves]
+    shares, _ = mixtures(hulls, Programme("demographic_parity", 0.05))
     gained = sum((h.accepted_good - h.accepted_bad) @ s for h, s in zip(hulls, shares, strict=True))
     assert (decided == y).mean() == pytest.approx((gained + (1 - y).sum()) / len(y), abs=0.003)
     assert abs(decided[codes == 1].mean() - decided[codes == 0].mean()) == pytest.approx(0.05, abs=0.002)

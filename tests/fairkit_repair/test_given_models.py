@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fairkit
+from fairkit.objective import Objective
 from fairkit_cli.pages.search import path_told
 from fairkit_repair.repairing.preparing import optimism_of
 
@@ -48,7 +49,9 @@ def forest(seed: int, path: Path, **settings: Any) -> Path:
 def test_the_cost_is_that_of_the_test_rows(tmp_path: Path) -> None:
     """A forest that knows its training rows by heart: on them a repair costs ten times what it costs others."""
     model = forest(0, tmp_path / "deep.onnx")
-    found = fairkit.repair(data(0), [RULE], test=data(1), model=model, anyway=True, budget=0.5, threads=1)
+    found = fairkit.repair(
+        data(0), [RULE], test=data(1), model=model, anyway=True, budget=0.5, threads=1, objective="accuracy"
+    )
     search = found.search
     assert search is not None
     before, after = found.before.find("accuracy").value, found.after.find("accuracy").value
@@ -72,4 +75,4 @@ def test_a_model_that_learned_from_other_rows_is_measured_as_it_is(tmp_path: Pat
     from fairkit_onnx.model import OnnxModel
 
     model = OnnxModel.load(forest(7, tmp_path / "shallow.onnx", max_depth=3).read_bytes())
-    assert optimism_of(model, Table.from_dataset(data(0)), Table.from_dataset(data(1))) == 0.0
+    assert optimism_of(model, Table.from_dataset(data(0)), Table.from_dataset(data(1)), Objective()) == 0.0

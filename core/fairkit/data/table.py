@@ -63,6 +63,8 @@ class Table:
         Sample weights, shape [n], nonnegative; None where all count the same.
     queries
         Each row's query, shape [n], from 0; None where rows are no items of rankings.
+    value
+        What approving each person brings, shape [n]; None where no column of values is named.
     task
         binary, multiclass, regression or ranking.
     classes
@@ -79,6 +81,7 @@ class Table:
     groups: Mapping[str, Groups] = field(default_factory=dict)
     weights: NDArray[np.float64] | None = None
     queries: NDArray[np.int64] | None = None
+    value: NDArray[np.float64] | None = None
     task: Task = "binary"
     classes: tuple[Any, ...] = ()
     roles: Roles = field(default_factory=Roles)
@@ -137,6 +140,7 @@ class Table:
             groups={n: Groups(g.split, g.names, g.codes[index]) for n, g in self.groups.items()},
             weights=None if self.weights is None else self.weights[index],
             queries=None if self.queries is None else _numbered(self.queries[index]),
+            value=None if self.value is None else self.value[index],
         )
 
     def with_weights(self, weights: NDArray[np.float64] | None) -> Self:

@@ -63,7 +63,7 @@ class Target:
         values, limits = estimate.values, estimate.limits
         if self.kind == "level":
             low, high = limits(two_sided(confidence))
-            return Spread(float(values[0]), float(low[0]), float(high[0]))
+            return Spread(float(values[0]), float(np.min(low)), float(np.max(high)))  # every group keeps the limit
         if self.kind in ("largest", "smallest"):
             return extreme(values, limits, confidence, largest=self.kind == "largest")
         make = spread_difference if self.kind == "difference" else spread_ratio

@@ -54,7 +54,7 @@ def compose(
     """
     refuse_randomized(model)
     graph = Appender(model)
-    group = group_codes(graph, rule.keys, inputs or {})
+    group = group_codes(graph, rule.keys, inputs or {}) if rule.keys.columns else ""  # one rule for everybody
     score = graph.cast(_adjusted(graph, favorable_score(graph, head), rule, group), np.float32)
     chance = graph.cast(_chance(graph, graph.cast(score, np.float64), rule, group), np.float32)
     draw = graph.constant([[0.5]], np.float32) if rule.is_deterministic else graph.input(RANDOM_INPUT, np.float32)
@@ -175,7 +175,9 @@ def _pieces(graph: Appender, above: str, widths: np.ndarray[Any, Any], group: st
 
 
 def _row(graph: Appender, table: np.ndarray[Any, Any], group: str) -> str:
-    """Each row's line of a table [K + 1, J]: [n, J]."""
+    """Each row's line of a table [K + 1, J]: [n, J]; without groups the one line, [1, J]."""
+    if not group:
+        return graph.constant(table)
     return graph.node("Gather", [graph.constant(table), group], axis=0)
 
 

@@ -145,6 +145,8 @@ class GroupKeys:
         for column in self.columns:
             if column.name not in columns:
                 raise DataError(f"the rule needs the sensitive column {column.name!r}, which is not given")
+        if not self.columns:  # one rule for everybody
+            return np.zeros(len(next(iter(columns.values()))), dtype=np.int64)
         numbered = [column.codes(columns[column.name]) for column in self.columns]
         return self.lookup()[np.ravel_multi_index(numbered, self.shape)]
 
@@ -275,6 +277,9 @@ class GroupRule:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the rule as plain JSON values, for a model's metadata and for people."""
+        if not self.keys.columns:
+            everybody = {"group": "(everybody)", "pieces": [_piece_dict(piece) for piece in self.pieces[-1]]}
+            return {"columns": [], "groups": [everybody]}
         names = [*self.keys.names, "(any other value)"]
         rows = []
         for place, (name, pieces) in enumerate(zip(names, self.pieces, strict=True)):

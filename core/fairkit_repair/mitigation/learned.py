@@ -5,17 +5,21 @@ from __future__ import annotations
 import dataclasses
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fairkit import plugins
 from fairkit.data.table import Table
-from fairkit.errors import ParameterError
+from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import TrainsTogether
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.support.timings import phase
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
+from fairkit_repair.common_threshold import aimed
 from fairkit_repair.mitigation.split import split_dataset
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Mitigator
     from fairkit_onnx.sandbox.limits import Limits
 
+_HALF = 0.5
 BEFORE, AFTER = "before", "after"
 """What reports call the models."""
 
@@ -59,8 +64,9 @@ def learn_here(
     data.learn(engine.total)
     train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, run.seed)
     train_data.learn(engine.total)
-    table = Table.from_dataset(train_data, task)
+    table = valued(Table.from_dataset(train_data, task), train_data, run.objective.column)
     with training(method, table, run):
+        run = _kept(method, table, run, base)
         ((fitted, content),) = fit_files([method], table, run, base)
     return Learned(
         fitted=fitted,
@@ -70,6 +76,20 @@ def learn_here(
         test=test_data,
         compared=test_data,
     )
+
+
+def valued(table: Table, data: Dataset, column: str | None) -> Table:
+    """Return the table with what approving each person brings, by a column that is then no feature."""
+    if column is None:
+        return table
+    if table.task != "binary":
+        raise ParameterError(f"a column of values is for approvals, and {data.name} has a {table.task} task")
+    values = data.read([column]).columns([column])[column]
+    if values.dtype.kind not in "ifb" or not np.isfinite(values.astype(np.float64)).all():
+        raise DataError(f"{data.name}: the column of values {column!r} holds something other than finite numbers")
+    features = tuple(name for name in table.features if name != column)
+    roles = dataclasses.replace(table.roles, features=features)
+    return dataclasses.replace(table, value=values.astype(np.float64), features=features, roles=roles)
 
 
 def renamed(base: OnnxModel, name: str) -> OnnxModel:
@@ -92,7 +112,8 @@ def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None)
     if base is not None:
         return renamed(base, BEFORE)
     quiet = dataclasses.replace(run, progress=no_progress)
-    return OnnxModel(export_bytes(method.baseline(table, quiet), table), BEFORE)
+    plain = aimed(lambda part: method.baseline(part, quiet), table, quiet)
+    return OnnxModel(export_bytes(plain, table), BEFORE)
 
 
 @contextmanager
@@ -114,12 +135,25 @@ def fit_files(
         if len(methods) > 1 and isinstance(first, TrainsTogether):
             models = first.fit_together(methods, table, run, validation=None, model=base)
         else:
-            models = [method.fit(table, run, validation=None, model=base) for method in methods]
+            models = [aimed(partial(_fit, method, run, base), table, run) for method in methods]
     rows = table if checked is None else checked
     return [
         (model, export_bytes(model, rows, provenance(method, run, base)))
         for model, method in zip(models, methods, strict=True)
     ]
+
+
+def _fit(method: Mitigator, run: Run, base: OnnxModel | None, table: Table) -> FittedModel:
+    return method.fit(table, run, validation=None, model=base)
+
+
+def _kept(method: Mitigator, table: Table, run: Run, base: OnnxModel | None) -> Run:
+    """Return the run with the selection rate of the plain learner, where a trained model shall keep it."""
+    if base is not None or table.task != "binary" or run.objective.kind not in ("rate", "cost"):
+        return run
+    plain = method.baseline(table, dataclasses.replace(run, progress=no_progress)).predict(table.columns)
+    decided = (plain.score >= _HALF).astype(float)
+    return dataclasses.replace(run, objective=run.objective.on(decided, plain.score, table.row_weights()))
 
 
 def check_task(method: Mitigator, table: Table) -> None:

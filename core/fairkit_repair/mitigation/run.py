@@ -13,9 +13,12 @@ from fairkit.auditing.run import audit
 from fairkit.data.loading import as_dataset
 from fairkit.data.roles import value_text
 from fairkit.data.table import Table
+from fairkit.data.task import choose_task
 from fairkit.engines.opening import opened
+from fairkit.errors import ModelError, ParameterError
 from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
 from fairkit.mitigators import RepairsModels
+from fairkit.objective import KEPT, Objective
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.results.rendering import Shown, plotted
@@ -23,11 +26,13 @@ from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions
 from fairkit.support.files import check_writable, write_atomic
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import digest
+from fairkit_onnx.write.base import BaseModel
 from fairkit_repair.comparison import audit_beside
 from fairkit_repair.mitigation.caveats import is_randomized, record, sensitive_inputs
-from fairkit_repair.mitigation.choose import as_mitigator, base_model
+from fairkit_repair.mitigation.choose import as_mitigator, base_model, with_cutoff
 from fairkit_repair.mitigation.cluster import learn_spread
-from fairkit_repair.mitigation.learned import fit_files, foreign, learn_here, training
+from fairkit_repair.mitigation.learned import fit_files, foreign, learn_here, training, valued
+from fairkit_repair.mitigation.people import People, people_of
 from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.repeats import Repeated, check_repeats, retrained
 from fairkit_repair.mitigation.useless import ALARM, CONSTANT, below_majority, gives_up, is_useless, treats_all_alike
@@ -45,6 +50,9 @@ if TYPE_CHECKING:
     from fairkit.results.rules import Rule
     from fairkit_repair.mitigation.learned import Learned
     from fairkit_repair.studies import Study
+
+
+_HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +90,8 @@ class MitigationResult(Shown):
         Whether some decisions of the file are drawn by chance.
     reads
         The sensitive columns that the file reads.
+    people
+        Decisions before and after, and who gets another answer; None where outcomes are not two.
     """
 
     plugin: str
@@ -102,6 +112,7 @@ class MitigationResult(Shown):
     search: Study | None = None
     randomized: bool = False
     reads: tuple[str, ...] = ()
+    people: People | None = None
 
     @property
     def alarms(self) -> tuple[str, ...]:
@@ -175,6 +186,8 @@ class MitigationResult(Shown):
         found = record(self.randomized, self.reads, self.changes)
         if self.repeats:
             found["repeats"] = [one.to_dict() for one in self.repeats]
+        if self.people is not None:
+            found["people"] = self.people.to_dict()
         if self.search is not None:
             found["search"] = self.search.to_dict()
         return found
@@ -195,6 +208,9 @@ def mitigate(
     policy: Sequence[Rule] = (),
     confidence: float = 0.95,
     repeats: int = 1,
+    objective: str | None = None,
+    value: str | None = None,
+    threshold: float | None = None,
     output: str | Path | None = None,
     progress: Progress = no_progress,
     engine: Engine | str | None = None,
@@ -232,6 +248,10 @@ def mitigate(
     repeats
         How many models to train in all. Those after the first are trained on rows drawn anew with replacement, each
         with the next seed; they show how far retraining moves the numbers, which no interval covers.
+    objective, value
+        What thresholds are set for, as in `repair`: the default with a model keeps its selection rate.
+    threshold
+        The given model's cutoff, in place of that of `options`.
     output
         Where the result will be saved: checked before training, written at the end.
     progress
@@ -264,8 +284,11 @@ def mitigate(
         check_writable(Path(output))
     check_policy(policy, data)
     method = as_mitigator(plugin, parameters)
-    base = base_model(method, model, options)
-    run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
+    base = base_model(method, model, with_cutoff(options, threshold))
+    aim = _objective(method, data, task, objective, value, given=base is not None)
+    run = Run(
+        seed=seed, threads=threads, learner=learner, progress=progress, objective=aim
+    )  # fmt: skip
     with opened(engine, scheduler) as running:
         check_repeats(repeats, here=running.here)
         learn = learn_here if running.here else learn_spread
@@ -276,6 +299,25 @@ def mitigate(
     if output is not None:
         result.save(output)
     return result
+
+
+def _objective(
+    method: Mitigator, data: Dataset, task: Task | None, text: str | None, value: str | None, *, given: bool
+) -> Objective:
+    """Return what thresholds are set for; refuse what the method cannot be set for."""
+    asked = (text, value) != (None, None)
+    if choose_task(data, task) != "binary":
+        if asked:
+            raise ParameterError("an objective is for approvals, and outcomes here are not two: leave it out")
+        return Objective()
+    aim = Objective.parse(text, value, given=given)
+    known = getattr(method, "objectives", None)
+    if asked and given and aim.kind not in (known or ("accuracy",)):
+        raise ParameterError(
+            f"{method.name} cannot be set for the objective {aim.kind}; threshold-optimizer can, and a search under a "
+            "policy finds what does"
+        )
+    return aim
 
 
 def measured(
@@ -303,7 +345,9 @@ def measured(
             engine, models, learned.test, asked, options, run.progress, compared=learned.compared
         )
     constant = treats_all_alike(fitted, table, after)
-    alarms = (CONSTANT,) if constant else (*below_majority(table, after), *gives_up(table, before, after))
+    people = _people(learned, run, confidence)
+    majority = below_majority(table, after) if run.objective.kind == "accuracy" else ()
+    alarms = (CONSTANT,) if constant else (*majority, *gives_up(table, before, after), *_moved(method, people))
     return MitigationResult(
         plugin=method.name,
         parameters=parameters_to_dict(method.parameters),
@@ -321,6 +365,39 @@ def measured(
         is_useless=is_useless(table, after),
         randomized=is_randomized(fitted, learned.model),
         reads=sensitive_inputs(learned.model, table),
+        people=people,
+    )
+
+
+def _people(learned: Learned, run: Run, confidence: float) -> People | None:
+    """Compare the decisions on the test rows before and after."""
+    if learned.table.task != "binary":
+        return None
+    column = run.objective.column
+    table = valued(Table.from_dataset(learned.compared, "binary"), learned.compared, column)
+    if learned.table.groups:
+        table = dataclasses.replace(table, groups={n: table.groups[n] for n in learned.table.groups})
+    try:
+        before = BaseModel(learned.baseline, table, ModelOptions(task="binary")).decisions(table.columns)
+    except ModelError:  # a base that draws decisions by chance
+        return None
+    found = learned.fitted.predict(table.columns)
+    after = found.decision_probability
+    after = (found.score >= _HALF).astype(float) if after is None else after
+    return people_of(table, before, after, run.objective, confidence)
+
+
+def _moved(method: Mitigator, people: People | None) -> tuple[str, ...]:
+    """Say where the selection rate is surely not kept on the test rows, though it was the objective."""
+    if people is None or people.objective.kind != "rate":
+        return ()
+    first, last = people.approved.before, people.approved.after
+    # the two decisions differ for a share c of people: the difference of the rates has a variance of at most c / n
+    if abs(last - first) <= KEPT + 2 * (people.changed / people.rows) ** 0.5:
+        return ()
+    return (
+        f"{ALARM}not at its operating point: {method.name} does not keep the selection rate, which is {first:.3f} "
+        f"before and {last:.3f} after. threshold-optimizer keeps it.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,7 +14,9 @@ from fairkit.capabilities import Capability
 from fairkit.errors import FairkitError, ParameterError
 from fairkit.learners import INSTALLED, LEARNERS
 from fairkit.mitigators import Mitigator
+from fairkit.objective import Objective
 from fairkit.parameters.declare import parameter, parse_parameters
+from fairkit_repair.common_threshold import MARGINS, CommonThreshold
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.choose import find_mitigator
 from fairkit_repair.studies import Trial
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 UNCONSTRAINED = "unconstrained"
 _SETTINGS = 12
+_PLAIN = Objective()
 
 
 class PlainLearner(Mitigator):
@@ -64,9 +68,18 @@ def candidates(
     fixed: Mapping[str, Mapping[str, Any]],
     rate: float,
     task: Task = "binary",
+    *,
+    objective: Objective = _PLAIN,
+    given: bool = False,
 ) -> list[Trial]:
-    """List what can meet at least one of the limits on disparities, cheap methods first."""
+    """List what can meet at least one of the limits, cheap methods first.
+
+    One threshold for everybody is among them where it is not what the first alternative has: under rules on rates, and
+    where a given model was made for another objective.
+    """
     usable: list[Trial] = []
+    if task == "binary" and (objective.bounds or (given and objective.kind != "rate")):
+        usable = [_common(margin) for margin in (MARGINS if objective.bounds else (0.0,))]
     for name in methods if methods is not None else _installed():
         cls = find_mitigator(name)
         if task not in cls.tasks:
@@ -74,6 +87,8 @@ def candidates(
                 raise ParameterError(f"the method {name!r} is for {' and '.join(cls.tasks)} tasks; this is {task}")
             continue
         variants = _of(cls, limits, fixed.get(cls.name, {}), rate, strict=methods is not None)
+        if objective.bounds and "cost" in getattr(cls, "objectives", ()):
+            variants = _within(cls, variants, fixed.get(cls.name, {}))
         usable += variants
         if not variants and methods is not None:
             wanted = ", ".join(one.label for one in limits)
@@ -82,6 +97,28 @@ def candidates(
                 "run it by itself without a policy"
             )
     return sorted(usable, key=lambda one: one.capability.trainings)
+
+
+def _common(margin: float) -> Trial:
+    values = {"margin": margin} if margin else {}
+    return Trial.of(
+        CommonThreshold.with_values(values), values, CommonThreshold.capabilities[0], f"common-threshold {margin}"
+    )
+
+
+def _within(cls: type[Mitigator], variants: Sequence[Trial], fixed: Mapping[str, Any]) -> list[Trial]:
+    """Return the variants with margins inside the limits of rules on rates; such rules may be all that there are."""
+    if not variants:
+        parity = next(way for way in cls.capabilities if way.meets("demographic_parity_difference"))
+        wide = {**parity.settings, "tolerance": 1.0, **fixed}
+        family = f"{cls.name} {sorted(parity.settings.items())} {parity.randomized}"
+        variants = [Trial.of(cls.with_values(wide), wide, parity, family, frozenset(fixed))]
+    changed = []
+    for one, margin in itertools.product(variants, MARGINS[1:]):
+        values = {**one.parameters, "margin": margin, **fixed}
+        family = f"{one.family} {margin}"
+        changed.append(Trial.of(cls.with_values(values), values, one.capability, family, one.fixed))
+    return changed
 
 
 def _installed() -> list[str]:
@@ -97,7 +134,7 @@ def _of(
 ) -> list[Trial]:
     variants: list[Trial] = []
     for capability in cls.capabilities:
-        met = [one for one in limits if one.split is not None and capability.meets(one.rule.metric)]
+        met = [one for one in limits if _is_between(one) and capability.meets(one.rule.metric)]
         chosen = {key: value for key, value in capability.settings.items() if key not in fixed}
         clash = any(str(fixed[key]) != str(value) for key, value in capability.settings.items() if key in fixed)
         if not met or clash:
@@ -115,6 +152,10 @@ def _of(
             if all(str(values) != str(other.parameters) for other in variants if other.family == family):
                 variants.append(Trial.of(method, values, capability, family, frozenset(fixed)))
     return variants
+
+
+def _is_between(one: Limited) -> bool:
+    return one.split is not None and (one.target is None or one.target.kind in ("difference", "ratio"))
 
 
 def _difference(one: Limited, rate: float) -> float:

@@ -47,7 +47,10 @@ class Limited:
 
 
 def limits_of(rules: Sequence[Rule], splits: Sequence[str], *, of_rates: bool = True) -> list[Limited]:
-    """Return the limits of a policy; a rule without a column is one limit for each split."""
+    """Return the limits of a policy; a rule without a column is one limit for each split.
+
+    A rule on a rate itself is judged in every group, and without a column among all people, too.
+    """
     limits = []
     for rule in rules:
         try:
@@ -55,7 +58,8 @@ def limits_of(rules: Sequence[Rule], splits: Sequence[str], *, of_rates: bool = 
         except PolicyError as error:
             raise PolicyError(f"a search predicts verdicts on numbers that are made of rates. {error}") from error
         level = target is not None and target.kind == "level"
-        over = [None] if level else splits if rule.sensitive is None else [rule.sensitive]
+        over: list[str | None] = [*splits] if rule.sensitive is None else [rule.sensitive]
+        over = [None, *over] if level and rule.sensitive is None else over
         limits += [Limited(rule=rule, split=split, target=target) for split in over]
     return limits
 
@@ -68,7 +72,6 @@ class Prediction:
     chances: Mapping[str, float]  # of each limit by itself, by its label; empty where it is not known
     values: Mapping[str, float]  # the number under each limit, as it is on the calibration rows
     accuracy: float  # on the calibration rows
-    rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,15 +151,15 @@ class ByRates(Forecast):
             chances[limited.label] = float(kept.mean())
             rates = _rates(cells, limited, limited.split)
             known = rates[:, np.isfinite(rates).all(axis=0)]
-            values[limited.label] = limited.target.value(known) if known.size else float("nan")
+            lowest = limited.target.kind == "level" and not limited.rule.upper
+            number = limited.target.value if not lowest else np.min
+            values[limited.label] = float(number(known)) if known.size else float("nan")
         right = np.where(cells.outcome > 0, cells.chance, 1 - cells.chance)
-        between = next((one for one in self.limits if one.split is not None), None)
         return Prediction(
             chance=float(passed.mean()),
             chances=chances,
             values=values,
             accuracy=float(np.average(right, weights=cells.mass)),
-            rate=None if between is None else float(_rates(cells, between, None)[0, 0]),
         )
 
     def _kept(

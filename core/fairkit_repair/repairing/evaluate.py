@@ -13,6 +13,7 @@ from fairkit import plugins
 from fairkit.mitigators import TrainsTogether
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
+from fairkit_repair.common_threshold import MARGINS, CommonThreshold, with_threshold
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.learned import check_task, run_of
 from fairkit_repair.postprocess import PostProcessor
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
+_HALF = 0.5
 RESTLESS = 8.0
 """Standard errors between the accuracy by halves of the rows and by all from which a rule is not the same one."""
 
@@ -78,6 +80,7 @@ class Bench:
     optimism: float | None = None
     known: dict[str, Array] = field(default_factory=dict)
     bases: dict[int, OnnxModel] = field(default_factory=dict)
+    unseen: dict[str, Array] = field(default_factory=dict)  # of trained models that a threshold is set on: the scores
 
     def measure(self, method: Mitigator, family: Sequence[Mitigator] = ()) -> Array:
         """Return out-of-fold answers for every row (see `fairkit_repair.repairing.folds.said`)."""
@@ -119,20 +122,44 @@ class Bench:
             found = method.fit(part, run, model=self.base).predict(held.columns)
             return [found.score if found.decision_probability is None else found.decision_probability]
 
+        together = family if len(family) > 1 and isinstance(method, TrainsTogether) else [method]
+        at_half = np.ones(len(together), dtype=bool)
+
         def trained(part: Table, held: Table, _: NDArray[np.bool_]) -> list[Array]:
-            if len(family) > 1 and isinstance(method, TrainsTogether):
-                models = method.fit_together(family, part, run)
-            else:
-                models = [method.fit(part, run)]
-            return [said(model.predict(held.columns), self.table.task) for model in models]
+            several = len(together) > 1 and isinstance(method, TrainsTogether)
+            models = method.fit_together(together, part, run) if several else [method.fit(part, run)]  # type: ignore[attr-defined]
+            found = [model.predict(held.columns) for model in models]
+            if self.table.task != "binary":
+                return [one.score for one in found]
+            answers = [said(one, "binary") for one in found]
+            for place, (one, decided) in enumerate(zip(found, answers, strict=True)):
+                at_half[place] &= bool(np.array_equal(decided, one.score >= _HALF))
+            return [np.stack([one.score, decided], axis=1) for one, decided in zip(found, answers, strict=True)]
 
         if isinstance(method, PostProcessor):
             return out_of_folds(self.table, self.half, by_rule)
         if method.stage != "post":
-            return out_of_folds(self.table, self.fold, trained)
+            whole = out_of_folds(self.table, self.fold, trained)
+            if self.table.task != "binary":
+                return whole
+            return [
+                self._with_threshold(one, answers, deterministic=bool(plain))
+                for one, answers, plain in zip(together, whole, at_half, strict=True)
+            ]
         if self.fitted is not None and self.table.task == "ranking":
             return out_of_folds(self.table, self.fold, on_its_own_base)
         return out_of_folds(self.table, self.half, repaired)
+
+    def _with_threshold(self, method: Mitigator, answers: Array, *, deterministic: bool) -> Array:
+        """Set one threshold for the objective on a trained model's scores, learned on the other half of the rows.
+
+        A model that decides by more than its score's half keeps its decisions; whether they keep the rate is measured.
+        """
+        scores, decided = answers.T
+        if self.run.objective.is_plain or not deterministic:
+            return np.asarray(decided)
+        self.unseen[_key(method)] = scores
+        return halves(scores, self.table, self.half, self.run)
 
     def fit(self, method: Mitigator, run: Run) -> FittedModel | None:
         """Train on all rows; rules learn from the out-of-fold scores. None: the given model as it is."""
@@ -142,7 +169,9 @@ class Bench:
         with self._blamed(method):
             if isinstance(method, PostProcessor):
                 return method.fit_scores(self.scores, self.table, run, self.base)
-            return method.fit(self.table, run, model=self.base if method.stage == "post" else None)
+            fitted = method.fit(self.table, run, model=self.base if method.stage == "post" else None)
+            unseen = self.unseen.get(_key(method))
+            return fitted if unseen is None else with_threshold(fitted, self.table, self.run, unseen)
 
     def restless(self, method: Mitigator, chance: Array) -> str:
         """Say where a rule that is learned from all rows decides quite otherwise than those of the halves; else ""."""
@@ -165,6 +194,17 @@ class Bench:
         check_task(method, self.table)
         method.learner(run_of(method, self.run))
         return plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} was tried")
+
+
+def halves(scores: Array, table: Table, half: NDArray[np.int64], run: Run) -> Array:
+    """Return decisions by one threshold for everybody, set on the other half of the rows."""
+    decided = np.empty(len(scores))
+    rule = CommonThreshold.with_values({"margin": MARGINS[1] if run.objective.bounds else 0.0})
+    for place in (0, 1):
+        inside = half == place
+        cut, _ = rule.learn(scores[~inside], table.take(~inside), run)
+        decided[inside] = cut.probability(scores[inside], np.zeros(int(inside.sum()), dtype=np.int64))
+    return decided
 
 
 def _key(method: Mitigator) -> str:

@@ -16,15 +16,16 @@ from fairkit.fitted import FittedModel, Prediction
 from fairkit.progress import no_progress
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
+from fairkit_repair.common_threshold import with_threshold
 from fairkit_repair.learners import check_target, fit_learner
 from fairkit_repair.mitigation.caveats import sensitive_inputs
-from fairkit_repair.mitigation.learned import BEFORE
+from fairkit_repair.mitigation.learned import BEFORE, valued
 from fairkit_repair.mitigation.split import split_dataset
 from fairkit_repair.repairing.audits import ByAudits
 from fairkit_repair.repairing.candidates import PlainLearner
 from fairkit_repair.repairing.cells import Planned
 from fairkit_repair.repairing.chance import ByRates
-from fairkit_repair.repairing.evaluate import Bench, Clock, restricted, without_sensitive
+from fairkit_repair.repairing.evaluate import Bench, Clock, halves, restricted, without_sensitive
 from fairkit_repair.repairing.folds import FOLDS, folds_of, learner_scores
 from fairkit_repair.repairing.leaks import check_leak
 from fairkit_repair.repairing.missing import missing_of
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.fitted import Run
+    from fairkit.objective import Objective
     from fairkit_onnx.write.base import BaseModel
     from fairkit_repair.repairing.chance import Forecast, Limited
     from fairkit_repair.studies import Study
@@ -87,6 +89,7 @@ def prepare(
     study: Study,
     limits: Sequence[Limited],
     confidence: float,
+    column: str | None = None,
 ) -> Prepared:
     """Read the rows, and say what verdicts on the test rows are predicted by."""
     data.learn(engine.total)
@@ -96,9 +99,9 @@ def prepare(
     if test is not None and test.sha256 == data.sha256:
         raise DataError("the test rows are the training rows: give other rows in `test`, or leave it out")
     train_data.learn(engine.total)
-    table = Table.from_dataset(train_data)
+    table = valued(Table.from_dataset(train_data), train_data, column)
     check_target(table)
-    tested = Table.from_dataset(test_data)
+    tested = valued(Table.from_dataset(test_data), test_data, column)
     if test is not None:
         check_leak(table, tested)
     _check_classes(table)
@@ -170,8 +173,8 @@ def base_of(model: OnnxModel, table: Table) -> BaseModel:
     return BaseModel(model, table, ModelOptions(task="regression" if graded else "binary"))
 
 
-def optimism_of(base: OnnxModel, table: Table, tested: Table) -> float | None:
-    """Return by how much a given model's accuracy on the training rows is above that on the test rows.
+def optimism_of(base: OnnxModel, table: Table, tested: Table, objective: Objective) -> float | None:
+    """Return by how much a given model does better at the objective on the training rows than on the test rows.
 
     0 where the difference is within two standard errors: nothing says then that it learned from these rows. None where
     outcomes are not two.
@@ -180,12 +183,16 @@ def optimism_of(base: OnnxModel, table: Table, tested: Table) -> float | None:
         return None
     parts = []
     for rows in (table, tested):
-        right = base_of(base, table).decisions(rows.columns) == rows.target
+        mean, influence = objective.measure(rows, base_of(base, table).decisions(rows.columns))
         weights = rows.row_weights()
-        mean = float(np.average(right, weights=weights))
-        parts.append((mean, float((weights**2 * (right - mean) ** 2).sum() / weights.sum() ** 2)))
+        parts.append((mean, float((weights**2 * influence**2).sum() / weights.sum() ** 2)))
     (own, one), (fresh, two) = parts
     return own - fresh if own - fresh > 2 * np.sqrt(one + two) else 0.0
+
+
+def _aimed(run: Run, decisions: Array, scores: Array, table: Table) -> Run:
+    """Return the run with the rate to keep, or the costs, that the model before implies."""
+    return dataclasses.replace(run, objective=run.objective.on(decisions, scores, table.row_weights()))
 
 
 def make_bench(table: Table, base: OnnxModel | None, run: Run, ends: float, tested: Table) -> Bench:
@@ -205,13 +212,22 @@ def make_bench(table: Table, base: OnnxModel | None, run: Run, ends: float, test
         clock.training = time.monotonic() - begun
         base = OnnxModel(export_bytes(fitted, table), BEFORE)
         scores, decisions = learner_scores(table, fold, learner_of(run), quiet)
+        if table.task == "binary":
+            quiet = _aimed(quiet, decisions, scores, table)
+            free = dataclasses.replace(quiet.objective, bounds=())
+            if not free.is_plain and free.kind != "rate":  # the model before is set for the objective, too
+                own = dataclasses.replace(quiet, objective=free)
+                decisions, fitted = halves(scores, table, half, own), with_threshold(fitted, table, own, scores)
     else:
-        bound, optimism = base_of(base, table), optimism_of(base, table, tested)
+        bound = base_of(base, table)
         scores = bound.scores(table.columns)
         decisions = bound.decisions(table.columns) if table.task == "binary" else scores
+        if table.task == "binary":
+            quiet = _aimed(quiet, decisions, scores, table)
+            optimism = optimism_of(base, table, tested, quiet.objective)
         fit_learner(learner_of(run), table.take(half == 0), quiet)
         clock.training = 2 * (time.monotonic() - begun)
-    watched = dataclasses.replace(run, progress=clock.watched(no_progress))
+    watched = dataclasses.replace(quiet, progress=clock.watched(no_progress))
     return Bench(
         table=table, fold=fold, half=half, base=base, fitted=fitted, scores=scores, decisions=decisions,
         run=watched, clock=clock, optimism=optimism,

@@ -15,15 +15,17 @@ from fairkit.data.task import choose_task
 from fairkit.engines.opening import opened
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
+from fairkit.objective import Objective, RateBound
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.support.files import check_writable
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
-from fairkit_repair.mitigation.choose import loaded_base
+from fairkit_repair.mitigation.choose import loaded_base, with_cutoff
 from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance, renamed, run_of
 from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.run import MitigationResult, measured
+from fairkit_repair.postprocess import RuleModel
 from fairkit_repair.repairing.audits import PERFORMANCE
 from fairkit_repair.repairing.candidates import candidates
 from fairkit_repair.repairing.chance import limits_of
@@ -37,10 +39,12 @@ from fairkit_repair.studies import Study
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+    from fairkit.data.table import Table
     from fairkit.engines.base import Engine
     from fairkit.progress import Progress
     from fairkit.results.rules import Rule
     from fairkit.settings import ModelOptions
+    from fairkit_repair.repairing.chance import Limited
     from fairkit_repair.repairing.evaluate import Bench
 
 SURE, BUDGET = 0.95, 5.0
@@ -62,6 +66,9 @@ def repair(
     budget: float = BUDGET,
     blind: bool = False,
     deterministic: bool | None = None,
+    objective: str | None = None,
+    value: str | None = None,
+    threshold: float | None = None,
     anyway: bool = False,
     unconstrained: bool = True,
     seed: int = 0,
@@ -70,12 +77,12 @@ def repair(
     output: str | Path | None = None,
     progress: Progress = no_progress,
 ) -> MitigationResult:
-    """Search the most accurate model that will surely pass a policy, and audit it once on test rows.
+    """Search the best model that will surely pass a policy, and audit it once on test rows.
 
     For every alternative the chance of passing is predicted from rows that its model did not see: rates are drawn from
     what these rows say, then totals of the test rows' number, and the verdict's own function judges each drawn audit,
-    all rules together. The most accurate alternative with a chance of at least `sure` is trained on all rows, exported,
-    and looked at on the test rows once.
+    all rules together. The alternative that is best at the objective with a chance of at least `sure` is trained on all
+    rows, exported, and looked at on the test rows once.
 
     Parameters
     ----------
@@ -106,6 +113,14 @@ def repair(
     deterministic
         True: take models only that draw no decision by chance. None: take others only where none of these passes with
         the chance `sure`. False: take whatever is most accurate.
+    objective
+        What is kept or made best: ``rate`` keeps the share of people who are approved (the default with `model`),
+        ``accuracy`` (the default without), ``balanced_accuracy``, or ``cost=A:B`` for the cost of a false approval and
+        of a false refusal; ``cost`` takes the costs that the model's cutoff implies.
+    value
+        A column with what approving each person brings: the objective is its sum.
+    threshold
+        The given model's cutoff, in place of that of `options`.
     anyway
         Go on where even a model without any disparity would pass with a chance below one half.
     unconstrained
@@ -143,6 +158,8 @@ def repair(
     as_dataset(data)
     if output is not None:
         check_writable(Path(output))
+    options = with_cutoff(options, threshold)
+    aim = Objective.parse(objective, value, given=model is not None)
     study = Study(
         rules=tuple(policy), sure=sure, budget=budget, seed=seed, blind=blind, deterministic=deterministic,
         unconstrained=unconstrained, learner=learner or "lightgbm", named=methods is not None, given=model is not None,
@@ -153,9 +170,11 @@ def repair(
         raise ParameterError(
             f"methods for {task} tasks train their own models: leave out `model`, and name what trains with `learner`"
         )
+    if task != "binary" and (objective, value) != (None, None):
+        raise ParameterError(f"an objective is for approvals, and {data.name} has a {task} task: leave it out")
     limits = limits_of(policy, [split.name for split in data.roles.sensitive], of_rates=task == "binary")
     fixed = parameters or {}
-    if not candidates(limits, methods, fixed, 0.5, task) and task != "binary":
+    if task != "binary" and not candidates(limits, methods, fixed, 0.5, task):
         asked = ", ".join(rule.metric for rule in policy)
         raise DataError(
             f"{data.name}: no installed method says that it can meet {asked} in a {task} task (`fairkit plugins "
@@ -165,16 +184,20 @@ def repair(
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
     learner_of(run)
     with opened(None, None) as engine:
-        ready = prepare(engine, data, test, holdout, study, limits, confidence)
+        ready = prepare(engine, data, test, holdout, study, limits, confidence, aim.column)
         table, forecast = ready.table, ready.forecast
-        run = run.on(len(table))
+        if task == "binary":
+            aim = dataclasses.replace(aim, bounds=bounds_of(limits, ready.held))
+        run = dataclasses.replace(run.on(len(table)), objective=aim)
         base = loaded_base(model, options)
         check_base(base, table, blind=blind)
         power = check_power(ready, base, run, anyway=anyway)
         bench = make_bench(table, base, run, begun + 60 * budget, ready.held)
         # about how large constrained rates are; where decisions are no rates, one half
         rate = float(np.average(bench.decisions)) if task == "binary" else 0.5
-        trials = search(bench, forecast, candidates(limits, methods, fixed, rate, task), study, progress)
+        usable = candidates(limits, methods, fixed, rate, task, objective=bench.run.objective, given=study.given)
+        trials = search(bench, forecast, usable, study, progress)
+        run = dataclasses.replace(run, objective=bench.run.objective)
 
         def again(place: int) -> float:
             said = bench.measure(trials[place].mitigator)
@@ -185,7 +208,8 @@ def repair(
         study = dataclasses.replace(
             study, power=power, alternatives=tuple(trials), picked=index, calibration_rows=len(table),
             seconds=time.monotonic() - begun, test_sha256=ready.test.sha256,
-            performance=PERFORMANCE.get(task, "accuracy"), optimism=bench.optimism,
+            performance=PERFORMANCE.get(task, run.objective.label), objective=run.objective.told(),
+            optimism=bench.optimism,
         )  # fmt: skip
         method = study.choice.mitigator
         chosen = {"method": method.name, "parameters": parameters_to_dict(method.parameters)}
@@ -196,6 +220,26 @@ def repair(
     if output is not None:
         result.save(output)
     return result
+
+
+def bounds_of(limits: Sequence[Limited], tested: Table) -> tuple[RateBound, ...]:
+    """Return the limits on rates themselves, with the standard errors that they have on the test rows."""
+    found = []
+    for one in limits:
+        if one.target.kind not in ("level", "largest", "smallest") or len(one.target.rates) != 1:
+            continue
+        rate, limit = one.target.rates[0], float(one.rule.limit)
+        sizes = [len(tested)] if one.split is None else tested.groups[one.split].sizes().tolist()
+        share = [float(np.average(tested.target > 0))]
+        covered = sum(bool(rate.over[2 * y]) * (share[0] if y else 1 - share[0]) for y in (0, 1))
+        error = float(np.sqrt(limit * (1 - limit) / max(min(sizes) * max(covered, 1e-9), 1.0))) if 0 < limit < 1 else 0
+        found.append(
+            RateBound(
+                metric=one.rule.metric, counted=rate.counted, over=rate.over, limit=limit, upper=one.rule.upper,
+                split=one.split, error=error,
+            )
+        )  # fmt: skip
+    return tuple(found)
 
 
 def _finished(
@@ -213,6 +257,8 @@ def _finished(
         content = export_bytes(fitted, bench.table, about)
     with_base = bench.fitted is None
     base = renamed(bench.base, BEFORE)
+    if isinstance(bench.fitted, RuleModel):  # trained here, and set for the objective
+        base = OnnxModel(export_bytes(bench.fitted, bench.table), BEFORE)
     learned = Learned(
         fitted=fitted,
         model=OnnxModel(content, AFTER, sandbox=foreign(bench.base) if with_base else None),

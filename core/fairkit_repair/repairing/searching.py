@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.data.table import Table
     from fairkit.mitigators import Mitigator
     from fairkit.progress import Progress
+    from fairkit.results.rules import Rule
     from fairkit_repair.repairing.chance import Forecast
     from fairkit_repair.repairing.evaluate import Bench, Clock
     from fairkit_repair.studies import Study, Trial
@@ -44,7 +44,7 @@ def search(bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Stu
         position = sum(one.capability.trainings <= 1 for one in queue)
         queue[position:position] = tries
     result: list[Trial] = []
-    right = RightBy(bench.table)
+    right = Against(bench)
     for position, candidate in enumerate(queue):
         progress("searching", position, len(queue))
         ready = bench.is_known(candidate.mitigator) or position == 0
@@ -52,15 +52,15 @@ def search(bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Stu
         if why:
             result.append(candidate.left_out(why))
             continue
-        measured = _measured(bench, forecast, right, candidate, _family(candidate, queue))
+        measured = right.measured(forecast, candidate, _family(candidate, queue))
         if position == 0 and not study.unconstrained:
             measured = dataclasses.replace(measured, status="left out", reason="a method was asked for")
         elif candidate.capability.randomized and study.deterministic:
             measured = dataclasses.replace(measured, status="left out", reason=BY_CHANCE)
         result.append(measured)
 
-    def measure(one: Trial, closely: bool) -> Trial:
-        return _measured(bench, forecast, right, one, draws=forecast.many if closely else None)
+    def measure(one: Trial) -> Trial:
+        return right.measured(forecast, one)
 
     if study.deterministic is None:
         _refine_without_chance(result, study.sure, measure, bench.clock.left)
@@ -71,7 +71,7 @@ def search(bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Stu
 
 
 def _refine_without_chance(
-    result: list[Trial], sure: float, measure: Callable[[Trial, bool], Trial], left: Callable[[], float]
+    result: list[Trial], sure: float, measure: Callable[[Trial], Trial], left: Callable[[], float]
 ) -> None:
     """Leave out what draws decisions by chance where something else is sure enough; else take all into account."""
 
@@ -80,7 +80,7 @@ def _refine_without_chance(
         return dataclasses.replace(one, status="left out", reason=BY_CHANCE) if drawn else one
 
     result[:] = map(without, result)
-    refine(result, sure, lambda one, closely: without(measure(one, closely)), left)
+    refine(result, sure, lambda one: without(measure(one)), left)
     if any(may_be_picked(one) and (one.chance or 0.0) >= sure for one in result):
         return
     for place, one in enumerate(result):
@@ -103,8 +103,11 @@ def _left_out(candidate: Trial, result: Sequence[Trial], study: Study, clock: Cl
 def _hopeless(candidate: Trial, result: Sequence[Trial], study: Study) -> str:
     """Return why a candidate need not be measured, after what others came to; empty where it should be."""
     sure = [other for other in result if other.status != "left out" and (other.chance or 0.0) >= study.sure]
-    if candidate.capability.trainings > 0 and sure and not (study.blind or study.named):
-        return "a cheaper method is sure enough"
+    if candidate.capability.trainings > 0 and not (study.blind or study.named):
+        if sure:
+            return "a cheaper method is sure enough"
+        if any(_is_well_inside(other, study.rules) for other in result):
+            return "rules on scores keep the limits by far already: what they lack is test rows, which no training adds"
     own = [one for one in result if one.family == candidate.family and one.status == "tried"]
     chances = [one.chance for one in own if one.chance is not None]
     if candidate.family != "settings" and chances:
@@ -122,59 +125,77 @@ def _family(one: Trial, queue: Sequence[Trial]) -> list[Mitigator]:
     return [other.mitigator for other in queue if other.family == one.family]
 
 
-class RightBy:
-    """How likely each row's decision is right, by alternative: accuracy against the first one's, row by row."""
+def _is_well_inside(one: Trial, rules: Sequence[Rule]) -> bool:
+    """Return whether a rule on scores keeps every limit on the calibration rows, on disparities by half."""
+    if one.status == "left out" or one.capability.trainings > 0 or not one.capability.reads_group:
+        return False
+    for name, value in one.values.items():
+        rule = next((rule for rule in rules if name in (rule.metric, f"{rule.metric}:{rule.sensitive}")), None)
+        rule = rule or next((rule for rule in rules if rule.metric == name.partition(":")[0]), None)
+        if rule is None:
+            return False
+        half = rule.limit * 0.5 if rule.metric.endswith("_difference") else rule.limit
+        if not (value <= half if rule.upper else rule.kept(value)):
+            return False
+    return True
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._first: Array | None = None
 
-    def change(self, chance: Array, ahead: float = 0.0) -> tuple[float, float, float] | None:
-        """Return the change of accuracy with its 95 % interval; None where outcomes are not two."""
-        if self._table.task != "binary":
-            return None
-        own = np.where(self._table.target > 0, chance, 1.0 - chance)
+class Against:
+    """Measures alternatives: their numbers, and the objective against the first one's, row by row."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._first: tuple[float, Array] | None = None
+
+    def measured(self, forecast: Forecast, trial: Trial, family: Sequence[Mitigator] = ()) -> Trial:
+        """Return the alternative with what it comes to, or why it was left out."""
+        bench, begun = self._bench, time.monotonic()
+        try:
+            chance = bench.measure(trial.mitigator, family)
+        except FairkitError as error:
+            return trial.left_out(str(error), time.monotonic() - begun)
+        except OutOfTimeError:
+            return trial.left_out("the budget ended during its training", time.monotonic() - begun)
+        prediction = forecast.predict(chance, np.random.default_rng([bench.run.seed, 5]))
+        binary = bench.table.task == "binary"
+        constant = len(np.unique(chance.argmax(axis=1) if chance.ndim == 2 else chance)) == 1
+        given = bench.rests_on_given(trial.mitigator)
+        lowered, apart = (bench.optimism or 0.0) * given, (bench.optimism or 0.0) * (not given)
+        value, change = self._change(chance, apart) if binary else (prediction.accuracy, None)
+        why = ""
+        if not constant and prediction.chance >= _HOPELESS:
+            why = bench.restless(trial.mitigator, chance)
+        return dataclasses.replace(
+            trial,
+            randomized=binary and bool(((chance > 0) & (chance < 1)).any()),
+            accuracy=value - lowered,
+            values=prediction.values,
+            chance=0.0 if constant else prediction.chance,
+            chances={} if constant else prediction.chances,
+            rate=float(np.average(chance, weights=bench.table.weights)) if binary else None,
+            change=None if constant else change,
+            seconds=time.monotonic() - begun,
+            status="left out" if (why := why or (not constant and self._moved(chance)) or "") else "tried",
+            reason=ALIKE if constant else why,
+        )
+
+    def _moved(self, chance: Array) -> str:
+        """Say where the selection rate is not the one to keep."""
+        objective = self._bench.run.objective
+        if self._bench.table.task != "binary" or objective.rate is None:
+            return ""
+        rate = float(np.average(chance, weights=self._bench.table.weights))
+        if objective.keeps(rate):
+            return ""
+        return f"it does not keep the selection rate: {objective.rate:.3f} before, {rate:.3f} after"
+
+    def _change(self, chance: Array, ahead: float) -> tuple[float, tuple[float, float, float]]:
+        """Return the objective's value, and its change with its 95 % interval."""
+        value, influence = self._bench.run.objective.measure(self._bench.table, chance)
         if self._first is None:
-            self._first = own
-        apart, weights = own - self._first, self._table.row_weights()
-        mean = float(np.average(apart, weights=weights))
-        error = float(np.sqrt((weights**2 * (apart - mean) ** 2).sum()) / weights.sum())
-        return mean + ahead, mean - _Z * error + ahead, mean + _Z * error + ahead
-
-
-def _measured(
-    bench: Bench,
-    forecast: Forecast,
-    right: RightBy,
-    trial: Trial,
-    family: Sequence[Mitigator] = (),
-    draws: int | None = None,
-) -> Trial:
-    begun = time.monotonic()
-    try:
-        chance = bench.measure(trial.mitigator, family)
-    except FairkitError as error:
-        return trial.left_out(str(error), time.monotonic() - begun)
-    except OutOfTimeError:
-        return trial.left_out("the budget ended during its training", time.monotonic() - begun)
-    prediction = forecast.predict(chance, np.random.default_rng([bench.run.seed, 5]), draws)
-    binary = bench.table.task == "binary"
-    drawn = binary and bool(((chance > 0) & (chance < 1)).any())
-    decisions = chance.argmax(axis=1) if chance.ndim == 2 else chance
-    constant = len(np.unique(decisions)) == 1
-    given = bench.rests_on_given(trial.mitigator)
-    lowered, apart = (bench.optimism or 0.0) * given, (bench.optimism or 0.0) * (not given)
-    restless = "" if constant or prediction.chance < _HOPELESS else bench.restless(trial.mitigator, chance)
-    return dataclasses.replace(
-        trial,
-        randomized=drawn,
-        accuracy=prediction.accuracy - lowered,
-        values=prediction.values,
-        chance=0.0 if constant else prediction.chance,
-        chances={} if constant else prediction.chances,
-        rate=prediction.rate,
-        change=None if constant else right.change(chance, apart),
-        seconds=time.monotonic() - begun,
-        status="left out" if restless else "tried",
-        reason=ALIKE if constant else restless,
-    )
+            self._first = value, influence
+        apart = influence - self._first[1]
+        weights = self._bench.table.row_weights()
+        error = float(np.sqrt((weights**2 * apart**2).sum()) / weights.sum())
+        mean = value - self._first[0] + ahead
+        return value, (mean, mean - _Z * error, mean + _Z * error)
