@@ -58,11 +58,13 @@ class Unknowns:
     label: str | None  # the column of outcomes
     undetermined: Mapping[str, Any] = field(default_factory=dict)
     reference: int | None = None  # the place of the group that others are compared with
+    answered: tuple[str, ...] = ()  # numbers whose limits hold without the missing outcomes, few labels being drawn
 
     @property
     def share(self) -> float:
-        """The share of rows without a group."""
-        return self.missing / self.rows
+        """The share of rows without a group; under weights of all weight."""
+        known, gone = (_mass(parts) for parts in (self.totals, self.without))
+        return self.missing / self.rows if known + gone <= 0 else gone / (known + gone)
 
     def bounds(self) -> list[_Bounds]:
         """Return the identification bounds of all disparities, one entry for each cause."""
@@ -89,7 +91,8 @@ class Unknowns:
         """Return what rows without a group, or an outcome where the number needs one, could do to a number."""
         told = [f"{self.share:.1%} of the rows have no value of {self.sensitive}"] * bool(self.missing)
         outcomes = [f"{self.unlabelled / self.rows:.1%} of the rows have no value of {self.label}"]
-        boxes = {name: allocated(m, self.totals, self.without) for name, (m, _) in self.estimates.items()}
+        known = {name: m for name, (m, _) in self.estimates.items() if name not in self.answered}
+        boxes = {name: allocated(m, self.totals, self.without) for name, m in known.items()}
         return _Bounds(
             "missing_bounds",
             {name: box for name, box in boxes.items() if box is not None},
@@ -109,7 +112,9 @@ class Unknowns:
     def needs_none(self) -> tuple[str, ...]:
         """Return the names of numbers that need no outcome, without difference and ratio."""
         free = [metric for metric, _ in self.estimates.values() if not metric.outcome]
-        return (*WITHOUT_OUTCOME, *(name for metric in free for name in (metric.name, metric.alias) if name))
+        free += [metric for metric, _ in self.estimates.values() if metric.name in self.answered]
+        names = (name for metric in free for name in (metric.name, metric.alias) if name)
+        return (*WITHOUT_OUTCOME, *(name for name in self.answered if name not in self.estimates), *names)
 
     def _either_way(self, metric: Metric, known: Any) -> Box | None:
         turned = of_metric(self.undetermined, metric)
@@ -172,6 +177,16 @@ class Unknowns:
             ),
             interval_at=lambda _: (self.share, self.share),
         )
+
+
+def _mass(parts: Mapping[str, Any]) -> float:
+    for key in (CONFUSION.key, SCORES.key):
+        part = of_key(parts, key)
+        if isinstance(part, Sums):
+            return float(part.first.sum())
+        if isinstance(part, ScoreTable):
+            return float(part.mass.sum())
+    return 0.0
 
 
 def _shares(gone: Any, cells: Any, parts: Mapping[str, Sequence[int]]) -> dict[str, float]:

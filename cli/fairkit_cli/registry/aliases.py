@@ -89,8 +89,8 @@ def _apply(
     remove: bool,
 ) -> list[Alias]:
     """Do what the options say, and return the aliases to show."""
-    from fairkit_registry.policies import AliasPolicy
     from fairkit_registry.promotion.conditions import read_policy
+    from fairkit_registry.store.records import AliasPolicy
 
     if name is None:
         return store.aliases()
@@ -150,7 +150,7 @@ def demote(
 ) -> None:
     """Take an alias back from a version: to the one promoted before, if that passes the policy; else to nothing."""
     from fairkit_registry import names
-    from fairkit_registry.promotion.demotion import demote as take_back
+    from fairkit_registry.promotion.run import demote as take_back
 
     wanted = names.parse(reference)
     if wanted.version is None or not reason.strip():
