@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import typer.main
 from typer.core import TyperGroup
 
-from fairkit.errors import PluginError
+from fairkit.errors import ParameterError, PluginError
 from fairkit_cli.helping import group_options, write_commands
 
 
@@ -44,15 +44,16 @@ class Commands(Mapping[str, Any]):
             if module.startswith("fairkit_cli."):
                 raise
             raise PluginError(f"the command {name!r} of the module {module} does not load: {error}") from error
-        if not isinstance(found, typer.Typer):
-            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            alone.command(name)(found)
-            found = alone
-        command: Any = typer.main.get_command(found)
+        app = found
+        if not isinstance(app, typer.Typer):
+            app = typer.Typer(add_completion=False, rich_markup_mode=None)
+            app.command(name)(found)
+        command: Any = typer.main.get_command(app)
         command.name = name
         lighten(command)
         if not hasattr(command, "commands"):
             group_options(command)
+            say_keys(command, getattr(found, "keys", {}))
         return command
 
 
@@ -101,6 +102,30 @@ def lighten(command: Any) -> None:
     inner = getattr(command, "commands", None)
     for each in inner.values() if isinstance(inner, dict) else ():
         lighten(each)
+
+
+_GROUP = ("simultaneous", "label_error")
+_WHY = ("metric", "people", "together", "calls", "without", "refits")
+
+
+def say_keys(command: Any, keys: Collection[str]) -> None:
+    """Let a command that is given an option that it had before name the key that took its place."""
+    now = {name: f"group.{name}" for name in _GROUP} | {key.partition(".")[2]: key for key in keys}
+    if command.name == "why":
+        now |= {name: f"why.{name}" for name in _WHY}
+    parse = command.parse_args
+
+    def parse_args(ctx: Any, args: list[str]) -> Any:
+        try:
+            return parse(ctx, args)
+        except Exception as error:
+            name = str(getattr(error, "option_name", "")).removeprefix("--")
+            key = now.get(name.replace("-", "_"), now.get(name.replace("-", "_").partition("_")[2]))
+            if key is None:
+                raise
+            raise ParameterError(f"--{name} is given as --set {key}=VALUE, or in fairkit.toml") from None
+
+    command.parse_args = parse_args
 
 
 class _Plain:

@@ -36,6 +36,7 @@ Repair
 
 Data
     load_data    a table with roles: label, favorable value, sensitive columns
+    Drawn        which rows have a known outcome, and why these
     datasets     built-in synthetic loans, and public data sets
 
 Extend
@@ -66,6 +67,7 @@ _PUBLIC = {
     "ConfigError": "fairkit.errors",
     "DataError": "fairkit.errors",
     "Dataset": "fairkit.data.dataset",
+    "Drawn": "fairkit.data.labelled",
     "FairMetric": "fairkit_similarity.metric",
     "FairkitError": "fairkit.errors",
     "Finding": "fairkit.results.findings",

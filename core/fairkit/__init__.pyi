@@ -4,6 +4,7 @@ from fairkit.auditing.run import audit as audit
 from fairkit.auditors import AuditContext as AuditContext
 from fairkit.auditors import Auditor as Auditor
 from fairkit.data.dataset import Dataset as Dataset
+from fairkit.data.labelled import Drawn as Drawn
 from fairkit.data.loading import load_data as load_data
 from fairkit.errors import ConfigError as ConfigError
 from fairkit.errors import DataError as DataError

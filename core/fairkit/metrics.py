@@ -67,6 +67,8 @@ class Estimate:
         How many standard errors a number is too large on average where the truth is 0, and how many it is at most at a
         normal quantile, for all groups or by group: of numbers that are the largest of many noisy sizes. None where
         nothing is the largest.
+    bounded
+        Whether the limits hold what is possible where outcomes are unknown, so that groups are compared at their ends.
     """
 
     values: Array
@@ -76,6 +78,7 @@ class Estimate:
     correlation: Array | None = None
     notes: tuple[str, ...] = ()
     inflated: tuple[float | Array, Callable[[float], float | Array]] | None = None
+    bounded: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", functools.cache(self.limits))
@@ -200,6 +203,10 @@ class Metric(ABC):
         The same of its ``difference`` and ``ratio`` between groups, where they have words of their own.
     ranks
         Whether of scores only their order counts, so that scores that are no probabilities can be measured, too.
+    shares
+        ``decision-outcome`` where `compute` takes the four confusion cells, so that the number follows from the shares
+        of favorable outcomes among selected and refused people: few labels then do (see `fairkit.Drawn`). Empty:
+        where outcomes are missing the number is that of the labelled rows.
     """
 
     name: ClassVar[str]
@@ -216,6 +223,7 @@ class Metric(ABC):
     term: ClassVar[Term | None] = None
     terms_between: ClassVar[Mapping[str, Term]] = {}
     ranks: ClassVar[bool] = False
+    shares: ClassVar[str] = ""
 
     def contributions(self, rows: Rows) -> Array:
         """Return each row's contributions to the sums, shape [n, m]; fairkit applies the weights.
@@ -353,6 +361,7 @@ class Rate(Metric):
     """
 
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    shares: ClassVar[str] = "decision-outcome"
     over: ClassVar[tuple[int, int, int, int]]
     counted: ClassVar[tuple[int, int, int, int]]
 

@@ -134,9 +134,11 @@ class Pairing:
             self._add(totals, batch, said, self.metrics)
             return AllPairs(totals)
         self._add(totals, batch, said, [metric for metric in self.metrics if not metric.outcome])
-        if batch.labelled.any():
-            known = [one.take(batch.labelled) for one in said]
-            self._add(totals, batch.take(batch.labelled), known, [one for one in self.metrics if one.outcome], KNOWN)
+        design = data.roles.labelled
+        keep, chosen = (batch.labelled, batch.take(batch.labelled)) if design is None else design.known(batch)
+        if keep.any():
+            known = [one.take(keep) for one in said]
+            self._add(totals, chosen, known, [one for one in self.metrics if one.outcome], KNOWN)
         return AllPairs(totals)
 
     def _add(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.metrics import Mean
+from fairkit.few_labels import few_label_estimate, label_totals
+from fairkit.metrics import CONFUSION, Mean
 from fairkit.statistics import Contributions, Moments, Rows
 from fairkit_testing.require import ContractError, require, unchanged
 
@@ -171,6 +172,35 @@ def check_metric_weights(cls: type[Metric]) -> None:
         )
 
 
+def check_metric_shares(cls: type[Metric]) -> None:
+    """A metric that says it follows from shares of outcomes is one of the confusion cells, whatever rows are labelled.
+
+    With every row labelled few labels are no other number: value and limits are those without the option.
+    """
+    require(cls.shares in ("", "decision-outcome"), f"shares={cls.shares!r}; it is decision-outcome, or empty")
+    if not cls.shares:
+        return
+    metric = cls()
+    require(
+        metric.statistic is CONFUSION, "shares: `compute` takes the four confusion cells, so `statistic` is CONFUSION"
+    )
+    for rows, groups in _designs(cls):
+        if rows.decision is None or not ((rows.decision == 0) | (rows.decision == 1)).all():
+            continue
+        plain = _estimate(cls, rows, groups)
+        totals = label_totals(groups, GROUPS, rows.decision, rows.outcome, np.ones(len(groups), dtype=bool))
+        few = few_label_estimate(metric, totals, plain, np.ones(GROUPS, dtype=bool))
+        same = np.array_equal(few.values, plain.values, equal_nan=True)
+        ends = zip(few.limits(_Z), plain.limits(_Z), strict=True)
+        same &= all(np.allclose(a, b, rtol=0, atol=0, equal_nan=True) for a, b in ends)
+        require(same, f"shares: with every row labelled few labels give {few.values}, the metric {plain.values}")
+        alone = few_label_estimate(metric, totals, None, np.zeros(GROUPS, dtype=bool)).values
+        known = np.isfinite(alone) & np.isfinite(plain.values)
+        require(
+            np.allclose(alone[known], plain.values[known]), "shares: the number is no function of the cells' shares"
+        )
+
+
 def check_metric_deterministic(cls: type[Metric]) -> None:
     """The same totals and seed give the same value and interval, to the last bit."""
     for rows, groups in _designs(cls):
@@ -242,6 +272,7 @@ CHECKS = (
     check_metric_range,
     check_metric_direction,
     check_metric_weights,
+    check_metric_shares,
     check_metric_deterministic,
     check_metric_inputs_unchanged,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fairkit.auditing.conditions import WAYS_OUT
@@ -14,6 +14,7 @@ from fairkit.parameters.declare import parameter
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, Statistic
 from fairkit_group.collecting import Collecting
 from fairkit_group.headlines import HEADLINES, TERMS
+from fairkit_group.labelled import LABELLED_SHARE, Labelled, check_design, known_rows, label_totals_of
 from fairkit_group.misclassified import told
 from fairkit_group.over_classes import over_classes
 from fairkit_group.proxies import by_proxies
@@ -93,6 +94,7 @@ class GroupAuditor(Auditor):
         told(self.parameters.label_error, list(context.dataset.profile.groups), context.dataset.roles.label)
         if context.scorer.task == "ranking":
             check_ranking(self.parameters)
+        check_design(context, self.parameters.label_error)
 
     @classmethod
     def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
@@ -104,6 +106,7 @@ class GroupAuditor(Auditor):
                 *(f"{stem}_{between}" for stem in (*stems, "equalized_odds") for between in _BETWEEN),
                 *cls.headlines,
                 MISSING_SHARE,
+                LABELLED_SHARE,
             }
         )
 
@@ -114,12 +117,19 @@ class GroupAuditor(Auditor):
         total, seen = Collecting(batch, context.dataset), batch.labelled
         for label, rows in views(batch, predictions, context.scorer, context.dataset):
             total.add(label, rows, self._statistics(rows, context), EVERYBODY if seen is not None else "")
-        if seen is None or not seen.any():
+        if seen is None:
             return total.totals()
-        known = Collecting(batch.take(seen), context.dataset)
-        for label, rows in views(known.batch, predictions.take(seen), context.scorer, context.dataset):
+        design = context.dataset.roles.labelled
+        whole = total.totals()
+        if design is not None:
+            whole = replace(whole, labels=label_totals_of(batch, predictions, context.dataset))
+        chosen = known_rows(batch, predictions, design)
+        if chosen is None:
+            return whole
+        known = Collecting(chosen[0], context.dataset)
+        for label, rows in views(*chosen, context.scorer, context.dataset):
             known.add(label, rows, self._statistics(rows, context, outcome=True))
-        return known.totals() + total.totals()
+        return known.totals() + whole
 
     def _statistics(self, rows: Rows, context: AuditContext, *, outcome: bool = False) -> dict[str, Statistic]:
         """The statistics that the metrics need, each once; where labels are missing those that need none apart."""
@@ -144,14 +154,16 @@ class GroupAuditor(Auditor):
         labels = dict.fromkeys(label for _, label, _ in total.parts)
         splits: list[str | None] = [*context.dataset.profile.groups] or [None]
         for label in labels:
-            findings += Section(self, context, None, label, *total.everybody(splits[0], label)).overall()
+            design = Labelled.of(total.labels, None, context)
+            findings += Section(self, context, None, label, *total.everybody(splits[0], label), few=design).overall()
             for sensitive in splits:
                 if sensitive is None:
                     continue
                 totals, without = total.of(sensitive, label)
                 buckets, gone = total.buckets(sensitive, label)
                 turned = total.turned(sensitive, label)
-                section = Section(self, context, sensitive, label, totals, buckets, without, gone, turned)
+                design = Labelled.of(total.labels, sensitive, context)
+                section = Section(self, context, sensitive, label, totals, buckets, without, gone, turned, design)
                 findings += section.disparities()
                 reference = reference_in(section)
                 place = None if reference is None else reference.place

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.few_labels import difference_between, ratio_between
 from fairkit.intervals import (
     Spread,
     extreme,
@@ -49,7 +50,9 @@ def _select(estimate: Estimate, keep: NDArray[np.bool_]) -> Estimate:
 
     sizes = None if estimate.sizes is None else estimate.sizes[keep]
     together = None if estimate.correlation is None else estimate.correlation[np.ix_(keep, keep)]
-    return Estimate(estimate.values[keep], limits, sizes, correlation=together, inflated=estimate.inflated)
+    return Estimate(
+        estimate.values[keep], limits, sizes, correlation=together, inflated=estimate.inflated, bounded=estimate.bounded
+    )
 
 
 def surely_apart(estimate: Estimate, z: float, a: NDArray[np.intp], b: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -70,6 +73,8 @@ def surely_apart(estimate: Estimate, z: float, a: NDArray[np.intp], b: NDArray[n
 
 def _difference(estimate: Estimate, confidence: float) -> Spread:
     """Estimate the largest difference; see `surely_apart` for numbers that noise makes larger."""
+    if estimate.bounded:
+        return difference_between(estimate, confidence)
     spread = spread_difference(estimate.values, estimate.limits, confidence, estimate.correlation)
     groups = len(estimate.values)
     if estimate.inflated is None or groups < 2:
@@ -77,6 +82,13 @@ def _difference(estimate: Estimate, confidence: float) -> Spread:
     a, b = np.nonzero(~np.eye(groups, dtype=bool))
     high = surely_apart(estimate, spread_quantiles(groups, confidence)[1], a, b).max()
     return Spread(spread.value, spread.low, float(high))
+
+
+def _ratio(estimate: Estimate, confidence: float) -> Spread:
+    """Estimate the smallest ratio."""
+    if estimate.bounded:
+        return ratio_between(estimate, confidence)
+    return spread_ratio(estimate.values, estimate.limits, confidence, estimate.correlation)
 
 
 def comparisons(
@@ -89,7 +101,7 @@ def comparisons(
     if "difference" in between:
         results.append(Comparison(f"{name}_difference", "lower", lambda c: _difference(known, c)))
     if "ratio" in between:
-        results.append(Comparison(f"{name}_ratio", "higher", lambda c: spread_ratio(values, limits, c, together)))
+        results.append(Comparison(f"{name}_ratio", "higher", lambda c: _ratio(known, c)))
     level = guarded if together is not None else float
     if "extreme" in between and len(values):
         if better != "lower":
@@ -114,9 +126,9 @@ def odds(true_positive: Estimate, false_positive: Estimate) -> list[Comparison]:
     """
     tpr, fpr = usable(true_positive), usable(false_positive)
     return [
-        Comparison("equalized_odds_difference", "lower", lambda c: _worst(tpr, fpr, c, spread_difference, max)),
-        Comparison("equalized_odds_ratio", "higher", lambda c: _worst(tpr, fpr, c, spread_ratio, min)),
-        Comparison("gap_max", "lower", lambda c: _worst(tpr, fpr, c, spread_difference, max)),
+        Comparison("equalized_odds_difference", "lower", lambda c: _worst(tpr, fpr, c, _difference, max)),
+        Comparison("equalized_odds_ratio", "higher", lambda c: _worst(tpr, fpr, c, _ratio, min)),
+        Comparison("gap_max", "lower", lambda c: _worst(tpr, fpr, c, _difference, max)),
         Comparison("gap_rms", "lower", lambda c: _gap_rms(true_positive, false_positive, c)),
     ]
 
@@ -125,8 +137,8 @@ def _worst(
     tpr: Estimate, fpr: Estimate, confidence: float, spread: Callable[..., Spread], worst: Callable[..., float]
 ) -> Spread:
     each = math.sqrt(confidence)
-    parts = [spread(part.values, part.limits, each, part.correlation) for part in (tpr, fpr)]
-    own = [spread(part.values, part.limits, confidence, part.correlation) for part in (tpr, fpr)]
+    parts = [spread(part, each) for part in (tpr, fpr)]
+    own = [spread(part, confidence) for part in (tpr, fpr)]
     defined = [part for part in parts if math.isfinite(part.value)]
     if not defined:
         return Spread(math.nan, math.nan, math.nan)
@@ -143,6 +155,10 @@ def _gap_rms(true_positive: Estimate, false_positive: Estimate, confidence: floa
     if keep.sum() < 2:
         return Spread(math.nan, math.nan, math.nan)
     each = math.sqrt(confidence)
+    if true_positive.bounded or false_positive.bounded:
+        both = [difference_between(_select(e, keep), each) for e in (true_positive, false_positive)]
+        least, most = (math.sqrt(np.mean([getattr(s, side) ** 2 for s in both])) for side in ("low", "high"))
+        return Spread((least + most) / 2, least / math.sqrt(2), most)
     joint, marginal = spread_quantiles(int(keep.sum()), each)
     if true_positive.correlation is not None:
         joint = two_sided(guarded(each) ** (2 / (keep.sum() * (keep.sum() - 1))))

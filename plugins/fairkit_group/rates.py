@@ -221,6 +221,8 @@ class F1Score(Metric):
     better: ClassVar[Better] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     meaning: ClassVar[str] = "0: no favorable decision is right; 1: every decision is right."
+    shares: ClassVar[str] = "decision-outcome"
+    overlap: ClassVar[Rate] = _Overlap()
 
     @property
     def statistic(self) -> Statistic:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.intervals import Spread, own_quantile
+from fairkit.limits.selection import turning_odds
 from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
 from fairkit.statistics import ScoreTable, Sums
 from fairkit_group.about import About
 from fairkit_group.between import comparisons, odds
+from fairkit_group.labelled import OVER_BOTH, Labelled
 from fairkit_group.misclassified import told
 from fairkit_group.parity import parity_of_scores
 from fairkit_group.ranking import SCORES, RocAuc
@@ -52,12 +54,13 @@ class Section:
         without: Mapping[str, Any] | None = None,
         without_buckets: Mapping[str, Any] | None = None,
         undetermined: Any = None,
+        few: Labelled | None = None,
     ) -> None:
         self.parameters, self.context = auditor.parameters, context
         self.sensitive, self.label = sensitive, label
         self.totals, self.buckets, self.without = totals, buckets or {}, without or {}
         self.without_buckets = without_buckets or {}
-        self.undetermined = undetermined or {}
+        self.undetermined, self.few = undetermined or {}, few
         self.labelled = context.dataset.roles.label is not None
         self.about = About.of(auditor, context, sensitive, label)
         self.failures: list[Finding] = []
@@ -84,10 +87,19 @@ class Section:
             try:
                 estimate = metric.estimate(totals, rng)
                 sums = of_metric(self.buckets, metric)
-                estimates[cls.name] = (metric, dependent(metric, totals, estimate, sums))
+                estimates[cls.name] = (metric, self._of_all(metric, dependent(metric, totals, estimate, sums)))
             except Exception as error:
                 self.failures.append(self.about.failed(cls, error))
         return estimates
+
+    def _of_all(self, metric: Metric, estimate: Estimate) -> Estimate:
+        """Return a number of all rows where labels are few; others that need outcomes are of the labelled rows."""
+        if self.few is None or not metric.outcome:
+            return estimate
+        if metric.shares:
+            return self.few.estimate(metric, estimate)
+        weighted = " weighted by what each stands for" if self.few.design.kind not in ("random", "selective") else ""
+        return replace(estimate, notes=(*estimate.notes, f"Of the rows with an outcome alone{weighted}."))
 
     def _accuracy_only(self) -> bool:
         return self.context.scorer.task == "multiclass" and self.label is None
@@ -105,7 +117,7 @@ class Section:
                     value,
                     interval,
                     evidence=self._bound(name) | _told(bounds, name, value),
-                    caveats=self.about.caveats.of(estimate),
+                    caveats=self._caveats(estimate, metric),
                 )
             )
         return findings
@@ -115,7 +127,8 @@ class Section:
         findings = list(self.failures)
         for name, (metric, estimate) in self.estimates.items():
             for comparison in comparisons(name, metric.better, metric.between, estimate, metric.alias):
-                findings.append(self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name))
+                found = self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name)
+                findings.append(self._turning(found, (name,)))
         return findings
 
     def disparities(self) -> list[Finding]:
@@ -127,14 +140,45 @@ class Section:
             values = np.where(np.isfinite(fpr.values), tpr.values, np.nan)
             both = Estimate(values, tpr.limits, sizes, {**fpr.doubts, **tpr.doubts})
             for comparison in odds(tpr, fpr):
-                findings.append(self._compare(comparison.metric, comparison.better, comparison.spread, both, None))
+                found = self._compare(comparison.metric, comparison.better, comparison.spread, both, None)
+                findings.append(self._turning(found, ("true_positive_rate", "false_positive_rate")))
         findings += self._worst_loss()
         table = of_key(self.totals, SCORES.key)
         if isinstance(table, ScoreTable):
             curved = self.labelled and self.context.scorer.task != "regression"
             known = self.totals.get(SCORES.key) if curved else None
             findings.append(parity_of_scores(self.about, table, of_key(self.buckets, SCORES.key), known))
-        return self._with_unknowns(findings)
+        findings = self._with_unknowns(findings)
+        return findings if self.few is None else [*findings, self.few.finding(self.about.auditor)]
+
+    def _caveats(self, estimate: Estimate, metric: Metric | None) -> tuple[list[str], str | None]:
+        """Say what keeps a verdict from being made: what `Caveats` says, and too few labels, or labels that lean."""
+        notes, why = self.about.caveats.of(estimate)
+        metric = metric or self.estimates["true_positive_rate"][0] if self.few is not None else None
+        if self.few is None or metric is None or not metric.outcome:
+            return list(notes), why
+        told = self.few.caveat(metric)
+        return ([*notes], why) if told is None else ([*notes, told], " ".join(filter(None, (why, told))))
+
+    def _turning(self, finding: Finding, names: Sequence[str]) -> Finding:
+        """Add the interval where labels were looked up at other odds, and the odds at which 0 or 1 enters it."""
+        few = self.few
+        if few is None or any(name not in few.today for name in names):
+            return finding
+
+        def under(factor: float, confidence: float) -> tuple[float, float] | None:
+            parts = [few.under(name, factor) for name in names]
+            metric, estimate = parts[0]
+            made = comparisons(names[0], metric.better, metric.between, estimate, metric.alias)
+            made = made if len(names) == 1 else odds(*(part for _, part in parts))
+            return _ends(next(one for one in made if one.metric == finding.metric).spread(confidence))
+
+        known = finding.interval
+        evidence = dict(finding.evidence)
+        if known is not None and known[0] > 0 and finding.metric.endswith("_difference"):
+            turns = turning_odds(lambda gamma: (under(gamma, finding.confidence) or (0.0, 1.0))[0] > 0)
+            evidence["turns_at"] = None if turns is None or math.isinf(turns) else turns
+        return replace(finding, evidence=evidence, under=under)
 
     def family(self) -> Family:
         """Return the family of rates over which the intervals hold simultaneously."""
@@ -191,10 +235,13 @@ class Section:
     def _unknowns(self) -> Unknowns:
         roles, profile = self.context.dataset.roles, self.context.dataset.profile
         errors = told(self.parameters.label_error, list(profile.groups), roles.label)
+        unanswered = 0 if self.few is None else self.few.unanswered
+        answered = () if self.few is None else (*self.few.today, *OVER_BOTH)
         return Unknowns(
             sensitive=self.sensitive,
             rows=profile.rows,
-            unlabelled=profile.unlabelled,
+            unlabelled=profile.unlabelled if self.few is None or self.few.design.kind == "selective" else unanswered,
+            answered=answered,
             missing=profile.missing.get(str(self.sensitive), 0),
             totals=self.totals,
             without=self.without,
@@ -251,7 +298,7 @@ class Section:
             lambda confidence: _ends(spread(confidence)),
             groups=self._group_values(estimate, base),
             evidence=evidence,
-            caveats=self.about.caveats.of(estimate),
+            caveats=self._caveats(estimate, None if base is None else self.estimates[base][0]),
         )
         return finding if base is None else replace(finding, missing=self._missing(base))
 

@@ -50,6 +50,7 @@ class GroupTotals:
     strata_clusters: Mapping[StratumKey, Any] = field(default_factory=dict)  # by stratum, group and bucket
     proxies: Mapping[tuple[str, str | None, str], Any] = field(default_factory=dict)
     undetermined: Mapping[Key, Any] = field(default_factory=dict)
+    labels: Mapping[str | None, Any] = field(default_factory=dict)  # by column, None as one group: see `labelled`
 
     def __add__(self, other: GroupTotals) -> GroupTotals:
         names = [each.name for each in fields(self)]

@@ -58,6 +58,7 @@ class Unknowns:
     label: str | None  # the column of outcomes
     undetermined: Mapping[str, Any] = field(default_factory=dict)
     reference: int | None = None  # the place of the group that others are compared with
+    answered: tuple[str, ...] = ()  # numbers whose limits hold without the missing outcomes, few labels being drawn
 
     @property
     def share(self) -> float:
@@ -89,7 +90,8 @@ class Unknowns:
         """Return what rows without a group, or an outcome where the number needs one, could do to a number."""
         told = [f"{self.share:.1%} of the rows have no value of {self.sensitive}"] * bool(self.missing)
         outcomes = [f"{self.unlabelled / self.rows:.1%} of the rows have no value of {self.label}"]
-        boxes = {name: allocated(m, self.totals, self.without) for name, (m, _) in self.estimates.items()}
+        known = {name: m for name, (m, _) in self.estimates.items() if name not in self.answered}
+        boxes = {name: allocated(m, self.totals, self.without) for name, m in known.items()}
         return _Bounds(
             "missing_bounds",
             {name: box for name, box in boxes.items() if box is not None},
@@ -109,7 +111,9 @@ class Unknowns:
     def needs_none(self) -> tuple[str, ...]:
         """Return the names of numbers that need no outcome, without difference and ratio."""
         free = [metric for metric, _ in self.estimates.values() if not metric.outcome]
-        return (*WITHOUT_OUTCOME, *(name for metric in free for name in (metric.name, metric.alias) if name))
+        free += [metric for metric, _ in self.estimates.values() if metric.name in self.answered]
+        names = (name for metric in free for name in (metric.name, metric.alias) if name)
+        return (*WITHOUT_OUTCOME, *(name for name in self.answered if name not in self.estimates), *names)
 
     def _either_way(self, metric: Metric, known: Any) -> Box | None:
         turned = of_metric(self.undetermined, metric)

@@ -5,36 +5,7 @@ The names here are loaded when they are first used, so that `import fairkit_regi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError, RegistryError, VerificationError
-    from fairkit_registry.evidence.certificate import Certificate
-    from fairkit_registry.evidence.signers import new_key_pair
-    from fairkit_registry.names import is_reference
-    from fairkit_registry.policies import AliasPolicy
-    from fairkit_registry.signing import certify, verify
-    from fairkit_registry.store.lookup import locate, register, register_pair, resolve
-    from fairkit_registry.store.registry import Registry
-
-__all__ = [
-    "AliasPolicy",
-    "ArchiveError",
-    "Certificate",
-    "CertificateError",
-    "KeyFileError",
-    "Registry",
-    "RegistryError",
-    "VerificationError",
-    "certify",
-    "is_reference",
-    "locate",
-    "new_key_pair",
-    "register",
-    "register_pair",
-    "resolve",
-    "verify",
-]
+from typing import Any
 
 _HOMES = {
     "AliasPolicy": "policies",
@@ -54,6 +25,8 @@ _HOMES = {
     "resolve": "store.lookup",
     "verify": "signing",
 }
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 -- each is loaded when it is first used
 
 
 def __getattr__(name: str) -> Any:

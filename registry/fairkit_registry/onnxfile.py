@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit.support.records import record_of
 from fairkit_registry.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -25,11 +24,6 @@ class GraphSummary:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     opsets: dict[str, int]
-    metadata: dict[str, str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return record_of(self, without=("metadata",))
 
 
 def check_file(path: Path, *, shown: Path | None = None) -> None:
@@ -94,7 +88,6 @@ def summarise(path: Path) -> GraphSummary:
         inputs=tuple(_typed(value) for value in model.graph.input),
         outputs=tuple(_typed(value) for value in model.graph.output),
         opsets={_text(entry.domain) or "ai.onnx": entry.version for entry in model.opset_import},
-        metadata={_text(entry.key): _text(entry.value) for entry in model.metadata_props},
     )
 
 

@@ -193,6 +193,7 @@ def _bad(text):
         _bad(("threshold", {"--threshold": "7"}, "[0, 1]")),
         _bad(("score output", {"--set": "model.score_output=probs"}, "has no output 'probs'")),
         _bad(("unknown key", {"--set": "data.weigths=w"}, "Did you mean 'data.weights'")),
+        _bad(("an option that went", {"--weights": "w"}, "--weights is given as --set data.weights=VALUE")),
         _bad(("key of the wrong type", {"--set": "sandbox.timeout=long"}, "it takes a number")),
         _bad(("an option and its key", {"--set": "data.label=sex"}, "data.label is given twice")),
         _bad(("output folder", {"--output": "no/such/report.json"}, "does not exist")),

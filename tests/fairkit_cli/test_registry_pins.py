@@ -50,7 +50,7 @@ def certify(loans_model, name, *options, code=0):
         (("--set", "data.missing=group"), "data.missing"),
         (("--set", "data.weights=amount"), "data.weights"),
         (("--set", "group.min_group=1"), "audit.group.min_group"),
-        (("--seed", "5"), "audit.seed"),
+        (("--set", "audit.seed=5"), "audit.seed"),
         (("--sensitive", "age:30"), "data.sensitive"),
     ],
 )

@@ -55,7 +55,7 @@ def test_rows_that_the_author_cannot_know_are_sealed_and_opened(run, loans_model
     Path("alias.toml").write_text('keys = ["auditor.pub"]\ndata = ["owner.pub"]\nunseen = true\n')
     run("registry", "alias", "credit", "production", "--policy", "alias.toml")
     run("registry", "promote", "credit@1", "production")
-    run(*certify, "--set", "lock.salt=secret.txt", "--output", "d.json", "--seed", "3", code=2)
+    run(*certify, "--set", "lock.salt=secret.txt", "--output", "d.json", "--set", "audit.seed=3", code=2)
 
 
 @pytest.mark.parametrize(

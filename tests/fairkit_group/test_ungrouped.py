@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from fairkit_registry.evidence.consistency.recount import check_groups, check_pooled
 
 import fairkit
 from fairkit import PredictedColumns
@@ -102,26 +100,6 @@ def test_without_missing_values_there_is_no_line() -> None:
     report = _audit(columns)
     assert all(finding.missing is None for finding in report.findings)
     assert "(no value)" not in table(report, terminal=False)
-
-
-def test_a_false_line_is_seen() -> None:
-    """The groups' shares and that of the rows without one make up the share of all rows."""
-    report = _audit(_columns())
-    assert not list(check_pooled(report, weighted=False))
-    place = next(i for i, f in enumerate(report.findings) if f.metric == "selection_rate_difference" and f.plain)
-    found = report.findings[place]
-    assert found.missing is not None
-
-    def changed(**values: object) -> fairkit.Report:
-        assert found.missing is not None
-        other = replace(found, missing=replace(found.missing, **values))
-        return replace(report, findings=(*report.findings[:place], other, *report.findings[place + 1 :]))
-
-    told = list(check_pooled(changed(value=found.missing.value + 0.05), weighted=False))
-    assert any("the groups of sex give" in text for text in told), told
-    more = changed(rows=found.missing.rows + 1)
-    told = list(check_groups(more.findings[place], more, 30))
-    assert any("rows without a group are" in text for text in told), told
 
 
 @pytest.mark.long

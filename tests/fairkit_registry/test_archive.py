@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from fairkit.errors import FairkitError
 from fairkit_registry.errors import ArchiveError, CertificateError, RegistryError, VerificationError
-from fairkit_registry.exchange import archive, importing
+from fairkit_registry.exchange import importing
+from fairkit_registry.exchange import layout as archive
 from fairkit_registry.exchange.importing import import_archive, look_into
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote

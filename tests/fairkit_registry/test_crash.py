@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairkit_registry.exchange.archive import export
+from fairkit_registry.exchange.layout import export
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
 from fairkit_registry.store.registry import Registry

@@ -176,7 +176,7 @@ def test_a_full_disk_is_a_clear_message_and_changes_nothing(tmp_path, make):
         from pathlib import Path
         from fairkit.support.files import FileError
         from fairkit_registry.errors import RegistryError
-        from fairkit_registry.exchange.archive import export
+        from fairkit_registry.exchange.layout import export
         from fairkit_registry.store.maintenance import check
         from fairkit_registry import Registry
         folder = Path(sys.argv[1])
@@ -240,7 +240,7 @@ READ_ONLY = """
     from pathlib import Path
     from cryptography.hazmat.primitives.asymmetric import ed25519, ec
     from fairkit.errors import FairkitError
-    from fairkit_registry.exchange import archive
+    from fairkit_registry.exchange import layout as archive
     from fairkit_registry.promotion import checks
     from fairkit_registry.promotion import run as promotion
     from fairkit_registry.evidence import certificate

@@ -210,7 +210,7 @@ def test_by_command(loans_model, signer, tmp_path, monkeypatch):
     assert run("registry", "add", "credit", "lock.json").exit_code == 0
     assert run("registry", "add", "credit", loans_model.path).exit_code == 0
     certify = ("certify", "credit@1", "--lock", "lock.json", "--key", signer.path, "--output", "c.json")
-    for wrong in ((), ("--data", loans_model.data, *rule), ("--data", loans_model.data, "--seed", "3")):
+    for wrong in ((), ("--data", loans_model.data, *rule), ("--data", loans_model.data, "--set", "audit.seed=3")):
         assert run(*certify, *wrong).exit_code == 2
     import pyarrow.parquet as pq
 

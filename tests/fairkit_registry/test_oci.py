@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from fairkit_cli.main import app
 from fairkit_registry.errors import ArchiveError, VerificationError
-from fairkit_registry.exchange.archive import export
 from fairkit_registry.exchange.importing import import_archive
+from fairkit_registry.exchange.layout import export
 from fairkit_registry.store.registry import Registry
 
 pytestmark = pytest.mark.long

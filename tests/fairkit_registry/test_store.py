@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairkit_registry import names, onnxfile
 from fairkit_registry.errors import CertificateError, RegistryError, VerificationError
 from fairkit_registry.policies import AliasPolicy
-from fairkit_registry.store import events, schema
+from fairkit_registry.store import events, index
 from fairkit_registry.store.folder import INDEX_FILE
 from fairkit_registry.store.lookup import register, register_pair, resolve
 from fairkit_registry.store.maintenance import check, gc
@@ -309,7 +309,7 @@ def test_a_folder_with_other_files_is_no_place_for_a_registry(tmp_path):
 def test_an_older_schema_is_migrated_and_a_newer_one_is_refused(registry, model, monkeypatch):
     registry.add("credit", model())
     step = "CREATE TABLE extra (a TEXT) STRICT;\nINSERT INTO extra VALUES ('x;y');\n"
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
+    monkeypatch.setattr(index, "MIGRATIONS", (*index.MIGRATIONS, step))
     with Registry(registry.path) as newer:
         assert newer.version("credit").version == 1
         with newer.folder.index.read() as connection:
@@ -323,7 +323,7 @@ def test_an_older_schema_is_migrated_and_a_newer_one_is_refused(registry, model,
 def test_a_migration_that_fails_leaves_the_old_schema(registry, model, monkeypatch):
     registry.add("credit", model())
     broken = "CREATE TABLE extra (a TEXT) STRICT;\nINSERT INTO nowhere VALUES (1);\n"
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, broken))
+    monkeypatch.setattr(index, "MIGRATIONS", (*index.MIGRATIONS, broken))
     with pytest.raises(RegistryError):
         Registry(registry.path)
     monkeypatch.undo()

@@ -77,7 +77,7 @@ def test_a_certificate_of_a_counted_file_is_counted_again(fairkit_command, tmp_p
     fairkit_command("key", "new", "a.key", "--no-passphrase")
     signing = ("--key", "a.key", "--insecure-key", "--output", "c.json")
     refusing = () if pulls else ("--set", "engine.no_pull=true")
-    made = fairkit_command("certify", "--data", path, *DECIDED, "--engine", "sql", *refusing, *signing)
+    made = fairkit_command("certify", "--data", path, *DECIDED, "--set", "engine.name=sql", *refusing, *signing)
     assert made.exit_code == 0, made.output
 
     def checked(data, *more):

@@ -118,6 +118,10 @@ class Changes(Good):
         return rows.score
 
 
+class NoShares(Good):
+    shares = "decision-outcome"
+
+
 class IgnoresWeights(fairkit.Metric):
     """Counts rows by itself."""
 
@@ -164,6 +168,7 @@ class ScalarMean(Good):
         (metric_checks.check_metric_range, OutOfRange, "leave the declared range"),
         (metric_checks.check_metric_direction, WrongWay, "a perfect model has 0.01"),
         (metric_checks.check_metric_weights, IgnoresWeights, "as many copies"),
+        (metric_checks.check_metric_shares, NoShares, "the four confusion cells"),
         (metric_checks.check_metric_deterministic, Random, "draw only from the generator"),
         (metric_checks.check_metric_inputs_unchanged, Changes, "rows.score was changed"),
     ],

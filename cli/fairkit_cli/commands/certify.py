@@ -49,7 +49,14 @@ def new_key(
     )
 
 
-@opt.expanded
+@opt.expanded_but(
+    {
+        "engine": "engine.name",
+        "seed": "audit.seed",
+        "sensitive_probability": "data.sensitive_probability",
+        "task": "audit.task",
+    }
+)
 def certify(
     model: opt.AuditedModel = None,
     *,

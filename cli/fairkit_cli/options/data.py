@@ -112,6 +112,20 @@ CountsFrom = Annotated[
     int | None,
     Rare("data.counts_from", "Groups of fewer rows have no numbers of their own: they are one, '(small groups)'."),
 ]
+Labelled = Annotated[
+    str | None,
+    option(
+        "--labelled",
+        "FILE|HOW",
+        "How rows with a known outcome were chosen, where some have none: a file of `plan --draw`, random, "
+        "probability=COL, by=COL,COL, or selective (nobody drew them).",
+        DATA,
+    ),
+]
+Refused = Annotated[
+    str | None,
+    Rare("data.refused", "no-better: suppose that refused people have no larger share of favorable outcomes."),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +141,8 @@ class ConditionOptions:
     cluster: Cluster = None
     sensitive_probability: SensitiveProbability = None
     counts_from: CountsFrom = None
+    labelled: Labelled = None
+    refused: Refused = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +217,21 @@ def load_dataset(
         query=setting("query", typed.query),
         # of what is published: commands that train have no such option
         counts_from=0 if conditions is None else setting("counts_from", conditions.counts_from) or 0,
+        labelled=None if conditions is None else _labelled(conditions, config),
     )
+
+
+def _labelled(typed: ConditionOptions, config: Config) -> Any:
+    """Return how the rows with an outcome were chosen; None where nothing was said."""
+    from fairkit.data.labelled import KINDS, Drawn
+
+    design, refused = typed.labelled, typed.refused or config.data.get("refused")
+    named = config.data.get("labelled")
+    if design is None and named is not None:  # a path is beside the configuration file
+        design = named if named.split("=")[0] in KINDS else config.table(named)
+    if design is None and refused is not None:
+        raise ParameterError("data.refused goes with --labelled: say how the rows with an outcome were chosen")
+    return None if design is None else Drawn(str(design), refused)
 
 
 def split_names(items: Sequence[str] | None) -> list[str] | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from fairkit.errors import ParameterError
 from fairkit_cli.options.data import first_known, listed, split_names
@@ -35,6 +36,8 @@ SchedulerAddress = Annotated[
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """Where the work is done; None: in this process."""
+
+    KEYS: ClassVar[Mapping[str, str]] = {"engine": "engine.name"}
 
     engine: EngineName = None
     scheduler: SchedulerAddress = None

@@ -10,6 +10,7 @@ from fairkit_cli.pages.findings import disparity_section, findings_table, perfor
 from fairkit_cli.pages.groups import group_sections
 from fairkit_cli.pages.head import header
 from fairkit_cli.pages.individuals import individual_section
+from fairkit_cli.pages.labels import label_sections
 from fairkit_cli.pages.parts import Facts, Inline, Listing, Note, On, Page, Part, Section, Span, name_of, page_only
 from fairkit_cli.pages.sheet import data_sheet, limits_section, matrix
 from fairkit_cli.pages.subgroups import subgroup_section
@@ -33,6 +34,7 @@ def sections(report: Report) -> list[Part | None]:
         performance_section(report),
         disparity_section(report),
         *group_sections(report),
+        *label_sections(report),
         *condition_sections(report),
         subgroup_section(report),
         *why_parts(report),

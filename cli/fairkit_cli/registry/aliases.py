@@ -150,7 +150,7 @@ def demote(
 ) -> None:
     """Take an alias back from a version: to the one promoted before, if that passes the policy; else to nothing."""
     from fairkit_registry import names
-    from fairkit_registry.promotion.demotion import demote as take_back
+    from fairkit_registry.promotion.run import demote as take_back
 
     wanted = names.parse(reference)
     if wanted.version is None or not reason.strip():

@@ -30,7 +30,7 @@ def export(
 ) -> None:
     """Write models, certificates and public keys to one archive that any OCI registry can hold."""
     from fairkit.support.numbers import size
-    from fairkit_registry.exchange.archive import export as write
+    from fairkit_registry.exchange.layout import export as write
 
     with open_registry(registry) as store:
         versions = write(store, references, output, keys=load_keys(key))

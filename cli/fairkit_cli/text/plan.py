@@ -9,14 +9,59 @@ from fairkit_cli.fields import as_options
 from fairkit_cli.terminal.plain import plain, to_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
     from rich.console import RenderableType
 
+    from fairkit.auditing.drawing import LabelPlan
     from fairkit.planning import Plan, RulePlan
 
 
 def plan_text(plan: Plan, *, terminal: bool) -> str:
     """Return a plan as text, with colours on a terminal."""
     return to_text(_parts(plan), terminal=terminal)
+
+
+def drawn_text(plan: LabelPlan, rows: Path, design: Path) -> str:
+    """Return a plan of labels as text: how many of whom, and what to do next."""
+    sensitive = plan.design["sensitive"]
+    lines = [
+        f"{len(plan.rows):,} rows to label in stage {plan.stage}, in {rows}",
+        "",
+        f"{sensitive}  refused  selected",
+    ]
+    width = max(len(sensitive), *(len(group) for group, _ in plan.counts))
+    lines[-1] = f"{sensitive:{width}}  refused  selected"
+    for group in dict.fromkeys(group for group, _ in plan.counts):
+        lines.append(f"{group:{width}}  {plan.counts[group, 0]:7,}  {plan.counts[group, 1]:8,}")
+    rules = " ".join(f"--for {rule}" for rule in plan.design["for"])
+    later = (
+        f"Then stage 2: fairkit plan TABLE --labels N {rules} --labelled {design} --stage 2 --draw second.csv"
+        if plan.stage == 1
+        else f"Then audit with --labelled {design}"
+    )
+    lines += [
+        "",
+        f"Seed {plan.design['seed']}, design in {design}: publish both before any outcome is looked up. Look up the "
+        "outcomes of exactly these rows, and write down those that cannot be known, too.",
+        f"{later}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def explored_text(widths: Mapping[str, Sequence[tuple[int, float]]]) -> str:
+    """Return how wide differences are where so many refused people of each group are explored at random."""
+    lines = ["Refused people of each group whose outcome is seen, chosen at random, and the width of the interval:", ""]
+    for rule, each in widths.items():
+        lines.append(f"{rule}")
+        lines += [f"  {count:4}  {number(width)}" for count, width in each]
+    lines += [
+        "",
+        "Refused people are taken to have a fifth to all of the selected ones' share of favorable outcomes: of "
+        "these the widest.",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _parts(plan: Plan) -> list[RenderableType]:

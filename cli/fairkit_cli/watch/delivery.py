@@ -85,7 +85,7 @@ class Delivery:
         """Take the alias back; say so if that fails."""
         from fairkit_cli.registry.common import open_registry
         from fairkit_registry import names
-        from fairkit_registry.promotion.demotion import demote
+        from fairkit_registry.promotion.run import demote
 
         reference = names.parse(str(watch.settings.model))
         evidence = {

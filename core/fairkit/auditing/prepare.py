@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit import plugins
-from fairkit.auditing.conditions import check_conditions
+from fairkit.auditing.conditions import by_design, check_conditions
 from fairkit.auditing.needs import check_columns, needed_auditors
 from fairkit.auditing.sense import Sense, judged, ranks_backwards, tied
 from fairkit.auditors import AuditContext, Auditor
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.findings import Finding
     from fairkit.settings import AuditSettings
+
+_OF_LABELLED = "Of the rows with an outcome alone, weighted by what each stands for where their chances differ."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,12 @@ class Watching:
             found = said[self.place]
             if self.auditor.name != "group" and is_own(self.context.scorer.info.outputs):
                 found = dataclasses.replace(found, score=None)  # others would take it for a probability
+            design = self.context.dataset.roles.labelled
+            if design is not None and batch.labelled is not None and by_design(self.auditor, self.context.dataset):
+                keep, batch = design.known(batch)
+                found = found.take(keep)
+                if not len(batch):
+                    return None
             return self.auditor.measure(batch, found, self.context)
 
 
@@ -176,7 +184,10 @@ class Audit:
         for reader, total in zip(self.watching, parts, strict=True):
             blamed = plugins.blame(reader.owner, f"the auditor {reader.auditor.name!r} made its findings")
             with blamed, phase("intervals"):
-                findings += reader.auditor.findings(total, context)
+                found = reader.auditor.findings(total, context)
+                if by_design(reader.auditor, context.dataset):
+                    found = [dataclasses.replace(f, notes=(*f.notes, _OF_LABELLED)) for f in found]
+                findings += found
         nearby = getattr(self.scorer, "nearby", None)
         if nearby is not None:
             findings = nearby(findings, context.dataset, context.metrics, context.confidence)

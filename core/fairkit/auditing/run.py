@@ -11,7 +11,7 @@ from fairkit import plugins
 from fairkit.auditing.measure import score_once
 from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditing.subject import prepared
-from fairkit.data.loading import as_dataset
+from fairkit.data.loading import as_dataset, with_outcomes
 from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
 from fairkit.errors import ParameterError, RowsNeededError
@@ -24,6 +24,7 @@ from fairkit.settings import AuditSettings, Copies, ModelOptions
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+    from fairkit.data.labelled import Drawn
     from fairkit.engines.base import Engine
     from fairkit.functions import Function
     from fairkit.results.findings import Finding
@@ -55,6 +56,7 @@ def audit(
     about: Mapping[str, str] | None = None,
     signed: Sequence[Finding] = (),
     metrics: Mapping[str, Function] | None = None,
+    outcomes: Drawn | None = None,
 ) -> Report:
     """Audit a model on a dataset.
 
@@ -92,6 +94,9 @@ def audit(
         Functions of your own by name, as ``{"mcc": sklearn.metrics.matthews_corrcoef}``: measured in every group, with
         differences between groups and a bootstrap interval that says so (see `fairkit.functions.metrics_of`). Rows are
         kept in memory for them.
+    outcomes
+        Where outcomes are known for some rows only, how these were chosen: ``fairkit.Drawn("drawn.json")``. Rates of
+        decisions are then those of all rows; without it they have bounds.
 
     Returns
     -------
@@ -104,6 +109,7 @@ def audit(
         The model, the data, a parameter or a rule cannot be used.
     """
     data = as_dataset(data, y, sensitive_features, sample_weight, favorable)
+    data = data if outcomes is None else with_outcomes(data, outcomes)
     facts = facts_of(about or {})
     chosen = AuditSettings.of(
         {
@@ -127,7 +133,7 @@ def audit(
 
         if model is None and data.roles.predictions is None and _tables_only(loaded):
             model = NoPredictions()
-        reasons = _needs_rows(model, loaded)
+        reasons = _needs_rows(model, loaded, data)
 
         def audited(running: Engine, data: Dataset) -> Report:
             if not reasons:
@@ -164,9 +170,11 @@ def _tables_only(loaded: LoadedAuditors) -> bool:
     return all(auditor.tasks == {"table"} for auditor in loaded.auditors)
 
 
-def _needs_rows(model: Any, loaded: LoadedAuditors) -> list[str]:
+def _needs_rows(model: Any, loaded: LoadedAuditors, data: Dataset) -> list[str]:
     """Return why an audit must read rows one by one, if so."""
     told = [auditor.needs_rows(loaded.metrics) for auditor in loaded.auditors]
     unseen = model is None or isinstance(model, PredictedColumns | NoPredictions)
     scored = None if unseen else "the model scores them here"
-    return [reason for reason in (scored, *told) if reason is not None]
+    design = data.roles.labelled
+    listed = "the drawn list names rows by number" if design is not None and design.kind == "list" else None
+    return [reason for reason in (scored, listed, *told) if reason is not None]

@@ -31,6 +31,8 @@ class Batch:
     probabilities: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     queries: NDArray[np.uint64] | None = None
     labelled: NDArray[np.bool_] | None = None  # which rows have a label, shape [n]; None: all, or there is no label
+    drawn: NDArray[np.bool_] | None = None  # which rows a drawn list asks for, shape [n]; None without a list
+    chance: NDArray[np.float64] | None = None  # of a label, shape [n]; None where it is one number, or not known
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -70,4 +72,6 @@ class Batch:
             probabilities={name: shares[keep] for name, shares in self.probabilities.items()},
             queries=None if self.queries is None else self.queries[keep],
             labelled=None if self.labelled is None else self.labelled[keep],
+            drawn=None if self.drawn is None else self.drawn[keep],
+            chance=None if self.chance is None else self.chance[keep],
         )

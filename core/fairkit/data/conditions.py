@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairkit.data.roles import proxy_of, reference_of, require_columns
 from fairkit.errors import DataError
@@ -17,6 +17,7 @@ def check_conditions(roles: Roles, columns: Sequence[str], table: str) -> None:
     require_columns([roles.cluster], columns, role="cluster", table=table)
     require_columns([roles.query], columns, role="query", table=table)
     _check_query(roles)
+    _check_labelled(roles, columns, table)
     named = dict(map(proxy_of, roles.sensitive_probability))
     for shares in named.values():
         require_columns(shares, columns, role="probability", table=table)
@@ -36,6 +37,32 @@ def check_conditions(roles: Roles, columns: Sequence[str], table: str) -> None:
             )
     if roles.within and not roles.sensitive:
         raise DataError("`within` compares the groups of a sensitive column inside strata; name one with `sensitive`")
+
+
+def _check_labelled(roles: Roles, columns: Sequence[str], table: str) -> None:
+    """Refuse a design of labels where there are none, and beside conditions under which it was not measured."""
+    if roles.labelled is None:
+        return
+    if roles.label is None:
+        raise DataError("`labelled` says how rows with an outcome were chosen: name the column of outcomes as `label`")
+    if roles.favorable is None:
+        raise DataError("`labelled` is for outcomes of two kinds: say which is good for the person with `favorable`")
+    refused: list[tuple[str, Any]] = [("cluster", roles.cluster), ("query", roles.query), ("within", roles.within)]
+    refused.append(("sensitive_probability", roles.sensitive_probability))
+    if roles.labelled.kind == "selective":
+        refused.append(("reference", roles.reference))
+    for name, value in refused:
+        if value:
+            raise DataError(
+                f"`labelled` and `{name}` cannot be used together: such intervals were not measured; leave one out"
+            )
+    for column in roles.labelled.columns:
+        if column not in columns and column in ("decision", "d"):
+            raise DataError(
+                f"{table}: `labelled` by={column}: the decision is no column of the table. Write decisions into it and "
+                "audit them with `predictions`, or draw the rows with `fairkit plan --draw`"
+            )
+    require_columns(roles.labelled.columns, columns, role="labelled", table=table)
 
 
 def _check_query(roles: Roles) -> None:

@@ -56,6 +56,7 @@ class Dataset:
         self.roles = roles
         self._coders: dict[str, GroupCoder] = {}
         self._strata: dict[str, GroupCoder] = {}
+        self._parts: list[GroupCoder] = []
         self._profile: Profile | None = None
         self._start = 0
         self._noted: tuple[str, ...] = ()
@@ -138,7 +139,7 @@ class Dataset:
             apart = self.roles.audited(self._noted) if self._counts_rows else ()
             tally = take_tally(self.source, self.roles, bins, total, self._noted, apart)
             self._profile, self._distinct = tally.profile(self.name, notes), tally.distinct
-            self._coders, self._strata = tally.coders, tally.strata
+            self._coders, self._strata, self._parts = tally.coders, tally.strata, tally.parts
         return self._profile
 
     def note(self, columns: Sequence[str]) -> None:
@@ -186,14 +187,14 @@ class Dataset:
         """Return a part of the table, whose first row is number `start`, with the whole table's groups and profile."""
         self.learn()
         view = Dataset(source, self.roles)
-        view._coders, view._strata = self._coders, self._strata
+        view._coders, view._strata, view._parts = self._coders, self._strata, self._parts
         view._profile, view._start = self._profile, start
         return view
 
     def with_roles(self, roles: Roles) -> Dataset:
         """Return the same rows with roles that name the same columns; the first pass is not made again."""
         view = Dataset(self.source, roles)
-        view._coders, view._strata = self._coders, self._strata
+        view._coders, view._strata, view._parts = self._coders, self._strata, self._parts
         view._profile, view._start, view._noted = self._profile, self._start, self._noted
         return view
 
@@ -263,7 +264,7 @@ class Dataset:
             dropped_rows=profile.dropped_rows,
             unlabelled_rows=profile.unlabelled,
             groups=profile.groups,
-            notes=(*self.source.notes, *profile.notes, *self._unpublished()),
+            notes=(*self.source.notes, *profile.notes, *self._hint(), *self._unpublished()),
             missing=profile.missing,
             weights=self.roles.weights,
             joined=profile.joined,
@@ -277,6 +278,16 @@ class Dataset:
             else {"column": self.roles.cluster or self.roles.query, "count": profile.clusters},
             source={**self.source.origin, "unordered": profile.unordered} if self.source.origin else {},
         )
+
+    def _hint(self) -> list[str]:
+        """Say what is done where some outcomes are not known, and what more could be."""
+        gone = self.profile.unlabelled
+        if not gone or self.roles.labelled is not None or self.roles.favorable is None:
+            return []
+        return [
+            f"{gone:,} of {self.profile.rows:,} rows have no outcome: numbers that need one lie between bounds. "
+            "Where these rows were drawn, say how with `labelled`: the numbers are then those of all rows."
+        ]
 
     def _unpublished(self) -> list[str]:
         if self.published is None or self.published == self.profile.sha256:
@@ -303,7 +314,7 @@ class Dataset:
                 favorable = equal_cells(column, self._favorable_cell())
         weights = None if self.roles.weights is None else cells(used, self.roles.weights).astype(float)
         rows = start + (np.arange(len(keep)) if keep.all() else np.flatnonzero(keep))
-        return Batch(
+        batch = Batch(
             rows=rows,
             groups={name: coder.encode(used) for name, coder in self._coders.items()},
             label=label,
@@ -318,6 +329,25 @@ class Dataset:
             if self.roles.query is None
             else query_numbers(used.column(used.schema.names.index(self.roles.query)), self.roles.query, self.name),
         )
+        return batch if self.roles.labelled is None else self._with_design(batch, used)
+
+    def _with_design(self, batch: Batch, used: pa.RecordBatch) -> Batch:
+        """Add which rows were drawn to be labelled, and with what probability, where that differs."""
+        design = self.roles.labelled
+        assert design is not None  # noqa: S101 -- callers look
+        drawn, chance = design.asked(batch)
+        if design.kind == "by":
+            chance = np.array(self.profile.part_shares)[self._parts[0].encode(used)]
+        elif design.kind == "probability":
+            chance = batch.column(design.columns[0])
+            fine = chance.dtype.kind in "if" and bool(((chance > 0) & (chance <= 1)).all())
+            if not fine:
+                raise DataError(
+                    f"{self.name}: the column {design.columns[0]!r} of `labelled` holds what is no probability; every "
+                    "row needs its own, above 0 and at most 1"
+                )
+            chance = chance.astype(np.float64)
+        return replace(batch, drawn=drawn, chance=chance)
 
     def _clusters(self, arrow: pa.RecordBatch, rows: NDArray[np.int64]) -> NDArray[np.int64] | None:
         if self.roles.cluster is None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 MAX_GROUPS = 10_000
 """More groups than this are a mistake (an identifier, say), not groups."""
 
-_MANY = {"group": "groups", "stratum": "strata"}
+_MANY = {"group": "groups", "stratum": "strata", "part": "parts"}
+_CALLED = {"group": "the sensitive column", "stratum": "the `within` column", "part": "the `labelled` column"}
 
 
 def quartile_edges(values: NDArray[Any], most: int) -> tuple[float, ...] | None:
@@ -108,7 +109,11 @@ class GroupCoder:
     """
 
     def __init__(
-        self, split: Sensitive, missing: Missing, role: Literal["group", "stratum"] = "group", counts_from: int = 0
+        self,
+        split: Sensitive,
+        missing: Missing,
+        role: Literal["group", "stratum", "part"] = "group",
+        counts_from: int = 0,
     ) -> None:
         self.split = split
         self.missing = missing
@@ -121,7 +126,7 @@ class GroupCoder:
 
     @property
     def _called(self) -> str:
-        return "the sensitive column" if self.role == "group" else "the `within` column"
+        return _CALLED[self.role]
 
     def reset(self) -> None:
         """Forget what was learned."""
@@ -170,7 +175,7 @@ class GroupCoder:
         orders = [coder.ordered() for coder in self.columns]
         codes = [[coder.index[n] for n in order] for coder, order in zip(self.columns, orders, strict=True)]
         cells = [cell for cell in itertools.product(*codes) if cell in cell_counts]
-        if len(cells) < 2:
+        if len(cells) < 2 and self.role != "part":
             only = self._name(cells[0]) if cells else "none"
             raise DataError(
                 f"{table}: {self._called} {self.split.name!r} has one {self.role} only ({only}); "
@@ -215,6 +220,11 @@ class GroupCoder:
             for cell, count in self._counts.items()
             if all(code != missing for code, missing in zip(cell, without, strict=True))
         }
+
+    def shares_of(self, others: GroupCoder) -> NDArray[np.float64]:
+        """Return by name what share of the rows another coder of the same split learned."""
+        counts = {others._name(cell): count for cell, count in others._counts.items()}
+        return np.array([counts.get(name, 0) / size for name, size in self.sizes().items()])
 
     def sizes(self) -> dict[str, int]:
         """Return the rows of each group."""

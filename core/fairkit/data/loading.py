@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fairkit.data.conditions import check_conditions
 from fairkit.data.dataset import Dataset
 from fairkit.data.frames import empty_like
+from fairkit.data.labelled import Drawn
 from fairkit.data.lists import spread
 from fairkit.data.predictions import PredictionRoles
 from fairkit.data.roles import Missing, Roles, Sensitive, require_columns
@@ -65,6 +67,7 @@ def load_data(
     sensitive_probability: Sequence[str] | str = (),
     query: str | None = None,
     counts_from: int = 0,
+    labelled: Any = None,
     name: str | None = None,
 ) -> Dataset:
     """Return a table with its roles.
@@ -127,6 +130,8 @@ def load_data(
     counts_from
         Groups of fewer rows than this have no numbers of their own: they are one group, ``"(small groups)"``, joined
         by the next larger ones until it has as many rows and two groups at least. 0: every group has its own.
+    labelled
+        Where outcomes are known for some rows only, how these were chosen: a `fairkit.Drawn`, or its design.
     name
         What to call a data frame in the report.
 
@@ -196,11 +201,21 @@ def load_data(
         sensitive_probability=_listed(sensitive_probability),
         query=query,
         counts_from=counts_from,
+        labelled=None if labelled is None else Drawn.of(labelled),
     )
     check_conditions(roles, columns, source.name)
     dataset = Dataset(source, roles)
     dataset.like = like
     return dataset
+
+
+def with_outcomes(data: Dataset, outcomes: Any) -> Dataset:
+    """Return a table with how its known outcomes were chosen (see `fairkit.Drawn`); it is read anew."""
+    roles = replace(data.roles, labelled=Drawn.of(outcomes))
+    check_conditions(roles, data.columns, data.name)
+    other = Dataset(data.source, roles)
+    other.like, other.published = data.like, data.published
+    return other
 
 
 def _only_one(**pairs: tuple[Any, Any]) -> None:

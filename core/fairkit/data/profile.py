@@ -20,7 +20,16 @@ from fairkit.data.groups import GroupCoder, quartile_edges
 from fairkit.data.lookalikes import lookalikes
 from fairkit.data.proxies import probabilities_of, rows_where
 from fairkit.data.repeats import Repeats, RowCopies
-from fairkit.data.roles import HIGHEST, LARGEST, NULL_SPELLINGS, SMALL_GROUPS, reference_of, same_value, value_text
+from fairkit.data.roles import (
+    HIGHEST,
+    LARGEST,
+    NULL_SPELLINGS,
+    SMALL_GROUPS,
+    Sensitive,
+    reference_of,
+    same_value,
+    value_text,
+)
 from fairkit.data.sheet import Sheet
 from fairkit.errors import DataError, did_you_mean
 from fairkit.support.ahead import ahead, threads
@@ -30,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.copies import CopiedRows
-    from fairkit.data.roles import Roles, Sensitive
+    from fairkit.data.roles import Roles
     from fairkit.data.source import Source
 
 BATCH_ROWS = 65_536
@@ -80,6 +89,7 @@ class Profile:
     unordered: str = ""
     copied: CopiedRows | None = None
     unlabelled: int = 0
+    part_shares: tuple[float, ...] = ()  # of labelled rows in the parts that `labelled` by=COL names
 
 
 class Tally:
@@ -106,6 +116,8 @@ class Tally:
             s.name: GroupCoder(bins[s.name], roles.missing, counts_from=roles.counts_from) for s in roles.sensitive
         }
         self.strata = {s.name: GroupCoder(bins[s.name], "group", "stratum") for s in roles.within}
+        parts = roles.labelled.columns if roles.labelled is not None and roles.labelled.kind == "by" else ()
+        self.parts = [GroupCoder(Sensitive(parts, (None,) * len(parts)), "group", "part") for _ in (0, 1) if parts]
         self.ids = Repeats()
         self.used, self.complete, self.unlabelled = 0, 0, 0
         self.labels: Counter[Any] = Counter()
@@ -174,10 +186,14 @@ class Tally:
             probabilities_of(used, self.roles, self.table, times)
         if self.roles.label is not None:
             has_label = labelled_rows(used, self.roles)
+            for coder in self.parts[:1]:
+                coder.learn(used, times)
             self.unlabelled += rows_where(~has_label, times)
             if not has_label.all():
                 used = used.filter(as_arrow(has_label))
             known = times if times is None else times[has_label]
+            for coder in self.parts[1:]:
+                coder.learn(used, known)
             _count(self.labels, used.column(used.schema.names.index(self.roles.label)), known)
             self._add_label(cells(used, self.roles.label), known)
         if self.roles.weights is not None:
@@ -199,6 +215,9 @@ class Tally:
         joined.noted = {name: _both(counts, right.noted[name]) for name, counts in self.noted.items()}
         for name, coder in joined.strata.items():
             coder.merge(right.strata[name])
+        joined.parts = copy.deepcopy(self.parts)
+        for coder, other in zip(joined.parts, right.parts, strict=True):
+            coder.merge(other)
         joined.ids = self.ids + right.ids
         joined.label_low = min(self.label_low, right.label_low)
         joined.label_high = max(self.label_high, right.label_high)
@@ -295,7 +314,22 @@ class Tally:
             unordered=f"{self.copies.total:016x}",
             copied=self.copies.copied if self.units is None else None,
             unlabelled=self.unlabelled,
+            part_shares=self._part_shares(table),
         )
+
+    def _part_shares(self, table: str) -> tuple[float, ...]:
+        """Return the share of labelled rows in each part of a `by` design, in the order of its coder's names."""
+        if not self.parts:
+            return ()
+        self.parts[0].finish(table)
+        shares = self.parts[0].shares_of(self.parts[1])
+        if not shares.all():
+            empty = self.parts[0].names[int(np.argmin(shares))]
+            raise DataError(
+                f"{table}: no row of {empty!r} has an outcome, so that none was drawn there; say `labelled` selective "
+                "where nobody drew the rows, or leave these rows out"
+            )
+        return tuple(shares.tolist())
 
     def _lookalikes(self, classes: Sequence[Any]) -> list[str]:
         """Say which groups, strata and values of the label look the same and are not."""

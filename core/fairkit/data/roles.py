@@ -12,6 +12,7 @@ from fairkit.errors import DataError, did_you_mean
 from fairkit.support.records import record_of
 
 if TYPE_CHECKING:
+    from fairkit.data.labelled import Drawn
     from fairkit.data.predictions import PredictionRoles
 
 MISSING_GROUP = "(missing)"
@@ -149,6 +150,7 @@ class Roles:
     sensitive_probability: tuple[str, ...] = ()
     query: str | None = None
     counts_from: int = 0
+    labelled: Drawn | None = None  # how the rows with a known outcome were chosen, where not all have one
 
     @property
     def columns(self) -> list[str]:
@@ -156,6 +158,7 @@ class Roles:
         named = [self.label, self.weights, *(c for split in self.sensitive for c in split.columns)]
         named += [self.cluster, self.query, *(c for split in self.within for c in split.columns)]
         named += [c for text in self.sensitive_probability for c in proxy_of(text)[1]]
+        named += () if self.labelled is None else self.labelled.columns
         return list(dict.fromkeys(column for column in named if column is not None))
 
     def audited(self, noted: Sequence[str] = ()) -> list[str]:
@@ -171,11 +174,13 @@ class Roles:
         probabilities = (column for text in self.sensitive_probability for column in proxy_of(text)[1])
         out = {self.label, self.weights, self.cluster, self.query, *self.drop, *self.joined}
         out |= {*predicted, *probabilities}
+        if self.labelled is not None and self.labelled.kind == "probability":
+            out |= {*self.labelled.columns}
         return tuple(column for column in columns if column not in out)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as they stand in a configuration file and in a model's metadata."""
-        unset = ("joined", *(name for name in ("query", "counts_from") if not getattr(self, name)))
+        unset = ("joined", *(name for name in ("query", "counts_from", "labelled") if not getattr(self, name)))
         texts = {name: [split.text for split in getattr(self, name)] for name in ("sensitive", "within")}
         return record_of(self, without=unset) | texts
 

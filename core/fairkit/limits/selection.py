@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -68,3 +70,16 @@ def _cdf(x: Array) -> Array:
 
 def _density(x: Array) -> Array:
     return np.asarray(np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi))
+
+
+def turning_odds(keeps: Callable[[float], bool], most: float = 1e3) -> float | None:
+    """Return the smallest Γ from which a statement no longer holds, by bisection; None where it never does."""
+    if not keeps(1.0):
+        return None
+    if keeps(most):
+        return math.inf
+    low, high = 0.0, math.log(most)
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if keeps(math.exp(middle)) else (low, middle)
+    return math.exp(low)

@@ -83,7 +83,12 @@ def _made_of(
     finding: Finding, findings: Sequence[Finding], metrics: Sequence[type[Metric]]
 ) -> tuple[Target, Truth] | None:
     """Return a finding's target and truth, where it is made of rates with known denominators."""
-    if finding.value is None or finding.auditor not in DEFAULT_AUDITORS or "class" in finding.parameters:
+    if (
+        finding.value is None
+        or finding.under is not None
+        or finding.auditor not in DEFAULT_AUDITORS
+        or "class" in finding.parameters
+    ):
         return None
     try:
         target = target_of(finding.metric, metrics)
@@ -103,8 +108,8 @@ def _advise(
     seed: int,
     say: Mapping[str, Callable[[Finding, float], str | None]],
 ) -> RuleResult:
-    if result.verdict != "inconclusive":
-        return result
+    if result.verdict != "inconclusive" or any(one.under is not None for one in chosen):
+        return result  # more labels decide what comes from few labels, not more rows
     most: MoreRows | None = None
     for finding in chosen:
         alone = judge([rule], [finding], confidence=confidence)[0][0]

@@ -49,6 +49,8 @@ class Finding(Shown):
         The interval as a function of the confidence in (0, 1), for adjustments for multiplicity. Not serialised.
     upper_at
         The same for `evidence["upper_confidence_bound"]`, the one-sided bound that a maximum is judged by.
+    under
+        The interval where the odds of a known outcome may differ by a factor between outcomes, and the confidence.
     """
 
     auditor: str
@@ -69,6 +71,7 @@ class Finding(Shown):
     missing: GroupValue | None = None
     interval_at: Callable[[float], Interval | None] | None = field(default=None, compare=False, repr=False)
     upper_at: Callable[[float], float | None] | None = field(default=None, compare=False, repr=False)
+    under: Callable[[float, float], Interval | None] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         """Return the number and its interval on one line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -171,12 +172,32 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
         turned = _climbing(rule, finding) or _broken_nearby(rule, finding)
     if turned is not None:
         return "inconclusive", f"{shown}, but {turned}"
+    odds = _odds_that_turn(rule, finding, confidence, passes=passes)
     if passes:
-        return (
-            "pass",
-            f"{shown}: the whole interval is {'at most' if rule.upper else 'at least'} the limit {rule.limit:g}",
-        )
-    return ("fail", f"{shown}: the whole interval is {'above' if rule.upper else 'below'} the limit {rule.limit:g}")
+        side = "at most" if rule.upper else "at least"
+        return "pass", f"{shown}: the whole interval is {side} the limit {rule.limit:g}{odds}"
+    side = "above" if rule.upper else "below"
+    return "fail", f"{shown}: the whole interval is {side} the limit {rule.limit:g}{odds}"
+
+
+def _odds_that_turn(rule: Rule, finding: Finding, confidence: float, *, passes: bool) -> str:
+    """Say how selective the known outcomes must be to turn a verdict from few of them; empty for other numbers."""
+    under = finding.under
+    if under is None:
+        return ""
+    from fairkit.limits.selection import turning_odds
+
+    def keeps(odds: float) -> bool:
+        interval = under(odds, confidence)
+        return interval is not None and rule.settled(interval) is passes
+
+    at = turning_odds(keeps)
+    if at is None or at == math.inf:
+        return ""
+    return (
+        f". It turns if, among people of one group and decision, one outcome was looked up at {at:.3g} times the odds "
+        "of the other"
+    )
 
 
 def _turned(rule: Rule, finding: Finding, interval: Interval) -> str | None:

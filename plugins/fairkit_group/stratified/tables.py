@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit_group.chisquare import chi_square_tail
+from fairkit.limits.chisquare import chi_square_tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -105,12 +105,14 @@ class SignedSettings(AuditSettings):
 
         Where `signed` findings are given, auditors may confirm their evidence instead of searching again.
         """
+        from fairkit.auditing.drawing import redrawn
         from fairkit.auditing.run import audit
         from fairkit.progress import no_progress
 
+        subject = self.answering() if model is None and self.endpoint else model
         return audit(
-            self.answering() if model is None and self.endpoint else model,
-            dataset,
+            subject,
+            redrawn(dataset, subject),
             settings=self,
             progress=progress or no_progress,
             engine=engine,

@@ -88,18 +88,13 @@ class Heads:
     def __init__(self, folder: Path, witnesses: Sequence[str | Path] = ()) -> None:
         self.folder = folder
         self.own = own_files(folder)
-        self.unreadable: str | None = None
         self.complete = False
         self.witnesses = tuple(Path(one) for one in witnesses)
         for one in self.witnesses:
             if str(one).startswith(("http:", "https:")):
-                raise RegistryError(
-                    f"the witness {one} is an address, which is not read: name a file that is kept there"
-                )
+                raise RegistryError(f"the witness {one} is an address, which is not read: name a file")
             if one.resolve().is_relative_to(folder.resolve()):
-                raise RegistryError(
-                    f"the witness {one} lies in the registry that it is a witness of; name one elsewhere"
-                )
+                raise RegistryError(f"the witness {one} lies in the registry that it is a witness of")
 
     def read(self, *, new: bool = False) -> list[Head]:
         """Return the remembered heads. Read before the database: it may go on meanwhile, never back."""
@@ -108,8 +103,8 @@ class Heads:
         for path in self.own:
             try:
                 content = _content(path)
-            except UnreadableError as error:  # a user without a home, say
-                self.unreadable, content = str(error), None
+            except UnreadableError:  # a user without a home, say
+                content = None
             if content is None:
                 self.complete = False
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import sqlite3
@@ -10,11 +11,119 @@ from typing import TYPE_CHECKING
 
 from fairkit.support.files import explain, sync_folder
 from fairkit_registry.errors import RegistryError, TamperedError
-from fairkit_registry.store import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+APPLICATION_ID = 0x66616972  # "fair"
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE blobs (
+        digest TEXT PRIMARY KEY CHECK (length(digest) = 64),
+        size INTEGER NOT NULL CHECK (size >= 0),
+        kind TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE versions (
+        name TEXT NOT NULL,
+        version INTEGER NOT NULL CHECK (version >= 1),
+        model TEXT NOT NULL REFERENCES blobs (digest),
+        filename TEXT NOT NULL,
+        parent_name TEXT,
+        parent_version INTEGER,
+        notes TEXT NOT NULL,
+        tags TEXT NOT NULL,
+        origin TEXT,
+        added_at TEXT NOT NULL,
+        PRIMARY KEY (name, version),
+        FOREIGN KEY (parent_name, parent_version) REFERENCES versions (name, version)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX versions_by_model ON versions (model);
+    CREATE INDEX versions_by_origin ON versions (name, origin) WHERE origin IS NOT NULL;
+
+    CREATE TABLE certificates (
+        name TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        digest TEXT NOT NULL REFERENCES blobs (digest),
+        added_at TEXT NOT NULL,
+        PRIMARY KEY (name, version, digest),
+        FOREIGN KEY (name, version) REFERENCES versions (name, version)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE aliases (
+        name TEXT NOT NULL,
+        alias TEXT NOT NULL,
+        policy TEXT NOT NULL,
+        version INTEGER,
+        certificate TEXT REFERENCES blobs (digest),
+        changed_at TEXT NOT NULL,
+        PRIMARY KEY (name, alias),
+        FOREIGN KEY (name, version) REFERENCES versions (name, version)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY CHECK (seq >= 1),
+        at TEXT NOT NULL,
+        action TEXT NOT NULL,
+        name TEXT,
+        body TEXT NOT NULL,
+        previous TEXT NOT NULL,
+        digest TEXT NOT NULL UNIQUE
+    ) STRICT;
+    CREATE INDEX events_by_name ON events (name, seq);
+    CREATE TRIGGER events_stay BEFORE UPDATE ON events
+        BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
+    CREATE TRIGGER events_remain BEFORE DELETE ON events
+        BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
+    """,
+)
+"""Each entry takes the schema from version i to i+1; entries are only ever appended."""
+
+
+def statements(script: str) -> Iterator[str]:
+    """Split a script, because `executescript` would commit the transaction it stands in."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if line.rstrip().endswith(";") and sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+
+
+SCHEMA = "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+
+
+@functools.cache
+def own_schema(migrations: tuple[str, ...]) -> dict[str, str]:
+    """Return the SQL of every table, index and trigger that these migrations (all that there are) make."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        upgrade(connection)
+        return dict(connection.execute(SCHEMA).fetchall())
+    finally:
+        connection.close()
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """Return the number of migrations that a file has seen."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Bring the schema to the newest version in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for step in MIGRATIONS[schema_version(connection) :]:  # another process may have been faster
+            for statement in statements(step):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
 
 BUSY_SECONDS = 30.0
 OLDEST_SQLITE = (3, 37, 0)
@@ -73,7 +182,7 @@ def create(path: Path, scratch: Path) -> None:
         try:
             # Set here, where nobody else is: turning WAL on later would fail beside other processes.
             connection.execute("PRAGMA journal_mode = WAL")
-            schema.upgrade(connection)
+            upgrade(connection)
         finally:
             connection.close()
         _place(temporary, path)
@@ -150,16 +259,16 @@ class Index:
         return connection
 
     def _check_schema(self) -> None:
-        if self._connection.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
+        if self._connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             raise RegistryError(f"{self.path} is the database of another program, not of a fairkit registry")
-        version = schema.schema_version(self._connection)
-        if version > len(schema.MIGRATIONS):
+        version = schema_version(self._connection)
+        if version > len(MIGRATIONS):
             raise RegistryError(
                 f"{self.path} was written by a newer fairkit (schema {version}; this one knows "
-                f"{len(schema.MIGRATIONS)}): upgrade fairkit"
+                f"{len(MIGRATIONS)}): upgrade fairkit"
             )
-        if version < len(schema.MIGRATIONS):
-            schema.upgrade(self._connection)
+        if version < len(MIGRATIONS):
+            upgrade(self._connection)
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -200,8 +309,8 @@ class Index:
         A view in place of a table could show one row to a check and another one to what follows.
         """
         with self.read() as connection:
-            found = dict(connection.execute(schema.SCHEMA).fetchall())
-        own = schema.own_schema(schema.MIGRATIONS)
+            found = dict(connection.execute(SCHEMA).fetchall())
+        own = own_schema(MIGRATIONS)
         odd = sorted(name for name in {*found, *own} if found.get(name) != own.get(name))
         return [f"{self.path}: {name} is not the table, index or trigger that it should be" for name in odd]
 

@@ -178,7 +178,7 @@ def test_axe_finds_no_fault(opened, resigned, axe, scheme, width):
 def test_keyboard_alone_is_enough(opened, resigned):
     files = resigned()
     opened.give("certificate", files["certificate"])
-    opened.give("keys", *files["keys"])
+    opened.give("keys", files["keys"])
     seen = []
     for _ in range(6):
         opened.call("Input.dispatchKeyEvent", type="keyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)

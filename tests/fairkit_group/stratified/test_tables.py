@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairkit_group.chisquare import chi_square_tail
+from fairkit.limits.chisquare import chi_square_tail
 from fairkit_group.dunnett import dunnett_quantile
 from fairkit_group.stratified.agreement import same_difference, same_odds
 from fairkit_group.stratified.tables import equal_odds, odds_ratio

@@ -47,7 +47,7 @@ def test_a_certificate_names_the_counts_and_is_counted_again(postgres, loans, fa
     roles = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex", "--predictions", "decision=said"]
     signing = ["--key", tmp_path / "a.key", "--insecure-key", "--output", output]
     made = fairkit_command(
-        "certify", "--data", address, *roles, "--engine", "sql", "--set", "engine.no_pull=true", *signing
+        "certify", "--data", address, *roles, "--set", "engine.name=sql", "--set", "engine.no_pull=true", *signing
     )
     assert made.exit_code == 0, made.output
     checked = ["verify", output, "--key", tmp_path / "a.key.pub", "--data", address, "--recompute"]
