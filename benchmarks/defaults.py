@@ -30,7 +30,7 @@ from fairkit_onnx.model import OnnxModel
 FOLDER = Path(os.environ.get("FAIRKIT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 INDIVIDUAL = ("budro", "sensei")
 OTHERS = (
-    "adversarial-debiasing", "correlation-remover", "disparate-impact-remover", "exponentiated-gradient",
+    "correlation-remover", "disparate-impact-remover", "exponentiated-gradient",
     "fair-regression", "fairgbm", "linear-post", "massaging", "reweigh", "rto", "threshold-optimizer",
 )  # fmt: skip
 COMPAS = ["sex", "race", "age", "priors_count", "juv_fel_count", "juv_misd_count", "c_charge_degree"]

@@ -95,14 +95,6 @@ def network(parts: Parts, **values: Any):
     )
 
 
-def adversarial(parts: Parts, **values: Any):
-    """Train a network against an adversary that sees score and label."""
-    method = find_mitigator("adversarial-debiasing")
-    return method.with_values({"constraint": "equalized_odds", "tolerance": 0.1, **values}).fit(
-        parts.table, Run(seed=SEED)
-    )
-
-
 GERMAN = {
     "BuDRO": lambda p: budro(p, "german"),
     "Baseline": lambda p: xgboost(
@@ -162,7 +154,6 @@ COMPAS = {
     "SenSR": lambda p: network(
         p, method="sensr", directions=["race"], strength=race_strength(p.train_frame), epsilon=0.01
     ),
-    "Adv. Deb.": lambda p: adversarial(p, sensitive=["race"]),
 }
 
 
@@ -263,7 +254,6 @@ EXHIBITS = [
             "Reweigh": row(_COMPAS, ".666 .020 .788 .023 .813 .047 .245 .054 .207 .046 .092 .027 .069 .019"),
             "Baseline NN": row(_COMPAS, ".682 .011 .841 .027 .907 .027 .282 .045 .246 .028 .258 .055 .228 .047"),
             "SenSR": row(_COMPAS, ".652 .018 .977 .029 .988 .016 .167 .065 .129 .047 .179 .039 .159 .032"),
-            "Adv. Deb.": row(_COMPAS, ".671 .016 .854 .028 .818 .088 .246 .064 .219 .051 .130 .065 .108 .059"),
         },
     ),
 ]

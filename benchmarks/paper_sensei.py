@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from frontier_drawing import Mark, Series, panels
-from paper_budro import adversarial, row
+from paper_budro import row
 from paper_budro_data import measure, split
 from papers_kit import Exhibit, moments
 
@@ -24,7 +24,6 @@ ADULT: Mapping[str, dict[str, Any]] = {
     "SenSR": {"method": "sensr", "epsilon": 0.5},
     "SenSR, epsilon = 0.1": {"method": "sensr", "epsilon": 0.1},
     "SenSR, epsilon = 1": {"method": "sensr", "epsilon": 1.0},
-    "Adv. Deb.": {"balanced": True},
     "CLP, sex and race": {"method": "clp", "rho": 40.0, "sensitive": ["sex+white"]},
     "CLP, husbands and wives": {"method": "clp", "rho": 40.0, "sensitive": ["relationship"], "values": SPOUSES},
     "SenSeI, rho = 5": {"rho": 5.0},
@@ -44,11 +43,8 @@ def compute(method: str, number: int, rows: int | None) -> dict[str, float]:
     """Train and measure on one split."""
     parts = split("adult", number, rows)
     start = time.process_time()
-    if method == "Adv. Deb.":
-        model = adversarial(parts, **ADULT[method])
-    else:
-        values = {"directions": ["sex"], "hidden": (100,), "strength": 0.1, **ADULT[method]}
-        model = find_mitigator("sensei").with_values(values).fit(parts.table, Run(seed=number))
+    values = {"directions": ["sex"], "hidden": (100,), "strength": 0.1, **ADULT[method]}
+    model = find_mitigator("sensei").with_values(values).fit(parts.table, Run(seed=number))
     seconds = time.process_time() - start
     found = measure(model, parts, "adult")
     content = export(model, parts.table).SerializeToString()
@@ -122,7 +118,6 @@ EXHIBITS = [
         paper={
             "Baseline NN": row(_ADULT, ".829 - .848 - .865 - .216 - .179 - .105 - .089 -"),
             "SenSR": row(_ADULT, ".789 - .934 - .984 - .087 - .068 - .067 - .055 -"),
-            "Adv. Deb.": row(_ADULT, ".815 - .807 - .841 - .110 - .082 - .078 - .070 -"),
         },
     ),
     Exhibit(

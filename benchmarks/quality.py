@@ -191,7 +191,6 @@ def methods(constraint, scores, parts, run, python):
     linear = [one | {"min_group": 5} for one in tolerances]
     blind = [one | {"read_group": False} for one in linear]
     boosted = [one | {"small_groups": "unconstrained"} for one in tolerances]
-    protected = [one | {"min_group": LEAST} for one in tolerances]
     dear = tolerances if parts is None or len(parts[0]) < LARGE else tolerances[0:3:2]
     found = {
         "unconstrained": lambda: [tuple((s >= 0.5).astype(float) for s in scores[1:])],
@@ -200,7 +199,6 @@ def methods(constraint, scores, parts, run, python):
         "linear-post, blind": lambda: trained_points("linear-post", blind, parts, run),
         "fairgbm": lambda: trained_points("fairgbm", boosted, parts, run),
         "fairlearn": lambda: fairlearn_points(constraint, scores, parts),
-        "adversarial-debiasing": lambda: trained_points("adversarial-debiasing", protected, parts, run),
         "exponentiated-gradient": lambda: trained_points("exponentiated-gradient", dear, parts, run),
     }
     for name, dial, values in REMOVERS:

@@ -18,7 +18,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "reference" / "methods-measured.m
 MARK = "<!-- tables: python benchmarks/quality_page.py -->\n"
 ORDER = (
     *("unconstrained", "threshold-optimizer", "rto", "error-parity", "fairlearn", "linear-post"),
-    *("linear-post, blind", "fairgbm", "exponentiated-gradient", "adversarial-debiasing", "reject-option"),
+    *("linear-post, blind", "fairgbm", "exponentiated-gradient", "reject-option"),
     *("reweigh", "disparate-impact-remover", "correlation-remover"),
 )
 LARGE = ("adult", "acs_income 60000", "acs_income 200000", "credit_default")

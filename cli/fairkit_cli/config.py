@@ -40,6 +40,8 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "query": "text",
         "sensitive_probability": "names",
         "counts_from": "integer",
+        "labelled": "text",
+        "refused": "text",
         "train": "path",
         "test": "path",
         "predictions": "columns",

@@ -15,8 +15,7 @@ from fairkit_cli.surroundings import prepare_libraries
 from fairkit_cli.terminal.console import Terminal
 from fairkit_cli.terminal.failures import guarded
 from fairkit_cli.terminal.interrupts import end_at_once, own_process
-from fairkit_cli.terminal.output import echo, flush, say
-from fairkit_cli.terminal.streams import prepare
+from fairkit_cli.terminal.output import echo, flush, prepare, say
 from fairkit_cli.terminal.timings import told
 from fairkit_cli.trust import trust
 

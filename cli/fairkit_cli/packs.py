@@ -101,7 +101,7 @@ def rendered(
 
     from fairkit.plugins.finding import pack_plugins
     from fairkit_cli.evidence import stated_report
-    from fairkit_cli.options.about import today
+    from fairkit_cli.options.data import today
 
     stated = shown.certificate
     certificate: dict[str, Any] = {

@@ -150,6 +150,10 @@ def _quantiles(groups: int, confidence: float, correlation: Array | None) -> tup
     return two_sided(guarded(confidence) ** (2 / (groups * (groups - 1)))), outer
 
 
+NOISE = 1e-12
+"""What is smaller, as a part of an interval's upper end, is rounding."""
+
+
 def spread_difference(values: Array, limits: Limits, confidence: float, correlation: Array | None = None) -> Spread:
     """Estimate max - min of group values, with the interval of the module's derivation.
 
@@ -169,10 +173,13 @@ def spread_difference(values: Array, limits: Limits, confidence: float, correlat
     inner, outer = _quantiles(len(values), confidence, correlation)
     point, low, _ = pairwise(values, limits, inner, correlation)
     if correlation is not None:  # what is known about the noise of other groups supposes independence
-        return Spread(
-            float(point.max()), float(low.max()), float(pairwise(values, limits, outer, correlation)[2].max())
-        )
-    return Spread(float(point.max()), float(low.max()), _upper_end(values, limits, outer))
+        high = float(pairwise(values, limits, outer, correlation)[2].max())
+    else:
+        high = _upper_end(values, limits, outer)
+    least = float(low.max())
+    return Spread(
+        float(point.max()), 0.0 if least < NOISE * max(high, 0.0) else least, high
+    )  # else rounding excludes 0
 
 
 def _upper_end(values: Array, limits: Limits, z: float) -> float:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairkit.data.task import Task
-    from fairkit.engines.rows import RowsInParts
     from fairkit.results.rules import Rule
     from fairkit.settings import ModelOptions
 
@@ -31,7 +30,6 @@ __all__ = [
     "Run",
     "Stage",
     "Table",
-    "TrainsInParts",
     "TrainsTogether",
 ]
 
@@ -116,7 +114,7 @@ class Mitigator(ABC):
     The inner class ``Parameters`` is a frozen dataclass; declare its fields with
     `fairkit.parameters.parameter`. Values that pass the declared types and ranges reach the method as
     ``self.parameters``; override `check` for what types and ranges cannot say. What only some methods do is in
-    contracts of their own, which a method meets by having what they name: `TrainsTogether`, `TrainsInParts`,
+    contracts of their own, which a method meets by having what they name: `TrainsTogether`,
     `RepairsModels`.
     """
 
@@ -246,37 +244,6 @@ class TrainsTogether(Protocol):
             One of them cannot be learned: they are then learned one by one.
         """
         ...
-
-
-@runtime_checkable
-class TrainsInParts(Protocol):
-    """A method that trains on rows that lie in parts on the workers of an engine.
-
-    Attributes
-    ----------
-    engines
-        The engines that it trains on besides this machine: ``("dask",)``.
-    """
-
-    engines: ClassVar[tuple[str, ...]]
-
-    def fit_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
-        """Learn from rows in parts.
-
-        Parameters
-        ----------
-        table
-            Groups, target and weights of all rows; it has no columns.
-        rows
-            Reads the columns where they are, part by part, in the table's order.
-        run
-            Seed, threads, progress.
-        """
-        ...
-
-    def baseline_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
-        """Train the same learner without mitigation where the rows are."""
-        return self.fit_spread(table, rows, run)
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fairkit.data.arrow import as_arrow, as_numpy
-from fairkit.data.clusters import BUCKETS, buckets_of
+from fairkit.data.clusters import BUCKETS, KEY, buckets_of
 from fairkit.errors import RowsNeededError
 from fairkit_sql.relation import ibis
 
@@ -29,11 +29,11 @@ _DIGITS = {
 def bucket_of(column: Any, key: int, dialect: str) -> Any:
     """Return the expression of each row's bucket, in [0, `BUCKETS`) for whole numbers, as three digits for others.
 
-    Whole numbers go through a polynomial of degree three with secret coefficients modulo a prime: of any four ids the
+    Whole numbers go through a polynomial of degree three modulo a prime: of any four ids the
     buckets are independent. Others go through MD5 with the key before the text.
     """
     if column.type().is_integer():
-        draws = random.Random(key)  # noqa: S311 -- a hash family's coefficients, from the digest of the rows
+        draws = random.Random(key)  # noqa: S311 -- a hash family's coefficients
         number = column.cast("int64") % _PRIME
         number = (number + _PRIME) % _PRIME
         hashed: Any = ibis().literal(draws.randrange(1, _PRIME), "int64")
@@ -57,7 +57,7 @@ def _function(name: str) -> Any:
     return ibis().udf.scalar.builtin(function, name=name, signature=(("string",), "string"))
 
 
-def standing_for(buckets: Any, key: int) -> Any:
+def standing_for(buckets: Any, key: int = KEY) -> Any:
     """Return ids that fall into given buckets when they are read: an int64 column in the place of `bucket_of`'s."""
     import pyarrow as pa
 
@@ -74,7 +74,7 @@ def _ids(key: int) -> Any:
     start, step = 0, 1 << 15
     while (found < 0).any():
         ids = np.arange(start, start + step, dtype=np.int64)
-        places = buckets_of(as_arrow(ids), ids, key)
+        places = buckets_of(as_arrow(ids), key)
         found[places[::-1]] = ids[::-1]
         start += step
     return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.arrow import as_numpy
+from fairkit.data.clusters import KEY
 from fairkit.data.profile import BATCH_ROWS
 from fairkit.data.snapshot import plain_rows
 from fairkit.errors import DataError, RowsNeededError
@@ -160,23 +161,22 @@ class Counts:
         return cells
 
     def _count_clusters(self, column: str, columns: tuple[str, ...]) -> None:
-        """Count again with the buckets of clusters, whose hash is keyed with what was counted."""
+        """Count again with the buckets of clusters."""
         table = self.part.relation.table
         check_known(self.part.relation, [column])
         ids = table[column]
         found = self.part.relation.fetch(table.agg(ids=ids.nunique(), missing=ids.isnull().sum()))
         ids_count, missing = (int(found.column(name)[0].as_py() or 0) for name in ("ids", "missing"))
         if missing:
-            raise RowsNeededError(
-                f"{missing:,} rows have no value in the column of clusters {column!r}: each is a cluster by itself"
+            raise DataError(
+                f"{self.part.name}: {missing:,} rows have no value in the `cluster` column {column!r}, so that nobody "
+                "knows what they depend on; give each one a value, its own where it stands alone"
             )
         self.cluster = column, ids_count
-        key = int(self.sha256[:16], 16)
-        cells = self._counted(
-            columns, replace(self.coding, expressions={column: bucket_of(ids, key, self.part.relation.dialect)})
-        )
+        buckets = bucket_of(ids, KEY, self.part.relation.dialect)
+        cells = self._counted(columns, replace(self.coding, expressions={column: buckets}))
         place = cells.rows.column_names.index(column)
-        standing = standing_for(cells.rows.column(place), key)
+        standing = standing_for(cells.rows.column(place))
         self.cells[columns] = Cells(cells.rows.set_column(place, column, standing), cells.counts)
 
 

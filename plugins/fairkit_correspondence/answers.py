@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
-from fairkit_correspondence.interval import Cells
+from fairkit_correspondence.interval import Cells, effective
 from fairkit_correspondence.parameters import ANSWERED, OUTCOMES, Parameters
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class Answers:
         return np.asarray((self.low + self.high) / 2)
 
     def names_of(self, group: int) -> int:
-        """Return how many names a group has."""
-        return len(np.unique(self.name[self.group == group]))
+        """Return how many names a group has: as how many with equally many answers they count."""
+        return int(effective(np.bincount(self.name[self.group == group]).astype(np.float64)) + 1e-9)
 
     def take(self, rows: NDArray[np.bool_]) -> Answers:
         """Return the answers of some rows, with the documents and names that these are about."""

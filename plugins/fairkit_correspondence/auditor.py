@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fairkit.auditing.conditions import no_bounds
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import ParameterError
 from fairkit.metrics import Headline
@@ -77,12 +78,6 @@ class CorrespondenceAuditor(Auditor):
         roles, columns = context.dataset.roles, context.dataset.columns
         if not roles.sensitive:
             raise ParameterError("correspondence compares groups: name the column of the names' group as sensitive")
-        for name in ("reference", "within", "cluster", "weights", "sensitive_probability"):
-            if getattr(roles, name):
-                raise ParameterError(
-                    "correspondence compares all pairs of groups in all contexts, with documents and names as samples: "
-                    f"`{name}` means nothing here; leave it out"
-                )
         needed = columns_of(self.parameters, columns, context.dataset.name)
         if is_ours(columns):
             return list(columns)
@@ -104,7 +99,8 @@ class CorrespondenceAuditor(Auditor):
         """Return the differences with their intervals, for every sensitive column."""
         from fairkit_correspondence.findings import findings
 
-        return [one for statement in self._statements(total, context) for one in findings(statement)]
+        found = [one for statement in self._statements(total, context) for one in findings(statement)]
+        return [no_bounds(one, context.dataset) for one in found]
 
     def table_changes(
         self, totals: Sequence[Sequence[AnswerRows]], contexts: Sequence[Sequence[AuditContext]]

@@ -14,6 +14,8 @@ names add up to 1 on each document. B_j = Σ_t c_tj is what name j moves D by. T
 h is max |d_t|, or 1 where fewer than ten documents speak: k = (Σ|d_t|)²/Σd_t² < 10. There the interval is also no
 narrower than MOVER's (Newcombe 1998) from the exact limits of Σmax(d, 0) and Σmax(-d, 0) of T.
 
+J is the number of names, as many of one size: with s_j a name's part of the answers' weights (Σ s_j)² / Σ s_j².
+
 Sources: crossed samples of stimuli and participants (Judd, Westfall & Kenny 2012), two-way clusters (Cameron, Gelbach &
 Miller 2011; MacKinnon, Nielsen & Webb 2024), pigeonhole models (Owen 2007).
 """
@@ -67,7 +69,7 @@ class Parts:
     documents: float  # V_T
     names: tuple[float, float]  # N_g and N_h
     spread: tuple[float, float]  # W_g and W_h
-    counts: tuple[int, int]  # J_g and J_h
+    counts: tuple[float, float]  # J_g and J_h: as how many names of one size they count
     speaking: float  # k
 
     @property
@@ -100,7 +102,7 @@ def parts(cells: Cells, towards: float = 0.5) -> Parts:
     speaking = total**2 / squares if squares > 0 else 0.0
     reach = 1.0 if speaking < FEW_SPEAKING else float(np.abs(d).max())
     documents = max(v, (residual + 2 * reach**2) / ((size + 1) * (size + 2)))
-    sides = [_names(cells, contribution, which, v) for which in (True, False)]
+    sides = [_names(cells, contribution, weight, which, v) for which in (True, False)]
     return Parts(
         differences=d,
         value=value,
@@ -112,17 +114,18 @@ def parts(cells: Cells, towards: float = 0.5) -> Parts:
     )
 
 
-def _names(cells: Cells, contribution: Array, which: bool, v: float) -> tuple[float, float, int]:
+def _names(cells: Cells, contribution: Array, weight: Array, which: bool, v: float) -> tuple[float, float, float]:
     """Return N, W and J of one group."""
     rows = cells.side == which
     names, local = np.unique(cells.name[rows], return_inverse=True)
-    count, part = len(names), contribution[rows]
-    if count < 2:
+    part = contribution[rows]
+    count = effective(np.bincount(local, weight[rows]).astype(np.float64))
+    if count < 1.5:
         return math.inf, math.inf, count
     moved = np.bincount(local, part)
     # a name's answers on one document, in all contexts, are one contribution
     pair = local * cells.documents + cells.document[rows]
-    if count * cells.documents > 8 * len(part):
+    if len(names) * cells.documents > 8 * len(part):
         pair = np.unique(pair, return_inverse=True)[1]
     squares = float((np.bincount(pair, part) ** 2).sum())
     total = float((moved**2).sum())
@@ -132,6 +135,11 @@ def _names(cells: Cells, contribution: Array, which: bool, v: float) -> tuple[fl
     if spread > 0:
         variance += variance / spread * max(0.0, pseudo - spread)
     return variance, spread, count
+
+
+def effective(sizes: Array) -> float:
+    """Return as how many names of one size some count: (Σ size)² / Σ size²."""
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
 def limits(found: Parts, confidence: float, *, fixed: bool = False) -> Interval:
@@ -152,7 +160,7 @@ def _degrees(found: Parts) -> float:
     """Satterthwaite's degrees of freedom."""
     top = (found.documents + sum(found.spread)) ** 2
     bottom = found.documents**2 / max(len(found.differences) - 1, 1)
-    bottom += sum(w**2 / max(j - 1, 1) for w, j in zip(found.spread, found.counts, strict=True))
+    bottom += sum(w**2 / max(j - 1, 0.5) for w, j in zip(found.spread, found.counts, strict=True))
     return top / bottom if math.isfinite(top) and bottom > 0 else 1.0
 
 

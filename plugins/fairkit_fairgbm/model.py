@@ -11,7 +11,7 @@ from fairkit.mitigators import FittedModel, Prediction
 from fairkit_onnx.write.export import add_outputs
 from fairkit_onnx.write.graph import GraphBuilder
 from fairkit_onnx.write.mixture import add_mixture_outputs, add_prefix_sums, mixture_chance
-from fairkit_onnx.write.trees import add_ensemble, lightgbm_trees, xgboost_trees
+from fairkit_onnx.write.trees import add_ensemble, lightgbm_trees
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from fairkit_fairgbm.select import Choice
     from fairkit_onnx.write.encode import Encoder
-    from fairkit_onnx.write.trees import Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +43,6 @@ class FairGBMModel(FittedModel):
     def margins(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the log-odds of every chosen iterate, shape [n, members]."""
         margins = np.empty((len(matrix), len(self.choice.rounds)))
-        if self._is_xgboost:
-            return self._xgboost_margins(matrix)
         total = np.full(len(matrix), self.start)
         before = 0
         for member, rounds in enumerate(self.choice.rounds):
@@ -55,31 +52,12 @@ class FairGBMModel(FittedModel):
             before = rounds
         return margins
 
-    @property
-    def _is_xgboost(self) -> bool:
-        return type(self.booster).__module__.partition(".")[0] == "xgboost"
-
-    def _xgboost_margins(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
-        import xgboost
-
-        data = xgboost.DMatrix(matrix)
-        parts = [
-            self.booster.predict(data, output_margin=True, iteration_range=(0, rounds)) for rounds in self.choice.rounds
-        ]
-        return np.stack(parts, axis=1).astype(np.float64)
-
-    def _trees(self, rounds: int) -> list[Tree]:
-        """The first so many trees."""
-        if self._is_xgboost:
-            return xgboost_trees(self.booster, rounds=rounds)[0]
-        return lightgbm_trees(self.booster, rounds=rounds)
-
     def to_onnx(self) -> onnx.ModelProto:
         """Return one graph; the iterates of a mixture share their trees."""
         graph = GraphBuilder()
         matrix = self.encoder.add_to(graph)
         ends = np.array(self.choice.rounds)
-        found = self._trees(int(ends[-1]))
+        found = lightgbm_trees(self.booster, rounds=int(ends[-1]))
         outputs = [int(np.searchsorted(ends, place, side="right")) for place in range(len(found))]
         parts = add_ensemble(graph, matrix, found, outputs=outputs, base=[self.start] + [0.0] * (len(ends) - 1))
         scores = graph.node("Sigmoid", [add_prefix_sums(graph, parts, len(ends))])

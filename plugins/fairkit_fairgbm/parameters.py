@@ -11,7 +11,6 @@ import numpy as np
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.parameters.declare import parameter
 from fairkit.results.rules import Rule
-from fairkit_fairgbm import backends
 
 if TYPE_CHECKING:
     from fairkit.mitigators import Run
@@ -126,11 +125,7 @@ class FairGBMParameters:
     learning_rate: float = parameter(0.1, help="The learning rate.", above=0)
     num_leaves: int = parameter(31, help="Leaves of a tree.", minimum=2)
     min_child_samples: int = parameter(20, help="LightGBM's least rows of a leaf.", minimum=0)
-    backend: Literal["lightgbm", "xgboost"] | None = parameter(
-        None, help="Which library grows the trees; by default lightgbm, and xgboost on the engine `dask`."
-    )
     lightgbm: Mapping[str, Any] = parameter({}, help="Any other parameter of LightGBM, such as lightgbm.max_bin=63.")
-    xgboost: Mapping[str, Any] = parameter({}, help="Any other parameter of XGBoost, such as xgboost.max_depth=6.")
 
     def check(self) -> None:
         """Refuse LightGBM parameters that contradict the method, and tolerances that match no constraint."""
@@ -141,7 +136,6 @@ class FairGBMParameters:
             if key in _REFUSED:
                 raise ParameterError(f"fairgbm: lightgbm.{key} cannot be set: {_REFUSED[key]}")
         self._check_boosting()
-        backends.check(self)
         rates, tolerances = self.rates(), self.tolerance
         if len(tolerances) not in (1, len(rates)):
             raise ParameterError(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import ParameterError
+from fairkit.errors import MissingExtraError, ParameterError
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
-from fairkit_fairgbm import backends
 from fairkit_fairgbm.parameters import FairGBMParameters
 from fairkit_onnx.write.encode import fit_encoder
 from fairkit_repair.learners import check_target
@@ -18,8 +17,6 @@ from fairkit_repair.mitigation.split import stratified
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.engines.rows import RowsInParts
-    from fairkit.learners import TextMode
     from fairkit.mitigators import Groups
     from fairkit.results.rules import Rule
     from fairkit_fairgbm.constraints import ConstraintCells, Constraints
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class FairGBM(Mitigator):
-    """Gradient boosting under fairness constraints, on stock LightGBM or XGBoost.
+    """Gradient boosting under fairness constraints, on stock LightGBM.
 
     Trains one gradient boosted model whose error rates (or positive rates) are alike between groups at the
     threshold 1/2: by the proxy Lagrangian, every tree follows the gradient of the loss plus multipliers
@@ -40,7 +37,6 @@ class FairGBM(Mitigator):
     name = "fairgbm"
     stage = "in"
     tasks = ("binary",)
-    engines = ("dask",)
     citation = "Cruz, Belém, Jesus, Bravo, Saleiro, Bizarro: FairGBM, ICLR 2023, arXiv:2209.07850"
     capabilities = tuple(
         Capability(
@@ -72,50 +68,18 @@ class FairGBM(Mitigator):
         check_target(table)
         groups = table.only_groups(self.parameters.sensitive)
         train, held = self._split(table, groups, validation, run)
-        text: TextMode = "onehot" if self.parameters.backend == "xgboost" else "ordinal"
-        encoder = fit_encoder(train.columns, train.features, text=text)
+        encoder = fit_encoder(train.columns, train.features, text="ordinal")
         return self._fit(encoder, train, held, run)
-
-    def fit_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
-        """Train where the rows are; see `TrainsInParts`."""
-        from fairkit_fairgbm import spread
-
-        self._check_spread()
-        groups = table.only_groups(self.parameters.sensitive)
-        held = None
-        if self.parameters.needs_validation(len(groups.names)):
-            held = self._held(table, groups, run)
-        constraints, notes = self._constraints(spread.cells(table, groups, held, held=False), what=table.name)
-        result, encoder = spread.train(
-            rows, table, groups, held, constraints, self._settings(run, None), progress=run.progress
-        )
-        return self._fitted(encoder, result, groups, constraints, notes)
-
-    def baseline_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
-        """Train stock XGBoost where the rows are, with the same parameters."""
-        from fairkit_fairgbm import spread
-
-        self._check_spread()
-        return spread.baseline(rows, table, backends.xgboost_params(self.parameters, run), self.parameters.n_estimators)
-
-    def _check_spread(self) -> None:
-        if self.parameters.backend == "lightgbm":
-            raise ParameterError("fairgbm: backend=lightgbm trains on one machine; on the engine `dask` use xgboost")
-        if self.parameters.lightgbm:
-            raise ParameterError("fairgbm: XGBoost grows the trees on the engine `dask`: give xgboost.KEY")
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train the stock library with the same parameters."""
         from fairkit_repair.learners import fit_learner
 
-        if self.parameters.backend == "xgboost":
-            params = backends.xgboost_params(self.parameters, run) | {"n_estimators": self.parameters.n_estimators}
-            return fit_learner("xgboost", table, run, settings=params)
         settings = self.parameters.lightgbm_params(run) | {"n_estimators": self.parameters.n_estimators}
         return fit_learner("lightgbm", table, run, settings=settings)
 
     def _fit(self, encoder: Encoder, train: Table, validation: Table | None, run: Run) -> FittedModel:
-        trainer = backends.machinery(self.parameters.backend, run)
+        trainer = machinery(run)
         wanted = self.parameters.sensitive
         rows = _rows(encoder, train, wanted)
         constraints, notes = self._constraints(rows.cells, what=train.name)
@@ -172,22 +136,38 @@ class FairGBM(Mitigator):
         iterate: Iterate = "last" if plain else self.parameters.iterate
         return iterate
 
-    def _settings(self, run: Run, encoder: Encoder | None) -> TrainerSettings:
-        """Return the settings of a training; the encoder's part is absent with XGBoost and with spread rows."""
+    def _settings(self, run: Run, encoder: Encoder) -> TrainerSettings:
+        """Return the settings of a training."""
         from fairkit_fairgbm.trainer import TrainerSettings
 
         chosen = self.parameters
-        stock = encoder is not None and chosen.backend != "xgboost"
-        params = chosen.lightgbm_params(run) if stock else backends.xgboost_params(chosen, run)
         return TrainerSettings(
             rounds=chosen.n_estimators,
             multiplier_rate=chosen.multiplier_rate,
             multiplier_cap=chosen.multiplier_cap,
             follow_validation=chosen.follow == "validation",
             patience=chosen.early_stopping,
-            params=params,
-            categorical=() if encoder is None else encoder.categorical,
+            params=chosen.lightgbm_params(run),
+            categorical=encoder.categorical,
         )
+
+
+def machinery(run: Run) -> Any:
+    """Import LightGBM and return the module that trains on it; numba gets as many threads."""
+    try:
+        import lightgbm  # noqa: F401 -- the first to start its threads
+    except ImportError as error:
+        raise MissingExtraError("lightgbm", "fairgbm") from error
+    try:
+        import numba
+    except ImportError as error:
+        raise MissingExtraError("numba", "fairgbm") from error
+    from fairkit_fairgbm import trainer
+
+    if run.threads is not None:
+        most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+        numba.set_num_threads(max(1, min(run.threads, most)))
+    return trainer
 
 
 def _rows(encoder: Encoder, table: Table, wanted: str | None, names: tuple[str, ...] | None = None) -> TrainingRows:

@@ -129,9 +129,11 @@ class Strata:
         with np.errstate(all="ignore"):
             values = np.asarray(metric.compute(totals.first), dtype=np.float64)
             n, error, skewness = moments_of(totals)
-        span = metric.range
+        span, reach = metric.range, totals.reach
         if not np.isfinite(span).all():
             span = (float(totals.least[0]), float(totals.most[0]))
+        elif reach[1] > 0 and not totals.certain.any():  # as far as the same rows' losses at the other outcomes go
+            span = (float(totals.least[0]), float(max(totals.most[0], reach[0] / reach[1])))
         return StratumCells(
             values=self._shaped(values),
             mass=self._shaped(np.nan_to_num(n)),

@@ -62,8 +62,9 @@ class Unknowns:
 
     @property
     def share(self) -> float:
-        """The share of rows without a group."""
-        return self.missing / self.rows
+        """The share of rows without a group; under weights of all weight."""
+        known, gone = (_mass(parts) for parts in (self.totals, self.without))
+        return self.missing / self.rows if known + gone <= 0 else gone / (known + gone)
 
     def bounds(self) -> list[_Bounds]:
         """Return the identification bounds of all disparities, one entry for each cause."""
@@ -176,6 +177,16 @@ class Unknowns:
             ),
             interval_at=lambda _: (self.share, self.share),
         )
+
+
+def _mass(parts: Mapping[str, Any]) -> float:
+    for key in (CONFUSION.key, SCORES.key):
+        part = of_key(parts, key)
+        if isinstance(part, Sums):
+            return float(part.first.sum())
+        if isinstance(part, ScoreTable):
+            return float(part.mass.sum())
+    return 0.0
 
 
 def _shares(gone: Any, cells: Any, parts: Mapping[str, Sequence[int]]) -> dict[str, float]:

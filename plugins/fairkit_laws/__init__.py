@@ -9,7 +9,7 @@ from fairkit.packs import Pack
 
 LAWS = (
     "california-ads", "colorado-admt", "colorado-insurance", "ecoa", "ecoa@2026-07-20", "eu-ai-act",
-    "eu-ai-act-monitoring", "illinois", "new-jersey", "nyc-ll144", "sr-26-2", "ugesp",
+    "eu-ai-act-monitoring", "illinois", "new-jersey", "nyc-ll144", "sr-26-2", "texas", "ugesp", "uk",
 )  # fmt: skip
 """The current packs, and the editions that are kept for audits of before a change."""
 

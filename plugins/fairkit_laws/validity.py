@@ -171,7 +171,11 @@ def clause_record(item: Clause, today: datetime.date, *, retained: bool) -> dict
     state = law.on(today)
     return {
         "clause": item.clause,
-        "today": "applies" if state == "applies" else law.say(state),
+        "today": "custom"
+        if law.binding in ("practice", "own")
+        else "applies"
+        if state == "applies"
+        else law.say(state),
         "mark": law.mark,
         "checked": law.checked.isoformat(),
         "recheck_by": law.recheck_by.isoformat(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 _HOMES = {
-    "AliasPolicy": "policies",
+    "AliasPolicy": "store.records",
     "ArchiveError": "errors",
     "Certificate": "evidence.certificate",
     "CertificateError": "errors",

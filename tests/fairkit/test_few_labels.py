@@ -337,3 +337,41 @@ def test_a_plan_spreads_the_first_stage_equally_and_the_second_where_it_counts()
     assert second["f", 1] > 5 * second["f", 0]
     with pytest.raises(FairkitError, match="not drawn for"):
         plan_labels(rows, 500, "demographic_parity_difference")
+
+
+def test_a_database_counts_the_same_and_the_command_plans_and_audits(tmp_path, monkeypatch):
+    """The how-to page's commands, with a table of its columns; DuckDB gives the same bytes."""
+    import pyarrow as pa
+    import pyarrow.csv as pc
+    from typer.testing import CliRunner
+
+    from fairkit_cli.main import app
+
+    monkeypatch.chdir(tmp_path)
+    columns = {name: list(values) for name, values in table(some()).items()}
+    pc.write_csv(pa.table(columns), "few.csv")
+    roles = ["--sensitive", "sex", "--predictions", "decision=decision,score=score"]
+    label = ["--label", "y", "--favorable", "good"]
+    reports = []
+    for engine in ([], ["--engine", "sql"]):
+        run = ["audit", "--data", "few.csv", *label, *roles, "--labelled", "random", "--format", "json", *engine]
+        result = CliRunner().invoke(app, run)
+        assert result.exit_code == 0, result.output
+        reports.append(json.loads(result.stdout)["findings"])
+    assert reports[0] == reports[1]
+    plan = [
+        "plan",
+        "few.csv",
+        *roles,
+        "--labels",
+        "400",
+        "--for",
+        "equal_opportunity_difference",
+        "--draw",
+        "first.csv",
+    ]
+    assert CliRunner().invoke(app, plan).exit_code == 0
+    lines = (tmp_path / "first.csv").read_text().splitlines()
+    assert len(lines) == 161
+    assert "decision" not in lines[0]
+    assert CliRunner().invoke(app, plan).exit_code != 0  # the file may hold outcomes

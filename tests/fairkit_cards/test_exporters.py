@@ -11,7 +11,7 @@ import fairkit
 from fairkit import plugins
 from fairkit.exporters import FORMATS
 from fairkit_cli.main import app
-from fairkit_cli.options.shared import VersionFormat
+from fairkit_cli.options.audit import VersionFormat
 from fairkit_registry.store.registry import Registry
 
 PLUGIN = '''"""Exporters for tests."""

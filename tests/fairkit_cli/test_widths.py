@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit_cli.main import app
-from fairkit_cli.terminal.fitting import GAP, fitted
-from fairkit_cli.terminal.plain import to_text
+from fairkit_cli.terminal.plain import GAP, fitted, to_text
 
 WIDTHS = (60, 80, 100, 140)
 WORD = st.text("abcdefgh_+& -", min_size=1, max_size=34).filter(str.strip)

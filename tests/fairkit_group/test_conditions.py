@@ -305,9 +305,18 @@ def test_ids_that_repeat_are_noted_until_they_are_named() -> None:
     assert not any("person_id" in text for text in _audit(people, cluster="person_id").warnings)
 
 
-def test_rows_without_an_id_stand_alone() -> None:
+def test_rows_without_an_id_are_refused() -> None:
     people = _people(2000)
     ids = np.where(RNG.random(2000) < 0.5, None, np.char.add("p", people["person_id"].astype(str)))
-    found = _audit(people | {"person_id": ids}, cluster="person_id").find("selection_rate_difference", "g")
-    assert found.interval is not None
-    assert found.inconclusive is None
+    with pytest.raises(fairkit.FairkitError, match="nobody knows what they depend on"):
+        _audit(people | {"person_id": ids}, cluster="person_id")
+
+
+def test_the_order_of_the_rows_chooses_no_interval() -> None:
+    people = _people(2000)
+    order = np.random.default_rng(3).permutation(2000)
+    one, other = (
+        _audit({name: np.asarray(values)[places] for name, values in people.items()}, cluster="person_id").findings
+        for places in (np.arange(2000), order)
+    )
+    assert [f.interval for f in one] == [pytest.approx(f.interval, rel=1e-9) for f in other]

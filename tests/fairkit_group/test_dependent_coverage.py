@@ -47,7 +47,7 @@ def test_groups_and_their_differences(people: int, most: int, icc: float, crossi
     for run in range(RUNS):
         rows, who = _drawn(people, most, icc, rng)
         group = rng.integers(0, 2, len(who)) if crossing else who % 2
-        buckets = buckets_of(pa.array(who), np.arange(len(who)), run)
+        buckets = buckets_of(pa.array(who), run)
         for cls in METRICS:
             metric = cls()
             totals = metric.statistic.collect(rows, group, 2)
@@ -76,7 +76,7 @@ def test_the_distance_of_two_groups_that_score_alike(people: int, most: int, icc
         rows, who = _drawn(people, most, icc, rng)
         rows = Rows(outcome=rows.outcome, score=np.clip(rows.score + rng.normal(0, 0.1, len(who)), 0.02, 0.98))
         group = who % 2
-        fewer = buckets_of(pa.array(who), np.arange(len(who)), run) // (BUCKETS // SCORE_BUCKETS)
+        fewer = buckets_of(pa.array(who), run) // (BUCKETS // SCORE_BUCKETS)
         totals = Scores().collect(rows, group, 2)
         sums = Scores(limit=500_000).collect(rows, group * SCORE_BUCKETS + fewer, 2 * SCORE_BUCKETS)
         bent, _ = dependent_distances(distances(totals), sums)
@@ -106,7 +106,7 @@ def test_differences_inside_strata(strata: int, rows: int, people: int) -> None:
         assert made is not None
         noise = None
         if people:
-            buckets = buckets_of(pa.array(who), np.arange(len(who)), run)
+            buckets = buckets_of(pa.array(who), run)
             sums = metric.statistic.first_sums(found, cells * BUCKETS + buckets, 2 * strata * BUCKETS)
             shaped = sums.reshape(strata, 2, BUCKETS, -1)
             noise = lambda weights, shaped=shaped: jackknife_pair(metric.compute, shaped, weights)  # noqa: E731

@@ -166,13 +166,13 @@ def test_several_rules_on_a_gap_are_decided_under_an_adjustment():
 
 
 def test_certificates_of_different_sizes_are_not_compared_without_a_word():
-    from fairkit_registry.promotion.compare import other_supports
+    from fairkit_registry.promotion.compare import worse_findings
 
     small, large = _audit(_people(200)), _audit(_people(400))
-    (told,) = other_supports(small, large)
-    assert "200 people" in told
-    assert "400 in the other" in told
-    assert other_supports(small, small) == []
+    worse, unknown = worse_findings(small, large)
+    assert "performance_gap" not in {one.title for one in worse}
+    assert "performance_gap" in {one.title for one in unknown}
+    assert worse_findings(small, small)[0] == []
 
 
 def test_a_part_of_a_support_is_a_support_of_the_part():

@@ -19,9 +19,9 @@ from fairkit_registry.errors import ArchiveError, CertificateError, RegistryErro
 from fairkit_registry.exchange import importing
 from fairkit_registry.exchange import layout as archive
 from fairkit_registry.exchange.importing import import_archive, look_into
-from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
 from fairkit_registry.store.maintenance import check
+from fairkit_registry.store.records import AliasPolicy
 from fairkit_registry.store.registry import Registry
 
 

@@ -10,7 +10,7 @@ from fairkit_cards.bom import cyclonedx
 from fairkit_cards.hub import hub_card
 from fairkit_cards.markdown import markdown
 from fairkit_registry.exchange import describe
-from fairkit_registry.policies import AliasPolicy
+from fairkit_registry.store.records import AliasPolicy
 
 
 @pytest.fixture

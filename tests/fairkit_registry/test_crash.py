@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fairkit_registry.exchange.layout import export
-from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
+from fairkit_registry.store.records import AliasPolicy
 from fairkit_registry.store.registry import Registry
 
 RANDOM_KILLS = int(os.environ.get("FAIRKIT_KILLS", "70"))

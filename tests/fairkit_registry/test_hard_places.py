@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from fairkit_registry.errors import RegistryError
-from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.store.folder import INDEX_FILE
 from fairkit_registry.store.index import Index
 from fairkit_registry.store.maintenance import check
+from fairkit_registry.store.records import AliasPolicy
 from fairkit_registry.store.registry import Registry
 
 PROCESSES, EACH = 8, 50
@@ -285,7 +285,7 @@ def test_a_read_only_folder_is_read_and_says_what_is_wrong(make, closed_well):
             crash = f"""
                 import os
                 from fairkit_registry import Registry
-                from fairkit_registry.policies import AliasPolicy
+                from fairkit_registry.store.records import AliasPolicy
                 store = Registry({str(place)!r}, create=True)
                 store.add("credit", {str(model)!r})
                 store.set_alias("credit", "open", AliasPolicy(open=True))

@@ -14,8 +14,8 @@ from fairkit_cli.main import app
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence import certificate, certifying, statements
 from fairkit_registry.evidence.statements import PolicyLock
-from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
+from fairkit_registry.store.records import AliasPolicy
 
 LOCKED = datetime(2026, 1, 1, tzinfo=UTC)
 AUDITED = datetime(2026, 1, 2, tzinfo=UTC)

@@ -11,12 +11,12 @@ import pytest
 
 from fairkit_registry.errors import RegistryError, TamperedError
 from fairkit_registry.jsonio import canonical, fingerprint
-from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
 from fairkit_registry.store import heads
 from fairkit_registry.store.index import MIGRATIONS, statements
 from fairkit_registry.store.lookup import resolve
 from fairkit_registry.store.maintenance import check, gc
+from fairkit_registry.store.records import AliasPolicy
 from fairkit_registry.store.registry import Registry
 
 

@@ -9,8 +9,8 @@ import onnx
 import pytest
 
 from fairkit.results.subjects import ModelInfo
-from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate
+from fairkit_registry.store.records import AliasPolicy
 
 NOW = datetime(2026, 1, 3, tzinfo=UTC)
 

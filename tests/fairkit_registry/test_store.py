@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from fairkit_registry import names, onnxfile
 from fairkit_registry.errors import CertificateError, RegistryError, VerificationError
-from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.store import events, index
 from fairkit_registry.store.folder import INDEX_FILE
 from fairkit_registry.store.lookup import register, register_pair, resolve
 from fairkit_registry.store.maintenance import check, gc
+from fairkit_registry.store.records import AliasPolicy
 from fairkit_registry.store.registry import Registry
 
 

@@ -18,8 +18,8 @@ from fairkit_registry.evidence.certifying import certify
 from fairkit_registry.evidence.recompute import recompute
 from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.jsonio import canonical
-from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
+from fairkit_registry.store.records import AliasPolicy
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 RULE = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.3)

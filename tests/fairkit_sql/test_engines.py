@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fairkit
-from fairkit.errors import ParameterError, RowsNeededError
+from fairkit.errors import DataError, ParameterError, RowsNeededError
 from fairkit_sql.engine import SqlEngine
 
 from .shared import LABELLED, assert_equal, both, database, people
@@ -195,11 +195,11 @@ def test_what_cannot_be_counted_is_read_and_said_or_refused(tmp_path, monkeypatc
         fairkit.audit(None, fairkit.load_data(address, **ROLES), engine="sql", scheduler="tcp://x:1")
 
 
-def test_rows_without_an_id_are_clusters_of_their_own_and_must_be_read(tmp_path):
+def test_rows_without_an_id_are_refused(tmp_path):
     table = people(1_000)
     team = pa.array([None if row == 5 else row % 90 for row in range(1_000)])
     address = database(tmp_path, table.set_column(table.column_names.index("team"), "team", team))
-    with pytest.raises(RowsNeededError, match="1 rows have no value in the column of clusters 'team'"):
+    with pytest.raises(DataError, match="1 rows have no value in the `cluster` column 'team'"):
         fairkit.audit(None, fairkit.load_data(address, **ROLES, cluster="team"), engine=SqlEngine(pulls=False))
 
 

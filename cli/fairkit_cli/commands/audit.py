@@ -85,7 +85,7 @@ def run_audit(
     from fairkit.auditing.run import audit as run
     from fairkit_cli.config import load_announced
     from fairkit_cli.subject import chosen
-    from fairkit_cli.terminal.progress import progress_bar
+    from fairkit_cli.terminal.console import progress_bar
 
     config = load_announced(config_file)
     data, conditions = asked_by(pack, data, conditions or opt.ConditionOptions(), config)

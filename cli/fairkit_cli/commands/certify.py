@@ -96,8 +96,8 @@ def certify(
     from fairkit_cli.commands.policy import by_lock, check_alone, salt_of
     from fairkit_cli.config import load_announced
     from fairkit_cli.subject import Subject, chosen
+    from fairkit_cli.terminal.console import progress_bar
     from fairkit_cli.terminal.passphrases import load_signers
-    from fairkit_cli.terminal.progress import progress_bar
     from fairkit_registry.evidence.certifying import certify as run
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.statements import SignedTable, named

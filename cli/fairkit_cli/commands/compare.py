@@ -66,7 +66,7 @@ def compare(
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
     from fairkit_cli.subject import load_model
-    from fairkit_cli.terminal.progress import progress_bar
+    from fairkit_cli.terminal.console import progress_bar
     from fairkit_comparing.run import compare as run
 
     if output is not None:

@@ -136,7 +136,7 @@ def frontier(
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
-    from fairkit_cli.terminal.progress import progress_bar
+    from fairkit_cli.terminal.console import progress_bar
     from fairkit_repair.frontiers.choice import Choice
     from fairkit_repair.frontiers.run import frontier as run
     from fairkit_repair.frontiers.run import own_auditor

@@ -78,7 +78,6 @@ def mitigate(
     model: BaseModel = None,
     *,
     columns: opt.DataOptions,
-    where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
     test: TestFile = None,
     holdout: Holdout = None,
@@ -110,7 +109,7 @@ def mitigate(
     from fairkit.support.files import check_writable
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
-    from fairkit_cli.terminal.progress import progress_bar
+    from fairkit_cli.terminal.console import progress_bar
 
     settings = load_announced(config)
     target = _target(output, settings)
@@ -139,7 +138,7 @@ def mitigate(
         "value": opt.first_known(value, None if objective else settings.mitigate.get("value")),
     }
     again = opt.first_known(repeats, settings.mitigate.get("repeats"), 1)
-    asked = Plan(name, tuple(assignments or ()), search, where, again, audited.options.task)
+    asked = Plan(name, tuple(assignments or ()), search, again, audited.options.task)
     with drawing(output_format), progress_bar() as progress:
         result = _searched_or_run(asked, train, shared | {"progress": progress}, settings)
     registered = [] if register is None else _register(register, registry, result, target, settings)
@@ -156,7 +155,6 @@ class Plan:
     plugin: str | None
     assignments: tuple[str, ...]
     search: opt.SearchOptions
-    where: opt.EngineOptions
     repeats: int
     task: Any
 
@@ -170,19 +168,19 @@ def _searched_or_run(plan: Plan, train: Any, shared: dict[str, Any], settings: C
     from fairkit_repair.repairing.tolerances import can_choose
 
     parameters = {} if plan.plugin is None else _parameters(plan.plugin, plan.assignments, settings)
-    plain = plan.where.engine is not None or plan.repeats > 1 or plan.task not in (None, "binary")
+    plain = plan.repeats > 1 or plan.task not in (None, "binary")
     if plan.plugin is not None and (plain or not can_choose(plan.plugin, shared["policy"], parameters, train)):
         if plan.search.typed():
             raise ParameterError(
                 f"{plan.search.typed()[0]} is for a search under a policy, and here {plan.plugin} runs as it is set: "
                 "leave it out, or give a policy that the method can meet, and not its tolerance"
             )
-        more = {**plan.where.arguments(), "repeats": plan.repeats, "task": plan.task}
+        more = {"repeats": plan.repeats, "task": plan.task}
         return mitigate(plan.plugin, train, **shared, **more, **parameters)
     if plain:
         raise ParameterError(
             "a search under a policy runs on this machine, trains its pick once, and tells the task from the label: "
-            "leave out --engine, mitigate.repeats and --task, or name one method with --plugin"
+            "leave out mitigate.repeats and --task, or name one method with --plugin"
         )
     options = plan.search.arguments(settings)
     if plan.plugin is not None:

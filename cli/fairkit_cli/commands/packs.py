@@ -60,7 +60,7 @@ def status(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """List every clause by the day until which its check counts: state today, mark, what may change it."""
-    from fairkit_cli.options.about import today
+    from fairkit_cli.options.data import today
 
     rows = sorted(_clauses(names, today()), key=lambda row: (row["recheck_by"], row["pack"]))
     if output_format == "json":
@@ -97,7 +97,7 @@ def drift(names: Names = None, *, output_format: opt.TableFormat = "table") -> N
     command of packs uses the network.
     """
     from fairkit_cli.drift import drift_of, fetched
-    from fairkit_cli.options.about import today
+    from fairkit_cli.options.data import today
 
     fetch = functools.cache(fetched)
     drifts = [(row["pack"], drift_of(row, fetch)) for row in _clauses(names, today())]

@@ -108,6 +108,13 @@ def plan(
         text = _labels(table, columns, predictions, labelled, labels, wanted, draw, stage, seed, output_format, config)
         write(lambda _: text, output)
         return
+    of_table = {"--labels": labels, "--for": wanted, "--draw": draw, "--stage": stage, "--label": label}
+    of_table |= {"--favorable": favorable, "--sensitive": sensitive, "--predictions": predictions}
+    stray = [name for name, value in (of_table | {"--labelled": labelled}).items() if value is not None]
+    if stray:
+        raise ParameterError(
+            f"{stray[0]} goes with a table of decisions: fairkit plan TABLE --labels N --for METRIC ..."
+        )
     typed = opt.AuditOptions(maximums=maximums, minimums=minimums, adjustment=adjust, confidence=confidence, seed=seed)
     settings = opt.audit_settings(typed, load_config(config))
     made = run(

@@ -96,7 +96,7 @@ def report(
     stated = {} if chosen is None else read_facts_file(chosen, facts)
     shown = read_evidence(certificates, keys or ())
     if chosen is None:
-        from fairkit_cli.options.about import today
+        from fairkit_cli.options.data import today
         from fairkit_cli.pages.certificates import evidence_page
         from fairkit_cli.render.html import html_page
 

@@ -163,7 +163,7 @@ def _recompute(
 ) -> None:
     from fairkit_cli.config import load_config
     from fairkit_cli.names import model_file
-    from fairkit_cli.terminal.progress import progress_bar
+    from fairkit_cli.terminal.console import progress_bar
     from fairkit_registry.evidence.recompute import recompute
     from fairkit_registry.evidence.settings import SignedSettings
 

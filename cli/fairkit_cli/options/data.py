@@ -1,19 +1,27 @@
-"""The data of a command: its options, and the dataset that they and the configuration file name."""
+"""The data of a command, where it works and whom it asks: options, and what they and the configuration file name."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from urllib.parse import urlsplit
 
 from fairkit.errors import ParameterError
-from fairkit_cli.options.declare import DATA, Rare, option
+from fairkit.sources.servers import TOKEN
+from fairkit_cli.config import FACTS, Config
+from fairkit_cli.options.declare import DATA, ENGINE, Rare, option
 from fairkit_cli.terminal.output import say
+from fairkit_cli.trust import check_host
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.predictions import PredictionRoles
     from fairkit_cli.config import Config
+    from fairkit_onnx.sandbox.limits import Limits
+
 
 DataFile = Annotated[
     str | None,
@@ -251,3 +259,182 @@ def listed(value: Any) -> list[str]:
 def first_known(*values: Any) -> Any:
     """Return the first that is not None: what was typed, what the configuration file says, the default."""
     return next(value for value in values if value is not None)
+
+
+EngineName = Annotated[
+    str | None,
+    option(
+        "--engine",
+        "NAME",
+        "Where the work runs: dask spreads it over processes or machines; sql has the database of --data count, for "
+        "audits of --predictions. Default: this process.",
+        ENGINE,
+    ),
+]
+NoPull = Annotated[
+    bool | None, Rare("engine.no_pull", "With --engine sql: refuse what the database cannot count; no row is read.")
+]
+SchedulerAddress = Annotated[
+    str | None,
+    Rare("engine.scheduler", "The address of a Dask scheduler, as tcp://host:8786. Default: a cluster here."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Where the work is done; None: in this process."""
+
+    KEYS: ClassVar[Mapping[str, str]] = {"engine": "engine.name"}
+
+    engine: EngineName = None
+    scheduler: SchedulerAddress = None
+    no_pull: NoPull = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return keyword arguments for `fairkit.audit`."""
+        if self.no_pull:
+            if self.engine != "sql":
+                raise ParameterError("engine.no_pull is about --engine sql; add it, or leave engine.no_pull out")
+            from fairkit_sql.engine import SqlEngine
+
+            return {"engine": SqlEngine(pulls=False), "scheduler": self.scheduler}
+        return {"engine": self.engine, "scheduler": self.scheduler}
+
+
+Memory = Annotated[
+    str | None,
+    Rare("sandbox.memory", "The most memory that a model may take, as 2GB. Default: what is free, less a tenth."),
+]
+Timeout = Annotated[
+    float | None, Rare("sandbox.timeout", "Seconds that a model may take to load, or for one batch. Default: 300.")
+]
+AllowedDomains = Annotated[
+    list[str] | None,
+    Rare("sandbox.allow_domain", "Also run operators of this domain, as com.microsoft. Default: ai.onnx, ai.onnx.ml."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxOptions:
+    """What the process of a model may take; None: the default."""
+
+    memory: Memory = None
+    timeout: Timeout = None
+    allow_domain: AllowedDomains = None
+
+    def limits(self, config: Config) -> Limits:
+        """Return the limits: options win over the configuration file."""
+        from fairkit_onnx.sandbox.limits import TIMEOUT, Limits, read_bytes
+
+        configured = config.sandbox
+        memory = self.memory or configured.get("memory")
+        timeout = first_known(self.timeout, configured.get("timeout"), TIMEOUT)
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+            raise ParameterError(f"[sandbox] timeout={timeout!r} is no number of seconds")
+        return Limits(
+            memory=None if memory is None else read_bytes(str(memory)),
+            timeout=float(timeout),
+            domains=tuple(split_names(self.allow_domain) or listed(configured.get("allow_domain"))),
+        )
+
+
+PANEL = "Endpoint"
+
+Endpoint = Annotated[
+    str | None,
+    option(
+        "--endpoint",
+        "URL",
+        "Audit the model behind this server (KServe, Triton, MLServer), as http://host:8000.",
+        PANEL,
+    ),
+]
+ModelName = Annotated[str | None, option("--model-name", "NAME", "The model's name on the server.", PANEL)]
+ModelVersion = Annotated[
+    str | None, Rare("endpoint.model_version", "The model's version on the server. Default: the server chooses.")
+]
+EndpointTimeout = Annotated[
+    float | None, Rare("endpoint.timeout", "Seconds that one answer of the server may take. Default: 60.")
+]
+EndpointRate = Annotated[
+    float | None, Rare("endpoint.rate", "The most requests to the server in a second. Default: no limit.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskingOptions:
+    """How a server is asked; None: the default."""
+
+    model_name: ModelName = None
+    model_version: ModelVersion = None
+    endpoint_timeout: EndpointTimeout = None
+    endpoint_rate: EndpointRate = None
+
+    def settings(self, url: str, config: Config) -> dict[str, Any]:
+        """Return the settings: options win over the configuration file."""
+        configured = config.endpoint
+        name = self.model_name or configured.get("model_name")
+        if not name:
+            raise ParameterError("an endpoint serves models by name; say which one with --model-name")
+        return {
+            "url": url,
+            "model": name,
+            "version": self.model_version or configured.get("model_version"),
+            "timeout": float(first_known(self.endpoint_timeout, configured.get("timeout"), 60.0)),
+            "rate": configured.get("rate") if self.endpoint_rate is None else self.endpoint_rate,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointOptions(AskingOptions):
+    """A server whose model is audited, and how it is asked."""
+
+    endpoint: Endpoint = None
+
+    @property
+    def typed(self) -> bool:
+        """Whether any option of an endpoint was typed."""
+        return any(getattr(self, field.name) is not None for field in fields(self))
+
+    def chosen(self, config: Config) -> dict[str, Any] | None:
+        """Return the settings; None where no server is named."""
+        url = self.endpoint or config.endpoint.get("url")
+        if self.endpoint is None and url is not None and os.environ.get(TOKEN):
+            check_host(urlsplit(url).netloc or url, config.path, f"the token in {TOKEN}")
+        if url is None and self.typed:
+            raise ParameterError("--model-name and the other options of an endpoint need --endpoint URL")
+        return None if url is None else self.settings(url, config)
+
+
+About = Annotated[
+    list[str] | None,
+    Rare("about.*", "A fact that the report states as you say it: about.intended_use, about.owner, about.period."),
+]
+
+
+def stated_facts(typed: Sequence[str] | None, config: Config, *, dated: bool) -> dict[str, str]:
+    """Return the facts: what was typed wins over the configuration file."""
+    from fairkit.results.about import facts_of
+
+    facts = {**config.about, **{key: str(config.model[key]) for key in FACTS if key in config.model}}
+    typed_facts: dict[str, str] = {}
+    for text in typed or ():
+        name, equals, value = text.partition("=")
+        if not equals or name in typed_facts:
+            raise ParameterError(
+                f"--set about.{text} gives {name!r} twice"
+                if equals
+                else f"--set about.{text} is not understood; write about.NAME=TEXT, as in --set about.owner=Lending"
+            )
+        typed_facts[name] = value
+    facts |= typed_facts
+    if dated and "date" not in facts:
+        facts["date"] = today()
+    return facts_of(facts)
+
+
+def today() -> str:
+    """Return the day in UTC as 2026-01-31; that of SOURCE_DATE_EPOCH (seconds since 1970) where it is set."""
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    moment = datetime.fromtimestamp(int(given), UTC) if given.isdecimal() else datetime.now(UTC)
+    return moment.date().isoformat()

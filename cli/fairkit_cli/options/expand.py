@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from fairkit.errors import ParameterError, did_you_mean
+from fairkit_cli.options.data import SandboxOptions
 from fairkit_cli.options.declare import Rare
-from fairkit_cli.options.running import SandboxOptions
 
 ASSIGNMENTS = "assignments"
 """The parameter of ``--set`` in every command."""

@@ -1,4 +1,4 @@
-"""The groups of a sensitive column: a table of rates with their intervals, score distributions, ROC, calibration."""
+"""The groups of a sensitive column: rates with intervals, score distributions, ROC, calibration, what-if."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.results.evidence import Calibration, CurveBands, Curves, Histogram, evidence_of
 from fairkit.support.numbers import interval, number
 from fairkit_cli.pages import charts
-from fairkit_cli.pages.bands import heights
+from fairkit_cli.pages.charts import heights
 from fairkit_cli.pages.parts import (
     Cell,
     Chart,
@@ -19,6 +19,7 @@ from fairkit_cli.pages.parts import (
     Measured,
     Note,
     On,
+    Panel,
     Part,
     Section,
     Span,
@@ -29,13 +30,57 @@ from fairkit_cli.pages.parts import (
     words,
 )
 from fairkit_cli.pages.sheet import anchor_of
-from fairkit_cli.pages.whatif import panel
 from fairkit_cli.text.view import FEW_ROWS, NO_GROUP, favorable_class, group_table, groups_that_matter
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
     from fairkit_cli.text.view import GroupRow
+
+
+_THRESHOLD = 0.5
+_LEAST = 30
+
+
+def panel(report: Report, finding: Finding, histogram: Histogram) -> Panel | None:
+    """Return the panel of one sensitive column; None where the histogram is not of people with two outcomes.
+
+    Thresholds lie at the edges of the histogram's bins, where counts are those of the table.
+    """
+    bins = [part for pairs in histogram.groups.values() for pair in pairs for part in pair]
+    whole = all(float(part).is_integer() for part in bins)
+    if report.model.task != "binary" or report.data.weights or not whole or len(histogram.groups) < 2:
+        return None
+    start = min(range(len(histogram.edges)), key=lambda place: abs(histogram.edges[place] - _THRESHOLD))
+    rules = [
+        one.rule.to_dict()
+        for one in report.policy
+        if one.rule.sensitive in (None, finding.sensitive) and not one.rule.within
+    ]
+    record = {
+        "edges": histogram.edges,
+        "groups": {name: [list(pair) for pair in pairs] for name, pairs in histogram.groups.items()},
+        "confidence": report.confidence,
+        "sensitive": finding.sensitive,
+        "start": start,
+        "rules": rules,
+        "least": _LEAST,
+    }
+    return Panel(
+        record,
+        [
+            Section("What if the threshold were another one?", [], "small"),
+            Note(
+                [
+                    Span("Not signed, not audited: a what-if.", "strong"),
+                    " Computed on this page from the histograms above, with the audit's intervals. A threshold that "
+                    "is chosen on these rows does better on them than on others: audit it on rows that it was not "
+                    "chosen on.",
+                ]
+            ),
+        ],
+    )
+
 
 MOST_LINES = 6
 """So many groups share a chart; the others are in its table."""

@@ -11,6 +11,7 @@ from fairkit_cli.fields import as_options
 from fairkit_cli.pages.comparison import change_parts, notes_parts, warnings
 from fairkit_cli.pages.conditions import condition_sections
 from fairkit_cli.pages.findings import disparity_section
+from fairkit_cli.pages.frontier import tradeoff_section
 from fairkit_cli.pages.groups import group_sections
 from fairkit_cli.pages.head import verdict
 from fairkit_cli.pages.parts import (
@@ -30,7 +31,6 @@ from fairkit_cli.pages.parts import (
 )
 from fairkit_cli.pages.report import details
 from fairkit_cli.pages.search import choice_parts, search_section
-from fairkit_cli.pages.tradeoffs import tradeoff_section
 from fairkit_repair.mitigation.caveats import decisions_told, worsened
 
 if TYPE_CHECKING:

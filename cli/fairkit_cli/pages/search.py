@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from fairkit.support.numbers import number
 from fairkit_cli.pages.charts import TradePoint, label
+from fairkit_cli.pages.frontier import tradeoff_chart
 from fairkit_cli.pages.parts import Listing, Note, On, Part, Section, Span, Table, capital, numbers, words
-from fairkit_cli.pages.tradeoffs import tradeoff_chart
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change

@@ -89,8 +89,8 @@ def _apply(
     remove: bool,
 ) -> list[Alias]:
     """Do what the options say, and return the aliases to show."""
-    from fairkit_registry.policies import AliasPolicy
     from fairkit_registry.promotion.conditions import read_policy
+    from fairkit_registry.store.records import AliasPolicy
 
     if name is None:
         return store.aliases()

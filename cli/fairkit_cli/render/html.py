@@ -24,8 +24,7 @@ from fairkit_cli.pages.parts import (
     Table,
     plain_text,
 )
-from fairkit_cli.render.document import page
-from fairkit_cli.render.markup import Content, Markup, join, tag
+from fairkit_cli.render.document import Content, Markup, join, page, tag
 from fairkit_cli.render.svg import draw
 
 if TYPE_CHECKING:

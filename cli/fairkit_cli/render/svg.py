@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from fairkit.errors import FairkitError
 from fairkit.support.escaping import visible
-from fairkit_cli.render.markup import Markup, clean
+from fairkit_cli.render.document import Markup, clean
 
 VEGA_LITE = "5.20"
 _SVG = "http://www.w3.org/2000/svg"

@@ -13,7 +13,7 @@ from fairkit_cli.terminal.plain import plain, to_text, told_width
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fairkit_registry.policies import AliasPolicy
+    from fairkit_registry.store.records import AliasPolicy
 
 
 MOST_WRAPPED = 500

@@ -71,7 +71,7 @@ export function contradictions(body, declared) {
   const found = [], say = text => found.push(text), { settings } = body, seen = new Set();
   const pairs = [...["confidence", "adjustment"].map(key => [settings[key] ?? null, body[key] ?? null, key]),
     [settings.data.predictions || {}, (body.model === null && body.predictions?.columns) || {}, "columns of predictions"],
-    [settings.data.join?.sha256 ?? null, body.data.joined?.sha256 ?? null, "joined table"]];
+    [settings.data.join && !isObject(settings.data.join) ? "" : settings.data.join?.sha256 ?? null, body.data.joined?.sha256 ?? null, "joined table"]];
   for (const [told, stated, key] of pairs) if (!same(told, stated)) say(`its settings and its report differ in ${key}`);
   for (const one of body.findings) {
     const name = nameOf(one), names = declared[one.auditor];

@@ -1,4 +1,4 @@
-"""From the ids of clusters to buckets: a keyed hash, the same wherever and in whatever pieces a table is read."""
+"""From the ids of clusters to buckets: a hash, the same wherever and in whatever pieces a table is read."""
 
 from __future__ import annotations
 
@@ -23,17 +23,13 @@ BUCKETS = 1_024
 _SHIFT = np.uint64(54)
 
 
-def buckets_of(column: pa.Array, rows: NDArray[np.int64], key: int) -> NDArray[np.int64]:
+KEY = 0x9E3779B97F4A7C15
+"""Of the hash: the same for every table, so that neither the order of rows nor other columns choose the buckets."""
+
+
+def buckets_of(column: pa.Array, key: int = KEY) -> NDArray[np.int64]:
     """Return the bucket of each row's cluster, shape [n], in [0, `BUCKETS`)."""
-    import pyarrow.compute as pc
-
-    from fairkit.data.arrow import as_numpy
-
-    words = mixed(words_of(column) ^ np.uint64(key))
-    absent = as_numpy(pc.is_null(column, nan_is_null=True))
-    if absent.any():
-        words[absent] = mixed(mixed(rows[absent].astype(np.uint64)) ^ ~np.uint64(key))
-    return (words >> _SHIFT).astype(np.int64)
+    return (mixed(words_of(column) ^ np.uint64(key)) >> _SHIFT).astype(np.int64)
 
 
 def query_numbers(column: pa.Array, name: str, table: str) -> Words:

@@ -36,7 +36,6 @@ from fairkit.support.timings import each, phase
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from fairkit.data.distinct import DistinctRows
     from fairkit.data.groups import GroupCoder
@@ -323,7 +322,9 @@ class Dataset:
             _arrow=used,
             labelled=labelled,
             strata={name: coder.encode(used) for name, coder in self._strata.items()},
-            clusters=self._clusters(used, rows),
+            clusters=None
+            if self.roles.cluster is None
+            else buckets_of(decoded(used.column(used.schema.names.index(self.roles.cluster)))),
             probabilities=probabilities_of(used, self.roles, self.name),
             queries=None
             if self.roles.query is None
@@ -348,12 +349,6 @@ class Dataset:
                 )
             chance = chance.astype(np.float64)
         return replace(batch, drawn=drawn, chance=chance)
-
-    def _clusters(self, arrow: pa.RecordBatch, rows: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        if self.roles.cluster is None:
-            return None
-        key = int(self.profile.sha256[:16], 16)
-        return buckets_of(decoded(arrow.column(arrow.schema.names.index(self.roles.cluster))), rows, key)
 
     def _favorable_cell(self) -> Any:
         """The label's value, in the column's own type, that means favorable."""

@@ -119,7 +119,7 @@ def load_data(
         Columns whose values are strata, written as sensitive ones: every disparity is also measured inside the
         strata and pooled over them. A missing value is a stratum.
     cluster
-        The column of ids: rows with one id depend on each other. A row without an id stands alone.
+        The column of ids: rows with one id depend on each other. Every row has one.
     sensitive_probability
         Group probabilities in place of a sensitive column: ``"race=p_white,p_black,p_asian"``. They are in [0, 1] and
         add up to 1 in every row; rows without any are left out and counted.

@@ -118,7 +118,7 @@ class Tally:
         self.strata = {s.name: GroupCoder(bins[s.name], "group", "stratum") for s in roles.within}
         parts = roles.labelled.columns if roles.labelled is not None and roles.labelled.kind == "by" else ()
         self.parts = [GroupCoder(Sensitive(parts, (None,) * len(parts)), "group", "part") for _ in (0, 1) if parts]
-        self.ids = Repeats()
+        self.ids, self.unnamed = Repeats(), 0
         self.used, self.complete, self.unlabelled = 0, 0, 0
         self.labels: Counter[Any] = Counter()
         self.noted: dict[str, Counter[Any]] = {name: Counter() for name in noted}
@@ -181,7 +181,10 @@ class Tally:
             _count(counts, used.column(used.schema.names.index(name)), times)
         if self.units is not None:
             ids = decoded(used.column(used.schema.names.index(self.units)))
-            self.ids.update(words_of(ids.drop_null()), times)  # without any missing one where rows are counted
+            absent = _missing(ids)
+            self.unnamed += rows_where(absent, times)
+            known = ids.filter(as_arrow(~absent)) if absent.any() else ids
+            self.ids.update(words_of(known), times if times is None else times[~absent])
         if self.roles.sensitive_probability:
             probabilities_of(used, self.roles, self.table, times)
         if self.roles.label is not None:
@@ -218,7 +221,7 @@ class Tally:
         joined.parts = copy.deepcopy(self.parts)
         for coder, other in zip(joined.parts, right.parts, strict=True):
             coder.merge(other)
-        joined.ids = self.ids + right.ids
+        joined.ids, joined.unnamed = self.ids + right.ids, self.unnamed + right.unnamed
         joined.label_low = min(self.label_low, right.label_low)
         joined.label_high = max(self.label_high, right.label_high)
         joined.weight_high = max(self.weight_high, right.weight_high)
@@ -344,6 +347,11 @@ class Tally:
         if self.units is None:
             return None
         count, role = self.ids.distinct, "cluster" if self.roles.query is None else "query"
+        if self.unnamed:
+            raise DataError(
+                f"{table}: {self.unnamed:,} rows have no value in the `{role}` column {self.units!r}, so that nobody "
+                "knows what they depend on; give each one a value, its own where it stands alone"
+            )
         if count < 2:
             raise DataError(
                 f"{table}: the `{role}` column {self.units!r} has {'one value' if count else 'no values'}: "

@@ -48,6 +48,8 @@ def parse(content: bytes, name: str) -> onnx.ModelProto:
         raise ModelError(
             f"{name} is not an ONNX model, or it is truncated ({error}); export it again or copy it whole"
         ) from error
+    if content[4:8] == b"ORTM":
+        raise ModelError(f"{name} could be read as a file of onnxruntime's own format; give the ONNX file")
     if not model.graph.output:
         raise ModelError(f"{name} is not an ONNX model: it has no graph with outputs")
     broken = next((text for text in _texts(model) if not isinstance(text, str)), None)

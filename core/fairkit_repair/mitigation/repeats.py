@@ -49,12 +49,10 @@ class Repeated:
         }
 
 
-def check_repeats(repeats: int, *, here: bool = True) -> None:
+def check_repeats(repeats: int) -> None:
     """Refuse a number of trainings that cannot be."""
     if repeats < 1:
         raise ParameterError(f"repeats={repeats} is below 1; 1 trains once, 5 shows how far retraining goes")
-    if repeats > 1 and not here:
-        raise ParameterError("repeats train on this machine only; leave out `engine`, or `repeats`")
 
 
 def drawn_anew(table: Table, seed: int) -> Table:

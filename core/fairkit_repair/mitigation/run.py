@@ -30,7 +30,6 @@ from fairkit_onnx.write.base import BaseModel
 from fairkit_repair.comparison import audit_beside
 from fairkit_repair.mitigation.caveats import is_randomized, record, sensitive_inputs
 from fairkit_repair.mitigation.choose import as_mitigator, base_model, with_cutoff
-from fairkit_repair.mitigation.cluster import learn_spread
 from fairkit_repair.mitigation.learned import fit_files, foreign, learn_here, training, valued
 from fairkit_repair.mitigation.people import People, people_of
 from fairkit_repair.mitigation.policy_checks import check_policy
@@ -213,8 +212,6 @@ def mitigate(
     threshold: float | None = None,
     output: str | Path | None = None,
     progress: Progress = no_progress,
-    engine: Engine | str | None = None,
-    scheduler: str | None = None,
     **parameters: Any,
 ) -> MitigationResult:
     """Train or repair a model so that it treats people more alike, and measure it before and after.
@@ -256,10 +253,6 @@ def mitigate(
         Where the result will be saved: checked before training, written at the end.
     progress
         Told about every round.
-    engine
-        ``"dask"`` trains and audits on a cluster, where the method can (see `fairkit.engines.opening.opened`).
-    scheduler
-        The cluster's address; None starts one on this machine.
     **parameters
         The method's own, as Python values or text.
 
@@ -289,10 +282,9 @@ def mitigate(
     run = Run(
         seed=seed, threads=threads, learner=learner, progress=progress, objective=aim
     )  # fmt: skip
-    with opened(engine, scheduler) as running:
-        check_repeats(repeats, here=running.here)
-        learn = learn_here if running.here else learn_spread
-        learned = learn(running, method, data, test, holdout, task, run, base)
+    check_repeats(repeats)
+    with opened(None, None) as running:
+        learned = learn_here(running, method, data, test, holdout, task, run, base)
         result = measured(running, learned, method, policy, confidence, run)
         if repeats > 1:
             result = _repeated(running, result, learned, method, base, run, repeats, confidence)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+ROUNDING = 1e-7
+"""A smaller part of a mean is no standard error."""
+
 THIN = 2.0
 """A cell with fewer rows says nothing about its own variance."""
 
@@ -200,15 +203,17 @@ def share_of(value: float, variance: float, equal: float, degrees: float, z: flo
 def mean_of(standardised: _Standardised, z: float) -> tuple[float, float]:
     """Return the limits of a mean from its variance and skewness."""
     error = math.sqrt(max(standardised.variance, 0.0))
-    if error == 0 or not math.isfinite(error):
+    if not math.isfinite(error):
         return standardised.span
+    if error < ROUNDING * abs(standardised.value):  # equal numbers: what is left depends on how they were added up
+        error = 0.0
     widen = float(student(z, np.array(standardised.degrees + 1)) / student(z, np.array(max(standardised.rows, 2.0))))
     seen = np.array([standardised.span[0]]), np.array([standardised.span[1]])
     with np.errstate(all="ignore"):
         low, high = mean_limits(
             np.array([standardised.value]),
             np.array([error * widen]),
-            np.array([standardised.cube / error**3]),
+            np.array([standardised.cube / error**3 if error > 0 else 0.0]),
             np.array([max(standardised.rows, 2.0)]),
             seen,
             z,

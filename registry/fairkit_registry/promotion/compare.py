@@ -91,22 +91,3 @@ def _wanted(report: Report, wanted: Sequence[str]) -> Iterator[Finding]:
         named = not {finding.metric, f"{finding.metric}:{finding.sensitive}"}.isdisjoint(wanted)
         if finding.better != "none" and (named or (ALL in wanted and finding.interval is not None)):
             yield finding
-
-
-def other_supports(before: Report, after: Report) -> list[str]:
-    """Return sentences about numbers whose support sizes differ: they grow with the people and are not compared."""
-    sizes: list[dict[str, set[int]]] = [{}, {}]
-    for found, report in zip(sizes, (before, after), strict=True):
-        for finding in report.findings:
-            if isinstance(finding.parameters.get("support"), int):
-                found.setdefault(finding.metric, set()).add(finding.parameters["support"])
-    return [
-        f"{metric} is about {_people(sizes[0][metric])} people as possible replacements in one certificate and about "
-        f"{_people(sizes[1][metric])} in the other: it grows with their number and is not compared"
-        for metric in sizes[0]
-        if metric in sizes[1] and sizes[0][metric].isdisjoint(sizes[1][metric])
-    ]
-
-
-def _people(sizes: set[int]) -> str:
-    return ", ".join(f"{size:,}" for size in sorted(sizes))

@@ -39,8 +39,8 @@ from fairkit_registry.evidence.keys import load_public, parse_public
 from fairkit_registry.evidence.predicate import CLOCK_SKEW
 from fairkit_registry.evidence.signed import read_limited
 from fairkit_registry.evidence.statements import PolicyLock
-from fairkit_registry.policies import AliasPolicy
-from fairkit_registry.promotion.compare import ALL, other_supports, worse_findings
+from fairkit_registry.promotion.compare import ALL, worse_findings
+from fairkit_registry.store.records import AliasPolicy
 
 if TYPE_CHECKING:
     from fairkit_registry.promotion.case import Case
@@ -387,9 +387,9 @@ class NoWorse:
                 f"{pair.after:.4g}, difference [{low:.4g}, {high:.4g}]"
             )
         for pair in unknown:
-            case.doubt(f"{pair.title} of {current} cannot be compared: one side has no value or no interval")
-        for told in other_supports(case.current.report, deciding.report):
-            case.note(told)
+            case.doubt(
+                f"{pair.title} of {current} cannot be compared: it has other parameters, no value or no interval"
+            )
         if case.current.report.data.sha256 != deciding.report.data.sha256:
             case.note(f"the certificates of {current} and {case.version.reference} are on different data")
 

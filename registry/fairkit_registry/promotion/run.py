@@ -12,10 +12,9 @@ from fairkit_registry import names
 from fairkit_registry.errors import CertificateError, ContradictionError, RegistryError, RevokedError
 from fairkit_registry.evidence import certificate as certificates
 from fairkit_registry.evidence.keys import PublicKey, parse_public
-from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.case import Case, Reason
 from fairkit_registry.promotion.conditions import Settings, ask_plugins, conditions
-from fairkit_registry.store.records import Alias
+from fairkit_registry.store.records import Alias, AliasPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from fairkit_registry.evidence.certificate import check_subject, read_file
 from fairkit_registry.store import events, index
 from fairkit_registry.store.heads import Head, Heads
 from fairkit_registry.store.index import Index
-from fairkit_registry.store.replay import UNREADABLE, Replayed, differences, replayed, unreadable
+from fairkit_registry.store.tables import UNREADABLE, Replayed, differences, replayed, unreadable
 
 if TYPE_CHECKING:
     import sqlite3

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit_registry.errors import CertificateError, RegistryError
 from fairkit_registry.evidence.certificate import check_subject
 from fairkit_registry.store import events
-from fairkit_registry.store.replay import UNREADABLE, differences, replayed, unreadable
+from fairkit_registry.store.tables import UNREADABLE, differences, replayed, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

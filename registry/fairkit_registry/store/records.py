@@ -2,15 +2,64 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.support.records import record_of
-from fairkit_registry.policies import AliasPolicy
 
 if TYPE_CHECKING:
     import sqlite3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AliasPolicy:
+    """The conditions of an alias; by default a certificate by a trusted key, and no key is trusted.
+
+    `fairkit_registry.promotion.conditions` makes of each that is asked for an object that judges.
+    """
+
+    keys: tuple[str, ...] = ()  # PEM of the public keys whose certificates count
+    data: tuple[str, ...] = ()  # SHA-256 of the tables that the audit may have been made on; empty: any
+    data_keys: tuple[str, ...] = ()  # PEM of keys of which one must have signed the table
+    rules: tuple[Mapping[str, Any], ...] = ()
+    confidence: float = 0.95  # the least confidence of the intervals that rules are judged by
+    max_age_days: float | None = None  # how old (by the signed `auditedAt`) the certificate may be; None: any age
+    min_rows: int | None = None  # the least number of audited rows in every group; None: any
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what the audit must have been told, by name
+    plain: bool = False  # rows of a batch are shown to stay apart; every output is audited, every input fed
+    locked: bool = False  # policy, table and settings were locked before the model came
+    unseen: bool = False  # the rows were sealed by a key of `data_keys` before the model came
+    no_worse: tuple[str, ...] = ()  # metrics not significantly worse than the current version's
+    checks: tuple[str, ...] = ()  # names of promotion checks (from plugins) that must be installed and agree
+    open: bool = False  # true asks for nothing: a place for work in progress
+    gone: tuple[str, ...] = ()  # conditions of an earlier version that no check is left for: nothing passes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return record_of(self, without=() if self.gone else ("gone",))
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote, also what an earlier version wrote: what it asked for and is gone, refuses."""
+        absent = [name for name in _ALWAYS if name not in record]
+        if absent:
+            raise TypeError(f"the policy of an alias does not say {', '.join(absent)}")
+        known = {each.name for each in dataclasses.fields(cls)}
+        given = {_FORMER.get(key, key): tuple(one) if isinstance(one, list) else one for key, one in record.items()}
+        empty: tuple[Any, ...] = (None, False, (), {})
+        asked = {key for key, value in given.items() if not (key in known or value in empty or (key, value) == _ONE)}
+        kept: dict[str, Any] = {key: given[key] for key in given if key in known}
+        return cls(**kept | {"gone": tuple(sorted({*kept.get("gone", ()), *asked}))})
+
+
+_ALWAYS = ("rules", "keys", "max_age_days", "data", "no_worse", "confidence", "checks", "open")
+"""Conditions that every version wrote: without one it is no policy."""
+_ONE = ("machines", 1)
+_FORMER = {"pre_registered": "locked"}
+"""Conditions that have another name since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.names import Reference
-    from fairkit_registry.policies import AliasPolicy
-    from fairkit_registry.store.records import Alias, Version
+    from fairkit_registry.store.records import Alias, AliasPolicy, Version
 
 
 class Registry:

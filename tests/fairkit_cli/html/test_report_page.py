@@ -27,9 +27,8 @@ from fairkit.support.escaping import visible
 from fairkit.support.numbers import number
 from fairkit_cli.formats import html as report_page
 from fairkit_cli.pages import charts
-from fairkit_cli.pages.bands import band, heights
-from fairkit_cli.pages.charts import ForestRow, TradePoint, forest, label
-from fairkit_cli.render.markup import Markup, clean, tag
+from fairkit_cli.pages.charts import ForestRow, TradePoint, band, forest, heights, label
+from fairkit_cli.render.document import Markup, clean, tag
 from fairkit_cli.render.svg import draw
 
 DARK = ("--blink-settings=preferredColorScheme=0",)

@@ -11,7 +11,7 @@ import pytest
 import fairkit
 from fairkit.results.evidence import Histogram, evidence_of
 from fairkit.results.rules import Rule
-from fairkit_cli.pages.whatif import panel
+from fairkit_cli.pages.groups import panel
 from fairkit_cli.render.html import html_parts
 
 RULE = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.1)
