@@ -134,8 +134,8 @@ def mitigate(
         "policy": audited.policy,
         "confidence": audited.confidence,
         "output": target,
-        "objective": opt.first_known(objective, None if value else settings.mitigate.get("objective")),
-        "value": opt.first_known(value, None if objective else settings.mitigate.get("value")),
+        "objective": objective or (None if value else settings.mitigate.get("objective")),
+        "value": value or (None if objective else settings.mitigate.get("value")),
     }
     again = opt.first_known(repeats, settings.mitigate.get("repeats"), 1)
     asked = Plan(name, tuple(assignments or ()), search, again, audited.options.task)
