@@ -49,7 +49,18 @@ class Subject:
         return opt.load_dataset(typed, config, carried, file=file, predictions=self.predictions, conditions=conditions)
 
     def settings(self, settings: AuditSettings, typed: opt.AuditOptions, config: Config) -> AuditSettings:
-        """Return the settings of the audit: answers are looked at by `correspondence` where no auditor is named."""
+        """Return the settings of the audit: answers are looked at by `correspondence` where no auditor is named.
+
+        Of the configuration file's policy an audit of the table alone keeps the rules that its auditors measure.
+        """
+        if self.model is None and self.predictions is None and not (typed.maximums or typed.minimums):
+            from fairkit import plugins
+
+            others = plugins.third_party()[0]
+            named = {
+                one for name in settings.auditors for one in plugins.find_auditor(name, others)[0].measures(()) or ()
+            }
+            return dataclasses.replace(settings, policy=tuple(rule for rule in settings.policy if rule.metric in named))
         answers = self.predictions is not None and self.predictions.answer is not None
         if not answers or typed.auditors or config.audit.get("auditors"):
             return settings

@@ -173,7 +173,8 @@ class Proxy:
         notes = [
             f"The groups of {self.name} are known by probabilities only. The value weights rows by them, which is "
             "right if decisions and outcomes do not depend on the group among rows with equal probabilities; the "
-            "interval holds whatever that dependence is (Kallus, Mao & Zhou 2022), with sampling error on top."
+            "interval holds whatever that dependence is (Kallus, Mao & Zhou 2022), with sampling error on top. Both "
+            "suppose calibrated probabilities: of the rows with p a share p is in the group. Nothing here tests that."
         ]
         hard = self._thresholded(over, counted)
         if hard is not None and value is not None:

@@ -139,5 +139,12 @@ def test_the_command_judges_writes_a_page_and_is_certified(tmp_path, monkeypatch
     assert signed.exit_code == 0, signed.output
     checked = ["verify", "c.json", "--key", "k.pub", "--recompute", "--data"]
     assert run(app, [*checked, "t.parquet"]).exit_code == 0
+    # a policy about models stands in the configuration file: the table is looked at all the same
+    (tmp_path / "fairkit.toml").write_text(
+        '[[policy]]\nmetric = "equal_opportunity_difference"\nsensitive = "sex"\nmax = 0.1\n'
+    )
+    assert run(app, ["data", "t.parquet", *roles]).exit_code == 0
+    assert run(app, ["data", "t.parquet", *roles, "--max", "equal_opportunity_difference:sex=.1"]).exit_code == 2
+    (tmp_path / "fairkit.toml").unlink()
     table(seed=1).to_parquet("other.parquet")
     assert run(app, [*checked, "other.parquet"]).exit_code == 1
