@@ -350,8 +350,8 @@ def test_ctrl_c_goes_through_and_writes_nothing(tmp_path):
         ([], "needs a policy"),
         ([Rule(metric=PARITY.metric, sensitive="rase", max=0.1)], "not among the sensitive columns"),
         (
-            [PARITY, Rule(metric="selection_rate_difference", sensitive="sex", min=0.3)],
-            "contradict each other: selection_rate_difference at least 0.3",
+            [PARITY, Rule(metric="selection_rate", min=0.5), Rule(metric="selection_rate", max=0.3)],
+            "contradict each other: selection_rate at least 0.5",
         ),
         ([Rule(metric=PARITY.metric, sensitive="sex", max=-0.1)], "no model can keep"),
         ([Rule(metric="demographic_parity_ratio", sensitive="sex", min=1.2)], "no model can keep"),

@@ -45,6 +45,22 @@ Repeats = Annotated[
         "Train so many models, all but the first on rows drawn anew, and show how far retraining goes. Default: 1.",
     ),
 ]
+Objective = Annotated[
+    str | None,
+    opt.option(
+        "--objective",
+        "WHAT",
+        "What is kept or made best: rate (the share approved; default with --model), accuracy, balanced_accuracy, or "
+        "cost=A:B (a false approval : a false refusal). Default without a model: accuracy.",
+        opt.POLICY,
+    ),
+]
+Value = Annotated[
+    str | None,
+    opt.option(
+        "--value", "COL", "The column with what approving each person brings: its sum is made best.", opt.POLICY
+    ),
+]
 Everything = Annotated[
     bool,
     typer.Option(
@@ -72,6 +88,8 @@ def mitigate(
     maximum: opt.MaxRules = None,
     minimum: opt.MinRules = None,
     search: opt.SearchOptions,
+    objective: Objective = None,
+    value: Value = None,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
     threads: Threads = None,
@@ -85,8 +103,8 @@ def mitigate(
 ) -> None:
     """Train or repair a model so that it treats people more alike; show it before and after.
 
-    With a policy and no --plugin, every method that can meet the policy is tried, and the most accurate model that will
-    surely pass is written; the test rows are looked at once.
+    With a policy and no --plugin, every method that can meet the policy is tried, and the best model at the objective
+    that will surely pass is written; the test rows are looked at once.
     """
     from fairkit.support.files import check_writable
     from fairkit_cli.commands.audit import drawing
@@ -116,6 +134,8 @@ def mitigate(
         "policy": audited.policy,
         "confidence": audited.confidence,
         "output": target,
+        "objective": objective or (None if value else settings.mitigate.get("objective")),
+        "value": value or (None if objective else settings.mitigate.get("value")),
     }
     again = opt.first_known(repeats, settings.mitigate.get("repeats"), 1)
     asked = Plan(name, tuple(assignments or ()), search, again, audited.options.task)

@@ -36,10 +36,14 @@ from fairkit_repair.mitigation.caveats import decisions_told, worsened
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
+    from fairkit_repair.mitigation.people import People
     from fairkit_repair.mitigation.repeats import Repeated
     from fairkit_repair.mitigation.run import MitigationResult
 
-MOST_WORSE, MOST_CHANGES = 4, 2
+MOST_WORSE, MOST_CHANGES, MOST_MOVES = 4, 2, 4
+_ONE = 0.5
+_LENDING = ("approv", "repa", "loan", "credit", "default", "paid", "grant")
+"""Parts of a label's column or value that are about lending."""
 _KS = "statistical_parity_ks"
 
 
@@ -57,6 +61,7 @@ def mitigation_page(result: MitigationResult) -> Page:
             Note(f"{result.plugin}: {rows}", "strong", on=On.SCREEN),
             *warnings(after.warnings),
             *(verdict(after) if after.verdict is not None else ()),
+            *people_notes(result),
             Note(decisions_told(result.randomized, result.reads), "alarm" if result.randomized else ""),
             Note(worse_told(result), "alarm" if worsened(result.changes) else ""),
             Note(f"{rows}. {parameters}", "subject", on=On.PAGE),
@@ -75,6 +80,45 @@ def mitigation_page(result: MitigationResult) -> Page:
             _on_page(details(after)),
         ],
     )
+
+
+def people_notes(result: MitigationResult) -> list[Note]:
+    """Say what happens to people: decisions before and after, who gets another answer, and the objective."""
+    people = result.people
+    if people is None:
+        return []
+    word = _word(people)
+    whole = people.approved
+    told = f"  {word}: {_thousand(whole.before)} of 1,000 people before, {_thousand(whole.after)} after"
+    if people.approved_bad is not None:
+        bad = people.approved_bad
+        told += f"; of those whose {people.label} is {people.bad}, {_thousand(bad.before)} before, "
+        told += f"{_thousand(bad.after)} after"
+    notes = [Note(told, "strong")]
+    ways = [(1000 * move.to_favorable / people.rows, move, "from no to yes") for move in people.moves]
+    ways += [(1000 * move.to_unfavorable / people.rows, move, "from yes to no") for move in people.moves]
+    first = sorted((way for way in ways if way[0] >= _ONE), key=lambda way: -way[0])[:MOST_MOVES]
+    who = ", ".join(f"{count:,.0f} of {move.sensitive} {move.group} {way}" for count, move, way in first)
+    notes.append(Note(f"  {_thousand(people.changed)} of 1,000 people get another answer{f': {who}' if who else ''}"))
+    aim = people.objective
+    low, high = aim.interval
+    notes.append(
+        Note(
+            f"  objective {aim.kind}, {aim.name}: {number(aim.before)} before, {number(aim.after)} after; difference "
+            f"{number(aim.difference)} {interval((low, high))}, {aim.outcome}"
+        )
+    )
+    return notes
+
+
+def _word(people: People) -> str:
+    """Return the favorable decision in the words of the label's column and value."""
+    said = f"{people.label} {people.favorable}".lower()
+    return "approved" if any(part in said for part in _LENDING) else f"favorable decisions ({people.favorable})"
+
+
+def _thousand(share: float) -> str:
+    return f"{1000 * share:,.0f}"
 
 
 def _on_page(section: Section | None) -> Section | None:
@@ -98,10 +142,11 @@ def brief_page(result: MitigationResult) -> Page:
             Note(f"{name}{status} ({rows})", style),
             *warnings(after.warnings),
             Listing(rules, "rules"),
+            *people_notes(result),
+            Note(decisions_told(result.randomized, result.reads), "alarm" if result.randomized else ""),
             *(Note(f"  {_change_sentence(change)}") for change in _first_changes(result)),
             *_trade(result),
             *(choice_parts(result.search) if result.search is not None else ()),
-            Note(decisions_told(result.randomized, result.reads), "alarm" if result.randomized else ""),
             Note(worse_told(result, MOST_CHANGES), "alarm" if worsened(result.changes) else ""),
             *(Note(f"! {as_options(text)}", "alarm") for text in result.alarms),
             Note(f"All numbers{more}: --all, or as a page by --format html."),

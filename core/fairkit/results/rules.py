@@ -77,6 +77,7 @@ class Rule:
                     f"the policy rule on {metric!r} is not understood; write METRIC:COLUMN, and the rest once"
                 )
             metric, sensitive, support, inside = parts
+        _check_side(metric, sensitive, max, min)
         self._set(metric, sensitive, {"max": max, "min": min}, support, inside, scenario)
 
     def _set(
@@ -175,6 +176,21 @@ class Rule:
     def place(self) -> str | None:
         """Between which groups, in the words of `Finding.place`."""
         return self.sensitive if not self.within else f"{self.sensitive} | {'+'.join(self.within)}"
+
+
+def _check_side(metric: str, sensitive: str | None, high: float | None, low: float | None) -> None:
+    """Refuse a largest ratio and a smallest difference: equal groups would break it."""
+    place = metric if sensitive is None else f"{metric}:{sensitive}"
+    if high is not None and metric.endswith("_ratio"):
+        raise PolicyError(
+            f"{metric} is 1 where groups are equal, so that a largest number would fail the most equal model: limit it "
+            f"from below, as in --min {place}={high:g}"
+        )
+    if low is not None and low > 0 and (metric.endswith("_difference") or metric in ("gap_max", "gap_rms")):
+        raise PolicyError(
+            f"{metric} is 0 where groups are equal, so that a smallest number would fail the most equal model: limit "
+            f"it from above, as in --max {place}={low:g}"
+        )
 
 
 def _named(text: str) -> tuple[str, str | None, int | None, tuple[str, ...]] | None:

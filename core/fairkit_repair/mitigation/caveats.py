@@ -52,7 +52,12 @@ def decisions_told(randomized: bool, reads: Sequence[str]) -> str:
         if randomized
         else "Deterministic: the same person is always decided alike."
     )
-    group = f"It reads {', '.join(reads)}." if reads else "It reads no sensitive column."
+    group = (
+        f"GROUP-SPECIFIC: it reads {', '.join(reads)} to decide, so that people who are alike otherwise can get "
+        "different answers by group. The law may forbid that (ECOA, disparate treatment); `blind` does."
+        if reads
+        else "It reads no sensitive column."
+    )
     return f"{chance} {group}"
 
 

@@ -138,7 +138,7 @@ def fit_files(
             models = [aimed(partial(_fit, method, run, base), table, run) for method in methods]
     rows = table if checked is None else checked
     return [
-        (model, export_bytes(model, rows, provenance(method, run, base)))
+        (model, export_bytes(model, rows, provenance(method, run, base, model)))
         for model, method in zip(models, methods, strict=True)
     ]
 
@@ -170,7 +170,9 @@ def run_of(method: Mitigator, run: Run) -> Run:
     return run if method.learners else dataclasses.replace(run, learner=None)
 
 
-def provenance(method: Mitigator, run: Run, base: OnnxModel | None) -> dict[str, Any]:
+def provenance(
+    method: Mitigator, run: Run, base: OnnxModel | None, fitted: FittedModel | None = None
+) -> dict[str, Any]:
     """Return the file's record of how it was made."""
     from importlib.metadata import version
 
@@ -183,5 +185,7 @@ def provenance(method: Mitigator, run: Run, base: OnnxModel | None) -> dict[str,
             "seed": run.seed,
             "base_model": None if base is None else base.sha256,
             "fairkit": version("fairkit"),
+            "objective": run.objective.told(),
+            "decides_by": list((getattr(fitted, "details", {}).get("rule") or {}).get("columns", ())),
         }
     }

@@ -252,7 +252,7 @@ def _finished(
     if fitted is None:
         fitted, content = GivenModel(model=bench.base, table=bench.table), bench.base.content
     else:
-        about = provenance(method, run_of(method, run), bench.base if method.stage == "post" else None)
+        about = provenance(method, run_of(method, run), bench.base if method.stage == "post" else None, fitted)
         about["mitigation"]["search"] = study.summary()
         content = export_bytes(fitted, bench.table, about)
     with_base = bench.fitted is None

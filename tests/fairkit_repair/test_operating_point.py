@@ -1,0 +1,129 @@
+"""The operating point: a repair keeps what a model's cutoff decided, says what happens to people, and reads one aim."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import fairkit
+from fairkit.errors import ParameterError, PolicyError
+from fairkit.mitigators import Run
+from fairkit.objective import Objective
+from fairkit_datasets.loans import loans_table
+from fairkit_onnx.read.safety import embedded_settings, parse
+from fairkit_onnx.write.export import export_bytes
+from fairkit_repair.learners import fit_learner
+
+ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
+PARITY = fairkit.Rule("demographic_parity_difference", "sex", max=0.1)
+
+
+def loans(rows, seed):
+    return fairkit.load_data(loans_table(rows, seed=seed), **ROLES)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    from fairkit.data.table import Table
+
+    table = Table.from_dataset(loans(4_000, 7))
+    path = tmp_path_factory.mktemp("model") / "base.onnx"
+    path.write_bytes(export_bytes(fit_learner("logistic", table, Run()), table))
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_looks(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("looks")))
+        yield
+
+
+def repaired(model, rules=(PARITY,), **more):
+    more = {"threads": 1, "methods": ["threshold-optimizer"]} | more
+    return fairkit.repair(loans(6_000, 1), rules, test=loans(4_000, 2), model=model, **more)
+
+
+@pytest.fixture(scope="module")
+def kept(model):
+    return repaired(model, threshold=0.8)
+
+
+def test_a_cutoff_stays_and_people_are_counted_as_the_audits_count_them(kept):
+    before, after = (one.find("selection_rate").value for one in (kept.before, kept.after))
+    assert kept.after.verdict == "pass"
+    assert abs(after - before) < 0.015
+    people = kept.people
+    assert people.approved.before == pytest.approx(before, abs=1e-9)
+    assert people.approved.after == pytest.approx(after, abs=1e-6)
+    bad = [one.find("false_positive_rate").value for one in (kept.before, kept.after)]
+    assert [people.approved_bad.before, people.approved_bad.after] == pytest.approx(bad, abs=1e-6)
+    moved = sum(one.to_favorable + one.to_unfavorable for one in people.moves)
+    assert moved / people.rows == pytest.approx(people.changed, abs=1e-9)
+    assert people.objective.kind == "rate"
+    assert people.objective.before == pytest.approx(kept.before.find("precision").value, abs=1e-9)
+    assert kept.search.alternatives[0].method == "unconstrained"  # the model as it is
+    assert kept.to_dict()["people"]["approved"]["before"] == people.approved.before
+
+
+def test_the_first_lines_and_the_file_say_what_happens_to_people_and_that_the_group_is_read(kept):
+    from fairkit_cli.pages.mitigation import people_notes
+    from fairkit_repair.mitigation.caveats import decisions_told
+
+    told = " ".join(str(note.content) for note in people_notes(kept))
+    assert f"{1000 * kept.people.approved.before:.0f} of 1,000 people before" in told
+    assert "get another answer" in told
+    assert "GROUP-SPECIFIC: it reads sex" in decisions_told(kept.randomized, kept.reads)
+    made = embedded_settings(parse(kept.onnx, "x"))["mitigation"]
+    assert made["objective"] == "rate"
+    assert made["decides_by"] == ["sex"]
+
+
+def test_a_policy_on_the_rate_itself_is_met_by_one_threshold(model):
+    plain = repaired(model, threshold=0.5).before.find("selection_rate").value
+    limit = round(plain - 0.05, 2)
+    rule = fairkit.Rule("false_positive_rate", max=0.6)
+    result = repaired(model, [fairkit.Rule("selection_rate", max=limit + 0.2), rule], threshold=0.5)
+    assert result.after.verdict == "pass"
+
+
+@pytest.mark.parametrize("text", ["cost=3:1", "balanced_accuracy"])
+def test_other_objectives_are_made_best(model, text):
+    result = repaired(model, objective=text)
+    assert result.people.objective.kind == text
+    # nothing that keeps the policy is predicted to be better
+    sure = [one for one in result.search.measured if one.status != "left out" and one.chance >= 0.95]
+    assert result.search.choice.accuracy == max(one.accuracy for one in sure)
+
+
+def test_values_are_no_feature_and_their_sum_is_made_best(model):
+    frame = loans_table(6_000, seed=1)
+
+    frame = frame.to_pandas()
+    frame["profit"] = np.where(frame["decision"] == "approved", 1.0, -3.0)
+    data = fairkit.load_data(frame, **ROLES)
+    result = fairkit.repair(data, [PARITY], value="profit", learner="logistic", threads=1, anyway=True,
+                            methods=["threshold-optimizer"])  # fmt: skip
+    assert "profit" not in json.dumps(embedded_settings(parse(result.onnx, "x")).get("features", []))
+    assert result.people.objective.kind == "value=profit"
+    # a false approval costs three times: fewer are approved than at the cutoff of accuracy
+    assert result.people.approved.before < 0.9 * np.mean(frame["decision"] == "approved")
+
+
+def test_what_an_objective_cannot_be_is_refused():
+    for text, value in (("profit", None), ("rate=3", None), ("cost=-1:2", None), ("value", None), ("rate", "profit")):
+        with pytest.raises(ParameterError):
+            Objective.parse(text, value)
+    with pytest.raises(ParameterError, match="no cutoff"):
+        Objective.parse("cost").on(np.array([1.0, 0.0, 1.0]), np.array([0.2, 0.5, 0.7]), np.ones(3))
+    implied = Objective.parse("cost").on(np.array([0.0, 1.0]), np.array([0.75, 0.85]), np.ones(2))
+    assert implied.costs == pytest.approx((0.8, 0.2))
+
+
+def test_a_largest_ratio_and_a_smallest_difference_are_refused_with_the_other_option():
+    with pytest.raises(PolicyError, match=r"--min demographic_parity_ratio:sex=0\.8"):
+        fairkit.Rule("demographic_parity_ratio", "sex", max=0.8)
+    with pytest.raises(PolicyError, match=r"--max demographic_parity_difference=0\.1"):
+        fairkit.Rule.parse("demographic_parity_difference=0.1", "min")
