@@ -308,7 +308,10 @@ def audited(name: str, asked: Asked, task: str, table: Table) -> Report | str:
             settings = {name: dict(asked.parameters)} if asked.parameters else None
             report = fairkit.audit(model, data, auditors=[name], parameters=settings, options=options)
             named = {(f.metric, f.sensitive) for f in report.findings if f.sensitive and f.plain}
-            rules = [Rule(metric, sensitive, max=0.2) for metric, sensitive in sorted(named)]
+            rules = [
+                Rule(metric, sensitive, min=0.8) if metric.endswith("_ratio") else Rule(metric, sensitive, max=0.2)
+                for metric, sensitive in sorted(named)
+            ]
             return with_rules(report, rules)
         except fairkit.FairkitError as error:
             return str(error)

@@ -11,7 +11,7 @@ import pytest
 from fairkit.errors import ParameterError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from coverage import Coverage, Runner, chosen_populations, coverage_of
+from coverage_study import Coverage, Runner, chosen_populations, coverage_of
 from populations import Population, populations
 
 EVERYTHING = """

@@ -141,7 +141,7 @@ ROLES = ("--label", "y", "--favorable", "1", "--sensitive", "sex")
             "--groups female=0.45,male=0.55",
         ),
         (
-            ("plan", "--max", "demographic_parity_ratio:sex=0.05", "--groups", "a=0.5,b=0.5"),
+            ("plan", "--min", "demographic_parity_ratio:sex=0.05", "--groups", "a=0.5,b=0.5"),
             "--assume 0.3",
         ),
         (
@@ -152,10 +152,6 @@ ROLES = ("--label", "y", "--favorable", "1", "--sensitive", "sex")
         (("frontier", "--plugin", "project", "--search", "x=2:1", "DATA"), "--search x=2:1 is not"),
         (("mitigate", "--plugin", "reject-option", "DATA"), "name it with --model"),
         (("mitigate", "--plugin", "project", "--model", "MODEL", "DATA"), "leave out --model"),
-        (
-            ("mitigate", "--plugin", "project", "--set", "engine.scheduler=tcp://127.0.0.1:1", "DATA"),
-            "add --engine dask",
-        ),
         (("mitigate", "--plugin", "sensei", "--set", "method=clp", "DATA"), "as in --set sensitive=sex,race"),
         (("mitigate", "--plugin", "fair-regression", "--set", "constraint=bounded_group_loss", "DATA"), "--set zeta"),
     ],

@@ -49,7 +49,7 @@ def brute_force(cells: Cells, towards: float) -> tuple[float, float, list[float]
     found_n, floored, found_w = [], [], []
     for which in (True, False):
         names = sorted(set(cells.name[cells.side == which]))
-        c = np.zeros((size, len(names)))
+        c, weights = np.zeros((size, len(names))), np.zeros(len(names))
         for t, rows in enumerate(where):
             contexts = sorted(set(cells.context[rows]))
             for context in contexts:
@@ -57,15 +57,17 @@ def brute_force(cells: Cells, towards: float) -> tuple[float, float, list[float]
                 mine, others = here[cells.side[here] == which], here[cells.side[here] != which]
                 for i in mine:
                     sign = 1 if which else -1
-                    part = (sign * (y[i] - y[others].mean()) - D) / (len(mine) * len(contexts) * size)
-                    c[t, names.index(cells.name[i])] += part
-        J = len(names)
+                    weight = 1 / (len(mine) * len(contexts) * size)
+                    c[t, names.index(cells.name[i])] += weight * (sign * (y[i] - y[others].mean()) - D)
+                    weights[names.index(cells.name[i])] += weight
+        # as many names of one size: (sum of the names' weights)^2 over the sum of their squares
+        J = weights.sum() ** 2 / (weights**2).sum()
         # products of one name's contributions on different documents
-        products = sum(c[t, j] * c[u, j] for j in range(J) for t in range(size) for u in range(size) if t != u)
-        total = sum(c[:, j].sum() ** 2 for j in range(J))
+        products = sum(c[t, j] * c[u, j] for j in range(len(names)) for t in range(size) for u in range(size) if t != u)
+        total = sum(c[:, j].sum() ** 2 for j in range(len(names)))
         found_w.append(J / (J - 1) * total)
         found_n.append(max(0.0, products + total / (J - 1) + v / J))
-        largest = max(c[:, j].sum() ** 2 for j in range(J))
+        largest = max(c[:, j].sum() ** 2 for j in range(len(names)))
         pseudo = (total + 2 * largest) * J**2 / ((J + 1) * (J + 2))
         floored.append(found_n[-1] + found_n[-1] / found_w[-1] * max(0.0, pseudo - found_w[-1]))
     return D, v, found_n, floored, found_w

@@ -116,12 +116,12 @@ def test_differences_inside_strata(strata: int, rows: int, people: int) -> None:
 
 
 def test_clusters_of_which_a_few_hold_most_rows_count_as_few():
-    """45 clusters, five of which have nine tenths of the rows: their noise cannot be known, and the note says so."""
+    """65 clusters, five of which have nine tenths of the rows: their noise cannot be known, and the note says so."""
     rng = np.random.default_rng(0)
-    sizes = np.r_[np.full(5, 360), np.full(40, 5)]
-    cluster = np.repeat(np.arange(45), sizes)
+    sizes = np.r_[np.full(5, 360), np.full(60, 3)]
+    cluster = np.repeat(np.arange(65), sizes)
     rows = len(cluster)
-    level = rng.normal(0, 0.3, 45)[cluster]
+    level = rng.normal(0, 0.3, 65)[cluster]
     table = {
         "g": np.array(["a", "b"])[rng.integers(0, 2, rows)],
         "c": cluster,
@@ -133,6 +133,6 @@ def test_clusters_of_which_a_few_hold_most_rows_count_as_few():
     names = ("statistical_parity_ks", "selection_rate_difference", "accuracy_group_min", "brier_score_difference")
     for name in names:
         assert "a few of them have most of the rows" in (report.find(name, "g").inconclusive or ""), name
-    even = {**table, "c": np.arange(rows) % 45}
+    even = {**table, "c": np.arange(rows) % 65}
     report = fairkit.audit(None, fairkit.load_data(even, **roles))
     assert report.find("statistical_parity_ks", "g").inconclusive is None

@@ -18,8 +18,8 @@ def card(registry, model, certify, signer, make):
     findings = [
         make.finding("demographic_parity_difference", 0.05, notes=("Rows 3 | 4 were small.",)),
         make.finding("accuracy", 0.81, sensitive=None, groups=(), better="higher"),
-        make.finding("gap", 0.1, interval=None),
-        make.finding("open", 0.1, interval=(float("-inf"), 0.2)),
+        make.finding("selection_rate_difference", 0.1, interval=None),
+        make.finding("roc_auc_difference", 0.1, interval=(float("-inf"), 0.2)),
     ]
     mitigation = {"plugin": "threshold-optimizer", "parameters": {"constraint": "dp"}, "base": None}
     registry.add("credit", model(1))

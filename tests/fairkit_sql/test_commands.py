@@ -31,7 +31,6 @@ def fairkit_command(tmp_path, monkeypatch):
     "words",
     [
         ("compare", *DECIDED, "--predictions", "decision=hired"),
-        ("mitigate", *ROLES, "--plugin", "reweigh", "--output", "model.onnx"),
         ("frontier", *ROLES, "--plugin", "reweigh", "--output", "frontier.html"),
     ],
     ids=lambda words: words[0],

@@ -1,6 +1,6 @@
 """Coverage and width of anybody's intervals on the populations: a command reads samples and answers, a line each.
 
-    nice python benchmarks/coverage.py "python benchmarks/runners/scipy_bca.py" [--family rate] [--every 5]
+    nice python benchmarks/coverage_study.py "python benchmarks/runners/scipy_bca.py" [--family rate] [--every 5]
 
 The exit code is 1 where a population's intervals do not hold.
 """
