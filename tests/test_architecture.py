@@ -163,13 +163,13 @@ def test_packages_import_downward_only(root):
 
 
 BUDGETS = {
-    "core/fairkit": 21_750,
-    "core/fairkit_onnx": 14_500,
-    "core/fairkit_repair": 8_250,
+    "core/fairkit": 21_500,
+    "core/fairkit_onnx": 14_250,
+    "core/fairkit_repair": 7_750,
     "core/fairkit_similarity": 4_250,
     "core/fairkit_watch": 3_750,
     "plugins/fairkit_all_inputs": 4_000,
-    "plugins/fairkit_group": 6_500,
+    "plugins/fairkit_group": 6_250,
     "plugins/fairkit_why": 3_000,
     "plugins/fairkit_subgroups": 3_250,
     "plugins/fairkit_correspondence": 4_000,
@@ -177,7 +177,7 @@ BUDGETS = {
     "cli": 14_500,
 }
 """Lines of each package, rounded up to the next 250; what is not named shares `OTHERS`. Lowered, never raised."""
-OTHERS = {"core": 8_500, "plugins": 20_500}
+OTHERS = {"core": 8_250, "plugins": 18_250}
 COMMANDS, OPTIONS, OF_ONE = 36, 394, 30
 """Commands, the options of all of them, and the most that one may have; `NEW` ones are not counted. Lowered only."""
 NEW = ("data", "parity", "alternatives")
