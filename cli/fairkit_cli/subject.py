@@ -64,8 +64,8 @@ class Subject:
         answers = self.predictions is not None and self.predictions.answer is not None
         if not answers or typed.auditors or config.audit.get("auditors"):
             return settings
-        others = (name for name in settings.auditors if name not in ("group", "correspondence"))
-        return dataclasses.replace(settings, auditors=("correspondence", *others))
+        rest = (name for name in settings.auditors if name not in ("group", "correspondence"))
+        return dataclasses.replace(settings, auditors=("correspondence", *rest))
 
 
 def chosen(
