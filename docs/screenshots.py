@@ -45,7 +45,7 @@ COMMANDS = {
 STEPS = {
     "laws.html": [
         "certify plain.onnx --data test.parquet --sensitive sex,ethnicity --pack nyc-ll144 --key auditor.key "
-        "--output laws.json --sequence kept"
+        "--output laws.json"
     ]
 }
 """What comes before a page's own command."""

@@ -52,7 +52,7 @@ def test_the_page_on_groups_that_nobody_named_runs_as_typed(loans_model, tmp_pat
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     text = (ROOT / "docs" / "how-to" / "subgroups.md").read_text("utf-8")
     blocks = [block for _, _, block in _BLOCK.findall(text)]
-    assert len(blocks) == 6
+    assert len(blocks) == 5
     for block in blocks:
         command = block.replace("fairkit demo --keep loans\ncd loans\n", "")  # the demo's files stand here already
         result = subprocess.run(
@@ -71,7 +71,7 @@ def test_the_page_for_users_of_scikit_learn_runs_as_typed(capsys):
     """In this process: the page starts none."""
     text = (ROOT / "docs" / "how-to" / "scikit-learn.md").read_text("utf-8")
     blocks = [block for _, _, block in _BLOCK.findall(text)]
-    assert len(blocks) == 6
+    assert len(blocks) == 5
     seen: dict[str, object] = {}
     exec("\n".join(blocks), seen)
     printed = capsys.readouterr().out.splitlines()
