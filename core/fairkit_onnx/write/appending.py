@@ -34,8 +34,11 @@ class Appender(GraphWriter):
         self.model = type(model)()
         self.model.CopyFrom(model)
         self.graph = self.model.graph
-        super().__init__(self.graph.node, self.graph.initializer, prefix=_PREFIX, numbers=np.float64)
         self._taken = set(_all_names(self.graph))
+        prefix = _PREFIX
+        while any(name.startswith(f"{prefix}/") for name in self._taken):  # the model has a rule of ours already
+            prefix += "_"
+        super().__init__(self.graph.node, self.graph.initializer, prefix=prefix, numbers=np.float64)
         _raise_opset(self.model)
 
     @property
