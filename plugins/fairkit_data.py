@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-_POPULATION = "the population's shares: `data.population.sex=female:0.51`"
+_POPULATION = "the population's shares (the parameter `data.population`)"
 SAMPLE = 50_000
 """So many rows at most tell how well the other columns tell the group: those of the smallest hashes of their cells."""
 _BINS, _MOST_TEXTS, _FEWEST = 16, 50, 30

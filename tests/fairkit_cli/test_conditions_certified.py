@@ -27,9 +27,9 @@ CASES = {
         ("--sensitive", "region", "--join", "people.parquet", "--on", "person_id"),
         "demographic_parity_difference", "region",
     ),
-    "probabilities": (("--sensitive-probability", "tribe=p_a,p_b"), "demographic_parity_difference", "tribe"),
+    "probabilities": (("--set", "data.sensitive_probability=tribe=p_a,p_b"), "demographic_parity_difference", "tribe"),
     "probabilities of people": (
-        ("--sensitive-probability", "tribe=p_a,p_b", "--cluster", "person_id"),
+        ("--set", "data.sensitive_probability=tribe=p_a,p_b", "--cluster", "person_id"),
         "demographic_parity_difference", "tribe",
     ),
     "calibration": (("--sensitive", "sex"), "calibration_in_the_large_difference", "sex"),

@@ -184,12 +184,12 @@ def _check_side(metric: str, sensitive: str | None, high: float | None, low: flo
     if high is not None and metric.endswith("_ratio"):
         raise PolicyError(
             f"{metric} is 1 where groups are equal, so that a largest number would fail the most equal model: limit it "
-            f"from below, as in --min {place}={high:g}"
+            f"from below, as in `min={place}={high:g}`"
         )
     if low is not None and low > 0 and (metric.endswith("_difference") or metric in ("gap_max", "gap_rms")):
         raise PolicyError(
             f"{metric} is 0 where groups are equal, so that a smallest number would fail the most equal model: limit "
-            f"it from above, as in --max {place}={low:g}"
+            f"it from above, as in `max={place}={low:g}`"
         )
 
 
