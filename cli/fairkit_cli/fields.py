@@ -10,7 +10,7 @@ from fairkit.settings import declared
 _NAMESAKES = (
     "accept_status", "assume", "base", "batch", "blind", "cluster", "day",
     "drop", "engine", "favorable", "features", "groups", "holdout", "horizon",
-    "id", "join", "label", "learner", "max", "model",
+    "id", "join", "label", "learner", "max", "min", "model",
     "model_name", "on", "pack", "plugin", "predictions", "reference",
     "search", "sensitive", "sensitive_probability", "state", "test",
     "vary", "within",
