@@ -45,6 +45,12 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
     ):
         if told != stated:
             yield f"the settings and the report differ in {name}: {told} and {stated}"
+    for name, told, stated in (  # what an alias pins, and a page shows
+        ("label", data.get("label"), report.data.label),
+        ("seed", settings["seed"], report.seed),
+    ):
+        if told != stated:
+            yield f"the settings have the {name} {told}, the report {stated}"
     asked = frozenset(settings.get("auditors", ()))
     for finding in report.findings:
         for text in (*_declared(finding, asked), *_number(finding, report)):
