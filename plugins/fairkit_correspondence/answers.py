@@ -96,8 +96,12 @@ class Answers:
         return np.asarray((self.low + self.high) / 2)
 
     def names_of(self, group: int) -> int:
-        """Return how many names a group has: as how many with equally many answers they count."""
-        return int(effective(np.bincount(self.name[self.group == group]).astype(np.float64)) + 1e-9)
+        """Return how many names a group has."""
+        return len(np.unique(self.name[self.group == group]))
+
+    def even_names(self, group: int) -> float:
+        """Return as how many names with equally many answers a group's names count."""
+        return effective(np.bincount(self.name[self.group == group]).astype(np.float64))
 
     def take(self, rows: NDArray[np.bool_]) -> Answers:
         """Return the answers of some rows, with the documents and names that these are about."""

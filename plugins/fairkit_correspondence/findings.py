@@ -146,6 +146,13 @@ class Statement:
                 f"{fewest} names cannot stand for a group; {ENOUGH_NAMES} do, {PLANNED_NAMES} are planned "
                 "(or declare `correspondence.names=fixed`: a statement about these names)"
             )
+        elif self.parameters.names == "sampled":
+            even = min(answers.even_names(g) for pair in self.pairs for g in pair)
+            if even < ENOUGH_NAMES / 2:  # a random share of the questions makes counts uneven, by less than this
+                reasons.append(
+                    f"a few names have most of the answers of a group: {fewest} names count as {even:.0f}, and half of "
+                    f"{ENOUGH_NAMES} are needed"
+                )
         if len(answers.documents) < ENOUGH_DOCUMENTS:
             reasons.append(
                 f"{len(answers.documents)} documents cannot stand for others like them; {ENOUGH_DOCUMENTS} do, "

@@ -106,6 +106,14 @@ def test_few_names_and_few_documents_give_no_verdict():
     fixed = audit(answers_table(names=12), [LIMIT], names="fixed")
     assert fixed.verdict == "fail"
     assert any("these very names" in note for note in difference(fixed).notes)
+    # half of a group's answers are about one name: 40 names say what four would
+    table = answers_table(documents=80)
+    half = np.random.default_rng(0).random(table.num_rows) < 0.5
+    rows = zip(table.column("name").to_pylist(), table.column("race").to_pylist(), half, strict=True)
+    names = ["black 0" if race == "black" and moved else name for name, race, moved in rows]
+    heavy = audit(table.set_column(table.column_names.index("name"), "name", pa.array(names)), [LIMIT])
+    assert heavy.verdict == "inconclusive"
+    assert "a few names have most of the answers of a group" in heavy.policy[0].reason
     small = audit(answers_table(documents=20), [LIMIT])
     assert "20 documents cannot stand for others like them" in small.policy[0].reason
 

@@ -31,9 +31,9 @@ def compared(folder, before, after, *words, code=0):
     return record | {"changes": [changes]}
 
 
-def tables(folder, before="a.parquet", after="b.parquet"):
+def tables(folder, before="a.parquet", after="b.parquet", sensitive="race"):
     """Return the words that compare two tables of answers."""
-    columns = ("--predictions", "answer=answer", "--sensitive", "race", "--auditor", "correspondence")
+    columns = ("--predictions", "answer=answer", "--sensitive", sensitive, "--auditor", "correspondence")
     return ("--data", folder / before, "--against", folder / after, *columns)
 
 
@@ -187,12 +187,14 @@ def test_two_served_models_on_one_plan(tmp_path):
 
     assert "decided at look 1 of 3" in ask(3, 0.0, "old.parquet")
     assert "decided at look" not in ask(3, 0.045, "new.parquet", code=3)
-    told = json.loads(run("compare", *tables(tmp_path, "old.parquet", "new.parquet"), "--format", "json").stdout)
+    told = json.loads(
+        run("compare", *tables(tmp_path, "old.parquet", "new.parquet", "group"), "--format", "json").stdout
+    )
     (change,) = [one for one in told["changes"][0] if one["metric"] == "correspondence_difference"]
     low, high = change["interval"]
     assert low < 0.045 < high
     ask(2, 0.0, "third.parquet")
-    refused = run("compare", *tables(tmp_path, "old.parquet", "third.parquet"), code=2)
+    refused = run("compare", *tables(tmp_path, "old.parquet", "third.parquet", "group"), code=2)
     assert "old.parquet and third.parquet have different plans" in refused.stderr
 
 

@@ -123,7 +123,7 @@ def test_what_an_objective_cannot_be_is_refused():
 
 
 def test_a_largest_ratio_and_a_smallest_difference_are_refused_with_the_other_option():
-    with pytest.raises(PolicyError, match=r"--min demographic_parity_ratio:sex=0\.8"):
+    with pytest.raises(PolicyError, match=r"from below, as in `min=demographic_parity_ratio:sex=0\.8`"):
         fairkit.Rule("demographic_parity_ratio", "sex", max=0.8)
-    with pytest.raises(PolicyError, match=r"--max demographic_parity_difference=0\.1"):
+    with pytest.raises(PolicyError, match=r"from above, as in `max=demographic_parity_difference=0\.1`"):
         fairkit.Rule.parse("demographic_parity_difference=0.1", "min")

@@ -90,16 +90,17 @@ def people_notes(result: MitigationResult) -> list[Note]:
     word = _word(people)
     whole = people.approved
     told = f"  {word}: {_thousand(whole.before)} of 1,000 people before, {_thousand(whole.after)} after"
+    notes = [Note(told, "strong")]
     if people.approved_bad is not None:
         bad = people.approved_bad
-        told += f"; of those whose {people.label} is {people.bad}, {_thousand(bad.before)} before, "
-        told += f"{_thousand(bad.after)} after"
-    notes = [Note(told, "strong")]
+        ends = f"{_thousand(bad.before)} before, {_thousand(bad.after)} after"
+        notes.append(Note(f"  of those whose {people.label} is {people.bad}: {ends}", "strong"))
     ways = [(1000 * move.to_favorable / people.rows, move, "from no to yes") for move in people.moves]
     ways += [(1000 * move.to_unfavorable / people.rows, move, "from yes to no") for move in people.moves]
     first = sorted((way for way in ways if way[0] >= _ONE), key=lambda way: -way[0])[:MOST_MOVES]
     who = ", ".join(f"{count:,.0f} of {move.sensitive} {move.group} {way}" for count, move, way in first)
-    notes.append(Note(f"  {_thousand(people.changed)} of 1,000 people get another answer{f': {who}' if who else ''}"))
+    notes.append(Note(f"  {_thousand(people.changed)} of 1,000 people get another answer"))
+    notes += [Note(f"    {who}")] if who else []
     aim = people.objective
     low, high = aim.interval
     notes.append(

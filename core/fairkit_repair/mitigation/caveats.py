@@ -53,8 +53,8 @@ def decisions_told(randomized: bool, reads: Sequence[str]) -> str:
         else "Deterministic: the same person is always decided alike."
     )
     group = (
-        f"GROUP-SPECIFIC: it reads {', '.join(reads)} to decide, so that people who are alike otherwise can get "
-        "different answers by group. The law may forbid that (ECOA, disparate treatment); `blind` does."
+        f"GROUP-SPECIFIC: it reads {', '.join(reads)} to decide, which the law may forbid (ECOA, disparate treatment); "
+        "a blind search does not."
         if reads
         else "It reads no sensitive column."
     )
