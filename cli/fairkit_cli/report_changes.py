@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fairkit.results.values import Interval
 
 
-def compare_reports(before: Report, after: Report, policy: Sequence[Rule] = ()) -> Comparison:
-    """Compare every number that two reports share.
+def compare_reports(before: Report, after: Report, policy: Sequence[Rule] = (), *, alone: bool = True) -> Comparison:
+    """Compare every number that two reports share; there may be none where others are compared besides.
 
     The reports are taken as independent: of other rows, as of two months. The interval of a difference is made from
     those of the two numbers (Newcombe's method 10). Two models on the same rows are compared far more sharply by
@@ -34,7 +34,7 @@ def compare_reports(before: Report, after: Report, policy: Sequence[Rule] = ()) 
         )
     known = {finding.key: finding for finding in before.findings}
     shared = [(known[f.key], f) for f in after.findings if f.key in known]
-    if not shared:
+    if alone and not shared:
         raise ParameterError("the two reports have no number in common; audit with the same auditors and columns")
     return Comparison(
         models=_named(before, after),

@@ -96,8 +96,8 @@ def of_tables(
         audit(model, data, settings=settings, **engine)
         for model, data in zip((models[0], models[-1]), tables, strict=True)
     )
-    found = compare_reports(first, second, settings.policy)
     more = changes_between(models, tables, settings, **engine)
+    found = compare_reports(first, second, settings.policy, alone=not more)
     divided = {change.metric for change in more}
     kept = (change for change in found.changes[0] if change.metric not in divided)
     return replace(found, changes=((*kept, *more),))
