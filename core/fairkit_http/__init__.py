@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import ssl
+from typing import Any
 
 
 class OversizedError(Exception):
@@ -23,21 +18,6 @@ class OversizedError(Exception):
 
 class LateError(Exception):
     """An answer is not there whole within its time."""
-
-
-def system_tls() -> ssl.SSLContext:
-    """Return the context that trusts the system's authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR.
-
-    Clients of a process share it: reading the authorities takes 40 to 80 ms.
-    """
-    return _system_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-
-
-@lru_cache(maxsize=2)
-def _system_tls(_file: str | None, _folder: str | None) -> ssl.SSLContext:
-    import ssl  # takes 20 ms to load, and servers without TLS do not need it
-
-    return ssl.create_default_context()
 
 
 class Cutter:
@@ -93,11 +73,6 @@ def collect(parts: Iterable[bytes], most: int, deadline: float) -> bytes:
         if time.monotonic() > deadline:
             raise LateError
     return bytes(body)
-
-
-def read_answer(read: Callable[[int], bytes], most: int, deadline: float) -> bytes:
-    """Return the body of an answer of `urllib.request`; see `collect`. `read` is its method ``read1``."""
-    return collect(iter(lambda: read(1 << 16), b""), most, deadline)
 
 
 def pause_of(headers: Mapping[str, str]) -> float | None:

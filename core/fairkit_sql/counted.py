@@ -79,10 +79,10 @@ class CountedPart:
         return batch is not None and all(len(np.unique(as_numpy(one))) <= FEW for one in batch.columns)
 
 
-def counted_part(source: Source, day: str | None = None) -> CountedPart | None:
+def counted_part(source: Source) -> CountedPart | None:
     """Return a table as it is counted: by the database of its address, or by DuckDB where it is Parquet files.
 
-    None where no engine has it. Of a column `day` only the days are needed.
+    None where no engine has it.
     """
     part: Any = source.parts[0]
     part = getattr(part, "part", part)  # columns of lists are read place by place
@@ -90,7 +90,7 @@ def counted_part(source: Source, day: str | None = None) -> CountedPart | None:
     if counting is not None:
         columns = part.received
     elif counting := counting_of(source.parts):
-        columns = read_alike(part.schema(), day)
+        columns = read_alike(part.schema())
     else:
         return None
     relation = relation_of(counting, columns, source.name)

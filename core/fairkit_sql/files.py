@@ -81,11 +81,8 @@ def _dataset(parts: Sequence[Any], files: Sequence[StoredFile]) -> Any:
     return ds.FileSystemDataset(fragments, schema, form, files[0].filesystem)
 
 
-def read_alike(schema: pa.Schema, day: str | None = None) -> pa.Schema:
-    """Return the columns that DuckDB reads as fairkit does: text, whole numbers, doubles and floats, flags and days.
-
-    Of the column `day` only the days count: it may have times, too.
-    """
+def read_alike(schema: pa.Schema) -> pa.Schema:
+    """Return the columns that DuckDB reads as fairkit does: text, whole numbers, doubles and floats, flags and days."""
     import pyarrow as pa
 
     def alike(kind: pa.DataType) -> bool:
@@ -94,10 +91,7 @@ def read_alike(schema: pa.Schema, day: str | None = None) -> pa.Schema:
         known = any(test(kind) for test in tests) or pa.types.is_date32(kind)
         return known or pa.types.is_float32(kind) or pa.types.is_float64(kind)
 
-    def times(kind: pa.DataType) -> bool:
-        return pa.types.is_timestamp(kind) and (kind.tz is None or kind.unit != "ns")
-
-    return pa.schema([f for f in schema if alike(f.type) or (f.name == day and times(f.type))])
+    return pa.schema([f for f in schema if alike(f.type)])
 
 
 def _columns(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 MOST_TEXT = 2_000_000
 """A longer log is left out."""
-MOST_BOXES = 4_000_000
 
 Log = Mapping[str, Sequence[Any]]
 """By pair, as ``first,second``: the splits in the order first box, its `yes` side, its `no` side.
