@@ -70,7 +70,7 @@ const isNumber = value => typeof value === "number";
 export function contradictions(body, declared) {
   const found = [], say = text => found.push(text), { settings } = body, seen = new Set();
   const pairs = [...["confidence", "adjustment", "seed"].map(key => [settings[key] ?? null, body[key] ?? null, key]),
-    [settings.data.label ?? null, body.data.label ?? null, "label"],
+    [body.data.label == null ? null : settings.data.label ?? null, body.data.label ?? null, "label"],
     [settings.data.predictions || {}, (body.model === null && body.predictions?.columns) || {}, "columns of predictions"],
     [settings.data.join && !isObject(settings.data.join) ? "" : settings.data.join?.sha256 ?? null, body.data.joined?.sha256 ?? null, "joined table"]];
   for (const [told, stated, key] of pairs) if (!same(told, stated)) say(`its settings and its report differ in ${key}`);
