@@ -71,7 +71,7 @@ def test_the_page_for_users_of_scikit_learn_runs_as_typed(capsys):
     """In this process: the page starts none."""
     text = (ROOT / "docs" / "how-to" / "scikit-learn.md").read_text("utf-8")
     blocks = [block for _, _, block in _BLOCK.findall(text)]
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     seen: dict[str, object] = {}
     exec("\n".join(blocks), seen)
     printed = capsys.readouterr().out.splitlines()
