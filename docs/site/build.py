@@ -27,8 +27,11 @@ SECTIONS = {
 """The sections of `docs/index.md`, their folders here, and what the head of a page calls them."""
 
 API = {
-    "audit": ("Measure", ["audit", "compare", "plan", "scorer", "Watch", "load_data", "Dataset", "PredictedColumns"]),
-    "results": ("Results", ["Report", "Finding", "GroupValue", "MitigationResult", "Plan", "Rule"]),
+    "audit": (
+        "Measure",
+        ["advise", "audit", "compare", "plan", "scorer", "Watch", "load_data", "Dataset", "Drawn", "PredictedColumns"],
+    ),
+    "results": ("Results", ["Advice", "Report", "Finding", "GroupValue", "MitigationResult", "Plan", "Rule"]),
     "repair": ("Repair", ["mitigate", "repair", "frontier", "Sweep", "Choice", "mitigator", "to_onnx"]),
     "models": ("Models", ["OnnxModel", "ModelOptions", "AuditSettings", "FairMetric"]),
     "extend": (
