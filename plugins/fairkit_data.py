@@ -395,7 +395,7 @@ def _smallest(parts: Sequence[Any], most: int) -> Any:
     groups = {name: np.concatenate([part[2][name] for part in parts]) for name in parts[0][2]}
     if len(hashes) > most:
         # equal rows have equal hashes: they stay or go together
-        keep = hashes <= np.partition(hashes, most)[most]
+        keep = hashes <= np.partition(hashes, most - 1)[most - 1]
         hashes, cells = hashes[keep], [column[keep] for column in cells]
         groups = {name: codes[keep] for name, codes in groups.items()}
     return hashes, cells, groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -148,3 +149,23 @@ def test_the_command_judges_writes_a_page_and_is_certified(tmp_path, monkeypatch
     (tmp_path / "fairkit.toml").unlink()
     table(seed=1).to_parquet("other.parquet")
     assert run(app, [*checked, "other.parquet"]).exit_code == 1
+
+
+def test_the_rule_that_a_screen_proposes_can_be_typed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = table(800)
+    frame.assign(paid=frame.near, expected=frame.noise).drop(columns="repaid").to_parquet("numbers.parquet")
+    frame.to_parquet("t.parquet")
+    asked = (
+        ("data", "t.parquet", "--label", "repaid", "--favorable", "1"),
+        ("data", "numbers.parquet"),
+        ("audit", "--data", "numbers.parquet", "--label", "paid", "--predictions", "prediction=expected"),
+        ("audit", "--data", "t.parquet", "--predictions", "decision=repaid"),
+    )
+    for about in asked:
+        words = [*about, "--sensitive", "sex"]
+        shown = CliRunner().invoke(app, words)
+        assert shown.exit_code == 0, shown.output
+        rule = re.search(r"for example (--m\w+) (\S+=[\d.]+)", " ".join(shown.output.split()))
+        judged = CliRunner().invoke(app, [*words, *rule.groups()])
+        assert judged.exit_code in (0, 1, 3), judged.output

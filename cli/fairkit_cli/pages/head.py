@@ -57,13 +57,24 @@ def header(report: Report, name: str | None = None, *, date: str | None = None) 
     return Section(None, parts, "header")
 
 
+def _rule_hint(report: Report) -> str:
+    """Return a rule that this report has a number for, as it is typed; nothing where there is none."""
+    between = [f.metric for f in report.findings if f.sensitive is not None and f.plain and f.interval is not None]
+    usual = "demographic_parity_difference"
+    metric = usual if usual in between else next(iter(between), None)
+    if metric is None:
+        return ""
+    low = metric.endswith(("_ratio", "_group_min")) or metric in ("representation", "group_share")
+    return f". Add a rule, for example {f'--min {metric}=0.8' if low else f'--max {metric}=0.1'}"
+
+
 def verdict(report: Report, rule_answers: list[Answer] | None = None) -> list[Part]:
     """Return the verdict with the sentences that decide it, then each rule."""
     view = report_view(report)
     if view.verdict is None:
         largest = next((f for f in disparities(report) if f.value is not None), None)
         sentence = "" if largest is None else f" The largest disparity: {answer(report, largest)}"
-        hint = ". Add a rule, for example --max demographic_parity_difference=0.1"
+        hint = _rule_hint(report)
         return [
             Note(
                 [
