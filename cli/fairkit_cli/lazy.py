@@ -105,6 +105,7 @@ def lighten(command: Any) -> None:
 
 
 _GROUP = ("simultaneous", "label_error")
+_VARIABLES = {"tracking-uri": "MLFLOW_TRACKING_URI"}
 _WHY = ("metric", "people", "together", "calls", "without", "refits")
 
 
@@ -120,6 +121,8 @@ def say_keys(command: Any, keys: Collection[str]) -> None:
             return parse(ctx, args)
         except Exception as error:
             name = str(getattr(error, "option_name", "")).removeprefix("--")
+            if name in _VARIABLES:
+                raise ParameterError(f"--{name} is given as the environment variable {_VARIABLES[name]}") from None
             key = now.get(name.replace("-", "_"), now.get(name.replace("-", "_").partition("_")[2]))
             if key is None:
                 raise

@@ -343,8 +343,9 @@ def _mover(metric: Metric, shares: Shares, z: float) -> Ends:
     (b_low, b_high), (a_low, a_high) = shares.ends(share_inside, z)
     b, a = np.clip(np.nan_to_num(shares.value, nan=0.5).T, [b_low, a_low], [b_high, a_high])
     q, n = shares.selected, shares.total
-    step = z / np.sqrt(np.maximum(n * q * (1 - q), 1e-300))
-    q_ends = [np.where((q > 0) & (q < 1), q / (q + (1 - q) * np.exp(side * step)), q) for side in (1, -1)]
+    inside = (q > 0) & (q < 1)
+    step = z / np.sqrt(np.where(inside, n * q * (1 - q), 1))
+    q_ends = [np.where(inside, q / (q + (1 - q) * np.exp(side * step)), q) for side in (1, -1)]
 
     def value(*at: Array) -> Array:
         return np.asarray(metric.compute(cells_of(*at)), dtype=np.float64)

@@ -106,7 +106,7 @@ def fetched(uri: str, folder: Path, *, server: str | None = None) -> Tracked:
         server = os.environ.get("MLFLOW_REGISTRY_URI") or None
     if server is None and not told:
         raise RegistryError(
-            f"which MLflow server keeps {visible(uri)}? Name it with --tracking-uri, or set MLFLOW_TRACKING_URI"
+            f"which MLflow server keeps {visible(uri)}? Name it in the environment variable MLFLOW_TRACKING_URI"
         )
     where = server or mlflow.get_registry_uri()
     try:
