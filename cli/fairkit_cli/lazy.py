@@ -112,6 +112,7 @@ _WHY = ("metric", "people", "together", "calls", "without", "refits")
 def say_keys(command: Any, keys: Collection[str]) -> None:
     """Let a command that is given an option that it had before name the key that took its place."""
     now = {name: f"group.{name}" for name in _GROUP} | {key.partition(".")[2]: key for key in keys}
+    now |= {key.removesuffix(".name"): key for key in keys if key.endswith(".name")}
     if command.name == "why":
         now |= {name: f"why.{name}" for name in _WHY}
     parse = command.parse_args

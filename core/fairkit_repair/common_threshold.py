@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.fitted import RunsItself
 from fairkit.mitigators import Capability
 from fairkit.settings import ModelOptions
 from fairkit_onnx.model import OnnxModel
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 MARGINS = (3.0, 4.0, 5.0)
 """Standard errors inside the limits of rules on rates: to pass with a chance of .95 takes 1.96 + 1.65 √(1 + refits)."""
+_OWN = ("held_out", "audits", "attachments")  # of MeasuresItself, NamesAudits, Attaches
 _BREACH, _OFF, _HALF = 1e4, 1e2, 0.5
 
 
@@ -68,7 +70,7 @@ def common_threshold(rows: ScoredRows) -> float:
 def aimed(fit: Callable[[Table], FittedModel], table: Table, run: Run) -> FittedModel:
     """Train on all rows, and set one threshold for the run's objective on scores by models of the other half."""
     fitted = fit(table)
-    if table.task != "binary" or run.objective.is_plain:
+    if table.task != "binary" or run.objective.is_plain or isinstance(fitted, RunsItself):
         return fitted
     found = fitted.predict(table.columns)
     decided = found.decision_probability
@@ -90,4 +92,10 @@ def with_threshold(fitted: FittedModel, table: Table, run: Run, scores: NDArray[
     cut, solution = rule.learn(scores, table, run)
     base = BaseModel(model, table, ModelOptions(task="binary"))
     details = {**fitted.details, "threshold": solution.details, "rule": cut.to_dict()}
-    return RuleModel(base=base, rule=cut, details=details, notes=fitted.notes)
+    return _kind(fitted)(base=base, rule=cut, details=details, notes=fitted.notes)
+
+
+def _kind(trained: FittedModel) -> type[RuleModel]:
+    """Return rule models that still do what only the trained model does; type checks look at the class."""
+    kept = {name: staticmethod(getattr(trained, name)) for name in _OWN if hasattr(trained, name)}
+    return type("AimedModel", (RuleModel,), kept) if kept else RuleModel

@@ -265,7 +265,7 @@ def test_a_statement_of_any_form_is_refused_or_can_be_shown(signed_audit, make, 
         place[last] = data.draw(st.sampled_from(ODD))
     raw = replace(signed_audit, payload=canonical(statement)).to_bytes()
     try:
-        found = certificate.read(raw, full=True)
+        found = certificate.read(raw)
     except CertificateError:
         return
     original = certificate.read(signed_audit.to_bytes()).report
@@ -284,7 +284,6 @@ def test_a_statement_of_any_form_is_refused_or_can_be_shown(signed_audit, make, 
     assert describe(found)
     assert json.dumps(found.to_dict())
     compare.worse_findings(original, found.report)
-    compare.compare_findings(original, found.report)
     list(recompute.compare_reports(found.report, original))
     with suppress(CertificateError):
         SignedSettings.from_dict(found.settings)

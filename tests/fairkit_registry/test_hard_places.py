@@ -241,12 +241,12 @@ READ_ONLY = """
     from cryptography.hazmat.primitives.asymmetric import ed25519, ec
     from fairkit.errors import FairkitError
     from fairkit_registry.exchange import layout as archive
-    from fairkit_registry.promotion import checks
+    from fairkit import plugins
     from fairkit_registry.promotion import run as promotion
     from fairkit_registry.evidence import certificate
     from fairkit_registry.store import lookup, maintenance, records
     from fairkit_registry import Registry
-    checks.installed()  # imports what another user may not be able to read
+    plugins.third_party()  # imports what another user may not be able to read
     if os.getuid() == 0:
         os.setuid(65534)  # root may write anywhere
     place, model = sys.argv[1:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -128,10 +129,11 @@ def test_a_model_file_is_certified_promoted_on_the_bound_and_verified_again(tmp_
     assert again.exit_code == 0, again.output
     assert "computed again" in again.output
     assert run("registry", "add", "credit", "model.onnx", "--certificate", "cert.json").exit_code == 0
-    alias = run(
-        "registry", "alias", "credit", "production", "--key", "key.pub", "--max", "subgroup_difference=0.4",
-        "--data", "people.parquet", "--like", "cert.json",
-    )  # fmt: skip
+    Path("alias.toml").write_text(
+        'like = "cert.json"\nkeys = ["key.pub"]\ndata = ["people.parquet"]\n'
+        'rules = [{ metric = "subgroup_difference", max = 0.4 }]\n'
+    )
+    alias = run("registry", "alias", "credit", "production", "--policy", "alias.toml")
     assert alias.exit_code == 0, alias.output
     promoted = run("registry", "promote", "credit@1", "production")
     assert promoted.exit_code == 0, promoted.output

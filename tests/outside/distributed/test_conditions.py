@@ -81,7 +81,7 @@ def test_the_commands_certify_and_compare_columns_on_workers(
     pytest.importorskip("distributed", reason="needs the extra fairkit[dask]")
     monkeypatch.chdir(tmp_path)
     folder = write_parts("log", pa.table(_people(2_000)), [300, 1_100])
-    address = ("--engine", "dask")
+    address = ("--set", "engine.name=dask")
 
     def run(*arguments: Any) -> Any:
         found = CliRunner().invoke(app, [str(a) for a in arguments])
@@ -105,7 +105,7 @@ def test_the_commands_certify_and_compare_columns_on_workers(
         assert one.interval == pytest.approx(other.interval, abs=1e-7), one.key
     run("verify", "there.json", "--key", "k.pub", "--data", folder, "--recompute")
     compared = ("compare", "--predictions", "decision=h", "--predictions", "score=s", *about, "--format", "json")
-    one, other = (json.loads(run(*compared, *where).stdout)["changes"][0] for where in ((), address))
+    one, other = (json.loads(run(*compared, *where).stdout)["changes"][0] for where in ((), ("--engine", "dask")))
     assert [c["before"] for c in one] == pytest.approx([c["before"] for c in other], abs=1e-9)
     for change, again in zip(one, other, strict=True):
         assert change["interval"] == pytest.approx(again["interval"], abs=1e-7), change

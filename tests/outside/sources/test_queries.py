@@ -160,7 +160,7 @@ def test_certify_and_recompute(kind, request, fairkit_command, loans_model, tmp_
     key, certificate = tmp_path / "key", tmp_path / "c.json"
     fairkit_command("key", "new", key)
     done = fairkit_command(
-        "certify", loans_model.path, "--data", address, *ROLES, "--key", key, "--output", certificate, "--timings"
+        "--timings", "certify", loans_model.path, "--data", address, *ROLES, "--key", key, "--output", certificate
     )
     assert done.exit_code == 0, f"{done.output}{done.exception}"
     told = ["verify", certificate, "--key", f"{key}.pub", "--model", loans_model.path, "--data"]
@@ -264,7 +264,7 @@ def test_who_may_not_come_in(postgres, fairkit_command, monkeypatch, tmp_path):
 
 def test_the_password_in_no_output_of_a_real_command(postgres, loans_model, tmp_path, snapshots):
     """Another process, as people run it: nothing of what it prints or writes has the password."""
-    command = [Path(sys.executable).parent / "fairkit", "audit", loans_model.path, "--timings", "--format", "json"]
+    command = [Path(sys.executable).parent / "fairkit", "--timings", "audit", loans_model.path, "--format", "json"]
     done = subprocess.run(
         [*command, "--data", postgres.address(ORDERED), *ROLES],
         capture_output=True, text=True, check=False, cwd=tmp_path,

@@ -48,8 +48,8 @@ def test_audit_certify_and_recompute(bucket, loans, loans_model, fairkit_command
     key, certificate = tmp_path / "key", tmp_path / "c.json"
     fairkit_command("key", "new", key)
     done = fairkit_command(
-        "certify", loans_model.path, "--data", address, *ROLES, "--key", key, "--output", certificate,
-        "--max", "demographic_parity_difference:sex=1", "--timings",
+        "--timings", "certify", loans_model.path, "--data", address, *ROLES, "--key", key, "--output", certificate,
+        "--max", "demographic_parity_difference:sex=1",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     told = ["verify", certificate, "--key", f"{key}.pub", "--model", loans_model.path, "--data", address]
