@@ -47,7 +47,7 @@ from fairkit_cli.options.data import (
 )
 from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, Rare, formats, option
 from fairkit_cli.options.expand import expanded, expanded_but
-from fairkit_cli.options.search import SearchOptions
+from fairkit_cli.options.search import Objective, SearchOptions, Value
 from fairkit_cli.options.watching import AlarmOptions, WatchedColumns
 
 __all__ = [
@@ -77,6 +77,7 @@ __all__ = [
     "Labelled",
     "MaxRules",
     "MinRules",
+    "Objective",
     "Output",
     "OutputOptions",
     "PageFormat",
@@ -91,6 +92,7 @@ __all__ = [
     "SigningKeys",
     "TableFormat",
     "TaskName",
+    "Value",
     "VersionFormat",
     "WatchedColumns",
     "audit_settings",
