@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fairkit.settings import ModelOptions
     from fairkit_repair.repairing.chance import Limited
     from fairkit_repair.repairing.evaluate import Bench
+    from fairkit_repair.studies import Trial
 
 SURE, BUDGET = 0.95, 5.0
 """The chance of passing that is asked for; minutes."""
@@ -198,9 +199,12 @@ def repair(
         trials = search(bench, forecast, usable, study, progress)
         run = dataclasses.replace(run, objective=bench.run.objective)
 
-        def again(place: int) -> float:
-            said = bench.measure(trials[place].mitigator)
-            return forecast.predict(said, np.random.default_rng([seed, 9]), forecast.many).chance
+        def again(one: Trial) -> Trial:
+            said = bench.measure(one.mitigator)
+            if why := bench.restless(one.mitigator, said):
+                return dataclasses.replace(one, status="left out", reason=why)
+            rng = np.random.default_rng([seed, 9])
+            return dataclasses.replace(one, chance=forecast.predict(said, rng, forecast.many).chance)
 
         index = confirm(trials, sure, again)
         trials[index] = dataclasses.replace(trials[index], status="picked")
