@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.certificate import Certificate
 
 TOLERANCE = 1e-9
-EFFORT = ("evaluations", "looks_per_row", "nearby")
-"""How much work a search was, and what secret draws gave: nothing that another run must repeat."""
+EFFORT = ("evaluations", "looks_per_row")
+"""How much work a search was: nothing that another run must repeat."""
+GONE = ("nearby", "other_texts", "rounding_bounds")
+"""What older certificates measured besides and no audit measures now: it is not compared."""
 LEARNED = ("unexplained_difference", "gap_without")
 """Numbers that come out of trained regressions: the same to 1e-6, in any order of their sums."""
 ROUNDED = 2e-5
@@ -77,8 +79,6 @@ def compare_reports(signed: Report, again: Report) -> Iterator[str]:
     if len(then) != len(now):
         yield f"there were {len(then)} findings and now there are {len(now)}"
     for one, other in zip(then, now, strict=False):
-        if "rounding_bounds" not in one["evidence"]:
-            other["evidence"] = {k: v for k, v in other["evidence"].items() if k != "rounding_bounds"}
         name = "/".join(str(one[key]) for key in ("auditor", "metric", "sensitive") if one[key] is not None)
         yield from _differences(one, other, name, 1e-6 if one["metric"] in LEARNED else TOLERANCE)
     yield from _differences(
@@ -102,7 +102,7 @@ def _differences(then: Any, now: Any, where: str, tolerance: float = TOLERANCE) 
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         for key in sorted(set(then) | set(now)):
             # sentences quote rounded numbers; the numbers themselves are compared
-            if key != "notes" and key not in EFFORT:
+            if key not in ("notes", *EFFORT, *GONE):
                 allowed = ROUNDED if key in charts.COMPACT else tolerance
                 yield from _differences(then.get(key), now.get(key), f"{where} {key}", allowed)
     elif isinstance(then, list | tuple) and isinstance(now, list | tuple) and len(then) == len(now):
