@@ -112,7 +112,9 @@ def test_a_label_and_a_score_of_its_own_are_both_audited():
     by_score = fairkit.ModelOptions(score_output="probability", threshold=0.5)
     report = fairkit.audit(graph(BOTH, PAIR), data(), options=by_score)
     assert report.find("demographic_parity_difference", "sex").value < 0.2
-    assert report.model.outputs == {"score": "probability", "decision": None, "threshold": 0.5}
+    assert report.model.outputs == {"score": "probability", "decision": None, "threshold": 0.5} | {
+        "rule": "probability >= 0.5"
+    }
     assert unaudited(report) == {"label"}
 
 
