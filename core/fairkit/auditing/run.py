@@ -20,7 +20,7 @@ from fairkit.models.no_predictions import NoPredictions
 from fairkit.models.ranking import bound
 from fairkit.progress import Progress, no_progress
 from fairkit.results.about import facts_of
-from fairkit.settings import AuditSettings, Copies, ModelOptions
+from fairkit.settings import AuditSettings, Copies, ModelOptions, at_threshold
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
@@ -49,6 +49,7 @@ def audit(
     seed: int | None = None,
     copies: Copies | None = None,
     options: ModelOptions | None = None,
+    threshold: float | None = None,
     progress: Progress = no_progress,
     engine: Engine | str | None = None,
     scheduler: str | None = None,
@@ -77,6 +78,8 @@ def audit(
         number, the confidence of every interval (default: 0.95), the seed of every random draw (default: 0),
         whether rows that look like copies are different people (``independent``), and what cannot be guessed about the
         model.
+    threshold
+        Makes decisions from scores, in the score's own unit, in place of that of `options`.
     progress
         Told about long work.
     engine
@@ -120,7 +123,7 @@ def audit(
             "confidence": confidence,
             "seed": seed,
             "copies": copies,
-            "options": options,
+            "options": at_threshold(options or (None if settings is None else settings.options), threshold),
         },
         settings,
     )
