@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from fairkit.data.labelled import Drawn
     from fairkit.engines.base import Engine
     from fairkit.functions import Function
-    from fairkit.results.findings import Finding
     from fairkit.results.report import Report
     from fairkit.results.rules import Adjustment, Rule
 
@@ -55,7 +54,7 @@ def audit(
     engine: Engine | str | None = None,
     scheduler: str | None = None,
     about: Mapping[str, str] | None = None,
-    signed: Sequence[Finding] = (),
+    signed: Report | None = None,
     metrics: Mapping[str, Function] | None = None,
     outcomes: Drawn | None = None,
 ) -> Report:
@@ -92,7 +91,8 @@ def audit(
     about
         Facts that stand in the report as they are: ``{"intended_use": ..., "owner": ..., "period": ...}``.
     signed
-        The findings of a certificate that this audit checks (see `fairkit.auditors.AuditContext`).
+        The report of a certificate that this audit checks: auditors see its findings (see
+        `fairkit.auditors.AuditContext`), and only plugins that it names bring metrics.
     metrics
         Functions of your own by name, as ``{"mcc": sklearn.metrics.matthews_corrcoef}``: measured in every group, with
         differences between groups and a bootstrap interval that says so (see `fairkit.functions.metrics_of`). Rows are
@@ -127,7 +127,8 @@ def audit(
         },
         settings,
     )
-    loaded = LoadedAuditors.of(chosen, metrics or {})
+    named = None if signed is None else [one["name"] for one in signed.environment.get("plugins", ())]
+    loaded = LoadedAuditors.of(chosen, metrics or {}, named)
     loaded.check(data)
     with opened(engine, scheduler) as running, _closed_on_failure(data):
         if metrics and not running.here:
@@ -142,7 +143,13 @@ def audit(
             if not reasons:
                 data.count_rows()
             (subject,) = prepared([model], data, running.total)
-            one = loaded.about(bound(subject, data, chosen.options), data, running, progress, signed=signed)
+            one = loaded.about(
+                bound(subject, data, chosen.options),
+                data,
+                running,
+                progress,
+                signed=() if signed is None else signed.findings,
+            )
             totals = score_once(running, data, [one.scorer], one.readers, progress, counts=not reasons)
             return one.report(totals)
 
