@@ -27,6 +27,7 @@ CORE = (
     "fairkit_dask",
     "fairkit_stores",
     "fairkit_repair",
+    "fairkit_alternatives",
     "fairkit_watch",
     "fairkit_datasets",
     "fairkit_testing",
@@ -46,6 +47,7 @@ PACKAGES: dict[str, set[str]] = {
     "fairkit_dask": {"fairkit"},
     "fairkit_stores": {"fairkit"},
     "fairkit_repair": {"fairkit", "fairkit_onnx", "fairkit_similarity", "fairkit_comparing", "fairkit_dask"},
+    "fairkit_alternatives": {"fairkit", "fairkit_onnx", "fairkit_comparing", "fairkit_repair"},
     "fairkit_watch": {"fairkit", "fairkit_onnx", "fairkit_sql"},
     "fairkit_testing": {*CORE} - {"fairkit_testing"},
     "fairkit_registry": {*CORE},
@@ -163,6 +165,7 @@ def test_packages_import_downward_only(root):
 
 
 BUDGETS = {
+    "core/fairkit_alternatives": 1_250,
     "core/fairkit": 21_500,
     "core/fairkit_onnx": 14_250,
     "core/fairkit_repair": 7_750,
