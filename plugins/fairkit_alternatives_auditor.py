@@ -39,8 +39,8 @@ class AlternativesAuditor(Auditor):
 
     `alternatives_reduction` is how much less disparity the best of the alternatives has that lose at most the accepted
     loss; its upper end is the statement *none*, its lower end above 0 the statement *found*. `alternatives_share` is
-    the share of a law's trainings with the reduction that counts, `alternatives_disagreement` how often two equally good
-    draws decide otherwise about a person. The decisions of the audited model are counted on the audited rows and must
+    the share of a law's trainings with the reduction that counts, `alternatives_disagreement` how often two equally
+    good draws decide otherwise about a person. The decisions of the audited model are counted on the audited rows and must
     be those of the evidence; every bound is computed from the counts again.
     """
 
@@ -138,7 +138,7 @@ class AlternativesAuditor(Auditor):
                 parameters=declared | {"alternatives": none.count},
                 evidence={KEY: search.to_dict()},
                 notes=(*search.statements()["told"], note),
-                inconclusive=None if none.at_most < none.base else "the test rows exclude no reduction",
+                inconclusive="the test rows exclude no reduction" if none.at_most >= none.base and low == 0 else None,
                 **common,
             )
         ]

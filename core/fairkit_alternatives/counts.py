@@ -97,7 +97,7 @@ class PairedCounts:
 
     def lines(self) -> list[list[int]]:
         """Return the counts of each alternative as one flat line: lost, then gained, by group and outcome."""
-        return np.stack([self.lost, self.gained], axis=1).reshape(len(self), -1).tolist()  # type: ignore[no-any-return]
+        return np.stack([self.lost, self.gained], axis=1).reshape(len(self), 4 * len(self.base)).tolist()
 
     def take(self, places: Sequence[int]) -> PairedCounts:
         """Return some of the alternatives."""

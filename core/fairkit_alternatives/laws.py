@@ -194,7 +194,7 @@ def _check(where: str, value: Any, *, must_vary: bool) -> None:
         keys = set(value)
         if keys == {"choose"} and not must_vary and isinstance(value["choose"], Sequence) and value["choose"]:
             return
-        ends = [value.get("low"), value.get("high")]
+        ends: list[Any] = [value.get("low"), value.get("high")]
         numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in ends)
         if keys <= {"low", "high", "log"} and numbers and ends[0] <= ends[1]:
             if value.get("log") and ends[0] <= 0:

@@ -146,9 +146,8 @@ class Alternatives:
         others = sum(one["law"] is None for one in self.candidates)
         counted += [f"{others} others"] if others else []
         lines = [
-            ("model", f"{name} {self.none.base:.4f} on {int(self.test.base.sum()):,} test rows (look {about['look']})"),
-            ("tried", f"{len(self.candidates)} models ({', '.join(counted)}), {self.none.kept} of which do not surely "
-                      f"lose more than {aim.loss:g} of {unit}"),
+            ("model", f"{name} {self.none.base:.4f} on {int(self.test.base.sum()):,} rows, look {about['look']}"),
+            ("tried", f"{', '.join(counted)}; {self.none.kept} not surely over a loss of {aim.loss:g} of {unit}"),
             ("found", self._found_told()),
             ("none", self._none_told()),
         ]  # fmt: skip
@@ -162,22 +161,20 @@ class Alternatives:
         one, name = self.found, self.candidates[self.pick]["name"]
         reads = ", which reads the group" if self.candidates[self.pick]["reads_group"] else ""
         sign = "loses at most" if one.at_most > 0 else "gains at least"
-        told = f"{name}{reads}: at least {one.at_least:.4f} less (observed {one.reduction:.4f}), and it {sign} "
-        told += f"{abs(one.at_most):.4f} (observed {one.loss:.4f})"
+        told = f"{name}{reads}: at least {one.at_least:.4f} less (here {one.reduction:.4f}), {sign} "
+        told += f"{abs(one.at_most):.4f} (here {one.loss:.4f})"
         return told if one.counts else f"nothing for sure. The best candidate, {told}"
 
     def _none_told(self) -> str:
         none = self.none
         if none.at_most >= none.base and self.aim.kind == "difference":
-            return f"the test rows exclude no reduction: the bound {none.at_most:.4f} is above the disparity itself"
-        return (f"none of the {none.count} that loses at most {self.aim.loss:g} has more than {none.at_most:.4f} less "
-                f"(observed {none.largest:.4f})")  # fmt: skip
+            return f"nothing excluded: the bound {none.at_most:.4f} is above the disparity itself"
+        return (f"none of the {none.count} that loses at most {self.aim.loss:g} has more than {none.at_most:.4f} less (here "
+                f"{none.largest:.4f})")  # fmt: skip
 
     def _share_told(self, one: OneMore) -> str:
-        told = (
-            f"{self.aim.reduction:g} less: at most {one.share:.1%} of trainings by {one.law} ({one.hits} of {one.draws}"
-        )
-        told += " not excluded)"
+        bound = "no bound on the share" if one.share >= 1 else f"at most {one.share:.1%}"
+        told = f"{self.aim.reduction:g} less: {bound} of trainings by {one.law} ({one.hits} of {one.draws} may)"
         if one.variety is not None:
             low, high = one.variety
             told += f"; its draws: {low:.3f} to {high:.3f} less"
@@ -243,7 +240,7 @@ class Alternatives:
 
     def statements(self) -> dict[str, Any]:
         """Return the statements as JSON values."""
-        return _finite({
+        made: dict[str, Any] = _finite({
             "found": None if self.found is None else dataclasses.asdict(self.found) | {
                 "name": self.candidates[self.pick or 0]["name"]
             },
@@ -253,7 +250,8 @@ class Alternatives:
             "resolution": self.resolution,
             "verdict": self.verdict,
             "told": [f"{name}: {text}" if name else text for name, text in self.told()],
-        })  # type: ignore[no-any-return]  # fmt: skip
+        })  # fmt: skip
+        return made
 
     @classmethod
     def from_dict(cls, record: Any) -> Self:
@@ -385,4 +383,4 @@ def _same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(_same, one, other))
     if _is_number(one) and _is_number(other):
         return abs(one - other) <= 1e-9 * max(1.0, abs(one))
-    return type(one) is type(other) and one == other
+    return bool(type(one) is type(other) and one == other)

@@ -25,7 +25,7 @@ from fairkit.fitted import Run
 from fairkit.objective import Objective
 from fairkit.progress import Progress, no_progress
 from fairkit.settings import ModelOptions
-from fairkit.support.files import check_writable, write_atomic
+from fairkit.support.files import write_atomic
 from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.laws import Law, independent_weights, sensitive_columns
 from fairkit_alternatives.record import Alternatives, close_draws, entry_of
@@ -462,7 +462,7 @@ def _draws(
 ) -> list[Drawn]:
     """Make every draw, from the state where it is there."""
     keys = [(law.name, number) for law in laws for number in range(law.draws or 0)]
-    kept = _Kept(state, about | {"laws": [law.to_dict() for law in laws]}, [len(one.codes) for one in setup.parts])
+    kept = _Kept(state, {**about, "laws": [law.to_dict() for law in laws]}, [len(one.codes) for one in setup.parts])
     made = {key: one for key in keys if (one := kept.read(key, setup)) is not None}
 
     def done(one: Drawn) -> None:
@@ -485,8 +485,7 @@ class _Kept:
         digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
         self.folder = None if folder is None else Path(folder) / digest
         if self.folder is not None:
-            check_writable(self.folder.parent / "draws")
-            self.folder.mkdir(exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
 
     def read(self, key: tuple[str, int], setup: Setup) -> Drawn | None:
         if self.folder is None:
@@ -569,7 +568,7 @@ def _result(
     about: Mapping[str, Any], laws: tuple[Law, ...], draws: Sequence[Drawn], tried: Sequence[Other], setup: Setup
 ) -> Alternatives:
     drawn = [one for one in draws if one.decisions is not None]
-    decided = [one.decisions for one in (*drawn, *tried) if one.decisions is not None]
+    decided = [one.decisions for one in drawn if one.decisions is not None] + [one.decisions for one in tried]
     groups = len(about["groups"])
     counts = [
         PairedCounts.of_rows(

@@ -165,8 +165,7 @@ def _screen(result: Alternatives) -> str:
     lines = []
     for name, text in result.told():
         lines += textwrap.wrap(text, 80, initial_indent=f"{name:<10} ", subsequent_indent=" " * 11)
-    lines.append("95 % each. About these laws and these rows, not about all models that could be."
-                 if result.aim.alpha == 0.05 else f"{1 - result.aim.alpha:.0%} each, about these laws and rows.")  # fmt: skip
+    lines.append(f"{1 - result.aim.alpha:.0%} each. About these laws and rows, not about all models that could be.")
     return "\n".join(lines) + "\n"
 
 
@@ -182,11 +181,11 @@ def _laws(names: list[str] | None, file: Path | None) -> list[Law]:
 
 def _files(globs: list[str] | None) -> dict[str, Path]:
     """Return the files that globs name, by their names."""
-    import glob
+    from glob import glob
 
     found: dict[str, Path] = {}
     for pattern in globs or ():
-        paths = sorted(glob.glob(pattern))
+        paths = sorted(glob(pattern))  # noqa: PTH207 -- absolute patterns, too
         if not paths:
             raise ParameterError(f"--candidate {pattern}: there is no such file")
         found |= {path: Path(path) for path in paths}
@@ -209,5 +208,5 @@ def _check(path: Path, model: str, data: Any, rows: dict[str, Any], progress: An
         raise FairkitError(
             f"{told}. The evidence is made up, or was made with other versions ({evidence.about['version']})"
         )
-    told = [f"holds: every statement follows from the counts, and {trained} draws trained again give the same counts"]
-    write(lambda _: "\n".join(told) + "\n" + _screen(evidence), None)
+    holds = f"holds: every statement follows from the counts, and {trained} draws trained again give the same counts"
+    write(lambda _: f"{holds}\n{_screen(evidence)}", None)
