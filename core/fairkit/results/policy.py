@@ -21,7 +21,7 @@ ATTRIBUTION = "attribution"
 COPIES = "copies_bounds"
 """Evidence that rows are copies: a verdict holds for the interval of the rows counted once, too."""
 
-UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds", "rounding_bounds", COPIES)
+UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds", COPIES)
 """Evidence about what missing or wrong values could do to a number: low, high, reason, binding, stretch."""
 
 _ORDER: dict[VerdictName, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
@@ -169,7 +169,7 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
         return "inconclusive", f"{shown}: the interval contains the limit {rule.limit:g}"
     turned = _turned(rule, finding, interval)
     if turned is None and passes:
-        turned = _climbing(rule, finding) or _broken_nearby(rule, finding)
+        turned = _climbing(rule, finding)
     if turned is not None:
         return "inconclusive", f"{shown}, but {turned}"
     odds = _odds_that_turn(rule, finding, confidence, passes=passes)
@@ -238,21 +238,6 @@ def _enough(rule: Rule, finding: Finding, interval: Interval) -> tuple[int, int]
     except ImportError:  # the small verifier has no numpy, and judges without this count
         return None
     return rows_that_turn(rule, finding, interval)
-
-
-def _broken_nearby(rule: Rule, finding: Finding) -> str | None:
-    """Return why a number that surely breaks the limit on rows next to these, and not on these, does not pass."""
-    pairs = finding.evidence.get("nearby")
-    if not isinstance(pairs, Mapping) or rule.settled((pairs["nearby_low"], pairs["nearby_high"])) is not False:
-        return None
-    worse = pairs["change_low"] > 0 if rule.upper else pairs["change_high"] < 0
-    if not worse or rule.settled((pairs["here_low"], pairs["here_high"])) is False:
-        return None
-    return (
-        f"on {pairs['rows']:,} rows next to these it is {pairs['nearby']:.3g} [{pairs['nearby_low']:.3g}, "
-        f"{pairs['nearby_high']:.3g}], and {pairs['here']:.3g} on these: the model treats these very rows unlike rows "
-        "next to them"
-    )
 
 
 def _climbing(rule: Rule, finding: Finding) -> str | None:
