@@ -24,7 +24,7 @@ from fairkit.errors import DataError, FairkitError, ParameterError
 from fairkit.fitted import Run
 from fairkit.objective import Objective
 from fairkit.progress import Progress, no_progress
-from fairkit.settings import ModelOptions
+from fairkit.settings import ModelOptions, at_threshold
 from fairkit.support.files import write_atomic
 from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.laws import Law, independent_weights, sensitive_columns
@@ -35,7 +35,7 @@ from fairkit_onnx.write.base import BaseModel
 from fairkit_onnx.write.export import TabularModel, export_bytes
 from fairkit_repair.common_threshold import common_threshold
 from fairkit_repair.learners.fit import check_target, encoder_for, fit_estimator
-from fairkit_repair.mitigation.choose import find_mitigator, loaded_base, with_cutoff
+from fairkit_repair.mitigation.choose import find_mitigator, loaded_base
 from fairkit_repair.mitigation.learned import fit_files
 from fairkit_repair.mitigation.split import split_dataset
 from fairkit_repair.repairing.leaks import check_leak
@@ -284,7 +284,7 @@ def _goal(text: str) -> Objective:
 
 
 def _base(model: Any, options: ModelOptions | None, threshold: float | None) -> OnnxModel:
-    base = loaded_base(model, with_cutoff(options, threshold) or ModelOptions(task="binary"))
+    base = loaded_base(model, at_threshold(options, threshold) or ModelOptions(task="binary"))
     if base is None:
         raise ParameterError("name the model in use: a path or bytes of an ONNX file")
     return base
