@@ -33,10 +33,8 @@ from fairkit_alternatives.statements import (
 )
 
 POPULATION, MODELS = 20_000, 400
-AIM = Aim(
-    **dict(zip(("metric", "kind"), disparity("demographic_parity_difference", plugins.installed_metrics()[0]), strict=True)),
-    loss=0.01, reduction=0.02, share=0.02,
-)  # fmt: skip
+METRIC, KIND = disparity("demographic_parity_difference", plugins.installed_metrics()[0])
+AIM = Aim(metric=METRIC, kind=KIND, loss=0.01, reduction=0.02, share=0.02)
 
 
 def people(rng: np.random.Generator, small: float = 0.5, rate: float = 0.35) -> tuple[Any, Any, Any]:

@@ -40,8 +40,8 @@ class AlternativesAuditor(Auditor):
     `alternatives_reduction` is how much less disparity the best of the alternatives has that lose at most the accepted
     loss; its upper end is the statement *none*, its lower end above 0 the statement *found*. `alternatives_share` is
     the share of a law's trainings with the reduction that counts, `alternatives_disagreement` how often two equally
-    good draws decide otherwise about a person. The decisions of the audited model are counted on the audited rows and must
-    be those of the evidence; every bound is computed from the counts again.
+    good draws decide otherwise about a person. The decisions of the audited model are counted on the audited rows and
+    must be those of the evidence; every bound is computed from the counts again.
     """
 
     name: ClassVar[str] = "alternatives"

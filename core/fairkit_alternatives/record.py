@@ -169,8 +169,8 @@ class Alternatives:
         none = self.none
         if none.at_most >= none.base and self.aim.kind == "difference":
             return f"nothing excluded: the bound {none.at_most:.4f} is above the disparity itself"
-        return (f"none of the {none.count} that loses at most {self.aim.loss:g} has more than {none.at_most:.4f} less (here "
-                f"{none.largest:.4f})")  # fmt: skip
+        told = f"none of the {none.count} that loses at most {self.aim.loss:g} has more than {none.at_most:.4f} less"
+        return f"{told} (here {none.largest:.4f})"
 
     def _share_told(self, one: OneMore) -> str:
         bound = "no bound on the share" if one.share >= 1 else f"at most {one.share:.1%}"
@@ -378,9 +378,9 @@ def _finite(value: Any) -> Any:
 
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return bool(one.keys() == other.keys()) and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if _is_number(one) and _is_number(other):
-        return abs(one - other) <= 1e-9 * max(1.0, abs(one))
+        return bool(abs(one - other) <= 1e-9 * max(1.0, abs(one)))
     return bool(type(one) is type(other) and one == other)

@@ -9,7 +9,7 @@ import math
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,17 +75,9 @@ class Setup:
     laws: Mapping[str, Law]
     objective: Objective
     train_sha256: str
+    rows: str  # digests of the training, selection and test rows
     split: str
     groups: tuple[str, ...]
-    encoded: dict[Any, Any] = field(default_factory=dict)  # in each process, matrices by learner and columns
-
-    def __getstate__(self) -> tuple[Any, ...]:
-        names = [one.name for one in dataclasses.fields(self)]
-        return tuple({} if name == "encoded" else getattr(self, name) for name in names)
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        for one, value in zip(dataclasses.fields(self), state, strict=True):
-            object.__setattr__(self, one.name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +312,7 @@ def _setup(
         laws={law.name: law for law in laws},
         objective=goal.on(selected.decided.astype(float), np.zeros(count), np.ones(count)),
         train_sha256=rest.sha256,
+        rows=f"{rest.sha256} {chosen.sha256} {test.sha256}",
         split=split,
         groups=tuple(groups),
     )
@@ -404,14 +397,23 @@ def train_draw(key: tuple[str, int], setup: Setup) -> Drawn:
         return Drawn(draw=draw, decisions=None, error=f"{type(error).__name__}: {error}")
 
 
-def _fit(draw: Draw, law: Law, setup: Setup) -> TabularModel:
-    features = law.features(setup.train)
-    key = (law.learner, features)
-    if key not in setup.encoded:
-        encoder = encoder_for(law.learner, dataclasses.replace(setup.train, features=features))
+_ENCODED: dict[Any, Any] = {}
+"""In each process the encoder and matrices of the last rows, by learner and columns."""
+
+
+def _encoded(law: Law, setup: Setup) -> Any:
+    key = (setup.rows, law.learner, law.features(setup.train))
+    if key not in _ENCODED:
+        if len(_ENCODED) >= len(setup.laws):
+            _ENCODED.clear()
+        encoder = encoder_for(law.learner, dataclasses.replace(setup.train, features=key[-1]))
         tables = (setup.train, setup.parts[0].table, setup.parts[1].table)
-        setup.encoded[key] = encoder, [encoder.transform(table.columns) for table in tables]
-    encoder, matrices = setup.encoded[key]
+        _ENCODED[key] = encoder, [encoder.transform(table.columns) for table in tables]
+    return _ENCODED[key]
+
+
+def _fit(draw: Draw, law: Law, setup: Setup) -> TabularModel:
+    encoder, matrices = _encoded(law, setup)
     matrix, target, codes = matrices[0], setup.train.target, setup.codes
     if law.bootstrap:
         places = np.random.default_rng([draw.seed, 1]).integers(0, len(target), len(target))
@@ -432,7 +434,7 @@ def _fit(draw: Draw, law: Law, setup: Setup) -> TabularModel:
 def _scores(fitted: TabularModel, law: Law, setup: Setup, part: int) -> NDArray[np.float64]:
     from fairkit_onnx.write.estimators import score_estimator
 
-    _, matrices = setup.encoded[law.learner, law.features(setup.train)]
+    _, matrices = _encoded(law, setup)
     scores = score_estimator(fitted.estimator, matrices[1 + part], "binary")
     return scores.astype(np.float32).astype(np.float64)
 

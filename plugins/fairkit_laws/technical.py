@@ -127,7 +127,7 @@ def mitigation(context: Context) -> list[PackTable]:
 def alternatives(context: Context) -> list[PackTable]:
     """Return the search for less discriminatory alternatives: its statements, and what the model's file says."""
     tables = [
-        _listed(f"What a search shows, {one.sensitive}", [(_name(note), _said(note)) for note in one.notes])
+        _listed("What a search shows", [(name, said) for name, _, said in (note.partition(": ") for note in one.notes)])
         for one in context.report.findings
         if one.metric == "alternatives_reduction"
     ]
@@ -150,14 +150,6 @@ def alternatives(context: Context) -> list[PackTable]:
         ("limits", "; ".join(_text(rule) for rule in search.get("policy") or ())),
     ]
     return [*tables, _listed("Search for less discriminatory alternatives", pairs)]
-
-
-def _name(note: str) -> str:
-    return note.partition(": ")[0] if ": " in note else ""
-
-
-def _said(note: str) -> str:
-    return note.partition(": ")[2] if ": " in note else note
 
 
 def _as_good(search: Mapping[str, object]) -> list[tuple[str, Cell]]:

@@ -260,7 +260,8 @@ def test_a_law_that_is_none_is_refused(text, message):
 
 def test_distributions_are_drawn_as_declared():
     law = read_laws(
-        "[a]\nbootstrap = true\n[a.settings]\nleaves = {low = 4, high = 63, log = true}\nrate = {low = 0.1, high = 0.2}\n"
+        "[a]\nbootstrap = true\n[a.settings]\nleaves = {low = 4, high = 63, log = true}\n"
+        "rate = {low = 0.1, high = 0.2}\n"
         "kind = {choose = ['x', 'y']}\nfixed = 7\n[a.reweigh]\nlow = 0.0\nhigh = 1.0",
         "laws.toml",
     )[0]
