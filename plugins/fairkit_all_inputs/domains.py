@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_COMBINATIONS = 64
 """Values, or combinations of values, that what changes may have."""
+MOST_SHOWN = 30  # values of a column that a finding names
 MOST_VALUES = 10_000
 """Distinct values of a column that are kept."""
 
@@ -181,6 +182,35 @@ def domains_of(
     return domains, notes
 
 
+def domain_texts(domains: Sequence[Numbers | Listed]) -> dict[str, str]:
+    """Return by block, in words, what its columns may be."""
+    found = {}
+    for one in domains:
+        if isinstance(one, Numbers):
+            found[one.name] = f"{one.low!r} to {one.high!r}{', whole' * one.whole}{', or missing' * one.missing}"
+            continue
+        texts = ["+".join(map(value_text_of, values)) or "missing" for values in one.values]
+        more = [f"{len(texts) - MOST_SHOWN} others"] if len(texts) > MOST_SHOWN else []
+        found[one.name] = ", ".join(texts[:MOST_SHOWN] + more)
+    return found
+
+
+def narrowed_of(
+    domains: Sequence[Numbers | Listed], people: People, features: Features, parameters: Parameters
+) -> list[str]:
+    """Name the columns of which only values of the table are looked at: an operator that reads them is not understood."""
+    narrowed = []
+    for name in features.listed:
+        one = next((each for each in domains[:-1] if each.name == name), None)
+        if not isinstance(one, Listed) or name in parameters.domain:
+            continue  # or the user states which
+        seen, numbers = people.seen[name], {value for (value,) in one.values if value == value}  # noqa: PLR0124 -- NaN
+        every = not seen.text and seen.whole and len(numbers) > seen.high - seen.low
+        if not every and not (seen.text and features.listed[name]):  # nor is it text that an encoder lists
+            narrowed.append(name)
+    return narrowed
+
+
 def _one(name: str, seen: Seen, listed: Mapping[str, list[Any]], stated: Any) -> Numbers | Listed:
     text = seen.text
     if stated is not None and not text and name not in listed:
@@ -198,42 +228,30 @@ def _one(name: str, seen: Seen, listed: Mapping[str, list[Any]], stated: Any) ->
         )
     values = list(seen.values)
     if not text and not listed.get(name) and seen.whole and seen.high - seen.low < MOST_VALUES:
-        values = np.arange(
-            seen.low, seen.high + 1
-        ).tolist()  # an operator breaks the order: every number is gone through
+        values = np.arange(seen.low, seen.high + 1).tolist()  # the order is broken: every number is gone through
     if not text and seen.missing:
         values.append(np.nan)
     values += [key for key in listed.get(name, ()) if not any(same_value(key, value) for value in values)]
     if stated is not None:
-        wished = (
-            stated.split(",")
-            if isinstance(stated, str)
-            else list(stated)
-            if isinstance(stated, list | tuple)
-            else [stated]
-        )
-        values = [_known(name, wish, values) for wish in wished]
+        values = [_known(name, wish, values) for wish in _parts(stated, ",")]
     if not values:
         raise DataError(f"all-inputs: the domain of {name!r} is empty")
     return Listed(columns=(name,), values=tuple((value,) for value in values))
 
 
 def _told_range(name: str, seen: Seen, stated: Any) -> Numbers:
-    parts = (
-        stated.split(":")
-        if isinstance(stated, str)
-        else stated
-        if isinstance(stated, list | tuple)
-        else [stated, stated]
-    )
     try:
-        low, high = (float(part) for part in parts)
+        low, high = (float(part) for part in (_parts(stated, ":") if isinstance(stated, Sequence) else [stated] * 2))
     except (TypeError, ValueError):
         raise ParameterError(
             f"all-inputs: the domain {stated!r} of {name!r} is not understood; write all-inputs.domain.{name}=LOW:HIGH"
         ) from None
     whole = seen.whole and low.is_integer() and high.is_integer()
     return Numbers(name=name, low=low, high=high, whole=whole, missing=False)
+
+
+def _parts(stated: Any, mark: str) -> list[Any]:
+    return stated.split(mark) if isinstance(stated, str) else list(stated) if isinstance(stated, Sequence) else [stated]
 
 
 def _known(name: str, wish: Any, values: Sequence[Any]) -> Any:

@@ -19,7 +19,7 @@ from fairkit_all_inputs.bounds.proof import log_of, packed, proved, unpacked
 from fairkit_all_inputs.bounds.proof_file import save_proof
 from fairkit_all_inputs.bounds.searching import Answer, answer, unsearched
 from fairkit_all_inputs.bounds.sums import problem_of
-from fairkit_all_inputs.domains import domains_of
+from fairkit_all_inputs.domains import domain_texts, domains_of, narrowed_of
 from fairkit_all_inputs.replaying import Replay, confirmed, inside_of, replayed
 from fairkit_all_inputs.scope import BOUNDS, MEANING, QUESTIONS, SHARE, AuditScope, interval_of, meet, state_of
 from fairkit_all_inputs.witness import ask, cells_of, described, differs, of_somebody, read, run_witness
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from fairkit_all_inputs.domains import People
     from fairkit_all_inputs.parameters import Parameters
 
-VERSION = 2
+VERSION = 3
 """Of what is proved and how; a certificate of another version is refused."""
+EVIDENCE = ("version", "decided", "boxes", "rounding", "witness", "proved", "problem_sha256", "proof")
+"""What a finding about all inputs has in its evidence, besides its domain."""
 STARTS = 50
 """People from whom the search for a witness begins."""
 LEAST = -1e300
@@ -73,6 +75,7 @@ def findings(
     features = model.sources({name: values[:3] for name, values in people.columns.items()})
     domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, parameters)
     problem = problem_of(model, domains, len(domains) - 1, features)
+    scope = replace(scope, domain=domain_texts(domains))
     if not problem.pairs or not problem.of(FLIP).touching:
         values = ", ".join(changing)
         results = _unused(scope, f"No tree splits between the values of {values}: no input changes its answer.")
@@ -82,7 +85,7 @@ def findings(
     if parameters.save_proof:
         _refuse_proof(problem)
     replay, searched = _replayed_and_compiled(scope, model, problem)
-    scope = replace(scope, searched=searched)
+    scope = replace(scope, searched=searched, narrowed=narrowed_of(domains, people, features, parameters))
     whole = [one.name for one in domains if getattr(one, "whole", False)]
     notes += [f"Whole numbers only, as in the data: {', '.join(whole)}."] if whole else []
     notes += replay.notes()
@@ -202,7 +205,7 @@ def _checked(scope: AuditScope, problem: Problem, kind: int, notes: Sequence[str
     signed = scope.signed(QUESTIONS[kind])
     if signed is None or signed.interval is None:
         return None
-    evidence = dict(signed.evidence)
+    evidence = {key: value for key, value in signed.evidence.items() if key in EVIDENCE}
     if signed.evidence.get("version") != VERSION:
         raise DataError(
             f"all-inputs: the certificate's {signed.metric} has a proof of version "
