@@ -198,7 +198,7 @@ def domain_texts(domains: Sequence[Numbers | Listed]) -> dict[str, str]:
 def narrowed_of(
     domains: Sequence[Numbers | Listed], people: People, features: Features, parameters: Parameters
 ) -> list[str]:
-    """Name the columns of which only values of the table are looked at: an operator that reads them is not understood."""
+    """Name the columns of which only values of the table are looked at: their operator is not understood."""
     narrowed = []
     for name in features.listed:
         one = next((each for each in domains[:-1] if each.name == name), None)
@@ -267,21 +267,17 @@ def _combinations(people: People, changing: Sequence[str], told: Sequence[str]) 
     """Return the values that the changing columns take together."""
     if told:
         return tuple(_told_values(people, changing, text) for text in told)
-    if len(changing) == 1:
-        values = people.seen[changing[0]].values
-        if values is None or len(values) > MOST_COMBINATIONS:
-            raise DataError(
-                f"all-inputs: column {changing[0]!r} has more than {MOST_COMBINATIONS} values; choose some with the "
-                "parameter `all-inputs.values=A,B`"
-            )
-        return tuple((value,) for value in sorted(values, key=lambda v: (isinstance(v, str), v is None, v)))
-    together = people.combinations
-    if together is None or len(together) > MOST_COMBINATIONS:
+    alone = len(changing) == 1
+    known: Mapping[Any, Any] | None = people.seen[changing[0]].values if alone else people.combinations
+    if known is None or len(known) > MOST_COMBINATIONS:
+        what, form = ("values", "A,B") if alone else ("combinations", "A+B,C+D")
         raise DataError(
-            f"all-inputs: {'+'.join(changing)} have more than {MOST_COMBINATIONS} combinations; choose some with the "
-            "parameter `all-inputs.values=A+B,C+D`"
+            f"all-inputs: {'+'.join(changing)} has more than {MOST_COMBINATIONS} {what}; choose some with the "
+            f"parameter `all-inputs.values={form}`"
         )
-    return tuple(sorted(together.values(), key=lambda values: tuple(map(str, values))))
+    if alone:
+        return tuple((value,) for value in sorted(known, key=lambda v: (isinstance(v, str), v is None, v)))
+    return tuple(sorted(known.values(), key=lambda values: tuple(map(str, values))))
 
 
 def _told_values(people: People, changing: Sequence[str], text: str) -> tuple[Any, ...]:

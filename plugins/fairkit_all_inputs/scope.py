@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 QUESTIONS = {FLIP: "all_inputs_flip", SCORE: "all_inputs_score_change", CHANCE: "all_inputs_probability_change"}
 SHARE = "all_inputs_flippable"
 BOUNDS = "The interval is no confidence interval: its ends are bounds that hold for every input of the domain."
-NARROWED = (
-    "of {} only the table's own values were looked at, because an operator that reads them is not understood: nothing "
-    "is known of other inputs. State the values that are meant, as all-inputs.domain.COLUMN=A,B"
-)
+NARROWED = "of {} only the table's own values were looked at (an operator that reads them is not understood): nothing \
+is known of other inputs. State the values that are meant, as all-inputs.domain.COLUMN=A,B"
 MEANING = {
     FLIP: "1: there is an input whose decision changes with these columns alone; 0: it is proved that there is none.",
     SCORE: "The largest change of the sum that the score is made of, over all inputs of the domain.",
@@ -72,8 +70,8 @@ class AuditScope:
         flips = metric == QUESTIONS[FLIP]
         open_ = bool(self.narrowed) and metric != SHARE and not (flips and lower == 1.0)
         interval = (lower, 1.0 if open_ and flips else upper)
-        open_evidence = {"decided": False, "narrowed": ", ".join(self.narrowed)} if open_ else {}
-        evidence = {**evidence, **open_evidence, "domain": dict(self.domain)}
+        narrowed = {"decided": False, "narrowed": ", ".join(self.narrowed)} if open_ else {}
+        evidence = {**evidence, **narrowed, "domain": dict(self.domain)}
         return Finding(
             auditor="all-inputs",
             metric=metric,
