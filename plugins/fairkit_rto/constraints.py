@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,31 +30,11 @@ class Setting:
     epsilon: float
 
 
-class Constraint(Protocol):
-    """What a rule is held to."""
-
-    def thresholds(self, groups: list[SortedScores], settings: Sequence[Setting]) -> NDArray[np.float64]:
-        """Return the exact thresholds of the K groups for settings of one γ, shape [S, K]."""
-        ...
-
-    def pooled(self, groups: list[SortedScores], own: NDArray[np.float64], setting: Setting) -> float:
-        """Return the threshold for all groups taken together, for values that are no group."""
-        ...
-
-    def violation(self, rates: NDArray[np.float64]) -> float:
-        """Return by how much the groups' rates differ in the sense of the constraint; 0 is none."""
-        ...
-
-    def duals(self, groups: int, setting: Setting) -> Duals:
-        """Return the constraint on so many groups as `sgd_thresholds` takes it."""
-        ...
-
-
 class EqualRates:
     """Demographic parity; equal opportunity where the rows are those with the favorable outcome."""
 
     def thresholds(self, groups: list[SortedScores], settings: Sequence[Setting]) -> NDArray[np.float64]:
-        """Solve each group; an empty one gets 0."""
+        """Return the exact thresholds of the K groups for settings of one γ, shape [S, K]; an empty group gets 0."""
         rhos, epsilons = np.array([[one.rho or 0.0, one.epsilon] for one in settings]).T
         gamma = settings[0].gamma
         each = [
@@ -122,6 +102,9 @@ class ZeroCovariance:
                 if place is not None:
                     owner[place], factors[place] = subgroup, factor
         return Duals(owner=owner, factors=factors, offset=0.0, slack=setting.epsilon)
+
+
+Constraint = EqualRates | ZeroCovariance
 
 
 def covariance_of(rows: ScoredRows) -> ZeroCovariance:
