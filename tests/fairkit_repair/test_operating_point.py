@@ -6,6 +6,8 @@ import json
 
 import numpy as np
 import pytest
+from onnx import helper
+from tests.exports import model_of
 
 import fairkit
 from fairkit.data.table import Table
@@ -13,9 +15,11 @@ from fairkit.errors import ParameterError, PolicyError
 from fairkit.mitigators import Run
 from fairkit.objective import Objective
 from fairkit_datasets.loans import loans_table
+from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import embedded_settings, parse
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.learners import fit_learner
+from fairkit_repair.mitigation.caveats import sensitive_inputs
 
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
 PARITY = fairkit.Rule("demographic_parity_difference", "sex", max=0.1)
@@ -107,6 +111,27 @@ def test_other_objectives_are_made_best(repaired, text):
     # nothing that keeps the policy is predicted to be better
     sure = [one for one in result.search.measured if one.status != "left out" and one.chance >= 0.95]
     assert result.search.choice.accuracy == max(one.accuracy for one in sure)
+
+
+@pytest.mark.long
+def test_a_blind_repair_of_a_model_that_reads_the_group_keeps_its_rate_and_shows_the_price(repaired):
+    result = repaired(threshold=0.8, blind=True, methods=["reweigh"], parameters={}, learner="logistic", anyway=True)
+    assert result.search.alternatives[0].reason == "it reads the group to decide: sex"
+    assert result.plugin == "reweigh"
+    assert result.reads == ()
+    assert abs(result.people.approved.after - result.people.approved.before) < 0.03
+    assert result.people.objective.interval[0] < result.people.objective.difference
+
+
+@pytest.mark.parametrize("features", [["sex", "x"], ["x"]])
+def test_a_matrix_reads_the_group_where_it_is_a_feature(features):
+    data = fairkit.load_data(
+        {"x": [0.0, 1, 0, 1], "sex": [0, 0, 1, 1], "y": [0, 1, 0, 1]}, label="y", favorable=1, sensitive="sex",
+        features=features,
+    )  # fmt: skip
+    sums = helper.make_node("ReduceMean", ["rows"], ["p"], axes=[1], keepdims=1)
+    model = OnnxModel.load(model_of([sums], {"p": 1}, {}, inputs={"rows": (1, len(features))}))
+    assert sensitive_inputs(model, Table.from_dataset(data)) == (("sex",) if "sex" in features else ())
 
 
 @pytest.mark.long
