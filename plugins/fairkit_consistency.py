@@ -12,14 +12,16 @@ import numpy as np
 
 from fairkit.auditing.conditions import NO_GROUPS
 from fairkit.auditors import AuditContext, Auditor
+from fairkit.data.clusters import BUCKETS
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ParameterError
 from fairkit.hookspecs import hookimpl
-from fairkit.intervals import share_limits, two_sided
-from fairkit.limits.means import mean_limits, weighted_share_limits
+from fairkit.intervals import guarded, share_limits, two_sided
+from fairkit.limits.means import mean_limits, student, weighted_share_limits
 from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding
+from fairkit_dependent import ratio_noise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Columns, Predictions, Scorer
+    from fairkit_dependent import Noise
 
     Array = NDArray[np.float64]
 
@@ -65,6 +68,7 @@ class Flips:
     squares: Array  # Σ w², Σ w² c, Σ w² c², Σ w² d, Σ w² d²
     whole: bool  # whether every c was 0 or 1 and no row weighted
     top: tuple[Changed, ...]  # the rows that change most
+    buckets: Array | None = None  # `sums` by bucket of clusters, shape [B, 3]
 
     def __add__(self, other: Flips) -> Flips:
         top = sorted(self.top + other.top, key=lambda changed: (-changed.change, changed.row))[:TOP_ROWS]
@@ -74,7 +78,14 @@ class Flips:
             self.squares + other.squares,
             self.whole and other.whole,
             tuple(top),
+            None if self.buckets is None or other.buckets is None else self.buckets + other.buckets,
         )
+
+    def noise(self, place: int) -> Noise | None:
+        """Return what clusters make of a number's noise: 1 is consistency, 2 the change; None without clusters."""
+        if self.buckets is None:
+            return None
+        return ratio_noise(self.buckets[None, :, place], self.buckets[None, :, 0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +110,8 @@ class ConsistencyAuditor(Auditor):
 
     name: ClassVar[str] = "consistency"
     asks: ClassVar[bool] = True
-    uses: ClassVar[frozenset[str]] = frozenset({"weights", *NO_GROUPS})
+    uses: ClassVar[frozenset[str]] = frozenset({"weights", "clusters"})
+    unaffected_by: ClassVar[frozenset[str]] = NO_GROUPS
     summary: ClassVar[str] = "Counterfactual flips: rows whose decision stays the same under other values."
     terms: ClassVar[Mapping[str, Term]] = {
         "consistency": Term(
@@ -247,7 +259,13 @@ def _measure(
         np.array([squared.sum(), squared @ same, squared @ same**2, squared @ change, squared @ change**2]),
         batch.weights is None and bool(((same == 0) | (same == 1)).all()),
         () if scores is None else _top(batch, scores),
+        None if batch.clusters is None else _by_bucket(batch.clusters, weights, same, change),
     )
+
+
+def _by_bucket(clusters: NDArray[np.int64], weights: Array, same: Array, change: Array) -> Array:
+    parts = (weights, weights * same, weights * change)
+    return np.stack([np.bincount(clusters, part, BUCKETS) for part in parts], axis=1)
 
 
 def _sameness(outputs: Sequence[Predictions]) -> Array:
@@ -287,6 +305,10 @@ def _findings(
     ignored = [column for column in name.split("+") if column not in context.scorer.columns]
     if ignored:
         notes.append(f"The model does not read {', '.join(ignored)}, so flipping it changes nothing.")
+    noise = flips.noise(0)
+    doubt = None if noise is None else noise.few.get(0)
+    blocked = f"The interval is not trusted: {doubt}." if doubt else None
+    notes += [blocked] if blocked else []
     findings = []
     if context.scorer.task != "regression":
         share = float(flips.sums[1] / flips.sums[0])
@@ -303,6 +325,7 @@ def _findings(
                 evidence=evidence,
                 notes=(*notes, "All other columns keep their values, also those that depend on the flipped ones."),
                 interval_at=lambda confidence: _share_interval(flips, confidence),
+                inconclusive=blocked,
             )
         )
     if flips.top or context.scorer.task == "regression":
@@ -322,6 +345,7 @@ def _findings(
                 evidence=evidence,
                 notes=tuple(notes),
                 interval_at=lambda confidence: _change_interval(flips, confidence, most),
+                inconclusive=blocked,
             )
         )
     return findings
@@ -334,7 +358,12 @@ def _share_interval(flips: Flips, confidence: float) -> tuple[float, float]:
     size, z = total**2 / flips.squares[0], two_sided(confidence)
     if not flips.whole and variance > 0:
         size = min(size, share * (1 - share) / variance)
-    limits = share_limits if flips.whole else weighted_share_limits
+    noise = flips.noise(1)
+    if noise is not None:  # as many rows as would be as noisy; a share of 0 or 1 counts each bucket as one row
+        z, variance = two_sided(guarded(confidence)), float(noise.variance[0])
+        size = share * (1 - share) / variance if variance > 0 else float(noise.buckets[0])
+        size *= float((z / student(z, noise.degrees + 1)[0]) ** 2)
+    limits = share_limits if flips.whole and noise is None else weighted_share_limits
     low, high = limits(np.array([share]), np.array([size]), z)
     return float(low[0]), float(high[0])
 
@@ -347,6 +376,9 @@ def _change_interval(flips: Flips, confidence: float, most: float) -> tuple[floa
     error = math.sqrt(max(squares, 0) * float(rows[0]) / max(float(rows[0]) - 1, 1)) / total
     level, spread = np.array([mean]), np.array([error])
     reach = np.zeros(1), np.array([max(most, mean)])
+    noise = flips.noise(2)
+    if noise is not None:
+        z, rows, spread = two_sided(guarded(confidence)), noise.degrees + 1, np.sqrt(noise.variance)
     low, high = mean_limits(level, spread, np.zeros(1), rows, reach, z)
     return max(float(low[0]), 0.0), float(min(high[0], reach[1][0]))
 
