@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.proxies import proxies
+from fairkit.data.proxies import calibration, proxies
 from fairkit.data.roles import proxy_of
 from fairkit.intervals import two_sided
 from fairkit.metrics import Rate
@@ -59,7 +59,7 @@ class Proxy:
         self.auditor, self.context, self.name, self.groups = auditor, context, name, groups
         self.totals, self.parameters = totals, parameters
         self.sums, second, buckets = totals.coarse()
-        self.sampling = Sampling(second, buckets)
+        self.sampling = Sampling(second, buckets, auditor.parameters.probability_error or 0.0)
         self.pairs = [(a, b) for a in range(len(groups)) for b in range(a + 1, len(groups))]
 
     def findings(self, outcome: bool | None = None) -> list[Finding]:
@@ -174,8 +174,11 @@ class Proxy:
             f"The groups of {self.name} are known by probabilities only. The value weights rows by them, which is "
             "right if decisions and outcomes do not depend on the group among rows with equal probabilities; the "
             "interval holds whatever that dependence is (Kallus, Mao & Zhou 2022), with sampling error on top. Both "
-            "suppose calibrated probabilities: of the rows with p a share p is in the group. Nothing here tests that."
+            f"suppose that of the rows with p a share within {self.sampling.off:.3g} of p is in the group."
         ]
+        stated = self.auditor.parameters.probability_error
+        tested, doubt = calibration(self.name, self.groups, self.totals.known, stated)
+        notes.append(tested)
         hard = self._thresholded(over, counted)
         if hard is not None and value is not None:
             notes.append(
@@ -188,6 +191,7 @@ class Proxy:
         expected = self.totals.joint @ over
         few = [f"{name} ({rows:.0f})" for name, rows in zip(self.groups, expected, strict=True) if rows < least]
         blocking = [f"Groups with fewer than {least} expected rows: {', '.join(few)}."] if few else []
+        blocking += [doubt] if doubt else []
         if self.totals.joint_buckets is not None:
             clusters = int(self.totals.joint_buckets.any(axis=(1, 2)).sum())
             sizes = np.maximum(self.totals.joint_buckets @ over, 0.0)  # by bucket and group

@@ -1,13 +1,15 @@
-"""Columns of group probabilities in place of a sensitive column: names, and what cannot be probabilities."""
+"""Columns of group probabilities in place of a sensitive column: names, what cannot be probabilities, and a test."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.data.arrow import as_numpy
-from fairkit.data.roles import proxy_of
+from fairkit.data.roles import proxy_of, value_text
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 ROUNDING = 2e-3
 """How far the probabilities of a row may be from adding up to 1: tables are published with three digits."""
+
+_NORMAL, _ALPHA, _KNOWN = NormalDist(), 0.001, 20
+"""The level of the test of probabilities, and how many rows of known groups a tenth needs."""
 
 
 def proxies(roles: Roles) -> dict[str, tuple[str, ...]]:
@@ -80,3 +85,59 @@ def _checked(values: Array, columns: tuple[str, ...], table: str, times: NDArray
             f"{rows_where(off, times)} rows; name a column for every group, or add one for the others"
         )
     return np.asarray(values / total[:, None])
+
+
+def known_columns(roles: Roles, columns: Sequence[str]) -> list[str]:
+    """Return the columns named as groups of which probabilities are given: they hold the groups that are known."""
+    return [name for name in proxies(roles) if name in columns]
+
+
+def known_groups(values: NDArray[Any], groups: Sequence[str]) -> NDArray[np.int64]:
+    """Return each row's place among the groups, shape [n]; -1 where it is not known or none of them."""
+    places = {group: place for place, group in enumerate(groups)}
+    return np.array([-1 if v is None else places.get(value_text(v), -1) for v in values.tolist()], dtype=np.int64)
+
+
+def known_shares(p: Array, group: NDArray[np.int64] | None) -> Array:
+    """Count rows of known groups by group and tenth of its probability: rows, Σ p, hits, Σ p (1 - p), [K, 10, 4]."""
+    made = np.zeros((p.shape[1], 10, 4))
+    if group is not None:
+        p, group = p[group >= 0], group[group >= 0]
+        for place, share in enumerate(p.T):
+            tenth, hit = np.minimum((10 * share).astype(np.int64), 9), (group == place).astype(np.float64)
+            parts = (np.ones(len(share)), share, hit, share * (1 - share))
+            made[place] = np.stack([np.bincount(tenth, part, 10) for part in parts], axis=1)
+    return made
+
+
+def calibration(name: str, groups: Sequence[str], known: Array, stated: float | None) -> tuple[str, str | None]:
+    """Test probabilities where groups are known: a sentence, and the reason why there is no verdict, or None.
+
+    A verdict needs that somebody states how far a group's share may be from its probability.
+    """
+    rows, p, hits, spread = np.moveaxis(known, -1, 0)
+    option = "`--set group.probability_error=`"
+    unstated = None if stated is not None else f"State how far shares of {name} may be from probabilities with {option}"
+    if not rows.any():
+        return (
+            f"Nothing tests that: no row has a known group in a column {name!r}.",
+            unstated and f"{unstated} (0: calibrated).",
+        )
+    z = _NORMAL.inv_cdf(1 - _ALPHA / (2 * int((rows > 0).sum())))
+    with np.errstate(all="ignore"):
+        off, noise = np.abs(hits - p) / rows, z * np.sqrt(spread) / rows
+    enough = rows >= _KNOWN
+    least = float(np.where(enough, off + noise, 0.0).max())
+    surely = np.where(enough, off - noise, -1.0)
+    at = np.unravel_index(int(surely.argmax()), surely.shape)
+    said = f"Tested on the {int(rows[0].sum()):,} rows whose {name} is known"
+    if surely[at] > (stated or 0.0):
+        told = (
+            f"{said}: of those with a probability of {groups[at[0]]} of {p[at] / rows[at]:.2f} on average, "
+            f"{hits[at] / rows[at]:.2f} are. State an error of {least:.2g} or more with {option}."
+        )
+        return told, told
+    return (
+        f"{said}: none of its shares is surely off by more; they cannot exclude {least:.2g}.",
+        unstated and f"{unstated}; {least:.2g} is what the known rows cannot exclude.",
+    )
