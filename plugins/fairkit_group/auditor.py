@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from fairkit.auditing.conditions import WAYS_OUT
 from fairkit.auditing.views import views
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.data.proxies import known_columns
 from fairkit.models.scale import is_own
 from fairkit.parameters.declare import parameter
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, Statistic
@@ -93,7 +92,7 @@ class GroupAuditor(Auditor):
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Name the columns of groups that are known beside their probabilities."""
-        return known_columns(context.dataset.roles, context.dataset.columns)
+        return context.dataset.roles.known
 
     def needs_rows(self, metrics: Sequence[type[Metric]]) -> str | None:
         """Return None unless a metric keeps rows."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.clusters import BUCKETS
-from fairkit.data.proxies import known_columns, known_groups, proxies
+from fairkit.data.proxies import known_groups, proxies
 from fairkit.metrics import CONFUSION
 from fairkit.statistics import Scores
 from fairkit_dependent import SCORE_BUCKETS, STRATA_BUCKETS
@@ -74,9 +74,9 @@ class Collecting:
             if sensitive is not None:
                 self._add_strata(sensitive, label, whole, statistics, codes, n_groups, has_group)
         for name, shares in self.batch.probabilities.items():
-            known = None
-            if name in known_columns(self.dataset.roles, self.dataset.columns):
-                known = known_groups(self.batch.column(name), proxies(self.dataset.roles)[name])
+            roles, known = self.dataset.roles, None
+            if name in roles.known:
+                known = known_groups(self.batch.column(name), proxies(roles)[name])
             self.proxies[name, label, of] = proxy_totals(rows, shares, self.batch.clusters, known)
 
     def _add_undetermined(

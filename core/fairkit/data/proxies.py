@@ -87,11 +87,6 @@ def _checked(values: Array, columns: tuple[str, ...], table: str, times: NDArray
     return np.asarray(values / total[:, None])
 
 
-def known_columns(roles: Roles, columns: Sequence[str]) -> list[str]:
-    """Return the columns named as groups of which probabilities are given: they hold the groups that are known."""
-    return [name for name in proxies(roles) if name in columns]
-
-
 def known_groups(values: NDArray[Any], groups: Sequence[str]) -> NDArray[np.int64]:
     """Return each row's place among the groups, shape [n]; -1 where it is not known or none of them."""
     places = {group: place for place, group in enumerate(groups)}
@@ -127,7 +122,7 @@ def calibration(name: str, groups: Sequence[str], known: Array, stated: float | 
     with np.errstate(all="ignore"):
         off, noise = np.abs(hits - p) / rows, z * np.sqrt(spread) / rows
     enough = rows >= _KNOWN
-    least = float(np.where(enough, off + noise, 0.0).max())
+    least = float(np.where(enough, off, 0.0).max())
     surely = np.where(enough, off - noise, -1.0)
     at = np.unravel_index(int(surely.argmax()), surely.shape)
     said = f"Tested on the {int(rows[0].sum()):,} rows whose {name} is known"
@@ -138,6 +133,6 @@ def calibration(name: str, groups: Sequence[str], known: Array, stated: float | 
         )
         return told, told
     return (
-        f"{said}: none of its shares is surely off by more; they cannot exclude {least:.2g}.",
-        unstated and f"{unstated}; {least:.2g} is what the known rows cannot exclude.",
+        f"{said}: the largest error seen is {least:.2g}, and none is surely larger than stated.",
+        unstated and f"{unstated}; {least:.2g} is seen in the known rows.",
     )
