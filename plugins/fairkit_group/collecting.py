@@ -41,6 +41,7 @@ class Collecting:
         self.missing_clusters: dict[Key, Any] = {}
         self.strata: dict[StratumKey, Any] = {}
         self.strata_clusters: dict[StratumKey, Any] = {}
+        self.strata_missing: dict[StratumKey, Any] = {}
         self.undetermined: dict[Key, Any] = {}
         self.proxies: dict[tuple[str, str | None, str], Any] = {}
 
@@ -53,6 +54,7 @@ class Collecting:
             missing_clusters=self.missing_clusters,
             strata=self.strata,
             strata_clusters=self.strata_clusters,
+            strata_missing=self.strata_missing,
             proxies=self.proxies,
             undetermined=self.undetermined,
         )
@@ -63,6 +65,10 @@ class Collecting:
         for sensitive, found, n_groups in self._splits():
             has_group, codes, whole, buckets = found >= 0, found, rows, self.batch.clusters
             if not has_group.all():
+                key, rest = CONFUSION.key + of, some_rows(rows, ~has_group)
+                for within, strata in self.batch.strata.items() if key in statistics else ():
+                    part = collected(CONFUSION, rest, strata[~has_group], len(self.dataset.stratum_names(within)))
+                    self.strata_missing[within, str(sensitive), label, key] = part
                 self._add_missing(sensitive, label, rows, statistics, ~has_group)
                 whole, codes = some_rows(rows, has_group), found[has_group]
                 buckets = None if buckets is None else buckets[has_group]

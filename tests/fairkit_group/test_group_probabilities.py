@@ -243,7 +243,7 @@ def _overconfident(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     ("told", "kept", "verdict", "said"),
     [
         ({}, (), "inconclusive", "State how far shares of race may be from probabilities"),
-        ({}, ("race",), "inconclusive", "State an error of 0.1"),
+        ({}, ("race",), "inconclusive", "State an error of 0."),
         ({"probability_error": 0.0}, (), "pass", ""),
         ({"probability_error": 0.0}, ("race",), "inconclusive", "on average"),
         ({"probability_error": 0.3}, ("race",), "pass", ""),
