@@ -164,7 +164,7 @@ def test_packages_import_downward_only(root):
 
 BUDGETS = {
     "core/fairkit": 21_500,
-    "core/fairkit_onnx": 14_250,
+    "core/fairkit_onnx": 10_500,
     "core/fairkit_repair": 7_750,
     "core/fairkit_similarity": 4_250,
     "core/fairkit_watch": 3_750,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext
+    from fairkit.models.scorer import Scorer
     from fairkit.results.findings import Finding
     from fairkit_all_inputs.bounds.problem import Problem
     from fairkit_all_inputs.domains import People
@@ -61,6 +62,12 @@ def opened(context: AuditContext) -> TreeModel | LinearModel:
     return model
 
 
+def not_plain(scorer: Scorer) -> str | None:
+    """Say why nothing can be said of every input of a file; None where it is plain, or no file."""
+    broken = scorer.shown.broken if isinstance(scorer, OnnxScorer) and scorer.model.content is not None else None
+    return None if broken is None else f"{scorer.info.name} is no plain file ({broken})"
+
+
 def findings(
     parameters: Parameters, changing: Sequence[str], people: People, context: AuditContext, began: float
 ) -> list[Finding]:
@@ -68,6 +75,14 @@ def findings(
     scope = AuditScope(told=parameters, changing=changing, people=people, context=context, began=began)
     if not any(column in context.scorer.columns for column in changing):
         return _unused(scope, f"The model does not read {', '.join(changing)}: no input changes its answer.")
+    broken = not_plain(context.scorer)
+    if broken is not None:
+        return [
+            replace(
+                one, value=None, interval=None, interval_at=None, evidence={"version": VERSION}, inconclusive=broken
+            )
+            for one in _unused(scope, f"Not shown: {broken}.")
+        ]
     model = opened(context)
     columns = list(context.scorer.columns)
     features = model.sources({name: values[:3] for name, values in people.columns.items()})
