@@ -118,8 +118,8 @@ def _with_condition(
             raise DataError("answers have no label")
     missing = {"missing_groups": "race", "missing_labels": "good"}.get(condition)
     if missing is not None:
-        columns[missing] = columns[missing].astype(object)
-        columns[missing][good] = None
+        kept = [None if lost else value for value, lost in zip(columns[missing], good, strict=True)]
+        columns[missing] = np.array(kept, dtype=object)
         return {}
     named = CONDITIONS[condition]
     for column in ("stands_for", "family", "region", "p_x", "p_y"):

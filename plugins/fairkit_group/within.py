@@ -144,8 +144,9 @@ class Inside:
     def _bounds(self, metric: Metric, pairs: Sequence[Pair], *, signed: bool = False) -> dict[str, Any]:
         """Return what rows without a group could do to a difference; nothing where that is not known."""
         confusion = self.strata.confusion()
-        usable = isinstance(metric, Rate) and isinstance(self.gone, Sums) and confusion is not None and len(pairs) > 0
-        if not usable or (metric.outcome and self.section.context.dataset.profile.unlabelled):
+        if not isinstance(metric, Rate) or not isinstance(self.gone, Sums) or confusion is None or not pairs:
+            return {}
+        if metric.outcome and self.section.context.dataset.profile.unlabelled:
             return {}
         own = np.array([pair.difference for pair in pairs])
         low, high = pooled_bounds(metric, confusion, self.gone.first, pairs).T

@@ -128,7 +128,7 @@ def calibration(name: str, groups: Sequence[str], known: Array, stated: float | 
     said = f"Tested on the {int(rows[0].sum()):,} rows whose {name} is known"
     if surely[at] > (stated or 0.0):
         told = (
-            f"{said}: of those with a probability of {groups[at[0]]} of {p[at] / rows[at]:.2f} on average, "
+            f"{said}: of those with a probability of {groups[int(at[0])]} of {p[at] / rows[at]:.2f} on average, "
             f"{hits[at] / rows[at]:.2f} are. State an error of {least:.2g} or more with {option}."
         )
         return told, told
