@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,16 +13,15 @@ import numpy as np
 
 from fairkit.auditing.conditions import NO_GROUPS
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.data.clusters import BUCKETS
-from fairkit.data.roles import same_value, value_text
-from fairkit.errors import DataError, ParameterError
+from fairkit.data.roles import value_meant, value_text
+from fairkit.errors import ParameterError
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import guarded, share_limits, two_sided
-from fairkit.limits.means import mean_limits, student, weighted_share_limits
+from fairkit.limits.means import mean_limits, weighted_share_limits
 from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding
-from fairkit_dependent import ratio_noise
+from fairkit_dependent import bucket_sums, noisy_share, ratio_noise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -202,7 +202,7 @@ class ConsistencyAuditor(Auditor):
             return observed
         parts = wished.split(",") if isinstance(wished, str) else wished
         parts = list(parts) if isinstance(parts, list | tuple) else [parts]
-        chosen = [_as_cell(part, column, observed) for part in parts]
+        chosen = [value_meant(part, observed, f"consistency: column {column!r}") for part in parts]
         if len(chosen) < 2:
             raise ParameterError(f"consistency: flipping {column!r} needs at least two values")
         return chosen
@@ -214,16 +214,6 @@ class ConsistencyAuditor(Auditor):
             combinations = self._flips[name]
             found += _findings(self.name, name, flips, combinations, context)
         return found
-
-
-def _as_cell(wish: Any, column: str, observed: Sequence[Any]) -> Any:
-    """The observed cell that the user means."""
-    text = wish.strip() if isinstance(wish, str) else wish
-    for value in observed:
-        if same_value(value, text):
-            return value
-    shown = ", ".join(value_text(value) for value in observed[:8])
-    raise DataError(f"consistency: column {column!r} never has the value {text!r}; it has: {shown}")
 
 
 def _scored(
@@ -259,13 +249,8 @@ def _measure(
         np.array([squared.sum(), squared @ same, squared @ same**2, squared @ change, squared @ change**2]),
         batch.weights is None and bool(((same == 0) | (same == 1)).all()),
         () if scores is None else _top(batch, scores),
-        None if batch.clusters is None else _by_bucket(batch.clusters, weights, same, change),
+        None if batch.clusters is None else bucket_sums(batch.clusters, weights, weights * same, weights * change),
     )
-
-
-def _by_bucket(clusters: NDArray[np.int64], weights: Array, same: Array, change: Array) -> Array:
-    parts = (weights, weights * same, weights * change)
-    return np.stack([np.bincount(clusters, part, BUCKETS) for part in parts], axis=1)
 
 
 def _sameness(outputs: Sequence[Predictions]) -> Array:
@@ -309,66 +294,54 @@ def _findings(
     doubt = None if noise is None else noise.few.get(0)
     blocked = f"The interval is not trusted: {doubt}." if doubt else None
     notes += [blocked] if blocked else []
+    regression = context.scorer.task == "regression"
+
+    def made(metric: str, value: float, interval: Callable[[float], tuple[float, float]], **told: Any) -> Finding:
+        return Finding(
+            auditor=auditor,
+            metric=metric,
+            sensitive=name,
+            value=float(value / flips.sums[0]),
+            interval=interval(context.confidence),
+            confidence=context.confidence,
+            parameters=parameters,
+            evidence=evidence,
+            interval_at=interval,
+            inconclusive=blocked,
+            **told,
+        )
+
     findings = []
-    if context.scorer.task != "regression":
-        share = float(flips.sums[1] / flips.sums[0])
-        findings.append(
-            Finding(
-                auditor=auditor,
-                metric="consistency",
-                sensitive=name,
-                value=share,
-                interval=_share_interval(flips, context.confidence),
-                confidence=context.confidence,
-                better="higher",
-                parameters=parameters,
-                evidence=evidence,
-                notes=(*notes, "All other columns keep their values, also those that depend on the flipped ones."),
-                interval_at=lambda confidence: _share_interval(flips, confidence),
-                inconclusive=blocked,
-            )
-        )
-    if flips.top or context.scorer.task == "regression":
-        most = 1.0 if context.scorer.task != "regression" else max((one.change for one in flips.top), default=0.0)
-        if not flips.sums[2] > 0 and context.scorer.task == "regression":
+    if not regression:
+        told = (*notes, "All other columns keep their values, also those that depend on the flipped ones.")
+        interval = functools.partial(_share_interval, flips)
+        findings.append(made("consistency", flips.sums[1], interval, better="higher", notes=told))
+    if flips.top or regression:
+        most = max((one.change for one in flips.top), default=0.0) if regression else 1.0
+        if regression and not flips.sums[2] > 0:
             notes.append("No row's score changes, so that nothing tells by how much others would.")
-        findings.append(
-            Finding(
-                auditor=auditor,
-                metric="counterfactual_score_change",
-                sensitive=name,
-                value=float(flips.sums[2] / flips.sums[0]),
-                interval=_change_interval(flips, context.confidence, most),
-                confidence=context.confidence,
-                better="lower",
-                parameters=parameters,
-                evidence=evidence,
-                notes=tuple(notes),
-                interval_at=lambda confidence: _change_interval(flips, confidence, most),
-                inconclusive=blocked,
-            )
-        )
+        interval = functools.partial(_change_interval, flips, most)
+        changed = made("counterfactual_score_change", flips.sums[2], interval, better="lower", notes=tuple(notes))
+        findings.append(changed)
     return findings
 
 
 def _share_interval(flips: Flips, confidence: float) -> tuple[float, float]:
     """Return a share's limits; under weights or randomized decisions with the effective number of rows."""
-    total, share = flips.sums[0], flips.sums[1] / flips.sums[0]
+    total, share, noise = flips.sums[0], flips.sums[1] / flips.sums[0], flips.noise(1)
+    if noise is not None:
+        low, high = noisy_share(np.array([share]), noise, two_sided(guarded(confidence)))
+        return float(low[0]), float(high[0])
     variance = (flips.squares[2] - 2 * share * flips.squares[1] + share**2 * flips.squares[0]) / total**2
     size, z = total**2 / flips.squares[0], two_sided(confidence)
     if not flips.whole and variance > 0:
         size = min(size, share * (1 - share) / variance)
-    noise = flips.noise(1)
-    if noise is not None:  # as many rows as would be as noisy; a share of 0 or 1 counts each bucket as one row
-        z, variance = two_sided(guarded(confidence)), float(noise.variance[0])
-        size = share * (1 - share) / variance if variance > 0 else float(noise.buckets[0])
-        size *= float((z / student(z, noise.degrees + 1)[0]) ** 2)
-    limits = share_limits if flips.whole and noise is None else weighted_share_limits
+    limits = share_limits if flips.whole else weighted_share_limits
     low, high = limits(np.array([share]), np.array([size]), z)
     return float(low[0]), float(high[0])
 
 
-def _change_interval(flips: Flips, confidence: float, most: float) -> tuple[float, float]:
+def _change_interval(flips: Flips, most: float, confidence: float) -> tuple[float, float]:
     """Return Student's limits of a mean, widened by unseen rows, whose change may be 0 or the largest there can be."""
     total, mean = flips.sums[0], flips.sums[2] / flips.sums[0]
     squares = flips.squares[4] - 2 * mean * flips.squares[3] + mean**2 * flips.squares[0]

@@ -7,7 +7,8 @@ import fairkit
 from fairkit.data.clusters import BUCKETS
 from fairkit.models.scorer import Predictions
 from fairkit.results.subjects import ModelInfo
-from fairkit_consistency import Flips, _by_bucket, _change_interval, _share_interval
+from fairkit_consistency import Flips, _change_interval, _share_interval
+from fairkit_dependent import bucket_sums
 
 
 def flips(rng, people=80, rows=10):
@@ -19,7 +20,7 @@ def flips(rng, people=80, rows=10):
     one = np.ones(len(same))
     sums = np.array([one.sum(), same.sum(), change.sum()])
     squares = np.array([one.sum(), same.sum(), same.sum(), change.sum(), (change**2).sum()])
-    return sums, squares, _by_bucket(rng.permutation(BUCKETS)[person], one, same, change)
+    return sums, squares, bucket_sums(rng.permutation(BUCKETS)[person], one, same, change)
 
 
 def test_intervals_cover_with_clusters_and_do_not_without():
@@ -28,7 +29,7 @@ def test_intervals_cover_with_clusters_and_do_not_without():
     for _ in range(300):
         sums, squares, buckets = flips(rng)
         with_, without = (Flips(int(sums[0]), sums, squares, True, (), each) for each in (buckets, None))
-        ends = _share_interval(with_, 0.95), _change_interval(with_, 0.95, 1.0), _share_interval(without, 0.95)
+        ends = _share_interval(with_, 0.95), _change_interval(with_, 1.0, 0.95), _share_interval(without, 0.95)
         hits += [low <= truth <= high for (low, high), truth in zip(ends, (0.6, 0.2, 0.6), strict=True)]
     assert min(hits[:2]) >= 0.93 * 300
     assert hits[2] < 0.8 * 300

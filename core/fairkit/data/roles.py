@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from fairkit.errors import DataError, did_you_mean
+from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.support.records import record_of
 
 if TYPE_CHECKING:
@@ -49,6 +49,16 @@ def same_value(a: Any, b: Any) -> bool:
         return float(a) == float(b)
     except (TypeError, ValueError):
         return value_text(a) == value_text(b)
+
+
+def value_meant(wish: Any, values: Sequence[Any], what: str) -> Any:
+    """Return the value among some that the user means; `what` has them, for the message."""
+    text = wish.strip() if isinstance(wish, str) else wish
+    for value in values:
+        if same_value(value, text):
+            return value
+    shown = ", ".join(value_text(value) for value in list(values)[:8])
+    raise ParameterError(f"{what} never has the value {text!r}; it has: {shown}")
 
 
 def _flag(value: Any, spelled: dict[str, str]) -> str:
