@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from fairkit.auditing.conditions import WAYS_OUT
 from fairkit.auditing.views import views
 from fairkit.auditors import AuditContext, Auditor
+from fairkit.metrics import CONFUSION
 from fairkit.models.scale import is_own
 from fairkit.parameters.declare import parameter
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, Statistic
@@ -147,6 +148,8 @@ class GroupAuditor(Auditor):
         if context.dataset.profile.unlabelled:
             chosen = [metric for metric in chosen if metric.outcome == outcome]
         statistics = {metric.statistic.key: metric.statistic for metric in chosen}
+        if context.dataset.profile.unlabelled and not outcome and rows.decision is not None:
+            statistics[CONFUSION.key] = CONFUSION  # bounds compare it with that of the labelled rows
         if rows.score is not None:
             low, high = 0.0, 1.0
             if context.scorer.task == "regression":
