@@ -160,12 +160,12 @@ def strata_loss(rng, n=3_000):
 
 def one_name(rng, heavy, documents=60, names=40):
     """Answers about 40 names a group; where `heavy`, half of a group's answers are about one of them."""
-    effects = rng.normal(0, 0.2, (2, names))
+    effects = rng.normal(0, 0.08, (2, names))
     group, doc = np.tile([0, 1], documents * 4), np.repeat(np.arange(documents), 8)
     name = rng.integers(0, names, len(group))
     name[(group == 0) & (rng.random(len(group)) < 0.5 * heavy)] = 0
-    y = 0.5 + 0.1 * group + effects[group, name] + rng.normal(0, 0.2, documents)[doc] + rng.normal(0, 0.1, len(doc))
-    columns = {"sex": SEX[group], "document": doc, "name": group * names + name, "answer": np.clip(y, -9, 9)}
+    y = 0.45 + 0.1 * group + effects[group, name] + rng.normal(0, 0.1, documents)[doc] + rng.normal(0, 0.05, len(doc))
+    columns = {"sex": SEX[group], "document": doc, "name": group * names + name, "answer": np.clip(y, 0, 1)}
     columns["name"] = columns["name"].astype(str)
     rule = fairkit.Rule("correspondence_difference", sensitive="sex", max=0.0999)
     return 0.1, audited(columns, PredictedColumns(answer="answer"), rule, auditor="correspondence")
