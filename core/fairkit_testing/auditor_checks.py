@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.auditing.conditions import check_conditions, conditions_of
+from fairkit.auditing import conditions
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.dataset import BATCH_ROWS, Dataset
 from fairkit.engines.local import Here
@@ -214,13 +214,13 @@ def check_auditor_conditions(audited: Audited) -> None:
             continue  # data of this task cannot have it
         if condition not in auditor.uses | auditor.unaffected_by:
             try:
-                check_conditions([auditor], data)
+                conditions.check_conditions([auditor], data)
             except ParameterError as error:
                 require(
                     repr(auditor.name) in str(error), f"{condition}: the refusal does not name the auditor: {error}"
                 )
             else:
-                require(condition not in conditions_of(data), f"{condition}: neither declared nor refused")
+                require(condition not in conditions.conditions_of(data), f"{condition}: neither declared nor refused")
             continue
         changed = audited.numbers(data, task) != before
         if condition in auditor.uses:

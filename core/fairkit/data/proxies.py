@@ -1,9 +1,8 @@
-"""Columns of group probabilities in place of a sensitive column: names, what cannot be probabilities, and a test."""
+"""Columns of group probabilities in place of a sensitive column: names, what cannot be probabilities, known groups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
 ROUNDING = 2e-3
 """How far the probabilities of a row may be from adding up to 1: tables are published with three digits."""
-
-_NORMAL, _ALPHA, _KNOWN = NormalDist(), 0.001, 20
-"""The level of the test of probabilities, and how many rows of known groups a tenth needs."""
 
 
 def proxies(roles: Roles) -> dict[str, tuple[str, ...]]:
@@ -103,36 +99,3 @@ def known_shares(p: Array, group: NDArray[np.int64] | None) -> Array:
             parts = (np.ones(len(share)), share, hit, share * (1 - share))
             made[place] = np.stack([np.bincount(tenth, part, 10) for part in parts], axis=1)
     return made
-
-
-def calibration(name: str, groups: Sequence[str], known: Array, stated: float | None) -> tuple[str, str | None]:
-    """Test probabilities where groups are known: a sentence, and the reason why there is no verdict, or None.
-
-    A verdict needs that somebody states how far a group's share may be from its probability.
-    """
-    rows, p, hits, spread = np.moveaxis(known, -1, 0)
-    option = "`--set group.probability_error=`"
-    unstated = None if stated is not None else f"State how far shares of {name} may be from probabilities with {option}"
-    if not rows.any():
-        return (
-            f"Nothing tests that: no row has a known group in a column {name!r}.",
-            unstated and f"{unstated} (0: calibrated).",
-        )
-    z = _NORMAL.inv_cdf(1 - _ALPHA / (2 * int((rows > 0).sum())))
-    with np.errstate(all="ignore"):
-        off, noise = np.abs(hits - p) / rows, z * np.sqrt(spread) / rows
-    enough = rows >= _KNOWN
-    least = float(np.where(enough, off, 0.0).max())
-    surely = np.where(enough, off - noise, -1.0)
-    at = np.unravel_index(int(surely.argmax()), surely.shape)
-    said = f"Tested on the {int(rows[0].sum()):,} rows whose {name} is known"
-    if surely[at] > (stated or 0.0):
-        told = (
-            f"{said}: of those with a probability of {groups[int(at[0])]} of {p[at] / rows[at]:.2f} on average, "
-            f"{hits[at] / rows[at]:.2f} are. State an error of {least:.2g} or more with {option}."
-        )
-        return told, told
-    return (
-        f"{said}: the largest error seen is {least:.2g}, and none is surely larger than stated.",
-        unstated and f"{unstated}; {least:.2g} is seen in the known rows.",
-    )
