@@ -19,8 +19,9 @@ class ModelInfo:
     the favorable one. `endpoint` is there where a server answered: ``url``, ``model``, ``version``, ``platform``, and
     the digest of the model's metadata.
     `predictions` says which columns of the table were audited where there was no model; empty where there was one.
-    `serving` has what is known of the model as it is served: ``rows`` (whether each is proved to be answered from
-    itself alone), ``rounding``, ``outputs`` and ``inputs`` that were not audited or fed; empty in older reports.
+    `serving` has what is known of the model as it is served: ``rows`` (whether the file is plain, and its rows are
+    shown to stay apart), ``probed`` (what other batches, orders, threads and no optimisation gave), ``outputs`` and
+    ``inputs`` that were not audited or fed; empty in older reports.
     """
 
     name: str
