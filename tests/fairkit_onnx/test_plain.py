@@ -67,7 +67,9 @@ def test_what_exporters_write_is_probed_and_differs_nowhere() -> None:
             numbers = fairkit.load_data(people, label="t", sensitive=["g"], features=features)
             try:
                 try:
-                    bound = fairkit.OnnxModel.load(proto).bind(data, fairkit.ModelOptions(task="binary", favorable_class=1))
+                    bound = fairkit.OnnxModel.load(proto).bind(
+                        data, fairkit.ModelOptions(task="binary", favorable_class=1)
+                    )
                 except ModelError:
                     bound = fairkit.OnnxModel.load(proto).bind(numbers, fairkit.ModelOptions(task="regression"))
             except FairkitError as error:  # outputs that no audit reads

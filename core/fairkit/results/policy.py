@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -87,7 +87,7 @@ def _matching(rule: Rule, findings: Sequence[Finding], conditions: Mapping[str, 
             f"the policy names the metric {rule.metric!r}, which is measured {conditions[rule.metric]} only"
         )
     if not named:
-        hint = did_you_mean(rule.metric, {finding.metric for finding in findings}, what="metrics")
+        hint = metric_hint(rule, {finding.metric for finding in findings})
         raise PolicyError(f"the policy names the metric {rule.metric!r}, which was not measured. {hint}")
     if rule.sensitive is None:
         return named
@@ -97,6 +97,12 @@ def _matching(rule: Rule, findings: Sequence[Finding], conditions: Mapping[str, 
         hint = did_you_mean(rule.sensitive, known, what="sensitive columns")
         raise PolicyError(f"the policy asks {rule.metric!r} for {rule.sensitive!r}, which was not audited. {hint}")
     return chosen
+
+
+def metric_hint(rule: Rule, names: Collection[str]) -> str:
+    """Say which metric was meant; for a constraint such as ``equalized_odds`` the comparison that has such a limit."""
+    compared = f"{rule.metric}{'_difference' if rule.upper else '_ratio'}"
+    return f"Did you mean {compared!r}?" if compared in names else did_you_mean(rule.metric, names, what="metrics")
 
 
 def _level(
