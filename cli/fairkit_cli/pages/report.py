@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairkit_cli.pages.conditions import condition_sections
 from fairkit_cli.pages.evidence import evidence_sections
@@ -19,8 +19,6 @@ from fairkit_cli.pages.why import why_parts
 from fairkit_cli.text.view import report_view
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fairkit.results.report import Report
 
 
@@ -49,18 +47,6 @@ def sections(report: Report) -> list[Part | None]:
     ]
 
 
-def as_served(serving: Mapping[str, Any]) -> str:
-    """Say what is known of a file in other batches and other ways to run it; empty where no audit of today looked."""
-    rows, probed = serving.get("rows", {}), serving.get("probed", {})
-    if "rows_apart" not in rows or not probed:
-        return ""
-    shown = "shown" if rows["rows_apart"] else f"not shown ({rows.get('because')})"
-    return (
-        f"that rows of a batch stay apart is {shown}; probed: {probed['differ']:,} of the first {probed['rows']:,} rows "
-        "are decided otherwise in other batches, orders and numbers of threads, with and without graph optimisation"
-    )
-
-
 def details(report: Report) -> Section:
     """Return how the numbers were made, what to keep in mind, and all of them."""
     environment, data = report.environment, report.data
@@ -72,7 +58,7 @@ def details(report: Report) -> Section:
         ("SHA-256 of the model", Span(report.model.sha256 or "none: an object in memory", "code")),
         ("Data", [name_of(data.name), f", {data.rows:,} rows{data.lacking}"]),
         ("SHA-256 of the data", Span(data.sha256, "code")),
-        *([("As it is served", served)] if (served := as_served(report.model.serving)) else []),
+        *([("As it is served", report.model.as_served)] if report.model.as_served else []),
         ("Confidence", f"{report.confidence:.0%}{adjusted}"),
         ("Seed", str(report.seed)),
         ("Made with", versions),

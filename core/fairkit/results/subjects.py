@@ -38,6 +38,19 @@ class ModelInfo:
         """Whether no model file was seen: a table or its predictions were audited, or a server's answers."""
         return bool(self.predictions or self.endpoint) or self.task == "table"
 
+    @property
+    def as_served(self) -> str:
+        """What is known of a file in other batches and other ways to run it; empty where nobody looked."""
+        rows, probed = self.serving.get("rows", {}), self.serving.get("probed", {})
+        if "rows_apart" not in rows or not probed:
+            return ""
+        shown = "shown" if rows["rows_apart"] else f"not shown ({rows.get('because')})"
+        return (
+            f"that rows of a batch stay apart is {shown}; probed: {probed['differ']:,} of the first "
+            f"{probed['rows']:,} rows are decided otherwise in other batches, orders and numbers of threads, with and "
+            "without graph optimisation"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         always, called = ("name", "sha256", "task", "notes"), {"predictions": "columns"}
