@@ -81,7 +81,7 @@ class AlternativesAuditor(Auditor):
     def begin(self, context: AuditContext) -> None:
         """Read the evidence: of the certificate that is checked, else of the file."""
         signed = [one.evidence[KEY] for one in context.signed if one.auditor == self.name and KEY in one.evidence]
-        self._found = Alternatives.from_dict(signed[0] if signed else self._read())
+        self._found = _evidence_of(signed[0]) if signed else Alternatives.from_dict(self._read())
         about = self._found.about
         if about["sensitive"] not in context.dataset.profile.groups:
             raise DataError(
@@ -136,7 +136,7 @@ class AlternativesAuditor(Auditor):
                 value=value,
                 interval=(min(low, value), max(none.at_most, value)),
                 parameters=declared | {"alternatives": none.count},
-                evidence={KEY: search.to_dict()},
+                evidence={KEY: json.dumps(search.to_dict(), separators=(",", ":"))},
                 notes=(*search.statements()["told"], note),
                 inconclusive="the test rows exclude no reduction" if none.at_most >= none.base and low == 0 else None,
                 **common,
@@ -172,6 +172,11 @@ class AlternativesAuditor(Auditor):
         return self._found
 
 
+def _evidence_of(value: Any) -> Alternatives:
+    """Read a finding's evidence, a JSON text: a certificate leaves out what could hold rows, and keeps texts."""
+    return Alternatives.from_dict(json.loads(value))
+
+
 class AlternativesChart(EvidenceChart):
     """Alternatives as points: the reduction of the disparity against the loss, on the test rows."""
 
@@ -181,7 +186,7 @@ class AlternativesChart(EvidenceChart):
 
     def table(self, value: Any) -> ChartTable:
         """Return the alternatives with the largest reductions, the pick first."""
-        lines = sorted(Alternatives.from_dict(value).records(), key=lambda one: (not one["pick"], -one["reduction"]))
+        lines = sorted(_evidence_of(value).records(), key=lambda one: (not one["pick"], -one["reduction"]))
         return ChartTable(
             columns=("alternative", "less disparity", "from", "to", "loss", "from", "to"),
             rows=[
@@ -194,7 +199,7 @@ class AlternativesChart(EvidenceChart):
 
     def picture(self, value: Any, *, narrow: bool) -> Mapping[str, Any]:
         """Draw a point for each alternative, the accepted loss and the bound as lines, the pick larger."""
-        found = Alternatives.from_dict(value)
+        found = _evidence_of(value)
         points = [
             {"name": one["name"], "law": one["law"] or "others", "reduction": round(one["reduction"], 5),
              "loss": round(one["loss"], 5), "size": 140 if one["pick"] else 24}
@@ -234,10 +239,11 @@ class AlternativesChart(EvidenceChart):
             "costs": [1.0, 1.0], "objective": "rate", "blind": False, "seed": 0, "look": 1, "version": "0",
             **{f"{name}_sha256": "0" * 64 for name in ("model", "train", "selection", "test")},
         }  # fmt: skip
-        return Alternatives(
+        search = Alternatives(
             about=about, laws=(law,), failed={"seeds": ()}, selection=counts, test=counts, disagreement={},
             candidates=tuple(entry_of(law, number, False) for number in (0, 1)),
-        ).to_dict()  # fmt: skip
+        )  # fmt: skip
+        return json.dumps(search.to_dict())
 
 
 @hookimpl
