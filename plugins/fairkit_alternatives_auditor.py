@@ -12,7 +12,7 @@ import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.charts import ChartTable, EvidenceChart
-from fairkit.errors import DataError, ParameterError
+from fairkit.errors import DataError
 from fairkit.hookspecs import hookimpl
 from fairkit.metrics import Headline, Term
 from fairkit.parameters.declare import parameter
@@ -21,6 +21,7 @@ from fairkit.support.files import read_small
 from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.laws import Law
 from fairkit_alternatives.record import Alternatives, entry_of
+from fairkit_alternatives.statements import Disagreement
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 KEY = "alternatives"
 """The key of the evidence among a finding's."""
+_HOW = "--set alternatives.evidence=FILE names what `fairkit alternatives MODEL ... --output FILE` wrote"
 
 
 class AlternativesAuditor(Auditor):
@@ -81,6 +83,8 @@ class AlternativesAuditor(Auditor):
     def begin(self, context: AuditContext) -> None:
         """Read the evidence: of the certificate that is checked, else of the file."""
         signed = [one.evidence[KEY] for one in context.signed if one.auditor == self.name and KEY in one.evidence]
+        if not signed and not self.parameters.evidence:
+            return
         self._found = _evidence_of(signed[0]) if signed else Alternatives.from_dict(self._read())
         about = self._found.about
         if about["sensitive"] not in context.dataset.profile.groups:
@@ -97,11 +101,6 @@ class AlternativesAuditor(Auditor):
 
     def _read(self) -> Any:
         path = self.parameters.evidence
-        if not path:
-            raise ParameterError(
-                "which search? Name its evidence: --set alternatives.evidence=FILE, as `fairkit alternatives MODEL ... "
-                "--output FILE` wrote it"
-            )
         try:
             return json.loads(read_small(Path(path)))
         except ValueError as error:
@@ -109,7 +108,9 @@ class AlternativesAuditor(Auditor):
 
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> NDArray[np.int64]:
         """Count rows by group, outcome and decision, shape [G, 2, 2]."""
-        about = self._evidence().about
+        if self._found is None:
+            return np.zeros((0, 2, 2), dtype=np.int64)
+        about = self._found.about
         names = context.dataset.group_names(about["sensitive"])
         places = np.array([about["groups"].index(name) if name in about["groups"] else -1 for name in names])
         codes = places[batch.groups[about["sensitive"]]]
@@ -120,7 +121,11 @@ class AlternativesAuditor(Auditor):
 
     def findings(self, total: Any, context: AuditContext) -> list[Finding]:
         """Turn the statements into findings, after the model's own decisions were found to be those of the evidence."""
-        search = self._evidence()
+        search = self._found
+        if search is None:
+            note = f"No search is named: {_HOW}."
+            return [Finding(auditor=self.name, metric="alternatives_reduction", value=None, notes=(note,),
+                            inconclusive=f"no search is named; {_HOW}")]  # fmt: skip
         if not np.array_equal(total, search.test.base):
             raise DataError("the audited model decides these rows otherwise than the evidence about alternatives says")
         none, best = search.none, search.found
@@ -166,10 +171,6 @@ class AlternativesAuditor(Auditor):
                 if share is not None
             ]
         return made
-
-    def _evidence(self) -> Alternatives:
-        assert self._found is not None  # noqa: S101 -- `begin` is called first
-        return self._found
 
 
 def _evidence_of(value: Any) -> Alternatives:
@@ -239,8 +240,9 @@ class AlternativesChart(EvidenceChart):
             "costs": [1.0, 1.0], "objective": "rate", "blind": False, "seed": 0, "look": 1, "version": "0",
             **{f"{name}_sha256": "0" * 64 for name in ("model", "train", "selection", "test")},
         }  # fmt: skip
+        seen = Disagreement(accepted=np.array([[50, 9, 41], [40, 6, 54]]), apart=np.array([[9, 6], [9, 6]]))
         search = Alternatives(
-            about=about, laws=(law,), failed={"seeds": ()}, selection=counts, test=counts, disagreement={},
+            about=about, laws=(law,), failed={"seeds": ()}, selection=counts, test=counts, disagreement={"seeds": seen},
             candidates=tuple(entry_of(law, number, False) for number in (0, 1)),
         )  # fmt: skip
         return json.dumps(search.to_dict())
