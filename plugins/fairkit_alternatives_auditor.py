@@ -126,7 +126,8 @@ class AlternativesAuditor(Auditor):
             note = f"No search is named: {_HOW}."
             return [Finding(auditor=self.name, metric="alternatives_reduction", value=None, notes=(note,),
                             inconclusive=f"no search is named; {_HOW}")]  # fmt: skip
-        if not np.array_equal(total, search.test.base):
+        rows = search.test.base + (search.selection.base if search.about["selected_from_test"] else 0)
+        if not np.array_equal(total, rows):
             raise DataError("the audited model decides these rows otherwise than the evidence about alternatives says")
         none, best = search.none, search.found
         low = max(0.0, best.at_least) if best is not None and best.counts else 0.0
@@ -237,7 +238,8 @@ class AlternativesChart(EvidenceChart):
         about = {
             "metric": "demographic_parity_difference", "sensitive": "sex", "groups": ["women", "men"],
             "label": "repaid", "favorable": "yes", "loss": 0.0, "reduction": 0.02, "share": 0.02, "alpha": 0.05,
-            "costs": [1.0, 1.0], "objective": "rate", "blind": False, "seed": 0, "look": 1, "version": "0",
+            "costs": [1.0, 1.0], "objective": "rate", "blind": False, "selected_from_test": False, "seed": 0,
+            "look": 1, "version": "0",
             **{f"{name}_sha256": "0" * 64 for name in ("model", "train", "selection", "test")},
         }  # fmt: skip
         seen = Disagreement(accepted=np.array([[50, 9, 41], [40, 6, 54]]), apart=np.array([[9, 6], [9, 6]]))

@@ -17,9 +17,11 @@ import fairkit
 from fairkit.data.table import Table
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
+from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.laws import Law, read_laws
 from fairkit_alternatives.record import Alternatives
 from fairkit_alternatives.search import recheck
+from fairkit_alternatives.statements import gained, reduction
 from fairkit_cli.main import app
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
@@ -78,10 +80,19 @@ def test_a_less_discriminatory_model_is_found_and_its_file_keeps_what_is_said(se
         fairkit.audit(model, data[1]).find("demographic_parity_difference").value
         for model in (str(bank / "model.onnx"), OnnxModel(search.model, "found"))
     )
-    assert base - after == pytest.approx(seen.reduction, abs=1e-9)
+    assert base - after == pytest.approx(_all_rows(search), abs=1e-9)
+    assert base - after == pytest.approx(seen.reduction, abs=0.03)
     assert "sex" not in {one.name for one in OnnxModel(search.model, "found").inputs}
     assert search.none.at_most >= seen.reduction
-    assert search.none.base == pytest.approx(base)
+    assert search.none.base == pytest.approx(base, abs=0.03)
+
+
+def _all_rows(search):
+    """The reduction of the pick on selection and test rows together, which are the rows of the file."""
+    counts = search.test.take([search.pick])
+    chosen = search.selection.take([search.pick])
+    both = PairedCounts(counts.base + chosen.base, counts.lost + chosen.lost, counts.gained + chosen.gained)
+    return gained(reduction(both, 0, search.aim, 0.025), search.aim)
 
 
 def test_approvals_are_kept_on_the_selection_rows(search):
