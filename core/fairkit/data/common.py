@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from fairkit.data.parts import CsvPart, Part
+from fairkit.data.lists import with_lists
+from fairkit.data.plain import is_readable, unread_type
+from fairkit.data.source import Source
+from fairkit.data.text_files import CsvPart
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from fairkit.data.parts import Part
+
+
+def table_of(parts: Sequence[Part], name: str, types: Mapping[str, pa.DataType] | None = None, **facts: Any) -> Source:
+    """Return parts as a table: lists are columns of numbers, and columns of types that are not read are left out."""
+    wide, torn = with_lists(parts, name)
+    source = Source(name, dict(common_types(wide, name) if types is None else types), wide, **facts)
+    for column, kind in list(source.types.items()):
+        if column in torn or not is_readable(kind):
+            source.leave_out(column, torn.get(column) or unread_type(name, column, kind))
+    return source
 
 
 def common_types(parts: Sequence[Part], table: str) -> dict[str, pa.DataType]:
@@ -17,6 +32,8 @@ def common_types(parts: Sequence[Part], table: str) -> dict[str, pa.DataType]:
 
     Whole numbers and fractions are numbers together; a part whose column is empty throughout suits any type.
     """
+    import pyarrow as pa
+
     first = parts[0].schema()
     types = {field.name: field.type for field in first}
     for part in parts[1:]:
@@ -24,6 +41,10 @@ def common_types(parts: Sequence[Part], table: str) -> dict[str, pa.DataType]:
         _same_columns(list(types), schema.names, parts[0].name, part.name, table)
         for field in schema:
             types[field.name] = _common(types[field.name], field, parts[0].name, part, table)
+            if field.type == types[field.name] == pa.bool_() and getattr(part, "flags", ()) != getattr(
+                parts[0], "flags", ()
+            ):
+                types[field.name] = pa.string()  # true in one file and True in another are two values
     return types
 
 

@@ -25,9 +25,10 @@ from fairkit.data.profile import (
     take_tally,
     total_here,
     used_rows,
+    widened,
 )
 from fairkit.data.proxies import probabilities_of
-from fairkit.data.roles import Roles, Sensitive, require_columns, same_value, value_text
+from fairkit.data.roles import Roles, Sensitive, require_columns, value_among, value_text
 from fairkit.data.source import Source
 from fairkit.errors import DataError
 from fairkit.results.subjects import DataInfo
@@ -134,7 +135,7 @@ class Dataset:
             has one group, or a number that must be finite is not.
         """
         if self._profile is None:
-            bins, notes = choose_bins(self.source, self.roles)
+            bins, notes = widened(self.source, lambda: choose_bins(self.source, self.roles))
             apart = self.roles.audited(self._noted) if self._counts_rows else ()
             tally = take_tally(self.source, self.roles, bins, total, self._noted, apart)
             self._profile, self._distinct = tally.profile(self.name, notes), tally.distinct
@@ -352,4 +353,4 @@ class Dataset:
 
     def _favorable_cell(self) -> Any:
         """The label's value, in the column's own type, that means favorable."""
-        return next(v for v in self.profile.label_values if same_value(v, self.roles.favorable))
+        return value_among(self.profile.label_values, self.roles.favorable)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairkit.data.common import common_types
-from fairkit.data.lists import with_lists
-from fairkit.data.parts import CsvPart, ParquetPart, Part
+from fairkit.data.common import table_of
+from fairkit.data.parts import ParquetPart, Part
 from fairkit.data.source import Source, check_names, unreadable
+from fairkit.data.text_files import CsvPart
 from fairkit.errors import DataError
 from fairkit.sources.secrets import masked
 from fairkit.sources.stored import StoredFile
@@ -16,8 +16,7 @@ from fairkit.sources.stored import StoredFile
 
 def open_path(path: Path) -> Source:
     """Open the files at a path on this machine."""
-    parts = with_lists(file_parts(_files(path), path.name), path.name)
-    return Source(path.name, common_types(parts, path.name), parts)
+    return table_of(file_parts(_files(path), path.name), path.name)
 
 
 def file_parts(files: Sequence[Path | StoredFile], table: str) -> tuple[Part, ...]:
@@ -29,8 +28,8 @@ def file_parts(files: Sequence[Path | StoredFile], table: str) -> tuple[Part, ..
     parts: list[Part] = []
     for file in files:
         parquet = _looks_like_parquet(file)
-        parts.append(ParquetPart(file) if parquet else CsvPart(file))
         try:
+            parts.append(ParquetPart(file) if parquet else CsvPart.of(file))
             check_names(file.name, parts[-1].schema())
         except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeError) as error:
             where = file.name if len(files) == 1 else f"{table}, part {file.name}"

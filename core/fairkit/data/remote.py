@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.common import common_types
+from fairkit.data.common import table_of
 from fairkit.data.files import file_parts
-from fairkit.data.lists import with_lists
-from fairkit.data.snapshot import LatePart, take_snapshot
-from fairkit.data.source import Source
+from fairkit.data.plain import unread_type
+from fairkit.data.snapshot import LatePart, take_snapshot, type_name
 from fairkit.errors import DataError, FairkitError
 from fairkit.sources.address import Address
 from fairkit.sources.interface import Files
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fairkit.data.parts import Part, Types
+    from fairkit.data.source import Source
     from fairkit.sources.interface import DataSource, Records
 
 
@@ -39,24 +39,22 @@ def open_with(source_type: type[DataSource], text: str) -> Source:
 def records_source(records: Records) -> Source:
     """Return a table that is read once: to a snapshot, at once or when rows are asked for."""
     part = take_snapshot(records) if records.counting is None else LatePart(records)
-    parts = with_lists([part], records.name)
-    types = {field.name: field.type for field in parts[0].schema()}
-    return Source(records.name, types, parts, origin=records.origin, notes=records.notes)
+    source = table_of([part], records.name, origin=records.origin, notes=records.notes)
+    for field in records.schema:
+        if field.name not in part.schema().names:
+            source.leave_out(field.name, unread_type(records.name, field.name, type_name(field.type)))
+    return source
 
 
 def _of_files(files: Files) -> Source:
     if not files.files:
         raise DataError(f"{files.name} has no rows: there is no data file in it")
     parts = file_parts(files.files, files.name)
-    if files.schema is None:
-        parts = with_lists(parts, files.name)
-    else:
+    if files.schema is not None:
         types = {field.name: field.type for field in files.schema}
         constants = files.constants or [{}] * len(parts)
         parts = tuple(FilledPart(part, types, tuple(own.items())) for part, own in zip(parts, constants, strict=True))
-        parts = with_lists(parts, files.name)
-    types = common_types(parts, files.name)
-    return Source(files.name, types, parts, origin=files.origin, notes=files.notes)
+    return table_of(parts, files.name, origin=files.origin, notes=files.notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -40,15 +41,30 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
+_NUMBER = re.compile(r"\s*[+-]?(?!0[0-9])([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+
+
+def number_of(value: Any) -> Any:
+    """Return a cell as a number, exactly; None where it is none, as ``"01"`` is a code."""
+    if not isinstance(value, str):
+        return value if hasattr(value, "__float__") else None
+    found = _NUMBER.fullmatch(value)
+    return None if found is None else float(value) if found[2] or found[3] or "." in value else int(value)
+
+
 def same_value(a: Any, b: Any) -> bool:
-    """Tell whether two cells mean the same, across text and number: ``"1"``, 1, 1.0 and True."""
+    """Tell whether two cells mean the same, across text and number: ``"1"``, 1, 1.0 and True; ``"01"`` is another."""
     if isinstance(a, bool) or isinstance(b, bool):
         spelled = {"true": "1", "false": "0"}
         return _flag(a, spelled) == _flag(b, spelled)
-    try:
-        return float(a) == float(b)
-    except (TypeError, ValueError):
-        return value_text(a) == value_text(b)
+    numbers = number_of(a), number_of(b)
+    return bool(numbers[0] == numbers[1]) if None not in numbers else value_text(a) == value_text(b)
+
+
+def value_among(values: Iterable[Any], wanted: Any) -> Any:
+    """Return the value that is spelled as the wanted one, else the first that means the same; None: neither."""
+    same = [value for value in values if same_value(value, wanted)]
+    return next((value for value in same if value_text(value) == value_text(wanted)), same[0] if same else None)
 
 
 def _flag(value: Any, spelled: dict[str, str]) -> str:
@@ -130,6 +146,10 @@ class Joined:
         return {"on": list(self.on), "sha256": self.sha256}
 
 
+_INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0|")
+"""What pandas calls an index that it wrote beside the columns: it numbers rows, and is a feature only if named."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
     """Who is what in a table."""
@@ -176,7 +196,7 @@ class Roles:
         out |= {*predicted, *probabilities}
         if self.labelled is not None and self.labelled.kind == "probability":
             out |= {*self.labelled.columns}
-        return tuple(column for column in columns if column not in out)
+        return tuple(column for column in columns if column not in out and not _INDEX.fullmatch(column))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as they stand in a configuration file and in a model's metadata."""

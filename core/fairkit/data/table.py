@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fairkit.data.roles import Roles, Sensitive, same_value
+from fairkit.data.roles import Roles, Sensitive, value_among
 from fairkit.data.task import Task, choose_task
 from fairkit.errors import DataError, did_you_mean
 
@@ -197,7 +197,7 @@ def fixed_roles(data: Dataset) -> Roles:
 def target_of(data: Dataset) -> tuple[Any, ...]:
     """Return the label's values in a binary task, the favorable one last."""
     values, favorable = data.profile.label_values, data.roles.favorable
-    good = next(value for value in values if same_value(value, favorable))
+    good = value_among(values, favorable)
     return (*(value for value in values if value != good), good)
 
 

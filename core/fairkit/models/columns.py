@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow
+from fairkit.data.arrow import as_arrow, as_numbers
 from fairkit.data.codes import codes_of
 from fairkit.data.predictions import PredictionRoles
 from fairkit.data.roles import require_columns, same_value, value_text
@@ -278,11 +278,11 @@ class _ColumnScorer:
         self.told = roles.favorable is not None
         self._cut, self._form = cut, form
         notes = [UNSEEN, *form.notes]
-        self._favorable: Mapping[Any, bool] = {}
+        self.favorable: Mapping[Any, bool] = {}
         self.classes: tuple[Any, ...] = ()
         decided = roles.decision or (roles.predicted_class if task == "binary" else None)
         if decided is not None:
-            self._favorable, told = favorable_values(dataset, decided, roles.favorable)
+            self.favorable, told = favorable_values(dataset, decided, roles.favorable)
             notes += told
         if task == "multiclass":
             self.classes = _classes(roles, dataset)
@@ -295,7 +295,7 @@ class _ColumnScorer:
             "score": roles.score or roles.prediction or roles.answer,
             "decision": roles.decision or roles.probability or roles.predicted_class,
         } | ({} if cut is None else {"threshold": cut})
-        good = [value_text(value) for value, favorable in self._favorable.items() if favorable]
+        good = [value_text(value) for value, favorable in self.favorable.items() if favorable]
         outputs |= {"favorable": good[0]} if good else {}
         outputs |= OWN if form.scale is not None else {}
         outputs |= {"turned": True} if form.turned else {}
@@ -361,11 +361,11 @@ class _ColumnScorer:
 
     def _decisions(self, values: NDArray[Any], column: str) -> Array:
         if values.dtype.kind == "O":  # Python's own dictionary is as fast as Arrow's, and needs no copy
-            favorable = (self._favorable.get(value, np.nan) for value in values.tolist())
+            favorable = (self.favorable.get(value, np.nan) for value in values.tolist())
             decided = np.fromiter(favorable, dtype=np.float64, count=len(values))
         else:
             codes = codes_of(as_arrow(values))
-            known = [self._favorable.get(value, np.nan) for value in codes.cells]
+            known = [self.favorable.get(value, np.nan) for value in codes.cells]
             decided = codes.mapped(np.array(known, dtype=np.float64))
         unknown = np.isnan(decided)
         if unknown.any():
@@ -426,9 +426,10 @@ def _missing(column: str, rows: int) -> str:
 
 
 def _numbers(values: NDArray[Any], column: str) -> Array:
-    if values.dtype.kind == "O":
+    cells = as_numbers(values)
+    if cells is None:
         raise ModelError(f"the column {column!r} holds text; scores are numbers")
-    numbers = values.astype(np.float64, copy=False)
+    numbers = cells.astype(np.float64, copy=False)
     finite = np.isfinite(numbers)
     if not finite.all():
         bad = int((~finite).sum())
@@ -441,9 +442,10 @@ def _numbers(values: NDArray[Any], column: str) -> Array:
 
 def _answers(values: NDArray[Any], column: str) -> Array:
     """Return numbers in [0, 1], NaN where nothing was answered."""
-    if values.dtype.kind == "O" and any(value is not None for value in values):
+    cells = as_numbers(values)
+    if cells is None:
         raise ModelError(f"the column {column!r} holds text; answers are numbers in [0, 1]")
-    numbers = values.astype(np.float64)
+    numbers = cells.astype(np.float64)
     known = numbers[~np.isnan(numbers)]
     if len(known):
         _within(known, column, "an answer (bring a score to [0, 1] by its range)")
