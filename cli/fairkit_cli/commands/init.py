@@ -12,6 +12,7 @@ import typer
 
 from fairkit.errors import ConfigError, DataError
 from fairkit.support.escaping import toml_text
+from fairkit.support.names import listed_names
 from fairkit_cli.options import option
 from fairkit_cli.terminal.output import echo, say
 
@@ -57,7 +58,11 @@ def init(
         say(f"wrote {target} without a look at a table: name yours, as in `fairkit init loans.csv`")
         return
     given = {"decides": decides, "labels": labels, "errors": errors, "use": use, "law": law, "groups": groups}
-    roles = {"label": label, "favorable": favorable, "sensitive": None if sensitive is None else sensitive.split(",")}
+    roles = {
+        "label": label,
+        "favorable": favorable,
+        "sensitive": None if sensitive is None else listed_names(sensitive),
+    }
     advice = _guided(data, roles, given)
     write_atomic(target, settings_text(data, advice))
     if output_format == "json":

@@ -18,6 +18,7 @@ from fairkit.data.roles import Joined, Roles, require_columns, value_text
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
 from fairkit.sources.finders import is_address
+from fairkit.support.names import column_named
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +41,7 @@ class Lookup:
     @classmethod
     def of(cls, data: Any, on: Sequence[str], columns: Sequence[str], table: str, named: Sequence[str]) -> Self:
         """Open the other table and check its key."""
-        pairs = tuple(_pair(text) for text in on)
+        pairs = tuple(_pair(column_named(text, columns), columns) for text in on)
         source = open_source(data, "the joined table")
         require_columns([here for here, _ in pairs], columns, role="key", table=table)
         require_columns([there for _, there in pairs], source.columns, role="key", table=source.name)
@@ -240,8 +241,8 @@ def joined(source: Source, lookup: Lookup) -> Source:
     return replace(source, types={**source.types, **lookup.types()}, parts=parts, counts=None)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    here, equals, there = text.partition("=")
+def _pair(text: str, columns: Sequence[str]) -> tuple[str, str]:
+    here, equals, there = (text, "", "") if text in columns else text.partition("=")
     if not here or (equals and not there):
         raise DataError(
             f"`on` {text!r} is not understood; write COLUMN, or COLUMN=OTHER where the other table says OTHER"

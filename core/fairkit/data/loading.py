@@ -16,6 +16,7 @@ from fairkit.data.predictions import PredictionRoles
 from fairkit.data.roles import Missing, Roles, Sensitive, require_columns
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
+from fairkit.support.names import column_named
 
 
 def as_dataset(
@@ -173,7 +174,11 @@ def load_data(
     conditions = [*_listed(reference), *_listed(within), *_listed(sensitive_probability), *_listed(sensitive)]
     parts = {part for text in conditions for part in (text, *re.split("[+:=,]", text))}
     source.check_read([label, weights, cluster, query, *(features or ()), *parts])
-    features, drop = None if features is None else spread(features, columns), spread(drop, columns)
+    label, weights, cluster, query = (
+        None if name is None else column_named(name, columns) for name in (label, weights, cluster, query)
+    )
+    features = None if features is None else spread([column_named(name, columns) for name in features], columns)
+    drop = spread([column_named(name, columns) for name in drop], columns)
     require_columns([label], columns, role="label", table=source.name)
     require_columns([weights], columns, role="weights", table=source.name)
     require_columns(features or (), columns, role="feature", table=source.name)

@@ -40,8 +40,8 @@ def beyond_two(column: str, counts: Mapping[Any, int], favorable: Sequence[Any])
     shown = ", ".join(f"{value_text(value)!a} in {count:,} rows" for value, count in list(counts.items())[:8])
     good = " and ".join(ascii(value_text(value)) for value in favorable[:4])
     return [
-        f"{column!r} has {len(counts)} values ({shown}{', ...' if len(counts) > 8 else ''}): {good} counts as favorable "
-        f"and the {len(counts) - len(favorable)} others as unfavorable. Leave rows out whose value is no outcome."
+        f"{column!r} has {len(counts)} values ({shown}{', ...' if len(counts) > 8 else ''}): {good} counts as "
+        f"favorable and the {len(counts) - len(favorable)} others as unfavorable. Leave out rows without an outcome."
     ]
 
 

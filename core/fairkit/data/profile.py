@@ -62,13 +62,14 @@ class Profile:
     """What one pass over the table found: digest, sizes, label values.
 
     `rows` have a weight where there are weights; of those, `unlabelled` counts the rows without a label, `missing` the
-    rows without a group by sensitive column, and `complete` those that have a label and a group in every one. `values`
-    has the distinct values, with their rows, of the label and of the columns of which they were asked for (see
-    `Dataset.note`); None for a column with too many. `warnings` are what a reader must know of the rows before the numbers. `strata` has the rows
-    of each stratum by the column inside which groups are compared; `clusters` is the number of clusters (or of
-    queries), exact below 4,096, where their column is named. `sheet` has each column's type, missing cells and dates.
-    `unordered` is the same for the same rows in any order: a hint, no evidence. `copied` is what shows that rows are
-    copies, where no column of clusters says so.
+    rows without a group by sensitive column, and `complete` those that have a label and a group in every one.
+    `values` has the distinct values, with their rows, of the label and of the columns of which they were asked for
+    (see `Dataset.note`); None for a column with too many. `warnings` are what a reader must know of the rows
+    before the numbers. `strata` has the rows of each stratum by the column inside which groups are compared;
+    `clusters` is the number of clusters (or of queries), exact below 4,096, where their column is named.
+    `sheet` has each column's type, missing cells and dates. `unordered` is the same for the same rows in any
+    order: a hint, no evidence. `copied` is what shows that rows are copies, where no column of clusters says
+    so.
     """
 
     sha256: str

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import DataError, did_you_mean
+from fairkit.support.names import column_named, listed_names
 from fairkit.support.records import record_of
 
 if TYPE_CHECKING:
@@ -95,13 +96,15 @@ class Sensitive:
     @classmethod
     def parse(cls, text: str, columns: Iterable[str], role: str = "sensitive") -> Self:
         """Read ``sex``, ``age:25:60`` or ``sex+race``."""
-        column_names = set(columns)
+        column_names = list(columns)
+        text = column_named(text, column_names)
         if text in column_names:
             return cls((text,), (None,))
         names: list[str] = []
         edges: list[tuple[float, ...] | None] = []
         for part in text.split("+"):
             name, *bounds = [part] if part in column_names else part.split(":")
+            name = column_named(name, column_names)
             if name not in column_names:
                 hint = did_you_mean(name, column_names, what="columns")
                 raise DataError(f"there is no {role} column {name!r} in the data. {hint}")
@@ -221,7 +224,7 @@ def reference_of(text: str, columns: Sequence[str]) -> tuple[str, str]:
 def proxy_of(text: str) -> tuple[str, tuple[str, ...]]:
     """Split ``race=p_white,p_black`` into a name and the columns of group probabilities."""
     name, equals, listed = text.partition("=")
-    columns = tuple(part.strip() for part in listed.split(",") if part.strip())
+    columns = tuple(listed_names(listed))
     if not equals or not name.strip() or len(columns) < 2 or len(set(columns)) < len(columns):
         raise DataError(
             f"`sensitive_probability` {text!r} is not understood; write NAME=COLUMN,COLUMN with a column of "

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 1 << 22
+_PIECE = 1 << 16  # so many bytes stay in the processor's cache
 _FLAGS = (("True", "False"), ("true", "false"), ("TRUE", "FALSE"))
 """The spellings of true and false; a column with two of them is text."""
 _CODE, _HUGE = r"^\s*0[0-9xX]", r"^\s*-?[0-9]{19,}\s*$"
@@ -63,7 +64,8 @@ class CsvPart:
         if len(kinds) < table.num_columns:  # two of one name, which is refused
             return cls(path, table.schema)
         large = [n for n, k in kinds.items() if pa.types.is_floating(k) and _beyond(pc.min_max(table[n]).as_py())]
-        whole = zero_led(np.frombuffer(head, np.uint8), ord(delimiter))
+        ends = head, head[-32:] + b"\n"
+        whole = any(zero_led(np.frombuffer(one, np.uint8), ord(delimiter)) for one in ends)
         doubtful = [n for n, k in kinds.items() if n in large or (whole and k == pa.int64()) or k == pa.bool_()]
         spelled: set[tuple[str, str]] = set()
         texts = part._stream(pa.BufferReader(head), doubtful, dict.fromkeys(doubtful, pa.string())) if doubtful else ()
@@ -161,9 +163,10 @@ class _Watched:
         """Return the next bytes."""
         block = self.file.read_buffer(size)
         if not self.codes:
-            border = np.frombuffer(self._end + bytes(block[:32]), np.uint8)
-            self.codes = any(zero_led(one, self.delimiter) for one in (np.frombuffer(block, np.uint8), border))
-            self._end = bytes(block[-32:])
+            end = (self._end + bytes(block[-32:]))[-32:]
+            borders = self._end + bytes(block[:32]), end + b"\n" if block.size < size else b""
+            self.codes = any(zero_led(np.frombuffer(one, np.uint8), self.delimiter) for one in (block, *borders))
+            self._end = end
         return block
 
     read = read_buffer
@@ -175,17 +178,27 @@ class _Watched:
 
 def zero_led(content: NDArray[np.uint8], delimiter: int) -> bool:
     """Return whether a cell may be digits that begin with 0, as 06037 does; 08:30 and 01/02/2024 are none."""
-    if len(content) < 3:
+    return any(_zero_led(content[at : at + _PIECE + 32], delimiter) for at in range(0, len(content), _PIECE))
+
+
+def _zero_led(content: NDArray[np.uint8], delimiter: int) -> bool:
+    begins = content[:-2] <= 44  # what parts cells, and quotes and spaces before them
+    if delimiter > 44:
+        begins |= content[:-2] == delimiter
+    begins &= content[1:-1] == 48
+    begins &= content[2:] >= 48
+    if not begins.any():
         return False
-    digit = (content[2:] - 48 < 10) | (content[2:] | 32 == 120)  # a digit, or the x of 0x1F
-    at = np.flatnonzero((content[1:-1] == 48) & digit & ((content[:-2] <= 44) | (content[:-2] == delimiter))) + 2
-    ends = np.array([*b'\n\r" ', delimiter], np.uint8)
+    at = np.flatnonzero(begins) + 2
+    second = content.take(at)
+    if (second | 32 == 120).any():  # the x of 0x1F
+        return True
+    at = at[second - 48 < 10] + 1
     while len(at := at[at < len(content)]):
-        letters = content[at]
-        if np.isin(letters, ends).any():
+        letters = content.take(at)
+        if np.isin(letters, [*b'\n\r" ', delimiter]).any():
             return True
-        folded = letters | 32
-        at = at[(letters - 48 < 10) | ((folded >= 97) & (folded <= 102)) | (folded == 120)] + 1
+        at = at[letters - 48 < 10] + 1
     return False
 
 

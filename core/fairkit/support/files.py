@@ -32,7 +32,7 @@ def read_small(path: Path) -> str:
         content = file.read(MOST_TEXT + 1)
     if len(content) > MOST_TEXT:
         raise ValueError(f"it has more than {MOST_TEXT // 2**20} MiB")
-    return content.decode("utf-8")
+    return content.decode("utf-8-sig")  # without the mark that some editors write first
 
 
 def explain(error: OSError, doing: str, path: Path) -> str:
