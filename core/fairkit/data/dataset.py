@@ -136,6 +136,9 @@ class Dataset:
         """
         if self._profile is None:
             bins, notes = widened(self.source, lambda: choose_bins(self.source, self.roles))
+            grouped = [c for split in bins.values() for c, e in zip(split.columns, split.edges, strict=True) if not e]
+            units = [name for name in (self.roles.cluster, self.roles.query) if name is not None]
+            self.source.spell([*grouped, *units], apart=True)
             apart = self.roles.audited(self._noted) if self._counts_rows else ()
             tally = take_tally(self.source, self.roles, bins, total, self._noted, apart)
             self._profile, self._distinct = tally.profile(self.name, notes), tally.distinct
@@ -157,6 +160,12 @@ class Dataset:
         if more:
             self._noted += tuple(more)
             self._profile = None
+
+    def spell(self, columns: Sequence[str]) -> None:
+        """Have columns of CSV files read as they are spelled, for a model of text; the first pass is made again."""
+        if self.source.spell(columns):
+            self._profile = None
+            self.learn()
 
     def count_rows(self) -> None:
         """Ask the first pass, where it was not made, to count equal rows too: see `distinct`."""

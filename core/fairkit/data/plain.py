@@ -62,8 +62,8 @@ def _plain_column(column: pa.Array, field: pa.Field, wanted: pa.DataType, table:
                 f"{table}: column {field.name!r} holds bytes that are no UTF-8 text; save the file as UTF-8"
             ) from error
         raise DataError(f"{table}: column {field.name!r} cannot be read as {target}: {error}") from error
-    if types.is_decimal(kind) and kind.scale <= 0 and (pc.max(pc.abs(cells)).as_py() or 0) > 2**53:
-        raise DataError(f"{table}: column {field.name!r} cannot be read as {target}: it has more than 53 bits")
+    if types.is_decimal(kind) and kind.scale <= 0 and (pc.max(pc.abs(cells)).as_py() or 0) >= 2**53:
+        raise DataError(f"{table}: column {field.name!r} cannot be read as {target}: numbers of more than 53 bits")
     return cells
 
 

@@ -284,7 +284,7 @@ def _numbers(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
             except pa.ArrowInvalid:
                 cells = None
             whole = cells is not None and not pc.any(pc.match_substring(column.storage, ".")).as_py()
-            if whole and (pc.max(pc.abs(cells)).as_py() or 0) > 2**53:
+            if whole and (pc.max(pc.abs(cells)).as_py() or 0) >= 2**53:
                 raise DataError(
                     f"{name}: column {field.name!r} holds whole numbers that no double holds; cast it in the query: "
                     f"CAST({field.name} AS text)"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.data.parts import ChosenPart, Part
 from fairkit.data.plain import plain
-from fairkit.data.text_files import CsvPart
+from fairkit.data.text_files import FLAGS, CsvPart
 from fairkit.errors import DataError
 from fairkit.sources.secrets import masked
 
@@ -109,6 +109,24 @@ class Source:
             self.types[column] = pa.string()
             return True
         return self.leave_out(column, message.partition("\n")[0])
+
+    def spell(self, columns: Iterable[str], *, apart: bool = False) -> bool:
+        """Read columns of CSV files as they are spelled, not as numbers or flags; return whether any is read otherwise.
+
+        With `apart` those only in which one number has two spellings: groups 1.1 and 1.10 are two.
+        """
+        import pyarrow as pa
+
+        files = [one for one in (getattr(part, "part", part) for part in self.parts) if isinstance(one, CsvPart)]
+        kinds = [pa.float64()] if apart or all(one.flags == FLAGS[:1] for one in files) else [pa.float64(), pa.bool_()]
+        changed = [
+            name
+            for name in columns
+            if files and self.types.get(name) in kinds and name in files[0].found.names
+            if not apart or any(one.spells_apart(name) for one in files)
+        ]
+        self.types |= dict.fromkeys(changed, pa.string())
+        return bool(changed)
 
     def leave_out(self, column: str, reason: str) -> bool:
         """Read a column, or the columns of a list, no longer; False where there is none."""

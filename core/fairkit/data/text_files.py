@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 22
 _PIECE = 1 << 16  # so many bytes stay in the processor's cache
-_FLAGS = (("True", "False"), ("true", "false"), ("TRUE", "FALSE"))
+FLAGS = (("True", "False"), ("true", "false"), ("TRUE", "FALSE"))
 """The spellings of true and false; a column with two of them is text."""
 _CODE, _HUGE = r"^\s*0[0-9xX]", r"^\s*-?[0-9]{19,}\s*$"
 """Digits that no number gives back: 06037, 0x1F, and whole numbers that no 64 bits hold."""
 _OTHERS = (
-    (rb"\xff\xfe|\xfe\xff|.{0,64}\0", "holds UTF-16 text or bytes that are no text: save it as UTF-8"),
     (rb"ARROW1|FEA1|\xff\xff\xff\xff", "is a Feather (Arrow) file: write it as Parquet"),
     (rb"\s*(\[\s*)?[{\[]\s*[\"\]}{\[]", "holds JSON: write its table as CSV or Parquet"),
     (rb"PK\x03\x04|\xd0\xcf\x11\xe0", "is an Excel workbook or a zip archive: write its table as CSV or Parquet"),
     (rb"\s*<(!|\?xml|html|table)", "holds HTML or XML: write its table as CSV or Parquet"),
-    (rb"\x1f\x8b|BZh[1-9]1AY|\x28\xb5\x2f\xfd|SQLite format|\x89HDF|%PDF|\x80[\x02-\x05]", "is no text: write a CSV"),
+    (rb"\x1f\x8b|BZh[1-9]1AY|\x28\xb5\x2f\xfd|SQLite format 3|\x89HDF|%PDF|\x80[\x02-\x05]", "is no text: write a CSV"),
+    (rb"\xff\xfe|\xfe\xff|.{0,64}\0", "holds UTF-16 text or bytes that are no text: save it as UTF-8"),
 )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ class CsvPart:
     found: pa.Schema  # the columns and their types, as far as the first block shows them
     delimiter: str = ","
     decimal: str = "."
-    flags: tuple[tuple[str, str], ...] = _FLAGS
+    flags: tuple[tuple[str, str], ...] = FLAGS
     checked: list[bool] = field(default_factory=list, compare=False, repr=False)  # not empty once no code is missed
 
     @classmethod
@@ -70,12 +70,12 @@ class CsvPart:
         spelled: set[tuple[str, str]] = set()
         texts = part._stream(pa.BufferReader(head), doubtful, dict.fromkeys(doubtful, pa.string())) if doubtful else ()
         for name, column in zip(doubtful, pa.Table.from_batches(texts).columns if doubtful else (), strict=True):
-            pairs = [pair for pair in _FLAGS if {*column.unique().to_pylist()} <= {*pair, None}]
+            pairs = [pair for pair in FLAGS if {*column.unique().to_pylist()} <= {*pair, None}]
             if kinds[name] == pa.bool_() and pairs:
                 spelled |= {pairs[0]}
             elif kinds[name] == pa.bool_() or pc.any(pc.match_substring_regex(column, f"{_CODE}|{_HUGE}")).as_py():
                 kinds[name] = pa.string()
-        return cls(path, pa.schema(list(kinds.items())), delimiter, decimal, tuple(sorted(spelled)) or _FLAGS)
+        return cls(path, pa.schema(list(kinds.items())), delimiter, decimal, tuple(sorted(spelled)) or FLAGS)
 
     @property
     def name(self) -> str:
