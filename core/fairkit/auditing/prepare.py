@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
@@ -52,9 +52,19 @@ class LoadedAuditors:
     failures: tuple[str, ...]  # what could not be loaded, in sentences
 
     @classmethod
-    def of(cls, settings: AuditSettings, functions: Mapping[str, Function] | None = None) -> Self:
-        """Load what is named, the auditors that the policy needs, and functions that are metrics."""
+    def of(
+        cls,
+        settings: AuditSettings,
+        functions: Mapping[str, Function] | None = None,
+        named: Collection[str] | None = None,
+    ) -> Self:
+        """Load what is named, the auditors that the policy needs, and functions that are metrics.
+
+        Other people's plugins bring their metrics: all of them, or those that are `named`.
+        """
         others, failures = plugins.third_party()
+        if named is not None:
+            others = [one if one.found.name in named else dataclasses.replace(one, metrics=()) for one in others]
         names = list(settings.auditors)
         if functions and "group" not in names:
             names.append("group")
@@ -190,14 +200,12 @@ class Audit:
                 if by_design(reader.auditor, context.dataset):
                     found = [dataclasses.replace(f, notes=(*f.notes, _OF_LABELLED)) for f in found]
                 findings += found
-        nearby = getattr(self.scorer, "nearby", None)
-        if nearby is not None:
-            findings = nearby(findings, context.dataset, context.metrics, context.confidence)
         remark = getattr(context.engine, "remarked", None)
         findings = findings if remark is None else remark(findings, context.metrics)
         sense = judged(self.sense, seen, context.dataset)
-        if sense.doubt is not None:
-            findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
+        doubt = sense.doubt or getattr(self.scorer, "doubt", None)
+        if doubt is not None:
+            findings = [dataclasses.replace(f, inconclusive=f.inconclusive or doubt) for f in findings]
         copied = context.dataset.profile.copied
         if copied is not None and settings.copies is None:
             findings = [_with_copies(one, copied.bounds) for one in findings]
@@ -217,8 +225,7 @@ class Audit:
                 settings.policy, results, findings, self.loaded.metrics, confidence=level, seed=settings.seed,
                 auditors=[reader.auditor for reader in self.watching],
             )  # fmt: skip
-        served = getattr(self.scorer, "served", None)
-        info = context.scorer.info if served is None or seen is None else served(seen.largest)
+        info = context.scorer.info
         data = context.dataset.info()
         left_out = [*_no_probabilities(context), *_no_outcomes(context)]
         return Report(

@@ -51,7 +51,6 @@ class Seen:
     taken: float = np.inf  # the largest score with an unfavorable decision, and the smallest with a favorable one
     ties: int = 0  # rows whose score is exactly the threshold, and those of them with a favorable decision
     ties_taken: int = 0  # rows whose score is exactly the threshold, and those of them with a favorable decision
-    largest: Mapping[str, Array] | None = None
 
     def __add__(self, right: Seen) -> Seen:
         return Seen(
@@ -68,7 +67,6 @@ class Seen:
             min(self.taken, right.taken),
             self.ties + right.ties,
             self.ties_taken + right.ties_taken,
-            _larger(self.largest, right.largest),
         )
 
 
@@ -84,6 +82,7 @@ class Sense:
     by_output: tuple[str, str] | None
     cut: float | None = None  # the threshold, where they are
     own: bool = False  # whether the scores are on a scale of their own
+    turned: bool = False  # whether they are one minus the output
     columns: tuple[str, ...] = ()
     spread: bool = False
 
@@ -102,6 +101,7 @@ class Sense:
             by_output=(str(names[0]), _score_name(scorer, names[1])) if decides else None,
             cut=served.get("threshold"),
             own=is_own(served),
+            turned=bool(served.get("turned")),
         )
 
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> Seen:
@@ -114,7 +114,6 @@ class Sense:
             "rows": len(batch),
             "mass": count if weights is None else float(weights.sum()),
             "squares": count if weights is None else _dot(weights, weights),
-            "largest": predictions.largest,
         }
         none = np.empty(0)
         if self.task in ("answers", "table"):  # some may be missing, and all may be equal: the auditor says so
@@ -161,17 +160,13 @@ class Sense:
         if predictions.score is not None and self.by_output and _whole(decision, low, high):
             more = _beside_threshold(decision == 1, predictions.score)
         if predictions.score is not None and self.cut is not None and not self.own:
-            ties = (predictions.score == self.cut) | (predictions.score == float(np.float32(self.cut)))
+            near = (self.cut, float(np.float32(self.cut)))
+            first, second = (1 - one if self.turned else one for one in near)
+            ties = (predictions.score == first) | (predictions.score == second)
             more |= {"ties": int(ties.sum()), "ties_taken": int((decision[ties] > 0.5).sum())}
         return Seen(
             **base, said=np.array([base["mass"] - yes, yes]), true=true, right=right, low=low, high=high, **more
         )
-
-
-def _larger(left: Mapping[str, Array] | None, right: Mapping[str, Array] | None) -> Mapping[str, Array] | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return {name: np.maximum(values, right[name]) for name, values in left.items()}
 
 
 def tied(sense: Sense, seen: Seen | None) -> list[str]:
