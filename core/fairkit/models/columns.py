@@ -182,24 +182,12 @@ def _task(roles: PredictionRoles, dataset: Dataset, wished: Task | None) -> Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """What a column of scores holds.
+    """What a column of scores holds."""
 
-    Attributes
-    ----------
-    kind
-        ``probability``, ``percent``, ``logit`` or ``value``.
-    scale
-        How scores on a scale of their own are mapped to (0, 1).
-    turned
-        Whether low scores are favorable.
-    cut
-        The comparison by which they decide; None where another column does.
-    """
-
-    kind: str = "probability"
-    scale: Scale | None = None
-    turned: bool = False
-    cut: Cut | None = None
+    kind: str = "probability"  # ``probability``, ``percent``, ``logit`` or ``value``
+    scale: Scale | None = None  # how scores on a scale of their own are mapped to (0, 1)
+    turned: bool = False  # whether low scores are favorable
+    cut: Cut | None = None  # the comparison by which they decide; None where another column does
     notes: tuple[str, ...] = ()
 
 

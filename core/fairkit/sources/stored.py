@@ -19,26 +19,14 @@ _STAMPS = ("ETag", "VersionId", "x-amz-version-id", "generation", "md5Hash", "cr
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file in an object store. It is small when pickled: another process reads the file itself.
+    """A file in an object store. It is small when pickled: another process reads the file itself."""
 
-    Attributes
-    ----------
-    filesystem
-        A ``pyarrow.fs.FileSystem``. Credentials are found in the environment of the process that reads.
-    path
-        The file's path there.
-    size
-        In bytes.
-    stamp
-        What the store says about this version of the file: ETag, version, time of the last change.
-    again
-        Makes the file system in another process, where it holds a key that must not travel; None: it travels itself.
-    """
-
-    filesystem: Any
-    path: str
-    size: int
+    filesystem: Any  # A ``pyarrow.fs.FileSystem``. Credentials are found in the environment of the process that reads
+    path: str  # the file's path there
+    size: int  # in bytes
+    # What the store says about this version of the file: ETag, version, time of the last change
     stamp: tuple[tuple[str, str], ...] = ()
+    # Makes the file system in another process, where it holds a key that must not travel; None: it travels itself
     again: Callable[[], Any] | None = None
 
     def __reduce__(self) -> Any:
