@@ -57,22 +57,7 @@ class Objective:
 
     @classmethod
     def parse(cls, text: str | None, value: str | None = None, *, given: bool = False) -> Self:
-        """Read ``rate``, ``accuracy``, ``balanced_accuracy``, ``cost``, ``cost=5:1`` or a column of values.
-
-        Parameters
-        ----------
-        text
-            None: the rate where a model is given, else accuracy; with a column of values, these.
-        value
-            The column of values.
-        given
-            Whether a model is given.
-
-        Raises
-        ------
-        ParameterError
-            It is not understood.
-        """
+        """Read ``rate``, ``accuracy``, ``balanced_accuracy``, ``cost``, ``cost=5:1`` or a column of values."""
         if value is not None and text not in (None, "value"):
             raise ParameterError(f"objective={text} and a column of values exclude each other: leave one of them out")
         if value is not None:

@@ -181,9 +181,8 @@ def test_a_matrix_of_another_width_is_refused(features, tmp_path):
 
 def test_files_of_a_table_with_a_schema_of_its_own(tmp_path):
     """As Delta tables are: a file may lack a column that is filled in, and its lists are columns all the same."""
-    from fairkit.data.common import table_of
     from fairkit.data.parts import ParquetPart
-    from fairkit.data.remote import FilledPart
+    from fairkit.data.sources import FilledPart, table_of
 
     pq.write_table(pa.table({"emb": fixed()}), tmp_path / "a.parquet")
     types = {"emb": pa.list_(pa.float32()), "site": pa.string()}

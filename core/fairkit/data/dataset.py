@@ -38,7 +38,7 @@ from fairkit.support.timings import each, phase
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fairkit.data.distinct import DistinctRows
+    from fairkit.data.duplicates import DistinctRows
     from fairkit.data.groups import GroupCoder
 
 __all__ = ["BATCH_ROWS", "Dataset", "Profile"]
@@ -91,13 +91,7 @@ class Dataset:
         return self.roles.feature_names(self.columns)
 
     def with_features(self, features: Sequence[str] | None) -> Dataset:
-        """Return the same rows for a model that gets other columns, in this order; None: as they are.
-
-        Raises
-        ------
-        DataError
-            There is no such column.
-        """
+        """Return the same rows for a model that gets other columns, in this order; None: as they are."""
         if features is None:
             return self
         require_columns(features, self.columns, role="feature", table=self.name)
@@ -107,33 +101,14 @@ class Dataset:
 
     @property
     def profile(self) -> Profile:
-        """What the first pass found: the digest, sizes and label values.
-
-        Raises
-        ------
-        DataError
-            There was no first pass yet: it is made by `learn`, and by everything that reads the rows.
-        """
+        """What the first pass found: the digest, sizes and label values."""
         if self._profile is None:
             raise DataError(f"{self.name}: its rows have not been read yet; call its method `learn` first")
         return self._profile
 
     @phase("read")
     def learn(self, total: Total = total_here) -> Profile:
-        """Make the first pass over the rows, once, and return what it found, which is then `profile`.
-
-        Parameters
-        ----------
-        total
-            Runs a function on the pieces of the table and adds up, as `fairkit.engines.base.Engine.total` does;
-            by default in this process.
-
-        Raises
-        ------
-        DataError
-            The table is damaged or empty, the label is constant or never favorable, a sensitive column
-            has one group, or a number that must be finite is not.
-        """
+        """Make the first pass over the rows, once, and return what it found, which is then `profile`."""
         if self._profile is None:
             bins, notes = widened(self.source, lambda: choose_bins(self.source, self.roles))
             grouped = [c for split in bins.values() for c, e in zip(split.columns, split.edges, strict=True) if not e]
@@ -149,11 +124,6 @@ class Dataset:
         """Ask the first pass for the distinct values of columns: see `fairkit.data.profile.Profile`.
 
         A first pass that was made without them is made again.
-
-        Raises
-        ------
-        DataError
-            There is no such column.
         """
         require_columns(columns, self.columns, role="prediction", table=self.name)
         more = [name for name in dict.fromkeys(columns) if name not in self._noted]
@@ -172,18 +142,7 @@ class Dataset:
         self._counts_rows = True
 
     def distinct(self, columns: Sequence[str]) -> DistinctRows | None:
-        """Return the distinct rows with their counts where these stand for the rows.
-
-        Parameters
-        ----------
-        columns
-            What is read besides the columns with a role.
-
-        Returns
-        -------
-        DistinctRows
-            None where the first pass did not count them, they lack a column, or too few rows are equal.
-        """
+        """Return the distinct rows with their counts where these stand for the rows."""
         found = self._distinct
         return found if found is not None and found.serves([*columns, *self.roles.columns]) else None
 

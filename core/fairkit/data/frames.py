@@ -41,13 +41,7 @@ class FramePart:
 
 
 def memory_table(data: Any) -> pa.Table:
-    """Return what is in memory as an Arrow table; a column that Arrow does not know has no values, and no plain type.
-
-    Raises
-    ------
-    DataError
-        It is no table.
-    """
+    """Return what is in memory as an Arrow table; a column that Arrow does not know has no values and no plain type."""
     import pyarrow as pa
 
     try:

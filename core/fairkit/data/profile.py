@@ -15,11 +15,10 @@ from fairkit.data.arrow import as_arrow, as_numbers, as_numpy, decoded
 from fairkit.data.clusters import words_of
 from fairkit.data.codes import codes_of, ready_codes
 from fairkit.data.digest import TableDigest
-from fairkit.data.distinct import DistinctRows
+from fairkit.data.duplicates import DistinctRows, Repeats, RowCopies
 from fairkit.data.groups import GroupCoder, quartile_edges
 from fairkit.data.lookalikes import lookalikes
 from fairkit.data.proxies import probabilities_of, rows_where
-from fairkit.data.repeats import Repeats, RowCopies
 from fairkit.data.roles import (
     HIGHEST,
     LARGEST,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from fairkit.data.copies import CopiedRows
+    from fairkit.data.duplicates import CopiedRows
     from fairkit.data.roles import Roles
     from fairkit.data.source import Source
 

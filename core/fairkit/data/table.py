@@ -61,20 +61,7 @@ class Table:
 
     @classmethod
     def from_dataset(cls, data: Dataset, task: Task | None = None) -> Self:
-        """Read a dataset into memory.
-
-        Parameters
-        ----------
-        data
-            With a label.
-        task
-            Default: told by the label, as in an audit (`fairkit.data.task.choose_task`).
-
-        Raises
-        ------
-        DataError
-            There is no label, or it does not fit the task.
-        """
+        """Read a dataset into memory."""
         roles = fixed_roles(data)
         if roles.label is None:
             raise DataError(f"{data.name}: training needs the outcome column; name it with `label`")
@@ -121,13 +108,7 @@ class Table:
         return np.ones(len(self)) if self.weights is None else self.weights
 
     def only_groups(self, wanted: str | None = None) -> Groups:
-        """Return the split that a method works on: the named one, else the only one, else the intersection.
-
-        Raises
-        ------
-        DataError
-            There is no sensitive column, or no such split.
-        """
+        """Return the split that a method works on: the named one, else the only one, else the intersection."""
         if not self.groups:
             raise DataError(f"{self.name}: this method needs a sensitive column; name it with `sensitive`")
         if wanted is not None:

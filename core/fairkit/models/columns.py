@@ -298,13 +298,7 @@ class _ColumnScorer:
 
     @phase("score")
     def predict(self, columns: Columns) -> Predictions:
-        """Read the predictions off the columns.
-
-        Raises
-        ------
-        ModelError
-            A cell is missing, or is not what its column should hold.
-        """
+        """Read the predictions off the columns."""
         roles = self.roles
         if self.task == "answers":
             return Predictions(score=_answers(columns[str(roles.answer)], str(roles.answer)))

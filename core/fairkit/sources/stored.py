@@ -34,13 +34,7 @@ class StoredFile:
 
     @classmethod
     def of(cls, filesystem: Any, path: str, again: Callable[[], Any] | None = None) -> Self:
-        """Look at a file.
-
-        Raises
-        ------
-        OSError
-            There is none, or it cannot be read.
-        """
+        """Look at a file."""
         with filesystem.open_input_file(path) as file:
             return cls(filesystem, path, file.size(), _stamp(filesystem, path, file), again)
 
@@ -56,13 +50,7 @@ class StoredFile:
         return self.name[dot:] if dot > 0 else ""
 
     def open(self) -> pa.NativeFile:
-        """Open the file for reading, if it is still the same.
-
-        Raises
-        ------
-        DataError
-            It is gone, or there is another one in its place.
-        """
+        """Open the file for reading, if it is still the same."""
         try:
             file = self.filesystem.open_input_file(self.path)
         except FileNotFoundError:
@@ -78,13 +66,7 @@ class StoredFile:
         return file
 
     def check(self) -> None:
-        """Refuse a file that was replaced while it was read.
-
-        Raises
-        ------
-        DataError
-            It is gone, or there is another one in its place.
-        """
+        """Refuse a file that was replaced while it was read."""
         self.open().close()
 
     def told(self) -> dict[str, Any]:
