@@ -465,10 +465,10 @@ def test_the_index_of_pandas_is_no_feature(name: str) -> None:
     ],
 )
 def test_names_that_need_care(column: str, typed: str, rule: str, tmp_path: Path) -> None:
-    from fairkit_cli.options.data import split_columns
+    from fairkit_cli.options.data import split_names
 
     table = {column: ["f"] * 40 + ["m"] * 40, "d": [1] * 40 + [0] * 40}
-    data = fairkit.load_data(table, sensitive=split_columns([typed]) or (), predictions={"decision": "d"})
+    data = fairkit.load_data(table, sensitive=split_names([typed], exact=True) or (), predictions={"decision": "d"})
     report = fairkit.audit(None, data, policy=[fairkit.Rule.parse(f"demographic_parity_difference:{rule}=0.1", "max")])
     assert report.find("demographic_parity_difference", column).value == 1.0
     assert report.verdict == "fail"

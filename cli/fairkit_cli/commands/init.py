@@ -58,11 +58,7 @@ def init(
         say(f"wrote {target} without a look at a table: name yours, as in `fairkit init loans.csv`")
         return
     given = {"decides": decides, "labels": labels, "errors": errors, "use": use, "law": law, "groups": groups}
-    roles = {
-        "label": label,
-        "favorable": favorable,
-        "sensitive": None if sensitive is None else listed_names(sensitive),
-    }
+    roles = {"label": label, "favorable": favorable, "sensitive": sensitive and listed_names(sensitive)}
     advice = _guided(data, roles, given)
     write_atomic(target, settings_text(data, advice))
     if output_format == "json":

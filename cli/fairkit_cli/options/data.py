@@ -211,16 +211,16 @@ def load_dataset(
         path,
         label=label,
         favorable=setting("favorable", typed.favorable),
-        sensitive=listed(setting("sensitive", split_columns(typed.sensitive))),
-        features=split_columns(typed.features) or config.data.get("features"),
-        drop=listed(setting("drop", split_columns(typed.drop))),
+        sensitive=listed(setting("sensitive", split_names(typed.sensitive, exact=True))),
+        features=split_names(typed.features, exact=True) or config.data.get("features"),
+        drop=listed(setting("drop", split_names(typed.drop, exact=True))),
         weights=setting("weights", typed.weights),
         missing=setting("missing", typed.missing) or "drop",
         predictions=predictions,
         join=typed.join or (config.table(join_settings["path"]) if join_settings.get("path") else None),
-        on=split_columns(typed.on) or listed(join_settings.get("on")) or None,
+        on=split_names(typed.on, exact=True) or listed(join_settings.get("on")) or None,
         reference=listed(setting("reference", condition_options.reference)),
-        within=listed(setting("within", split_columns(condition_options.within))),
+        within=listed(setting("within", split_names(condition_options.within, exact=True))),
         cluster=setting("cluster", condition_options.cluster),
         sensitive_probability=listed(setting("sensitive_probability", condition_options.sensitive_probability)),
         query=setting("query", typed.query),
@@ -243,16 +243,9 @@ def _labelled(typed: ConditionOptions, config: Config) -> Any:
     return None if design is None else Drawn(str(design), refused)
 
 
-def split_names(items: Sequence[str] | None) -> list[str] | None:
-    """Split ``["a,b", "c"]`` into names; None stays None."""
-    if items is None:
-        return None
-    return [name for item in items for name in listed_names(item)]
-
-
-def split_columns(items: Sequence[str] | None) -> list[str] | None:
-    """Split names of columns, which may begin or end with a space; None stays None."""
-    return None if items is None else [name for item in items for name in listed_names(item, exact=True)]
+def split_names(items: Sequence[str] | None, *, exact: bool = False) -> list[str] | None:
+    """Split ``["a,b", "c"]`` into names, which keep spaces around them where `exact`; None stays None."""
+    return None if items is None else [name for item in items for name in listed_names(item, exact=exact)]
 
 
 def listed(value: Any) -> list[str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit.errors import ParameterError
-from fairkit.support.names import listed_names
 from fairkit_cli import options as opt
 from fairkit_cli.registry.common import RegistryOption
 from fairkit_cli.terminal.output import echo, print_json
@@ -284,7 +283,7 @@ def _groups(texts: list[str] | None) -> dict[str, tuple[str, ...]]:
     by_split = {}
     for text in texts or ():
         split, equals, names = text.partition("=")
-        listed = tuple(listed_names(names))
+        listed = tuple(opt.split_names([names]) or ())
         if not equals or not split or len(set(listed)) < 2 or len(set(listed)) < len(listed):
             raise ParameterError(f"--groups {text!r} is not understood; write --groups sex=female,male")
         by_split[split] = listed

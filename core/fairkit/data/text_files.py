@@ -108,10 +108,11 @@ class CsvPart:
 
     def spells_apart(self, column: str) -> bool:
         """Return whether a column of numbers spells one of them in two ways, as 1.1 and 1.10; 1 and 1.0 are one."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         seen: set[str] = set()
-        with opened(self.path) as file, self._stream(file, [column], {column: _text()}) as stream:
+        with opened(self.path) as file, self._stream(file, [column], {column: pa.string()}) as stream:
             for batch in stream:
                 seen |= {*pc.utf8_trim_whitespace(batch.column(0)).unique().to_pylist()}
         texts = {re.sub(r"\.0*$", "", text) for text in seen - {None}}
@@ -229,9 +230,3 @@ def separators(head: bytes, name: str) -> tuple[str, str]:
 
 def _beyond(ends: dict[str, Any]) -> bool:
     return any(abs(end or 0) >= 2**63 for end in ends.values())
-
-
-def _text() -> Any:
-    import pyarrow as pa
-
-    return pa.string()
