@@ -111,6 +111,8 @@ def runner_of(model: Graph, dataset: Dataset, options: ModelOptions | None = Non
             f"{error} (The input {RANDOM_INPUT!r} is a random draw only in models that fairkit exported, which say "
             "so in their metadata.)"
         ) from error
+    if not ours:
+        dataset.spell([name for feed in feeds if feed.input.kind == "tensor(string)" for name in feed.columns])
     return Runner(model, feeds, ours=ours), notes
 
 
