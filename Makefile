@@ -15,7 +15,7 @@ OLDEST_TESTS := tests/fairkit/test_reports_and_policy.py tests/fairkit/test_bad_
     tests/fairkit/test_mergeable_totals.py tests/fairkit_group/test_group_closed_forms.py tests/fairkit_onnx/test_export.py \
     tests/fairkit_cli/test_audit_command.py
 
-.PHONY: oldest demo test test-all test-long wheel release lint types bench bench-compare docs site clean
+.PHONY: oldest demo test test-all test-long wheel release lint types bench-compare docs site clean
 
 $(READY): pyproject.toml constraints.txt
 	test -d $(BIN) || $(PYTHON) -m venv $(VENV)
@@ -66,9 +66,6 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
-
-bench: $(READY)
-	for script in benchmarks/*_speed.py; do $(BIN)/python $$script || exit 1; done
 
 # in pairs against another version: make bench-compare BASE=v0.1.0 ARGS="--cases adult-forest"
 bench-compare: $(READY)

@@ -1,4 +1,4 @@
-"""Draw docs/images/engines.svg and print the table of docs/explanation/speed.md from results/engines.json.
+"""Draw docs/images/engines.svg and print the table of docs/reference/measured.md from results/engines.json.
 
     python benchmarks/engines_page.py
 

@@ -2,8 +2,6 @@
 
     nice python benchmarks/ledger.py                                        # all tables, all auditors, all formats
     nice python benchmarks/ledger.py --tables "one row,no rows" --tasks binary --auditors group
-    nice python benchmarks/ledger.py --page docs/reference/ledger.md        # and write the table of the docs
-    python benchmarks/ledger.py --tasks binary --cells ledger.json ...      # in pieces
 
 A cell is one auditor on one table: refused with one sentence, or a report. Of a report every finding is read. A value
 must be finite and in the metric's range, and have an interval around it that is wider than nothing, or a note; no value
@@ -525,7 +523,6 @@ class Cell:
     numbers: int = 0
     sentences: int = 0
     violations: list[str] = field(default_factory=list)
-    metrics: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def measure(name: str, task: str, auditor: str, asked: Asked, formats: Sequence[str]) -> Cell:
@@ -546,8 +543,6 @@ def measure(name: str, task: str, auditor: str, asked: Asked, formats: Sequence[
     for finding in report.findings:
         sure = finding.value is not None and finding.interval is not None and finding.inconclusive is None
         cell.numbers, cell.sentences = cell.numbers + sure, cell.sentences + (not sure)
-        before = cell.metrics.get(finding.metric, (0, 0))
-        cell.metrics[finding.metric] = before[0] + sure, before[1] + (not sure)
     cell.violations += list(dict.fromkeys(broken(report, task, table, auditor)))
     cell.violations += list(dict.fromkeys(badly_written(report, formats)))
     return cell
@@ -570,56 +565,10 @@ def run(
                     yield measure(name, task, auditor, known[auditor], formats)
 
 
-def page(cells: Sequence[Cell], formats: Sequence[str]) -> str:
-    """Return the table of the docs."""
-    columns = list(dict.fromkeys((cell.auditor, cell.task) for cell in cells))
-    by_place = {(cell.table, cell.auditor, cell.task): cell for cell in cells}
-    lines = [
-        "# Degenerate tables: what each auditor says",
-        "",
-        "<!-- Written by benchmarks/ledger.py. -->",
-        "",
-        f"`python benchmarks/ledger.py` audits {len(TABLES)} degenerate tables and reads each report in output formats "
-        f"({', '.join(formats)} here). A cell says how many findings are a number with an interval, and how many "
-        "say in a sentence why no verdict may be made or why there is no number. *refused* is one sentence and exit code "
-        f"2. Violations (a number in silence, a NaN, a value that plain loops do not give): {sum(len(c.violations) for c in cells)}.",
-        "",
-    ]
-    for task in dict.fromkeys(task for _, task in columns):
-        names = [auditor for auditor, other in columns if other == task]
-        lines += [f"## {task}", "", "| table | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
-        for table in dict.fromkeys(cell.table for cell in cells):
-            lines.append(f"| {table} | " + " | ".join(_told(by_place.get((table, n, task))) for n in names) + " |")
-        lines.append("")
-    counts: dict[tuple[str, str], list[int]] = {}
-    for cell in cells:
-        for metric, (numbers, sentences) in cell.metrics.items():
-            both = counts.setdefault((cell.auditor, metric), [0, 0])
-            both[0], both[1] = both[0] + numbers, both[1] + sentences
-    lines += [
-        "## Every metric",
-        "",
-        "| auditor | metric | numbers with an interval | sentences |",
-        "| --- | --- | --- | --- |",
-    ]
-    lines += [f"| {a} | {m} | {n} | {s} |" for (a, m), (n, s) in sorted(counts.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _told(cell: Cell | None) -> str:
-    if cell is None:
-        return ""
-    return "refused" if cell.refused else f"{cell.numbers} and {cell.sentences}"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, default in (("tables", ""), ("tasks", ",".join(TASKS)), ("auditors", ""), ("formats", ",".join(FORMATS))):
         parser.add_argument(f"--{name}", default=default)
-    parser.add_argument(
-        "--cells", type=Path, help="what was measured before is read from here, and all is written to it"
-    )
-    parser.add_argument("--page", type=Path)
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     start, cells = time.process_time(), []
@@ -635,14 +584,6 @@ def main() -> int:
     count = sum(len(cell.violations) for cell in cells)
     refused = sum(bool(cell.refused) for cell in cells)
     print(f"{len(cells)} cells, {refused} refused, {count} violations, {time.process_time() - start:.0f} s of CPU time")
-    if options.cells is not None:
-        fresh = {(cell.table, cell.auditor, cell.task) for cell in cells}
-        known = json.loads(options.cells.read_text("utf-8")) if options.cells.exists() else []
-        before = [Cell(**one) for one in known]
-        cells = [one for one in before if (one.table, one.auditor, one.task) not in fresh] + cells
-        options.cells.write_text(json.dumps([dataclasses.asdict(cell) for cell in cells]), "utf-8")
-    if options.page is not None:
-        options.page.write_text(page(cells, chosen[3]), "utf-8")
     return int(count > 0)
 
 

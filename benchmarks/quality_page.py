@@ -1,8 +1,8 @@
-"""Write the tables of the page "Which method for which goal" from `benchmarks/results/quality.json`.
+"""Write the table of methods in docs/reference/measured.md from `benchmarks/results/quality.json`.
 
-    python benchmarks/quality_page.py [--results quality.json] [--page docs/reference/methods-measured.md]
+    python benchmarks/quality_page.py [--results quality.json] [--page docs/reference/measured.md]
 
-What stands in the page before the line `<!-- tables -->` stays.
+What stands between the page's two marks is replaced.
 """
 
 from __future__ import annotations
@@ -12,25 +12,17 @@ import json
 from pathlib import Path
 
 import numpy as np
-from quality import CONSTRAINTS, DATA, LIMITS, RESULTS
+from quality import CONSTRAINTS, RESULTS
 
-PAGE = Path(__file__).parent.parent / "docs" / "reference" / "methods-measured.md"
-MARK = "<!-- tables: python benchmarks/quality_page.py -->\n"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "measured.md"
+MARKS = ("<!-- python benchmarks/quality_page.py -->\n", "<!-- until here -->\n")
 ORDER = (
-    *("unconstrained", "threshold-optimizer", "rto", "error-parity", "fairlearn", "linear-post"),
-    *("linear-post, blind", "fairgbm", "exponentiated-gradient", "reject-option"),
-    *("reweigh", "disparate-impact-remover", "correlation-remover"),
+    *("threshold-optimizer", "rto", "fairlearn", "linear-post", "linear-post, blind", "fairgbm"),
+    *("exponentiated-gradient", "reject-option", "reweigh", "disparate-impact-remover", "correlation-remover"),
 )
-LARGE = ("adult", "acs_income 60000", "acs_income 200000", "credit_default")
-SHOWN = {
-    "adult": "Adult",
-    "acs_income 60000": "ACSIncome, 60,000",
-    "acs_income 200000": "ACSIncome, 200,000",
-    "credit_default": "credit default",
-    "compas": "COMPAS",
-    "german": "German",
-}
+SIZES = {"large": ("adult", "acs_income 60000", "acs_income 200000", "credit_default"), "small": ("compas", "german")}
 ANCHOR = "error-parity"
+LIMIT = 0.05
 
 
 def chosen(points, limit):
@@ -39,117 +31,31 @@ def chosen(points, limit):
     return max(within)[2:] if within else None
 
 
-def hypervolume(points, floor, most=0.1):
-    """The area that test points dominate, of accuracy above `floor` and disparity below `most`; 1 for a perfect one."""
-    area, below = 0.0, most
-    for accuracy, gap in sorted(((p[2], p[3]) for p in points), reverse=True):
-        if gap < below and accuracy > floor:
-            area += (below - gap) * (accuracy - floor)
-            below = gap
-    return area / (most * (1 - floor))
+def cell(records, method, constraint, data):
+    """Accuracy at the limit less error-parity's on the same rows, standard error, and cells within it of all."""
+    known = {(r["data"], r["column"], r["split"], r["method"]): r for r in records if r["constraint"] == constraint}
+    own = [key for key in known if key[0] in data and key[3] == method]
+    if not own:
+        return "-"
+    points = {key: chosen(record.get("points", []), LIMIT) for key, record in known.items()}
+    both = [(points[key], points.get((*key[:3], ANCHOR))) for key in own]
+    gained = [ours[0] - theirs[0] for ours, theirs in both if ours and theirs]
+    share = f"{sum(points[key] is not None for key in own)}/{len(own)}"
+    if len(gained) < 2:
+        return share
+    return f"{np.mean(gained):+.4f} ± {np.std(gained, ddof=1) / len(gained) ** 0.5:.4f}, {share}"
 
 
-def volume(record):
-    return hypervolume(record["points"], record["majority"])
-
-
-def spread(values):
-    """A mean and its standard error over cells, `+0.003 (se 0.001)`."""
-    error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return np.mean(values), error
-
-
-def by_key(records):
-    return {(r["data"], r["column"], r["constraint"], r["split"], r["method"]): r for r in records}
-
-
-def pairs(known, method, constraint, data):
-    """Both records of every cell that the method and error-parity were measured on, by data set and column."""
-    for key, record in known.items():
-        other = known.get((*key[:4], ANCHOR))
-        if key[4] != method or key[2] not in constraint or key[0] not in data or other is None:
-            continue
-        if "points" in record and "points" in other:
-            yield key[:2], record, other
-
-
-def paired_table(records):
-    """Of each method: volume, and accuracy and disparity at the limits, less error-parity's on the same rows."""
-    known = by_key(records)
-    lines = [
-        "| method | constraint | data | cells | volume | "
-        + " | ".join(f"accuracy at <= {limit:.2f}" for limit in LIMITS)
-        + " | disparity at <= 0.05 |",
-        "| --- |" + " --- |" * (5 + len(LIMITS)),
-    ]
-    small = tuple(name for name in SHOWN if name not in LARGE)
+def table(records):
+    """A line for each method and size of data: a cell for each constraint, and the median of CPU seconds."""
+    lines = ["| method | data | " + " | ".join(CONSTRAINTS) + " | CPU s |", "| --- " * (len(CONSTRAINTS) + 3) + "|"]
     for method in ORDER:
-        for constraint in CONSTRAINTS:
-            for told, data in (("large", LARGE), ("small", small)):
-                line = paired_line(list(pairs(known, method, (constraint,), data)))
-                if line and method not in (ANCHOR, "unconstrained"):
-                    lines.append(f"| {method} | {constraint} | {told} | {line} |")
-    return "\n".join(lines)
-
-
-def paired_line(found):
-    if len(found) < 2:
-        return None
-    cells = [f"{len(found)}", "{:+.3f} (se {:.3f})".format(*spread([volume(a) - volume(b) for _, a, b in found]))]
-    disparity = "-"
-    for limit in LIMITS:
-        both = [(chosen(a["points"], limit), chosen(b["points"], limit)) for _, a, b in found]
-        both = [np.subtract(a, b) for a, b in both if a and b]
-        if len(both) < 2:
-            cells.append("-")
-            continue
-        mean, error = spread([one[0] for one in both])
-        cells.append(f"{mean:+.4f} (se {error:.4f}, {len(both)})")
-        if limit == 0.05:
-            disparity = f"{np.mean([one[1] for one in both]):+.3f}"
-    return " | ".join([*cells, disparity])
-
-
-def table(records, constraint):
-    """Of each data set and column the methods' accuracy (disparity) under every limit."""
-    lines = [
-        "| data, column | method | " + " | ".join(f"<= {x:.2f}" for x in LIMITS) + " | volume | splits | CPU s |",
-        "| --- | --- |" + " --- |" * (len(LIMITS) + 3),
-    ]
-    keys = dict.fromkeys((data, column) for data in SHOWN for column in columns(records, data))
-    for data, column in keys:
-        own = [r for r in records if (r["data"], r["column"], r["constraint"]) == (data, column, constraint)]
-        for method in ORDER:
-            runs = [r for r in own if r["method"] == method]
-            if runs:
-                lines.append(f"| {SHOWN[data]}, {column} | {method} | {line_of(runs)} |")
-    return "\n".join(lines)
-
-
-def columns(records, data):
-    return dict.fromkeys(r["column"] for r in records if r["data"] == data)
-
-
-def line_of(runs):
-    cells = []
-    for limit in LIMITS:
-        kept = [one for one in (chosen(r["points"], limit) for r in runs if "points" in r) if one]
-        told = "-" if not kept else "{:.3f} ({:.3f})".format(*np.mean(kept, axis=0))
-        cells.append(told + (f" {len(kept)}/{len(runs)}" if 0 < len(kept) < len(runs) else ""))
-    volumes = [volume(r) for r in runs if "points" in r]
-    refused = len(runs) - len(volumes)
-    told = f"{np.mean(volumes):.3f}" if volumes else "refused"
-    seconds = np.mean([r["seconds"] for r in runs])
-    return " | ".join(
-        [*cells, told, f"{len(runs)}" + (f", {refused} refused" if refused and volumes else ""), f"{seconds:.1f}"]
-    )
-
-
-def body(records):
-    parts = ["## Paired to error-parity\n", paired_table(records)]
-    for constraint in CONSTRAINTS:
-        parts += [f"\n### {constraint}\n", table(records, constraint)]
-    return "\n".join(parts) + "\n"
+        for size, data in SIZES.items():
+            own = [r["seconds"] for r in records if r["method"] == method and r["data"] in data]
+            if own:
+                cells = " | ".join(cell(records, method, constraint, data) for constraint in CONSTRAINTS)
+                lines.append(f"| {method} | {size} | {cells} | {np.median(own):.1f} |")
+    return "\n".join(lines) + "\n"
 
 
 def main():
@@ -157,12 +63,12 @@ def main():
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=PAGE)
     given = parser.parse_args()
-    records = json.loads(given.results.read_text())
-    assert {r["data"].split()[0] for r in records} <= set(DATA)
-    before, mark, _ = given.page.read_text("utf-8").partition(MARK)
-    if not mark:
-        raise SystemExit(f"{given.page} has no line {MARK!r}")
-    given.page.write_text(before + mark + "\n" + body(records), "utf-8")
+    before, first, rest = given.page.read_text("utf-8").partition(MARKS[0])
+    _, second, after = rest.partition(MARKS[1])
+    if not second:
+        raise SystemExit(f"{given.page} has no lines {MARKS!r}")
+    made = table(json.loads(given.results.read_text("utf-8")))
+    given.page.write_text(f"{before}{first}\n{made}\n{second}{after}", "utf-8")
 
 
 if __name__ == "__main__":

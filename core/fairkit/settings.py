@@ -91,8 +91,9 @@ class ModelOptions:
     favorable_class
         Which column of the scores, from 0, belongs to the favorable label.
     threshold
-        The probability of the favorable label from which the decision is favorable, or for scores on a scale of their
-        own the score, in its unit; by default the model's own label output, or 0.5 where it has none.
+        In the score's own unit: decisions are favorable from it on, or up to it where the score is of the unfavorable
+        outcome; of probabilities of classes it is the favorable label's; by default the model's own label output, or
+        0.5 where it has none.
     classes
         The label's values in the order of the model's classes, where the model names its classes otherwise.
     rename
@@ -122,7 +123,8 @@ class ModelOptions:
     threshold: float | None = _of_model(
         "number",
         "P",
-        "The threshold: favorable when the probability, or the score in its own unit, is at least this. Default: 0.5.",
+        "The threshold in the score's own unit: favorable from it on, or up to it where the score is of the "
+        "unfavorable outcome (a probability of default). Default: 0.5.",
         rare=False,
     )
     classes: tuple[str, ...] | None = _of_model(
@@ -163,6 +165,11 @@ class ModelOptions:
         stated = [name for name in names if getattr(self, name) is not None]
         if stated:
             raise ParameterError(f"{stated[0]}={getattr(self, stated[0])!r} means nothing here: {why}; leave it out")
+
+
+def at_threshold(options: ModelOptions | None, threshold: float | None) -> ModelOptions | None:
+    """Return the options with a threshold that was given beside them."""
+    return options if threshold is None else dataclasses.replace(options or ModelOptions(), threshold=threshold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from fairkit.errors import ModelError, ParameterError
 from fairkit.models.ranking import bound
 from fairkit.progress import Progress, no_progress
 from fairkit.results.comparisons import Comparison
-from fairkit.settings import AuditSettings, ModelOptions
+from fairkit.settings import AuditSettings, ModelOptions, at_threshold
 from fairkit.support.timings import phase
 from fairkit_comparing.changes import changes
 from fairkit_comparing.collect import AllPairs, Pairing
@@ -45,6 +45,7 @@ def compare(
     confidence: float = 0.95,
     seed: int = 0,
     options: ModelOptions | Sequence[ModelOptions] | None = None,
+    threshold: float | Sequence[float | None] | None = None,
     features: Sequence[Sequence[str] | None] | None = None,
     progress: Progress = no_progress,
     engine: Engine | str | None = None,
@@ -69,6 +70,9 @@ def compare(
         For the rules.
     options
         What cannot be guessed about the models: the same for all, or one for each.
+    threshold
+        Makes decisions from scores, in the score's own unit: the same for all, or one for each; None: the model's own.
+        Files that fairkit has repaired keep their rule.
     features
         For each model the columns that it gets, in its order; None: those of the data.
     progress
@@ -97,7 +101,10 @@ def compare(
             "a comparison has no groups of which only probabilities are known; leave out `sensitive_probability`, and "
             "audit each model with it"
         )
-    model_options = [options or ModelOptions()] * len(models) if not isinstance(options, Sequence) else options
+    model_options = [
+        at_threshold(one, cut) or ModelOptions()
+        for one, cut in zip(_each(options, models), _each(threshold, models), strict=True)
+    ]
     settings = AuditSettings(policy=tuple(policy), confidence=confidence, seed=seed)
     judges = LoadedAuditors.of(settings) if policy else None
     if judges is not None:
@@ -122,6 +129,15 @@ def compare(
             warnings=_warnings(senses, totals[: len(senses)], scorers, data),
             policy=_judged(judging, totals[len(senses) :]),
         )
+
+
+def _each(given: Any, models: Sequence[Any]) -> Sequence[Any]:
+    """Return one value for each model."""
+    if not isinstance(given, Sequence):
+        return [given] * len(models)
+    if len(given) != len(models):
+        raise ParameterError(f"{len(given)} values of `options` or `threshold` for {len(models)} models: give one each")
+    return given
 
 
 def _judged(audits: Sequence[Audit], totals: Sequence[Any]) -> tuple[tuple[RuleResult, ...], ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 import threading
 import time
@@ -18,6 +20,22 @@ class OversizedError(Exception):
 
 class LateError(Exception):
     """An answer is not there whole within its time."""
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def read_json(raw: bytes) -> Any:
+    """Return what an answer says in JSON, or None where it is none.
+
+    Half a surrogate pair, which JSON can hold and no file, becomes the replacement character.
+    """
+    try:
+        value = json.loads(raw)
+        text = json.dumps(value, ensure_ascii=False) if b"\\u" in raw or b"\xed" in raw else ""
+        return json.loads(_HALF.sub("\ufffd", text)) if _HALF.search(text) else value
+    except (ValueError, RecursionError):
+        return None
 
 
 class Cutter:

@@ -17,7 +17,7 @@ ATOM = 0.05
 REACH = 0.02
 """How far a number goes: up to this share of its column's distinct values, at least `LEAST` ranks.
 
-Chosen by `benchmarks/nearby.py`: false alarms grow with it, and memories are caught with each one tried.
+Chosen on six tables: false alarms grow with it, and memories are caught with each one tried.
 """
 LEAST = 2
 TRIES = 8

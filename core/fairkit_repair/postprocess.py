@@ -17,6 +17,7 @@ from fairkit.parameters.declare import parameter
 from fairkit.settings import ModelOptions
 from fairkit_onnx.read.feeds import RANDOM_INPUT
 from fairkit_onnx.read.outputs import DECISION_PROBABILITY, SCORE
+from fairkit_onnx.read.served import RULE_KEY
 from fairkit_onnx.write.rules import GroupRule, learn_keys
 from fairkit_onnx.write.runtime import as_input
 from fairkit_repair.scored_rows import ScoredRows, row_bounds
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from fairkit_onnx.model import OnnxModel
     from fairkit_onnx.write.base import BaseModel
     from fairkit_onnx.write.rules import GroupKeys, Piece
-
-RULE_KEY = "fairkit.rule"
-"""The metadata entry that says in words and numbers what the appended rule is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

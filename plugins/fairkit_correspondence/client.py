@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -67,23 +68,31 @@ class Reply:
 
 
 class Client:
-    """A connection; it may be used by several threads."""
+    """Connections to a server, one for each thread that asks."""
 
     def __init__(self, server: Server) -> None:
         httpx = httpx_module()
         self.server = server
         token = token_for(server.url)
+        self._local, self._opened = threading.local(), list[Any]()
         azure = str(urlsplit(server.url).hostname).endswith((".azure.com", ".azure-api.net"))
         headers = {"api-key": token} if azure else {"Authorization": f"Bearer {token}"}
-        self._http = httpx.Client(
-            headers=headers if token else {},
-            timeout=httpx.Timeout(server.timeout, connect=min(5.0, server.timeout)),
-            limits=httpx.Limits(max_connections=64),
-        )
+        self._settings = {
+            "headers": headers if token else {},
+            "timeout": httpx.Timeout(server.timeout, connect=min(5.0, server.timeout)),
+        }
 
     def close(self) -> None:
-        """Close the connection."""
-        self._http.close()
+        """Close the connections."""
+        for one in self._opened:
+            one.close()
+
+    def _connection(self) -> tuple[httpx.Client, fairkit_http.Cutter]:
+        """Return this thread's connection, and what ends its requests in time."""
+        if not hasattr(self._local, "http"):
+            self._local.http, self._local.cutter = httpx_module().Client(**self._settings), fairkit_http.Cutter()
+            self._opened.append(self._local.http)
+        return self._local.http, self._local.cutter
 
     @property
     def address(self) -> str:
@@ -112,8 +121,13 @@ class Client:
     def _once(self, method: str, url: str, body: bytes | None) -> Reply:
         httpx, limit = httpx_module(), self.server.timeout
         deadline, headers = time.monotonic() + limit, {"Content-Type": "application/json"} if body else {}
+        http, cutter = self._connection()
+        traced = {"trace": cutter.trace}
         try:
-            with self._http.stream(method, url, content=body, headers=headers) as response:
+            with (
+                cutter.within(limit),
+                http.stream(method, url, content=body, headers=headers, extensions=traced) as response,
+            ):
                 return self._read(response, fairkit_http.collect(response.iter_bytes(), MOST_READ, deadline))
         except fairkit_http.OversizedError:
             return Reply(status=200, reason=f"a reply of more than {MOST_READ >> 20} MiB", again=True)
@@ -128,10 +142,7 @@ class Client:
 
     def _read(self, response: httpx.Response, raw: bytes) -> Reply:
         status = response.status_code
-        try:
-            parsed = json.loads(raw)
-        except (ValueError, RecursionError):
-            parsed = None
+        parsed = fairkit_http.read_json(raw)
         record = parsed if isinstance(parsed, dict) else {}
         if 200 <= status < 300:
             if record and not record.get("error"):

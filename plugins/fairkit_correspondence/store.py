@@ -135,10 +135,16 @@ class Store:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._db.execute("COMMIT")
+            except sqlite3.OperationalError as error:
+                self._db.rollback()  # nothing where SQLite has rolled back by itself, as on a full disk
+                raise DataError(
+                    f"{self.path} cannot be written ({error}): free some space, or look into its permissions, and run "
+                    "the same command again; the answers so far are in it"
+                ) from None
             except BaseException:
-                self._db.execute("ROLLBACK")
+                self._db.rollback()
                 raise
-            self._db.execute("COMMIT")
 
     def _drop(self, reservation: int) -> float:
         self._db.execute("DELETE FROM reserved WHERE id = ?", (reservation,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -121,10 +120,7 @@ class Client:
         return self._send("POST", f"{self.settings.path}/infer", body, headers)
 
     def _record(self, answer: Answer) -> dict[str, Any]:
-        try:
-            record = json.loads(answer.body)
-        except (ValueError, RecursionError):
-            record = None
+        record = fairkit_http.read_json(answer.body)
         if not isinstance(record, dict):
             raise ModelError(
                 f"{self.name} does not answer with metadata as JSON; does it speak version 2 of the Open Inference "
@@ -249,9 +245,6 @@ class _BrokenError(Exception):
 
 
 def _error_text(body: bytes) -> str:
-    try:
-        record = json.loads(body[:100_000])
-        text = record.get("error") if isinstance(record, dict) else None
-    except (ValueError, RecursionError):
-        text = None
+    record = fairkit_http.read_json(body[:100_000])
+    text = record.get("error") if isinstance(record, dict) else None
     return str(text) if text else body[:200].decode("utf-8", "replace")

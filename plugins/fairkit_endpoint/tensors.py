@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import fairkit_http
 from fairkit.errors import ModelError
 
 if TYPE_CHECKING:
@@ -110,10 +111,9 @@ def decode(
 def _parsed(body: bytes, head: int | None, where: str) -> tuple[dict[str, Any], memoryview]:
     if head is not None and not 0 < head <= len(body):
         raise ModelError(f"{where} answers with a damaged {BINARY_LENGTH} ({head} of {len(body)} bytes)")
-    try:
-        record = json.loads(body if head is None else body[:head])
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{where} answers with something that is no JSON: {_shown(body)}") from error
+    record = fairkit_http.read_json(body if head is None else body[:head])
+    if record is None:
+        raise ModelError(f"{where} answers with something that is no JSON: {_shown(body)}")
     if not isinstance(record, dict):
         raise ModelError(f"{where} answers with JSON that is no object")
     return record, memoryview(body)[len(body) if head is None else head :]

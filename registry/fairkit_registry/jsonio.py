@@ -58,6 +58,8 @@ def _finite(text: str) -> float:
 
 def read_object(raw: bytes) -> dict[str, Any]:
     """Parse bytes that must be one JSON object without double keys, NaN, infinities or larger numbers."""
+    if raw.startswith(b"\xef\xbb\xbf"):  # not a part of JSON, and not of what was signed
+        raise StrictJsonError("it begins with a byte-order mark; save it as UTF-8 without one")
     try:
         value = json.loads(
             raw.decode("utf-8"),

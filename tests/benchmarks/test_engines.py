@@ -18,7 +18,7 @@ def test_the_page_has_the_table_of_the_results():
     import engines_page
 
     runs = json.loads(engines_page.RESULTS.read_text("utf-8"))["runs"]
-    assert engines_page.table(runs) in (ROOT / "docs" / "explanation" / "speed.md").read_text("utf-8")
+    assert engines_page.table(runs) in (ROOT / "docs" / "reference" / "measured.md").read_text("utf-8")
     assert engines_page.PICTURE.is_file()
 
 

@@ -17,6 +17,7 @@ TABLE = {
     "good": 1 - P,
     "percent": 100 * P,
     "points": 850 - 550 * P,
+    "logit": np.log(P / (1 - P)),
     "decile": np.ceil(10 * P),
     "decision": np.where(P < 0.3, "APPROVE", "DECLINE").astype(object),
     "default": DEFAULT,
@@ -38,20 +39,25 @@ def accuracy(taken):
     ("column", "threshold", "kind", "taken"),
     [
         ("points", 600, None, 850 - 550 * P >= 600),
-        ("decile", 4, None, np.ceil(10 * P) < 4),  # lower is better: found from the labels
+        ("decile", 4, None, np.ceil(10 * P) <= 4),  # lower is better: found from the labels
         ("percent", 30, None, 100 * P < 30),
+        ("percent", 30, "percent", 100 * P <= 30),
         ("percent", None, "percent", P < 0.5),
         ("pd", None, None, P < 0.5),
-        ("pd", 0.6, None, 1 - P >= 0.6),  # a probability's threshold is the favorable label's
+        ("pd", 0.2, None, P <= 0.2),
+        ("logit", 0.2, "logit", P <= 0.2),
         ("good", 0.6, None, 1 - P >= 0.6),
     ],
 )
 def test_every_scale_ranks_and_decides_as_it_should(column, threshold, kind, taken):
     report = audited(kind=kind, score=column, threshold=threshold)
     assert report.find("accuracy").value == pytest.approx(accuracy(taken))
+    rule = report.model.outputs["rule"]
+    compared = eval(rule, {"exp": np.exp, **TABLE})  # the sentence is the comparison that ran
+    assert np.mean(compared) == pytest.approx(report.find("selection_rate").value)
     area = AREA if column != "decile" else roc_auc_score(1 - DEFAULT, -np.ceil(10 * P))
     assert report.find("roc_auc").value == pytest.approx(area, abs=1e-9)
-    probabilities = column in ("pd", "good") or kind == "percent"
+    probabilities = column in ("pd", "good") or kind in ("percent", "logit")
     losses = [one.value for one in report.findings if one.metric == "log_loss" and one.sensitive is None]
     if probabilities:
         assert losses == [pytest.approx(log_loss(1 - DEFAULT, 1 - P))]
@@ -84,7 +90,7 @@ def test_messages_say_what_to_write():
 
 
 def test_the_same_groups_differ_by_as_much_on_every_scale():
-    one, other = audited(score="points", threshold=600), audited(score="pd", threshold=1 - 250 / 550)
+    one, other = audited(score="points", threshold=600), audited(score="pd", threshold=250 / 550)
     for metric in ("demographic_parity_difference", "statistical_parity_ks", "equal_opportunity_difference"):
         found = one.find(metric, "sex")
         assert found.value == pytest.approx(other.find(metric, "sex").value, abs=1e-9)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -142,7 +143,7 @@ def again(model, folder, findings, monkeypatch, *, search=False, options=None, *
             data,
             auditors=["all-inputs"],
             parameters={"all-inputs": settings},
-            signed=public,
+            signed=SimpleNamespace(findings=public, environment={}),
             options=options,
         ), public
 
@@ -448,6 +449,7 @@ def test_seconds_bound_the_audit_where_the_search_is_not_compiled_yet(loans, tmp
 import sys, time
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from pathlib import Path
+from types import SimpleNamespace
 from tests.fairkit_all_inputs.test_all_inputs import audit
 began = time.monotonic()
 found = audit(Path({str(loans)!r}) / "boosted.onnx", Path({str(loans)!r}), seconds=0.5)

@@ -208,7 +208,7 @@ def test_a_certificate_of_a_rule_is_checked_without_a_search(bases, tmp_path, mo
         return search(problem, kind, **settings)
 
     monkeypatch.setattr(findings, "answer", counted)  # witnesses are somebody's, and are searched for again
-    again = fairkit.audit(trusted(path), data, signed=first.findings, **asked)
+    again = fairkit.audit(trusted(path), data, signed=first, **asked)
     assert problem.FLIP not in searched
     assert [one.interval for one in again.findings] == [one.interval for one in first.findings]
     with pytest.raises(FairkitError, match="threshold for each group"):

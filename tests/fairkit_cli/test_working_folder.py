@@ -312,3 +312,31 @@ def test_a_number_of_a_report_that_no_float_holds_is_one_message(tmp_path, monke
     ):
         result = CliRunner().invoke(app, list(words))
         assert (result.exit_code, "a number that no float holds" in result.stderr) == (2, True), result.output
+
+
+FILES = {
+    "[data]\npath = 'FILE'\nlabel = 'y'\nfavorable = 1\nsensitive = 'sex'": "one column; is this file a table",
+    "[data]\npath = 'FILE'\nlabel = 'TOKEN'\nfavorable = 1\nsensitive = 'sex'": "one column; is this file a table",
+    "[data]\npath = 't.csv'\nlabel = 'y'\nfavorable = 1\nsensitive = 'sex'\nlabelled = 'FILE'": "is not JSON",
+    "[data]\npath = 't.csv'\nlabel = 'y'\nfavorable = 1\nsensitive = 'sex'\n[data.join]\npath = 'FILE'\non = 'sex'": "",
+    "[registry]\npath = 'reg'\nwitness = 'FILE'": "",
+    "[data]\npath = 't.csv'\nlabel = 'y'\nfavorable = 1\nsensitive = 'sex'\n[audit]\nauditors = ['restricted-dro']\n"
+    "[audit.restricted-dro]\nepsilon = 0.1\nfair_metric = 'FILE'": "",
+}
+
+
+@pytest.mark.parametrize("text", FILES)
+@pytest.mark.parametrize(
+    "secret", ["TOKEN=ghp_abc\nB=2\n", "TOKEN ghp_abc, x\n", "[a]\nTOKEN=ghp_abc, x\nb\n", "TOKEN=ghp_abc"]
+)
+def test_what_a_configuration_names_is_not_shown_by_a_message(text, secret, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("secret.env").write_text(secret)
+    Path("t.csv").write_text("y,sex,decision\n1,m,1\n0,f,0\n1,m,1\n0,f,0\n")
+    Path("fairkit.toml").write_text("\ufeff" + text.replace("FILE", "secret.env"), encoding="utf-8")
+    registry = ("registry", "check") if "registry" in text else ("audit", "--predictions", "decision=decision")
+    result = CliRunner().invoke(app, registry)
+    assert result.exit_code == 2, result.output
+    assert "ghp_" not in result.output + result.stderr
+    if secret.startswith("TOKEN=ghp_abc\nB"):
+        assert FILES[text] in result.stderr

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pyarrow.parquet as pq
 import pytest
 
-from fairkit.errors import ModelError, ParameterError
+from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.sources.servers import TOKEN, check_address, token_for, without_token
 from fairkit_correspondence.asking import Asker
 from fairkit_correspondence.client import Client, Server
@@ -96,6 +100,73 @@ def test_what_is_no_such_server_is_known_by_the_probe(turned, message, tmp_path)
         asked(tmp_path, server)
     assert server.calls <= 4
     assert "\n" not in str(raised.value)
+
+
+class Halves(FakeServer):
+    """A server whose every text ends with half a surrogate pair."""
+
+    def answer(self, body):
+        status, record, more = super().answer(body)
+        record["model"] += "\ud83d"
+        record["choices"][0]["message"]["content"] += " \udc00"
+        return status, record, more
+
+
+def test_half_a_surrogate_pair_in_a_reply_is_stored_as_the_replacement_character(tmp_path):
+    plan = read_plan(write_plan(tmp_path, documents=4, names=4, asking="pilot = true"))
+    with (
+        Halves(Behaviour(gap=0.1)) as server,
+        closing(Client(Server(url=server.url, model="m"))) as client,
+        closing(Store(tmp_path / "a.sqlite", plan.digest, "m")) as store,
+    ):
+        outcome = Asker(plan, client, store, budget=5.0, sleep=lambda _: None).run()
+        assert (outcome.pending, outcome.stopped) == (0, None)
+        kept = [record for _, record, _ in store.records()]
+    pq.write_table(outcome.table, tmp_path / "answers.parquet")
+    assert {one["stated_model"] for one in kept} == {"fake-1\ufffd"}
+    assert {one["text"] for one in kept} <= {"Yes \ufffd", "No \ufffd"}
+
+
+def test_headers_that_never_end_are_cut_off_for_each_thread():
+    ended = threading.Event()
+
+    def trickle(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65_536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n")
+            while not ended.wait(0.05):
+                connection.sendall(b"X-More: 1\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(4) as pool:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        with closing(Client(Server(url=url, model="m", timeout=0.4))) as client:
+            replies = [pool.submit(client.ask, [{"role": "user", "content": "?"}], {}) for _ in range(2)]
+            serving = [pool.submit(trickle, listening.accept()[0]) for _ in range(2)]
+            try:
+                found = [one.result(timeout=30) for one in replies]
+            finally:
+                ended.set()
+        assert [one.exception() for one in serving] == [None, None]
+    assert {(one.reason, one.paid, one.again) for one in found} == {("no whole reply within 0.4 s", True, True)}
+
+
+def test_a_full_disk_is_one_message_and_what_was_answered_is_kept(tmp_path):
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with closing(Store(tmp_path / "a.sqlite", "p", "m")) as store:
+        store.settle(store.reserve(1.0, None), "first", 0, {"text": "Yes"}, 1.0)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+        try:
+            with pytest.raises(DataError, match=r"a\.sqlite cannot be written \(.*free some space") as raised:  # noqa: PT012 -- some round is the last one
+                for number in range(1, 1_000):
+                    store.settle(store.reserve(1.0, None), str(number), number, {"text": "x" * 4_000}, 1.0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert "rollback" not in str(raised.value)
+        before = len(store.keys())
+        assert before > 1
+        store.settle(store.reserve(1.0, None), "last", 1_000, {"text": "Yes"}, 1.0)
+        assert len(store.keys()) == before + 1
 
 
 @pytest.mark.long

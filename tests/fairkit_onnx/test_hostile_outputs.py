@@ -113,7 +113,8 @@ def test_a_label_that_no_threshold_explains():
     by_score = fairkit.ModelOptions(score_output="probability", threshold=0.5)
     assert disparity(proto, by_score) < 0.2
     report = fairkit.audit(proto, data(), options=by_score)
-    assert report.model.outputs == {"score": "probability", "decision": None, "threshold": 0.5}
+    rule = {"threshold": 0.5, "rule": "probability >= 0.5"}
+    assert report.model.outputs == {"score": "probability", "decision": None} | rule
     assert any("'label' decides otherwise" in note for note in report.model.notes)
 
 

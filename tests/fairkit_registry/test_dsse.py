@@ -87,6 +87,12 @@ def test_what_is_no_envelope_is_refused(raw):
         dsse.Envelope.from_bytes(raw)
 
 
+def test_a_byte_order_mark_is_one_clear_refusal(signer):
+    raw = dsse.sign(b"{}", TYPE, [signer.secret]).to_bytes()
+    with pytest.raises(CertificateError, match="begins with a byte-order mark; save it as UTF-8 without one"):
+        dsse.Envelope.from_bytes(b"\xef\xbb\xbf" + raw)
+
+
 def test_only_a_trusted_key_counts_and_the_key_id_decides_nothing(signer, stranger):
     envelope = dsse.sign(HELLO, TYPE, [signer.secret])
     assert dsse.signers(envelope, [signer.public]) == (signer.public,)

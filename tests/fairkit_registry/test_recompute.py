@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import json
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,6 +16,7 @@ from fairkit_onnx.model import OnnxModel
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import certificate, certifying
 from fairkit_registry.evidence.certifying import certify, fair_metrics_of, mitigation_of
+from fairkit_registry.evidence.consistency import declarations
 from fairkit_registry.evidence.recompute import compare_reports, recompute
 from fairkit_registry.evidence.settings import SignedSettings
 
@@ -247,3 +250,81 @@ def test_a_support_size_is_signed_and_comes_back(table, scorer, signer):
     assert len(finding.evidence["support_values"]) == 3
     again = SignedSettings.from_dict(found.settings)
     assert recompute(found, scorer, again.open_data(table)).policy == report.policy
+
+
+METRIC = '''
+import fairkit
+
+
+class HighScores(fairkit.Mean):
+    """The share of scores above .6."""
+
+    name = "high_scores"
+    better = "none"
+    range = (0.0, 1.0)
+    meaning = "0: nobody; 1: everybody."
+    needs = frozenset({"score"})
+
+    def per_row(self, rows):
+        return (rows.score > 0.6).astype(float)
+
+
+@fairkit.hookimpl
+def fairkit_metrics():
+    return [HighScores]
+'''
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Install a distribution with a metric as pip does: a module, and its entry point."""
+
+    def installed():
+        folder = tmp_path / "site"
+        made = folder / "fairkit_high-1.0.dist-info"
+        made.mkdir(parents=True)
+        (folder / "fairkit_high_scores.py").write_text(METRIC, encoding="utf-8")
+        (made / "METADATA").write_text("Metadata-Version: 2.1\nName: fairkit-high\nVersion: 1.0\n", encoding="utf-8")
+        (made / "entry_points.txt").write_text("[fairkit]\nhigh-scores = fairkit_high_scores\n", encoding="utf-8")
+        monkeypatch.syspath_prepend(str(folder))
+        importlib.invalidate_caches()
+        declarations.cache_clear()  # one process is several here
+        return folder
+
+    yield installed
+    declarations.cache_clear()
+
+
+def test_a_metric_that_somebody_installs_later_refuses_no_certificate(
+    table, scorer, certified, settings, signer, install
+):
+    found = certificate.verify(certified, [signer.public])
+    folder = install()
+    now = settings.run(scorer, settings.open_data(table))
+    assert "high_scores" in {one.metric for one in now.findings}  # it is in every audit, and stands between others
+    again = recompute(found, scorer, settings.open_data(table))
+    assert [one.key for one in again.findings] == [one.key for one in found.report.findings]
+    assert again.verdict == "pass"
+
+    with_it, _ = certify(OnnxModel.load(scorer), settings.open_data(table), settings, [signer.secret])
+    signed = certificate.verify(with_it, [signer.public])
+    assert recompute(signed, scorer, settings.open_data(table)).find("high_scores", None).value > 0
+    shutil.rmtree(folder / "fairkit_high-1.0.dist-info")
+    with pytest.raises(VerificationError, match=r"high_scores is signed, and the audit does not have it.*plugins"):
+        recompute(signed, scorer, settings.open_data(table))
+
+
+def test_findings_are_compared_by_key_and_none_may_be_missing_or_too_many(table, scorer, settings, signer):
+    dataset = settings.open_data(table)
+    honest = settings.run(scorer, dataset)
+    shuffled = replace(honest, findings=honest.findings[::-1])
+    assert list(compare_reports(shuffled, honest)) == []
+    more = replace(honest.findings[0], parameters={"class": "x"})
+    for findings, told in (
+        (honest.findings[1:], "is not signed"),
+        ((*honest.findings, more), "is signed, and the audit does not have it"),
+        ((more, *honest.findings[1:]), "is signed, and the audit does not have it.*is not signed"),
+    ):
+        raw = certifying.issue(replace(honest, findings=findings), [signer.secret], settings=settings.to_dict())
+        with pytest.raises(VerificationError, match=told):
+            recompute(certificate.verify(raw, [signer.public]), scorer, dataset)

@@ -10,7 +10,7 @@ import typer
 from fairkit.errors import ParameterError
 from fairkit.results.comparisons import told_apart
 from fairkit_cli import options as opt
-from fairkit_cli.commands.compared import is_report, of_reports, of_tables, own_features
+from fairkit_cli.commands.compared import is_report, of_reports, of_tables, own_features, own_thresholds
 from fairkit_cli.formats import text_of
 from fairkit_cli.terminal.output import exit_code, write
 
@@ -46,6 +46,16 @@ def compare(
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
     scoring: opt.ScoringOptions,
+    threshold: Annotated[
+        list[str] | None,
+        opt.option(
+            "--threshold",
+            "[MODEL=]T",
+            "The threshold of all models, or of one, in the score's own unit: favorable from it on, or up to it where "
+            "the score is of the unfavorable outcome. Repaired files keep their own rule (repeatable).",
+            opt.MODEL,
+        ),
+    ] = None,
     maximums: opt.MaxRules = None,
     minimums: opt.MinRules = None,
     output_format: opt.PageFormat = "table",
@@ -74,7 +84,7 @@ def compare(
     policy = opt.rules_of(maximums, minimums)
     if models and any(map(is_report, models)):
         groups = (columns, conditions, where, sandbox, scoring)
-        typed = (against, features_of, predictions)
+        typed = (against, features_of, predictions, threshold)
         if any(one is not None for one in typed) or any(group != type(group)() for group in groups):
             raise ParameterError("reports and certificates are compared as they are: leave the other options out")
         result = of_reports(models, policy)
@@ -92,6 +102,8 @@ def compare(
     if not told_columns and settings.data.get("predictions"):
         told_columns = [PredictionRoles.of(settings.data["predictions"])]
     compared = [*loaded, *(PredictedColumns.of(one) for one in told_columns)]
+    names = [*(models or ()), *(predictions or ["predictions"] * len(told_columns))]
+    thresholds = own_thresholds(threshold, names, loaded)
     carried = next((model.settings for model in loaded if model.settings), {})
     file = "test" if "test" in settings.data else "path"
     data = opt.load_dataset(columns, settings, carried, file=file, conditions=conditions, outcomes_optional=True)
@@ -103,7 +115,7 @@ def compare(
         )
         with drawing(output_format), progress_bar() as progress:
             told_engine = {"progress": progress, **where.arguments()}
-            result = of_tables(compared, data, later, audited, told_engine)
+            result = of_tables(compared, data, later, audited, thresholds, told_engine)
         write(lambda terminal: text_of(result, output_format, terminal), output)
         raise typer.Exit(exit_code(result.verdict))
     with drawing(output_format), progress_bar() as progress:
@@ -114,10 +126,11 @@ def compare(
             confidence=audited.confidence,
             seed=audited.seed,
             options=audited.options,
+            threshold=thresholds,
             features=own_features(features_of, models or (), len(compared)),
             progress=progress,
             **where.arguments(),
         )
-    result = told_apart(result, [*(models or ()), *(predictions or ())])
+    result = told_apart(result, names)
     write(lambda terminal: text_of(result, output_format, terminal), output)
     raise typer.Exit(exit_code(result.verdict))

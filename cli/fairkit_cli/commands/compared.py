@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError, ParameterError
 from fairkit.results.comparisons import told_apart
+from fairkit.settings import at_threshold
+from fairkit_onnx.read.served import has_rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,23 +65,58 @@ def own_features(texts: Sequence[str] | None, models: Sequence[str], many: int) 
     """Read ``MODEL=A,B``: the columns of each of `many` subjects, models first; None: those of the data."""
     features: list[tuple[str, ...] | None] = [None] * many
     for text in texts or ():
-        named = [model for model in dict.fromkeys(models) if text.startswith(f"{model}=")]
-        if not named:
-            raise ParameterError(
-                f"--features-of {text!r} names none of the models {', '.join(models) or '(there are none)'}; write "
-                "MODEL=COLUMN,COLUMN"
-            )
-        model = max(named, key=len)
-        columns = tuple(name.strip() for name in text[len(model) + 1 :].split(",") if name.strip())
-        for place in (place for place, one in enumerate(models) if one == model):
+        places, value = _named(text, "--features-of", "COLUMN,COLUMN", models)
+        columns = tuple(name.strip() for name in value.split(",") if name.strip())
+        for place in places:
             if not columns or features[place] is not None:
-                raise ParameterError(f"--features-of names the columns of {model!r} once, and at least one")
+                raise ParameterError(f"--features-of names the columns of {models[place]!r} once, and at least one")
             features[place] = columns
     return features
 
 
+def own_thresholds(texts: Sequence[str] | None, names: Sequence[str], files: Sequence[Any]) -> list[float | None]:
+    """Read ``T``, of all subjects, and ``NAME=T``, of one: a model, or the text of a --predictions."""
+    found: dict[int, float] = {}
+    usual: float | None = None
+    for text in texts or ():
+        try:
+            usual = float(text)
+        except ValueError:
+            places, value = _named(text, "--threshold", "T", names)
+            for place in places:
+                if place < len(files) and has_rule(files[place].proto):
+                    raise ParameterError(
+                        f"--threshold {text!r}: {names[place]} is a repaired file and keeps its own rule; leave it out"
+                    ) from None
+                found[place] = _number(text, value)
+    return [found.get(place, usual) for place in range(len(names))]
+
+
+def _number(text: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ParameterError(f"--threshold {text!r} does not end in a number; write NAME=T, as in a.onnx=0.2") from None
+
+
+def _named(text: str, option: str, what: str, names: Sequence[str]) -> tuple[list[int], str]:
+    """Split ``NAME=VALUE``, where a name may hold an equals sign; return the places of the name, and the value."""
+    named = [name for name in dict.fromkeys(names) if text.startswith(f"{name}=")]
+    if not named:
+        raise ParameterError(
+            f"{option} {text!r} names none of the models {', '.join(names) or '(there are none)'}; write MODEL={what}"
+        )
+    name = max(named, key=len)
+    return [place for place, one in enumerate(names) if one == name], text[len(name) + 1 :]
+
+
 def of_tables(
-    models: Sequence[Any], before: Dataset, after: Dataset, settings: AuditSettings, engine: Mapping[str, Any]
+    models: Sequence[Any],
+    before: Dataset,
+    after: Dataset,
+    settings: AuditSettings,
+    thresholds: Sequence[float | None],
+    engine: Mapping[str, Any],
 ) -> Comparison:
     """Compare a model on one table with the same model, or the one that followed it, on another."""
     from fairkit.auditing.run import audit
@@ -91,6 +128,9 @@ def of_tables(
             "--against compares one model on two tables, or the earlier model on --data with the later one on "
             "--against; give one or two models, or --predictions"
         )
+    if len(set(thresholds)) > 1:
+        raise ParameterError("with --against a --threshold is that of both models: leave its name out")
+    settings = replace(settings, options=at_threshold(settings.options, thresholds[0]) or settings.options)
     tables = before, after
     first, second = (
         audit(model, data, settings=settings, **engine)

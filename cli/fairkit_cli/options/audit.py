@@ -143,7 +143,7 @@ else:
     ScoringOptions = _group(
         "ScoringOptions",
         "The options that say how models are read and looked at, for commands without a policy.",
-        _MODEL | {"auditors", "assignments", "confidence"},
+        _MODEL - {"threshold"} | {"auditors", "assignments", "confidence"},
     )
 
 

@@ -151,11 +151,10 @@ def _outcome(report: Report) -> Inline:
 
 def _decision(report: Report) -> Inline:
     served = report.model.outputs
-    if "threshold" in served:
-        score = served.get("score")
-        named: Inline = [" of ", name_of(str(score))] if score else None
-        what = "favorable when one minus the score" if served.get("turned") else "favorable when the score"
-        return [what, named, f" is at least {served['threshold']:g} (the threshold)"]
+    if "rule" in served:
+        return ["favorable where ", name_of(str(served["rule"])), " (the threshold)"]
+    if "threshold" in served:  # of an older report
+        return f"favorable by the threshold {served['threshold']:g}"
     if served.get("decision"):
         own = "column" if report.model.predictions else "model's own output"
         return [f"the {own} ", name_of(str(served["decision"])), ", which has its threshold inside"]

@@ -173,24 +173,17 @@ def worse_told(result: MitigationResult, most: int = MOST_WORSE) -> str:
 
 def _distances(result: MitigationResult) -> list[tuple[Finding, Finding]]:
     """Pair the distances of score distributions; they have intervals of their own, not paired ones."""
-
-    def key(finding: Finding) -> tuple[str, str | None]:
-        return metric_name(finding), finding.sensitive
-
-    before = {key(finding): finding for finding in result.before.findings if finding.metric == _KS}
-    after = [finding for finding in result.after.findings if finding.metric == _KS]
-    return [(before[key(finding)], finding) for finding in after if key(finding) in before]
+    return [pair for pair in _pairs(result) if pair[1].metric == _KS]
 
 
 def other_findings(result: MitigationResult) -> list[tuple[Finding, Finding]]:
     """Pair what other auditors than ``group`` found before and after a mitigation, such as a certificate."""
+    return [pair for pair in _pairs(result) if pair[1].auditor != "group"]
 
-    def key(finding: Finding) -> tuple[str, str, str | None]:
-        return finding.auditor, metric_name(finding), finding.sensitive
 
-    before = {key(finding): finding for finding in result.before.findings}
-    after = [finding for finding in result.after.findings if finding.auditor != "group"]
-    return [(before[key(finding)], finding) for finding in after if key(finding) in before]
+def _pairs(result: MitigationResult) -> list[tuple[Finding, Finding]]:
+    before = {finding.key: finding for finding in result.before.findings}
+    return [(before[finding.key], finding) for finding in result.after.findings if finding.key in before]
 
 
 def _two_audits(title: str, pairs: Sequence[tuple[Finding, Finding]], result: MitigationResult) -> Section | None:

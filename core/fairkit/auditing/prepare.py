@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
@@ -50,9 +50,19 @@ class LoadedAuditors:
     failures: tuple[str, ...]  # what could not be loaded, in sentences
 
     @classmethod
-    def of(cls, settings: AuditSettings, functions: Mapping[str, Function] | None = None) -> Self:
-        """Load what is named, the auditors that the policy needs, and functions that are metrics."""
+    def of(
+        cls,
+        settings: AuditSettings,
+        functions: Mapping[str, Function] | None = None,
+        named: Collection[str] | None = None,
+    ) -> Self:
+        """Load what is named, the auditors that the policy needs, and functions that are metrics.
+
+        Other people's plugins bring their metrics: all of them, or those that are `named`.
+        """
         others, failures = plugins.third_party()
+        if named is not None:
+            others = [one if one.found.name in named else dataclasses.replace(one, metrics=()) for one in others]
         names = list(settings.auditors)
         if functions and "group" not in names:
             names.append("group")

@@ -20,14 +20,13 @@ from fairkit.models.no_predictions import NoPredictions
 from fairkit.models.ranking import bound
 from fairkit.progress import Progress, no_progress
 from fairkit.results.about import facts_of
-from fairkit.settings import AuditSettings, Copies, ModelOptions
+from fairkit.settings import AuditSettings, Copies, ModelOptions, at_threshold
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.labelled import Drawn
     from fairkit.engines.base import Engine
     from fairkit.functions import Function
-    from fairkit.results.findings import Finding
     from fairkit.results.report import Report
     from fairkit.results.rules import Adjustment, Rule
 
@@ -50,11 +49,12 @@ def audit(
     seed: int | None = None,
     copies: Copies | None = None,
     options: ModelOptions | None = None,
+    threshold: float | None = None,
     progress: Progress = no_progress,
     engine: Engine | str | None = None,
     scheduler: str | None = None,
     about: Mapping[str, str] | None = None,
-    signed: Sequence[Finding] = (),
+    signed: Report | None = None,
     metrics: Mapping[str, Function] | None = None,
     outcomes: Drawn | None = None,
 ) -> Report:
@@ -78,6 +78,8 @@ def audit(
         number, the confidence of every interval (default: 0.95), the seed of every random draw (default: 0),
         whether rows that look like copies are different people (``independent``), and what cannot be guessed about the
         model.
+    threshold
+        Makes decisions from scores, in the score's own unit, in place of that of `options`.
     progress
         Told about long work.
     engine
@@ -89,7 +91,8 @@ def audit(
     about
         Facts that stand in the report as they are: ``{"intended_use": ..., "owner": ..., "period": ...}``.
     signed
-        The findings of a certificate that this audit checks (see `fairkit.auditors.AuditContext`).
+        The report of a certificate that this audit checks: auditors see its findings (see
+        `fairkit.auditors.AuditContext`), and only plugins that it names bring metrics.
     metrics
         Functions of your own by name, as ``{"mcc": sklearn.metrics.matthews_corrcoef}``: measured in every group, with
         differences between groups and a bootstrap interval that says so (see `fairkit.functions.metrics_of`). Rows are
@@ -120,11 +123,12 @@ def audit(
             "confidence": confidence,
             "seed": seed,
             "copies": copies,
-            "options": options,
+            "options": at_threshold(options or (None if settings is None else settings.options), threshold),
         },
         settings,
     )
-    loaded = LoadedAuditors.of(chosen, metrics or {})
+    named = None if signed is None else [one["name"] for one in signed.environment.get("plugins", ())]
+    loaded = LoadedAuditors.of(chosen, metrics or {}, named)
     loaded.check(data)
     with opened(engine, scheduler) as running, _closed_on_failure(data):
         if metrics and not running.here:
@@ -139,7 +143,13 @@ def audit(
             if not reasons:
                 data.count_rows()
             (subject,) = prepared([model], data, running.total)
-            one = loaded.about(bound(subject, data, chosen.options), data, running, progress, signed=signed)
+            one = loaded.about(
+                bound(subject, data, chosen.options),
+                data,
+                running,
+                progress,
+                signed=() if signed is None else signed.findings,
+            )
             totals = score_once(running, data, [one.scorer], one.readers, progress, counts=not reasons)
             return one.report(totals)
 

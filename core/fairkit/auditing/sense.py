@@ -84,6 +84,7 @@ class Sense:
     by_output: tuple[str, str] | None
     cut: float | None = None  # the threshold, where they are
     own: bool = False  # whether the scores are on a scale of their own
+    turned: bool = False  # whether they are one minus the output
     columns: tuple[str, ...] = ()
     spread: bool = False
 
@@ -102,6 +103,7 @@ class Sense:
             by_output=(str(names[0]), _score_name(scorer, names[1])) if decides else None,
             cut=served.get("threshold"),
             own=is_own(served),
+            turned=bool(served.get("turned")),
         )
 
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> Seen:
@@ -161,7 +163,9 @@ class Sense:
         if predictions.score is not None and self.by_output and _whole(decision, low, high):
             more = _beside_threshold(decision == 1, predictions.score)
         if predictions.score is not None and self.cut is not None and not self.own:
-            ties = (predictions.score == self.cut) | (predictions.score == float(np.float32(self.cut)))
+            near = (self.cut, float(np.float32(self.cut)))
+            first, second = (1 - one if self.turned else one for one in near)
+            ties = (predictions.score == first) | (predictions.score == second)
             more |= {"ties": int(ties.sum()), "ties_taken": int((decision[ties] > 0.5).sum())}
         return Seen(
             **base, said=np.array([base["mass"] - yes, yes]), true=true, right=right, low=low, high=high, **more

@@ -31,10 +31,13 @@ def file_parts(files: Sequence[Path | StoredFile], table: str) -> tuple[Part, ..
         parquet = _looks_like_parquet(file)
         parts.append(ParquetPart(file) if parquet else CsvPart(file))
         try:
-            check_names(file.name, parts[-1].schema())
+            schema = parts[-1].schema()
+            check_names(file.name, schema)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeError) as error:
             where = file.name if len(files) == 1 else f"{table}, part {file.name}"
             raise unreadable(where, error, " as Parquet" if parquet else " as CSV") from error
+        if len(files) == 1 and not parquet and all(pa.types.is_null(kind) for kind in schema.types):
+            raise DataError(f"{file.name} has a header but no rows")  # before a message lists its columns
     return tuple(parts)
 
 

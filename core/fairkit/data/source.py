@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-_RAGGED = re.compile(r"CSV parse error: (.*)")
+_RAGGED = re.compile(r"CSV parse error: ((?:Row #\d+: )?[^:]*)")  # what follows is the row
 _TWICE = re.compile(r"CSV file contained multiple columns named (.*)")
 _CONVERSION = re.compile(r"In CSV column #(\d+)(?: \('(.*?)'\))?: .*conversion error", re.DOTALL)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from fairkit.data.task import choose_task
 from fairkit.errors import ModelError, ParameterError
 from fairkit.models.classes import ranks_higher
 from fairkit.models.favorable import favorable_values
-from fairkit.models.scale import OWN, Scale, check_chance, told_scale
+from fairkit.models.scale import OWN, Cut, Scale, told_scale
 from fairkit.models.scorer import Columns, Predictions
 from fairkit.support.timings import phase
 
@@ -56,7 +56,8 @@ class PredictedColumns:
     class_probabilities
         By class, the column with its probability; without `predicted_class` the most probable class is predicted.
     threshold
-        Makes decisions from scores where there is no decision column; by default 0.5.
+        Makes decisions from scores where there is no decision column, in the column's own unit; by default 0.5. A score
+        of the unfavorable outcome decides favorably up to it: ``pd <= 0.2``.
     favorable
         The favorable value of the decision column.
 
@@ -124,11 +125,11 @@ class PredictedColumns:
         dataset.learn()
         task = _task(self.roles, dataset, options.task)
         cut = self._cut(options, task)
-        form = _form(self.roles, dataset, task, cut, options, options.threshold or self.threshold)
-        return _ColumnScorer(self.roles, dataset, task, cut, form)
+        form = _form(self.roles, dataset, task, cut, options)
+        return _ColumnScorer(self.roles, dataset, task, form)
 
-    def _cut(self, options: ModelOptions, task: Task) -> float | None:
-        """Return the threshold where scores decide; refuse options that would be ignored."""
+    def _cut(self, options: ModelOptions, task: Task) -> Cut | None:
+        """Return the comparison where scores decide; refuse options that would be ignored."""
         options.refuse(
             ["score_output", "decision_output", "favorable_class", "classes", "rename"],
             "predictions are read from columns of the table",
@@ -147,7 +148,7 @@ class PredictedColumns:
         if options.threshold is not None and self.threshold not in (None, options.threshold):
             raise ParameterError("two thresholds are given, and they differ; give one")
         chosen = self.threshold if options.threshold is None else options.threshold
-        return (0.5 if chosen is None else chosen) if decides else None
+        return Cut(score=str(self.roles.score), threshold=chosen) if decides else None
 
 
 def _task(roles: PredictionRoles, dataset: Dataset, wished: Task | None) -> Task:
@@ -191,20 +192,18 @@ class _Form:
         How scores on a scale of their own are mapped to (0, 1).
     turned
         Whether low scores are favorable.
-    below
-        Whether decisions are favorable below the threshold, so that ties are unfavorable.
+    cut
+        The comparison by which they decide; None where another column does.
     """
 
     kind: str = "probability"
     scale: Scale | None = None
     turned: bool = False
-    below: bool = False
+    cut: Cut | None = None
     notes: tuple[str, ...] = ()
 
 
-def _form(
-    roles: PredictionRoles, dataset: Dataset, task: Task, cut: float | None, options: ModelOptions, said: float | None
-) -> _Form:
+def _form(roles: PredictionRoles, dataset: Dataset, task: Task, cut: Cut | None, options: ModelOptions) -> _Form:
     """Find what the column of scores holds and which way it points, from the first rows where nothing is said."""
     if task != "binary" or roles.score is None:
         return _Form()
@@ -217,10 +216,12 @@ def _form(
         turned, notes = False, list[str]()
     else:
         turned, notes = _points_down(roles, dataset, numbers, batch.favorable, kind)
+    cut = None if cut is None else replace(cut, kind=kind, turned=turned)
     if kind != "value":
-        check_chance(said, "probabilities")
-        return _Form(kind=kind, turned=turned, below=turned and said is None, notes=tuple(notes))
-    if cut is not None and said is None:
+        if cut is not None:
+            cut.check()
+        return _Form(kind=kind, turned=turned, cut=cut, notes=tuple(notes))
+    if cut is not None and cut.threshold is None:
         beyond = f"leaves [0, 1] (it reaches {low:.4g} and {high:.4g}), so it"
         raise ModelError(
             f"the column {roles.score!r} {beyond if low < 0 or high > 1 else 'is a score of its own scale: it'} is not "
@@ -228,7 +229,7 @@ def _form(
             "with `score_kind`: probability, logit or percent"
         )
     told = told_scale(roles.score, low, high, turned=turned)
-    return _Form(kind=kind, scale=Scale.of(numbers), turned=turned, below=turned, notes=(told, *notes))
+    return _Form(kind=kind, scale=Scale.of(numbers), turned=turned, cut=cut, notes=(told, *notes))
 
 
 def _agrees(roles: PredictionRoles, dataset: Dataset, numbers: Array, decided: NDArray[Any]) -> bool:
@@ -271,12 +272,12 @@ class _ColumnScorer:
     recorded = True
     """Nobody can be asked about other rows."""
 
-    def __init__(self, roles: PredictionRoles, dataset: Dataset, task: Task, cut: float | None, form: _Form) -> None:
+    def __init__(self, roles: PredictionRoles, dataset: Dataset, task: Task, form: _Form) -> None:
         from fairkit.results.subjects import ModelInfo
 
         self.roles, self.task, self.columns = roles, task, roles.columns
         self.told = roles.favorable is not None
-        self._cut, self._form = cut, form
+        self._form, cut = form, form.cut
         notes = [UNSEEN, *form.notes]
         self._favorable: Mapping[Any, bool] = {}
         self.classes: tuple[Any, ...] = ()
@@ -289,12 +290,11 @@ class _ColumnScorer:
         if task == "binary" and roles.class_probabilities:
             raise ModelError("this is a binary task: name the probability of the favorable label as the score")
         if cut is not None:
-            side = f"favorable below {cut:g}" if form.below else f"favorable from {cut:g} on"
-            notes.append(f"Decisions are made from the column {roles.score!r}: {side}.")
+            notes.append(f"Decisions are made from scores: favorable where {cut.rule}.")
         outputs: dict[str, Any] = {
             "score": roles.score or roles.prediction or roles.answer,
             "decision": roles.decision or roles.probability or roles.predicted_class,
-        } | ({} if cut is None else {"threshold": cut})
+        } | ({} if cut is None else cut.record)
         good = [value_text(value) for value, favorable in self._favorable.items() if favorable]
         outputs |= {"favorable": good[0]} if good else {}
         outputs |= OWN if form.scale is not None else {}
@@ -329,9 +329,8 @@ class _ColumnScorer:
         if roles.probability is not None:
             chance = _numbers(columns[roles.probability], roles.probability)
             return Predictions(score=score, decision=_within(chance, roles.probability, "a chance"))
-        if self._cut is not None:
-            assert score is not None  # noqa: S101 -- there is a cut where scores decide
-            return Predictions(score=score, decision=self._reaches(columns[str(roles.score)], score))
+        if self._form.cut is not None:
+            return Predictions(score=score, decision=self._decided(self._form.cut, columns[str(roles.score)]))
         decided = str(roles.decision or roles.predicted_class)
         return Predictions(score=score, decision=self._decisions(columns[decided], decided))
 
@@ -348,16 +347,12 @@ class _ColumnScorer:
             )
         return 1 - scores if form.turned else scores
 
-    def _reaches(self, values: NDArray[Any], score: Array) -> Array:
-        """Return 1 where a row reaches the threshold; in single precision where the column is."""
-        assert self._cut is not None  # noqa: S101 -- asked for where scores decide
-        if self._form.scale is not None:
-            raw = values.astype(np.float64)
-            return (raw < self._cut if self._form.turned else raw >= self._cut).astype(float)
-        if self._form.turned and self._form.below:
-            return (score > self._cut).astype(float)
-        plain = values.dtype == np.float32 and self._form.kind == "probability" and not self._form.turned
-        return (score >= (float(np.float32(self._cut)) if plain else self._cut)).astype(float)
+    def _decided(self, cut: Cut, values: NDArray[Any]) -> Array:
+        """Return 1 where a row is decided favorably; in single precision where the column is."""
+        numbers = values.astype(np.float64, copy=False)
+        if cut.kind == "logit":
+            return cut.holds(0.5 * (1 + np.tanh(0.5 * numbers))).astype(float)
+        return cut.holds(numbers, single=values.dtype == np.float32).astype(float)
 
     def _decisions(self, values: NDArray[Any], column: str) -> Array:
         if values.dtype.kind == "O":  # Python's own dictionary is as fast as Arrow's, and needs no copy

@@ -14,6 +14,7 @@ from fairkit.data.task import choose_task
 from fairkit.errors import MissingExtraError, ModelError
 from fairkit.models.classes import check_signs, favorable_column, line_up, of_two_classes
 from fairkit.models.renamed import check_renamed
+from fairkit.models.scale import Cut
 from fairkit.models.scorer import Columns, Predictions, check_scores
 from fairkit.support.timings import phase
 
@@ -106,6 +107,11 @@ class _PythonScorer:
         self._places: tuple[int, ...] = ()
         self._favorable: Any = dataset.roles.favorable
         self._place: int | None = options.favorable_class
+        self._cut = None
+        if options.threshold is not None:
+            self._cut = Cut(score="P(favorable)", threshold=options.threshold)
+            self._cut.check()
+            self.info = replace(info, outputs=self._cut.record)
 
     def settle(self, dataset: Dataset) -> None:
         """Decide which class is which value of the label from the first rows."""
@@ -113,6 +119,8 @@ class _PythonScorer:
             return
         batch = next(dataset.batches(self.columns, rows=_FIRST_ROWS))
         predicted, proba = self._ask(batch.columns(self.columns))
+        if proba is None:
+            self.options.refuse(["threshold"], "the object gives no probabilities")
         if not self._known:
             self._known = _labels(predicted, self.task, type(self.estimator).__name__)
         names = [value_text(value) for value in self._known]
@@ -185,8 +193,8 @@ class _PythonScorer:
         place = self._place
         assert place is not None  # noqa: S101 -- settled
         score = None if proba is None or place < 0 else proba[:, place]
-        if self.options.threshold is not None and score is not None:
-            return Predictions(score=score, decision=(score >= self.options.threshold).astype(float))
+        if self._cut is not None and score is not None:
+            return Predictions(score=score, decision=self._cut.holds(score).astype(float))
         favorable = self._known[place] if place >= 0 else self._favorable
         decision = np.array([same_value(value, favorable) for value in predicted.tolist()], dtype=float)
         return Predictions(score=score, decision=decision)

@@ -14,9 +14,10 @@ class ModelInfo:
     """The audited model: its name, the SHA-256 of its bytes (None for an object in memory), its task.
 
     `outputs` says which of its outputs were audited: ``score`` and ``decision`` are names (or None), and
-    ``threshold`` is there where scores of at least that much are the decisions, ``turned`` where the score is one minus
-    the output, and ``favorable`` says which value of a column of decisions is the favorable one. `endpoint` is there
-    where a server answered: ``url``, ``model``, ``version``, ``platform``, and the digest of the model's metadata.
+    ``threshold`` and ``rule``, the comparison with it as it runs (``pd <= 0.2``), are there where scores decide,
+    ``turned`` where the score is one minus the output, and ``favorable`` says which value of a column of decisions is
+    the favorable one. `endpoint` is there where a server answered: ``url``, ``model``, ``version``, ``platform``, and
+    the digest of the model's metadata.
     `predictions` says which columns of the table were audited where there was no model; empty where there was one.
     `serving` has what is known of the model as it is served: ``rows`` (whether each is proved to be answered from
     itself alone), ``rounding``, ``outputs`` and ``inputs`` that were not audited or fed; empty in older reports.

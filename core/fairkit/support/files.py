@@ -27,12 +27,12 @@ MOST_TEXT = 16 * 2**20
 
 
 def read_small(path: Path) -> str:
-    """Return the text of a file of settings, a plan or a report, in UTF-8."""
+    """Return the text of a file of settings, a plan or a report, in UTF-8, without a byte-order mark."""
     with path.open("rb") as file:
         content = file.read(MOST_TEXT + 1)
     if len(content) > MOST_TEXT:
         raise ValueError(f"it has more than {MOST_TEXT // 2**20} MiB")
-    return content.decode("utf-8")
+    return content.decode("utf-8-sig")
 
 
 def explain(error: OSError, doing: str, path: Path) -> str:

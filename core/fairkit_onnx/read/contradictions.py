@@ -201,7 +201,8 @@ def _why(output: GraphOutput, value: Any) -> str:
 
 
 def _and_cut(settled: Reading, named: str) -> str:
-    return f" with `threshold={settled.cut:g}`" if settled.cut is not None and named == "score_output" else ""
+    by_score = settled.by_score
+    return f" with `threshold={by_score.value:g}`" if by_score is not None and named == "score_output" else ""
 
 
 def _named(rival: Rival, options: ModelOptions, settled: Reading) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.data.roles import value_text
 from fairkit.errors import ModelError, did_you_mean
-from fairkit.models.scale import OWN, Scale
+from fairkit.models.scale import OWN, Cut, Scale
 from fairkit.models.scorer import Predictions, check_scores
 from fairkit_onnx.sandbox.wire import Maps
 
@@ -189,18 +189,24 @@ class Reading:
             record["decision"] = self.chance.name
         record |= {"turned": True} if self.turned and self.score is not None else {}
         record |= OWN if self.scale is not None else {}
-        return record | ({} if self.cut is None else {"threshold": self.cut})
+        return record | ({} if self.by_score is None else self.by_score.record)
+
+    @property
+    def by_score(self) -> Cut | None:
+        """The comparison by which scores decide; None where another output does."""
+        if self.task != "binary" or self.score is None:
+            return None
+        if self.threshold is None and (self.label is not None or self.chance is not None or self.scale is not None):
+            return None
+        if self.score.width > 1:
+            return Cut(score="P(favorable)", threshold=self.threshold)
+        kind = self.kind if self.scale is None else "value"
+        return Cut(score=self.score.name, kind=kind, threshold=self.threshold, turned=self.turned)
 
     @property
     def cut(self) -> float | None:
-        """The score from which a binary decision is favorable; None where another output decides."""
-        if self.task != "binary" or self.score is None:
-            return None
-        if self.threshold is None and (self.label is not None or self.chance is not None):
-            return None
-        if self.threshold is None and self.scale is not None:
-            return None
-        return 0.5 if self.threshold is None else self.threshold
+        """The threshold as a probability of the favorable label; None where another output decides."""
+        return None if self.by_score is None else self.by_score.chance
 
     def read(self, values: Mapping[str, Any]) -> Predictions:
         """Turn raw outputs into predictions."""
@@ -236,35 +242,25 @@ class Reading:
     def _binary(
         self, raw: NDArray[np.float64] | None, label: NDArray[Any] | None, values: Mapping[str, Any]
     ) -> Predictions:
-        score = logits = None
+        score = chance = logits = None
         if raw is not None:
             proba = probabilities(raw, self.kind) if self.scale is None else self.scale.squash(raw)
-            score = proba if proba.ndim == 1 else proba[:, self.place]
+            score = chance = proba if proba.ndim == 1 else proba[:, self.place]
             if self.kind == "logit":
                 logits = raw
             if self.turned:
                 score = 1 - score
-        if self.cut is not None:
-            assert score is not None  # noqa: S101 -- there is a cut where there is a score
-            decision = self._decided(score, values, raw).astype(float)
+        if self.by_score is not None:
+            assert self.score is not None and raw is not None and chance is not None  # noqa: PT018, S101 -- it scores
+            scores = raw if self.by_score.kind in ("value", "percent") else chance
+            single = getattr(values[self.score.name], "dtype", None) == np.float32 and self.by_score.kind != "logit"
+            decision = self.by_score.holds(scores, single=single).astype(float)
         elif self.chance is not None:
             decision = self._chances(values[self.chance.name])
         else:
             assert label is not None  # noqa: S101 -- the reading has a score or a label
             decision = equals(label, self.positive)
         return Predictions(score=score, decision=decision, logits=logits)
-
-    def _decided(
-        self, score: NDArray[np.float64], values: Mapping[str, Any], raw: NDArray[np.float64] | None
-    ) -> NDArray[np.bool_]:
-        """Return which rows reach the threshold; a score of the other label keeps its own rule, p >= 0.5, for ties."""
-        assert self.score is not None and self.cut is not None  # noqa: PT018, S101 -- asked for
-        if self.scale is not None and raw is not None:
-            return np.asarray(raw < self.cut if self.turned else raw >= self.cut)
-        if self.turned and self.threshold is None:
-            return np.asarray(score > self.cut)
-        single = getattr(values[self.score.name], "dtype", None) == np.float32 and not self.turned
-        return np.asarray(score >= (float(np.float32(self.cut)) if single else self.cut))
 
     def _multiclass(self, raw: NDArray[np.float64] | None, label: NDArray[Any] | None) -> Predictions:
         proba = logits = predicted = None

@@ -267,11 +267,11 @@ class OnnxScorer:
                 f"{self.info.name} has {len(self.shares)} weights in its metadata, but {MEMBER_SCORES} "
                 f"has the shape {members.shape}"
             )
+        decision = predictions.decision
+        if self.reading.by_score is not None:
+            decision = self.reading.by_score.holds(members) @ self.shares
         if self.reading.turned:
             members = 1 - members
-        decision = predictions.decision
-        if self.reading.cut is not None:
-            decision = (members >= self.reading.cut) @ self.shares
         return replace(predictions, score=members @ self.shares, decision=decision, members=members, shares=self.shares)
 
 

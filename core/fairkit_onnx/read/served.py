@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from fairkit_onnx.read.graph import Graph
 
 
+RULE_KEY = "fairkit.rule"
+"""The metadata entry that says in words and numbers what rule a repair appended."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """The outputs that an audit reads."""
@@ -34,6 +38,19 @@ def is_ours(proto: onnx.ModelProto) -> bool:
     from fairkit_onnx.read.safety import embedded_settings
 
     return bool(embedded_settings(proto)) or any(entry.key == MIXTURE_KEY for entry in proto.metadata_props)
+
+
+def has_rule(proto: onnx.ModelProto) -> bool:
+    """Tell whether a repaired file decides by a rule of its own on the scores of the model before."""
+    return any(entry.key == RULE_KEY for entry in proto.metadata_props)
+
+
+def own_rule(model: Graph, options: ModelOptions) -> tuple[ModelOptions, list[str]]:
+    """Let a repaired file keep its rule: at a threshold its scores would decide as the model before does."""
+    if options.threshold is None or options.score_output is not None or not has_rule(model.proto):
+        return options, []
+    told = f"The repaired file decides by its own rule; the threshold {options.threshold:g} is not applied to it"
+    return replace(options, threshold=None), [f"{told} (`score_output=score` decides by it)."]
 
 
 def choose_served(

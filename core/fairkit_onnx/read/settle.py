@@ -13,14 +13,14 @@ from fairkit.data.roles import same_value, value_text
 from fairkit.data.task import Task, choose_task
 from fairkit.errors import ModelError
 from fairkit.models.classes import check_signs, favorable_column, line_up, ranks_higher
-from fairkit.models.scale import Scale, check_chance, told_scale
+from fairkit.models.scale import Scale, told_scale
 from fairkit.models.scorer import check_scores
 from fairkit_onnx.read import outputs as reading
 from fairkit_onnx.read import safety
 from fairkit_onnx.read.direction import is_turned
 from fairkit_onnx.read.logits import check_logits
 from fairkit_onnx.read.pairing import classes_by_labels
-from fairkit_onnx.read.served import Served, choose_served, is_ours
+from fairkit_onnx.read.served import Served, choose_served, is_ours, own_rule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,6 +42,7 @@ def settle(
     batch: Batch,
 ) -> tuple[reading.Reading, tuple[Any, ...], list[str]]:
     """Decide what the outputs mean from the first batch."""
+    options, told_rule = own_rule(model, options)
     served = choose_served(model, outputs, first, options)
     score, label = served.score, served.label
     if score is None and label is None and served.chance is None:
@@ -60,8 +61,9 @@ def settle(
         task=task, score=score, label=label, kind=kind, threshold=options.threshold, chance=served.chance
     )
     if task == "binary" and (served.chance is not None or _is_ours(model, score, label, options)):
-        return _ours(settled, model, dataset, options, first)
-    notes = [] if told_kind is None else [told_kind]
+        settled, order, more = _ours(settled, model, dataset, options, first)
+        return settled, order, told_rule + more
+    notes = told_rule + ([] if told_kind is None else [told_kind])
     classes = _model_classes(model, score, label, first, dataset.profile.label_values)
     _refuse_text(dataset, task, score, classes)
     if task == "regression":
@@ -75,8 +77,7 @@ def settle(
         check_signs(classes, dataset.profile.label_values)
     settled, more = _binary(settled, classes, dataset, options, values, favorable, _Labels.of(model, label, first))
     if values is None or values.ndim > 1:
-        check_chance(None if values is None else options.threshold, "probabilities of classes")
-        return settled, (), notes + more
+        return settled, (), notes + more + _told_cut(settled)
     assert score is not None  # noqa: S101 -- values are a score's
     if told_kind is not None and kind == "logit":
         settled, notes = _as_logits(model, settled, score, values, favorable, notes)
@@ -107,8 +108,7 @@ def _scaled(
 ) -> tuple[reading.Reading, list[str]]:
     """Settle scores on a scale of their own, and what a threshold is about."""
     if settled.kind != "value":
-        check_chance(options.threshold, {"logit": "logits"}.get(settled.kind, "probabilities"))
-        return settled, _turned_cut(settled, options, score)
+        return settled, _told_cut(settled)
     low, high = float(values.min()), float(values.max())
     if settled.label is None and options.threshold is None:
         raise ModelError(
@@ -116,7 +116,7 @@ def _scaled(
             "the decision favorable? Say so with `threshold`, in the score's own unit"
         )
     settled = replace(settled, scale=Scale.of(values))
-    return settled, [told_scale(score, low, high, turned=settled.turned)]
+    return settled, [told_scale(score, low, high, turned=settled.turned), *_told_cut(settled)]
 
 
 def _refuse_text(dataset: Dataset, task: Task, score: reading.GraphOutput | None, classes: Sequence[Any]) -> None:
@@ -130,14 +130,12 @@ def _refuse_text(dataset: Dataset, task: Task, score: reading.GraphOutput | None
         )
 
 
-def _turned_cut(settled: reading.Reading, options: ModelOptions, score: str) -> list[str]:
-    """Return a note on the user's threshold where the score is that of the other label."""
-    if not settled.turned or options.threshold is None:
+def _told_cut(settled: reading.Reading) -> list[str]:
+    """Return a note on the user's threshold: the comparison that decides."""
+    if settled.by_score is None or settled.threshold is None:
         return []
-    return [
-        f"The threshold {options.threshold:g} is one of the favorable label's probability, 1 - {score}: favorable "
-        f"where {score} is at most {1 - options.threshold:g}."
-    ]
+    settled.by_score.check()
+    return [f"Decisions are made from scores: favorable where {settled.by_score.rule}."]
 
 
 def _one_hot(
@@ -178,7 +176,8 @@ def _ours(
         chance = np.asarray(first[settled.chance.name])
         told = [_RANDOMIZED] if bool(((chance > 0) & (chance < 1)).any()) else []
     place, turned = _own_place(model, dataset, options)
-    return replace(settled, place=place, positive=place, turned=place == 0), (), told + turned
+    settled = replace(settled, place=place, positive=place, turned=place == 0)
+    return settled, (), told + turned + _told_cut(settled)
 
 
 def _own_place(model: Graph, dataset: Dataset, options: ModelOptions) -> tuple[int, list[str]]:

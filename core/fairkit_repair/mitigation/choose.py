@@ -54,11 +54,6 @@ def base_model(method: Mitigator, model: Any, options: ModelOptions | None = Non
     return loaded_base(model, options)
 
 
-def with_cutoff(options: ModelOptions | None, threshold: float | None) -> ModelOptions | None:
-    """Return the options with a cutoff that was given beside them."""
-    return options if threshold is None else dataclasses.replace(options or ModelOptions(), threshold=threshold)
-
-
 def loaded_base(model: Any, options: ModelOptions | None) -> OnnxModel | None:
     """Load a model that is repaired, with what the user says of its outputs; None where there is none."""
     from fairkit_onnx.model import OnnxModel

@@ -22,14 +22,14 @@ from fairkit.objective import KEPT, Objective
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.results.rendering import Shown, plotted
-from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions
+from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions, at_threshold
 from fairkit.support.files import check_writable, write_atomic
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import digest
 from fairkit_onnx.write.base import BaseModel
 from fairkit_repair.comparison import audit_beside
 from fairkit_repair.mitigation.caveats import is_randomized, record, sensitive_inputs
-from fairkit_repair.mitigation.choose import as_mitigator, base_model, with_cutoff
+from fairkit_repair.mitigation.choose import as_mitigator, base_model
 from fairkit_repair.mitigation.learned import fit_files, foreign, learn_here, training, valued
 from fairkit_repair.mitigation.people import People, people_of
 from fairkit_repair.mitigation.policy_checks import check_policy
@@ -248,7 +248,7 @@ def mitigate(
     objective, value
         What thresholds are set for, as in `repair`: the default with a model keeps its selection rate.
     threshold
-        The given model's cutoff, in place of that of `options`.
+        The given model's threshold, in place of that of `options`.
     output
         Where the result will be saved: checked before training, written at the end.
     progress
@@ -277,7 +277,7 @@ def mitigate(
         check_writable(Path(output))
     check_policy(policy, data)
     method = as_mitigator(plugin, parameters)
-    base = base_model(method, model, with_cutoff(options, threshold))
+    base = base_model(method, model, at_threshold(options, threshold))
     aim = _objective(method, data, task, objective, value, given=base is not None)
     run = Run(
         seed=seed, threads=threads, learner=learner, progress=progress, objective=aim

@@ -18,10 +18,11 @@ from fairkit.fitted import Run
 from fairkit.objective import Objective, RateBound
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
+from fairkit.settings import at_threshold
 from fairkit.support.files import check_writable
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
-from fairkit_repair.mitigation.choose import loaded_base, with_cutoff
+from fairkit_repair.mitigation.choose import loaded_base
 from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance, renamed, run_of
 from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.run import MitigationResult, measured
@@ -120,7 +121,7 @@ def repair(
     value
         A column with what approving each person brings: the objective is its sum.
     threshold
-        The given model's cutoff, in place of that of `options`.
+        The given model's threshold, in place of that of `options`.
     anyway
         Go on where even a model without any disparity would pass with a chance below one half.
     unconstrained
@@ -158,7 +159,7 @@ def repair(
     as_dataset(data)
     if output is not None:
         check_writable(Path(output))
-    options = with_cutoff(options, threshold)
+    options = at_threshold(options, threshold)
     aim = Objective.parse(objective, value, given=model is not None)
     study = Study(
         rules=tuple(policy), sure=sure, budget=budget, seed=seed, blind=blind, deterministic=deterministic,

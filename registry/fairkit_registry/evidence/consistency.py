@@ -8,7 +8,6 @@ reads the statement relies on: that a verdict follows from the intervals beside 
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -55,10 +54,10 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
     for finding in report.findings:
         for text in (*_declared(finding, asked), *_number(finding, report)):
             yield f"{_name(finding)}: {text}"
-    keys = Counter((_name(f), json.dumps(dict(f.parameters), sort_keys=True, default=str)) for f in report.findings)
-    for (name, _), count in keys.items():
-        if count > 1:  # which of them counts would be the reader's guess
-            yield f"{name} is in it {count} times"
+    counts = Counter(finding.key for finding in report.findings)
+    for finding in {f.key: f for f in report.findings}.values():
+        if counts[finding.key] > 1:  # which of them counts would be the reader's guess
+            yield f"{_name(finding)} is in it {counts[finding.key]} times"
     yield from _policy(report, settings)
 
 

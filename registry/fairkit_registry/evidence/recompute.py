@@ -34,9 +34,7 @@ def recompute(
 ) -> Report:
     """Repeat the audit of a verified certificate and compare every number with what was signed."""
     engine = "sql" if "counts" in certificate.report.data.source else None
-    again = _settings(certificate).run(
-        model, dataset, progress=progress, engine=engine, signed=certificate.report.findings
-    )
+    again = _settings(certificate).run(model, dataset, progress=progress, engine=engine, signed=certificate.report)
     then, now = (report.model.endpoint.get("metadata_sha256") for report in (certificate.report, again))
     if then != now:
         raise VerificationError(
@@ -71,15 +69,18 @@ def _settings(certificate: Certificate) -> SignedSettings:
 
 def compare_reports(signed: Report, again: Report) -> Iterator[str]:
     """Say in sentences where two reports differ by more than the tolerance."""
-    then = public_findings([finding.to_dict() for finding in signed.findings])
-    now = public_findings([finding.to_dict() for finding in again.findings])
-    _forget_what_was_not_kept(then, now)
-    if len(then) != len(now):
-        yield f"there were {len(then)} findings and now there are {len(now)}"
-    for one, other in zip(then, now, strict=False):
-        if "rounding_bounds" not in one["evidence"]:
-            other["evidence"] = {k: v for k, v in other["evidence"].items() if k != "rounding_bounds"}
-        name = "/".join(str(one[key]) for key in ("auditor", "metric", "sensitive") if one[key] is not None)
+    then, now = _by_key(signed), _by_key(again)
+    for key in [*then, *(key for key in now if key not in then)]:
+        name = "/".join(str(part) for part in key[:3] if part is not None)
+        if key not in then or key not in now:
+            yield f"the finding {name} is {'not signed' if key in now else 'signed, and the audit does not have it'}"
+            continue
+        one, other = then[key], now[key]
+        left_out = set() if "rounding_bounds" in one["evidence"] else {"rounding_bounds"}
+        if not set(charts.COMPACT) & set(one["evidence"]):  # older certificates have no charts
+            left_out |= {*charts.COMPACT, *charts.CHARTS}
+        for finding in (one, other):
+            finding["evidence"] = {k: v for k, v in finding["evidence"].items() if k not in left_out}
         yield from _differences(one, other, name, 1e-6 if one["metric"] in LEARNED else TOLERANCE)
     yield from _differences(
         {"policy": [(rule.metric, rule.sensitive, rule.verdict) for rule in signed.policy], "verdict": signed.verdict},
@@ -89,13 +90,9 @@ def compare_reports(signed: Report, again: Report) -> Iterator[str]:
     yield from _differences(dict(signed.data.groups), dict(again.data.groups), "the groups' sizes")
 
 
-def _forget_what_was_not_kept(then: list[dict[str, Any]], now: list[dict[str, Any]]) -> None:
-    """Compare no charts that the certificate does not have: older ones have none."""
-    for one, other in zip(then, now, strict=False):
-        if not set(charts.COMPACT) & set(one["evidence"]):
-            for finding in (one, other):
-                left_out = (*charts.COMPACT, *charts.CHARTS)
-                finding["evidence"] = {k: v for k, v in finding["evidence"].items() if k not in left_out}
+def _by_key(report: Report) -> dict[tuple[Any, ...], dict[str, Any]]:
+    public = public_findings([finding.to_dict() for finding in report.findings])
+    return {finding.key: record for finding, record in zip(report.findings, public, strict=True)}
 
 
 def _differences(then: Any, now: Any, where: str, tolerance: float = TOLERANCE) -> Iterator[str]:

@@ -11,13 +11,12 @@ from fairkit.settings import AuditSettings, ModelOptions
 from fairkit_registry.errors import CertificateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.progress import Progress
-    from fairkit.results.findings import Finding
     from fairkit.results.report import Report
 
 
@@ -99,11 +98,11 @@ class SignedSettings(AuditSettings):
         progress: Progress | None = None,
         engine: Engine | str | None = None,
         scheduler: str | None = None,
-        signed: Sequence[Finding] = (),
+        signed: Report | None = None,
     ) -> Report:
         """Audit a model (a path, or an `OnnxModel`; None: the predictions in the table, or the endpoint) so.
 
-        Where `signed` findings are given, auditors may confirm their evidence instead of searching again.
+        Where a `signed` report is given, auditors may confirm its evidence instead of searching again.
         """
         from fairkit.auditing.drawing import redrawn
         from fairkit.auditing.run import audit

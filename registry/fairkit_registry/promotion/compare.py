@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding
@@ -57,12 +57,6 @@ def _margins(finding: Finding, confidence: float) -> tuple[float, float] | None:
     return scale * max(0.0, finding.value - low), scale * max(0.0, high - finding.value)
 
 
-def _key(finding: Finding) -> tuple[Any, ...]:
-    parameters = {k: v for k, v in finding.parameters.items() if isinstance(v, str | int | float | bool)}
-    place = (finding.sensitive, finding.reference, finding.within)
-    return finding.auditor, finding.metric, *place, repr(sorted(parameters.items()))
-
-
 def worse_findings(before: Report, after: Report, wanted: Sequence[str] = (ALL,)) -> tuple[list[Pair], list[Pair]]:
     """Find what is significantly worse in the later report, and what cannot be compared.
 
@@ -71,11 +65,11 @@ def worse_findings(before: Report, after: Report, wanted: Sequence[str] = (ALL,)
     two equal models names anything at all.
     """
     earlier = list(_wanted(before, wanted))
-    later = {_key(finding): finding for finding in _wanted(after, wanted)}
+    later = {finding.key: finding for finding in _wanted(after, wanted)}
     level = 1 - (1 - after.confidence) / max(1, len(earlier))
     worse, unknown = [], []
     for one in earlier:
-        other = later.get(_key(one))
+        other = later.get(one.key)
         interval = None if other is None else difference_interval(one, other, level)
         title = one.metric if one.sensitive is None else f"{one.metric}:{one.sensitive}"
         pair = Pair(title=title, before=one.value, after=None if other is None else other.value, interval=interval)

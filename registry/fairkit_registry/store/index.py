@@ -121,7 +121,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        connection.rollback()  # nothing where SQLite has rolled back by itself, as on a full disk
         raise
 
 
