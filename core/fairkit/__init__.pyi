@@ -32,6 +32,8 @@ from fairkit.results.values import GroupValue as GroupValue
 from fairkit.settings import AuditSettings as AuditSettings
 from fairkit.settings import ModelOptions as ModelOptions
 from fairkit.statistics import Rows as Rows
+from fairkit_comparing.parity import Parity as Parity
+from fairkit_comparing.parity import parity as parity
 from fairkit_comparing.run import compare as compare
 from fairkit_guide.advice import Advice as Advice
 from fairkit_guide.advice import advise as advise

@@ -82,21 +82,10 @@ class OnnxFile:
     ) -> Self:
         """Load a model from a path, bytes or a proto.
 
-        Parameters
-        ----------
-        model
-            Where it is.
-        threads
-            How many threads onnxruntime may use; by default all cores.
-        sandbox
-            Whether the model runs in a process of its own, within limits of memory and time, without network (see
-            `fairkit_onnx.sandbox.limits.Limits`). None: a file does, bytes and protos in memory do not. False is
-            for files that you trust; the report says so.
-
-        Raises
-        ------
-        ModelError
-            No such file; not an ONNX model; data outside its folder; an operator that onnxruntime lacks.
+        `model`: where it is; `threads`: how many threads onnxruntime may use; by default all cores; `sandbox`: whether
+        the model runs in a process of its own, within limits of memory and time, without network (see
+        `fairkit_onnx.sandbox.limits.Limits`). None: a file does, bytes and protos in memory do not. False is for files
+        that you trust; the report says so.
         """
         if isinstance(model, str | Path):
             path = Path(model)
@@ -189,13 +178,7 @@ class OnnxFile:
         return self.inputs[0].shape[0] if self.inputs and self.inputs[0].shape else None
 
     def run(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str] | None = None) -> dict[str, Any]:
-        """Run the graph on arrays, in batches that fit in memory; a fixed size is met by cutting and padding.
-
-        Raises
-        ------
-        ModelError
-            The graph fails on these rows.
-        """
+        """Run the graph on arrays, in batches that fit in memory; a fixed size is met by cutting and padding."""
         names = list(self.output_names if outputs is None else outputs)
         fixed = self.batch
         rows = len(next(iter(feeds.values())))
@@ -222,13 +205,7 @@ class OnnxFile:
         return [_join(values, rows) for values in zip(*parts, strict=True)]
 
     def run_in_parts(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int) -> dict[str, Any]:
-        """Run the graph on batches of so many rows, whatever size it would be given otherwise.
-
-        Raises
-        ------
-        ModelError
-            The graph fails on these rows.
-        """
+        """Run the graph on batches of so many rows, whatever size it would be given otherwise."""
         names = list(outputs)
         if self.batch is None and self.sandbox is not None:
             return dict(zip(names, self._run(names, feeds, size), strict=True))
@@ -261,19 +238,8 @@ class OnnxFile:
 def served_proof(path: Path, outputs: Sequence[str], widths: Mapping[str, Any]) -> RowsProof:
     """Prove that the rows of a file stay apart, without running it.
 
-    Parameters
-    ----------
-    path
-        The file.
-    outputs
-        What is served; empty: all outputs.
-    widths
-        By input, the lengths of its axes after the first, where the file leaves them open.
-
-    Raises
-    ------
-    ModelError
-        The file cannot be read.
+    `path`: the file; `outputs`: what is served; empty: all outputs; `widths`: by input, the lengths of its axes after
+    the first, where the file leaves them open.
     """
     from fairkit_onnx.rows.proof import RowsProof, prove
 

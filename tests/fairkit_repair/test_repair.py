@@ -25,7 +25,7 @@ from fairkit_repair.repairing.candidates import candidates
 from fairkit_repair.repairing.cells import CalibrationCells, Planned
 from fairkit_repair.repairing.chance import ByRates, equal_decisions, limits_of
 from fairkit_repair.repairing.evaluate import Bench, Clock
-from fairkit_repair.repairing.leaks import check_leak
+from fairkit_repair.mitigation.leaks import check_leak
 from fairkit_repair.repairing.missing import furthest
 from fairkit_repair.repairing.notes import _price
 from fairkit_repair.repairing.power import power_of

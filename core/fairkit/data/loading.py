@@ -15,6 +15,7 @@ from fairkit.data.predictions import PredictionRoles
 from fairkit.data.roles import Missing, Roles, Sensitive, require_columns
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
+from fairkit.support.calls import checked
 
 
 def as_dataset(
@@ -45,6 +46,7 @@ def as_dataset(
     return load_data(data, **extras, favorable=favorable, name="X")
 
 
+@checked
 def load_data(
     data: Any,
     y: Any = None,

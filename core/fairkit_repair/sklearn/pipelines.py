@@ -5,23 +5,24 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import copy, deepcopy
-from dataclasses import dataclass
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fairkit.data.roles import same_value, value_text
-from fairkit.errors import MissingExtraError, ModelError, ParameterError
+from fairkit.errors import ModelError, ParameterError
+from fairkit.models.python import took_a_matrix
+from fairkit.support.calls import checked, named_class
 from fairkit_onnx.session import open_session
-from fairkit_onnx.write import histograms, imputing
-from fairkit_onnx.write.cells import absent
+from fairkit_onnx.write import histograms
 from fairkit_onnx.write.encode import add_text_codes
 from fairkit_onnx.write.estimators import add_estimator, add_sklearn
 from fairkit_onnx.write.export import PARITY, add_outputs, embed_settings
-from fairkit_onnx.write.graph import ML_OPSET, OPSET, GraphBuilder, first_line
+from fairkit_onnx.write.graph import GraphBuilder, first_line
 from fairkit_onnx.write.runtime import run_columns
+from fairkit_onnx.write.transformers import StepInput, add_transformers
 from fairkit_repair.sklearn.base import written
 from fairkit_repair.sklearn.columns import frame_columns
 
@@ -58,22 +59,14 @@ class _Rule(NamedTuple):
         return graph.node("GreaterOrEqual", [scores, float(limit if self.reached else np.nextafter(limit, np.inf))])
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Where the rows stand in a graph: raw columns, or one matrix of single (or double) numbers."""
-
-    rows: Any  # some of them, as the next step takes them
-    inputs: Mapping[str, str]
-    kinds: Mapping[str, ElementType]
-    width: int | None = None  # of the matrix; None: raw columns
-
-
+@checked
 def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None, *, favorable: Any = None) -> bytes:
     """Return a fitted pipeline, or a single estimator, as one ONNX file's bytes; each column of X is an input.
 
     The steps before the last are converted by skl2onnx. The last may be any estimator of `fairkit.mitigator`, a
     LightGBM, XGBoost or CatBoost model, or a scikit-learn one; HistGradientBoosting may read text columns itself.
-    Searches, threshold classifiers and soft votes are opened, and ``decision`` is what ``predict`` says. X may be a series or a list of texts, for a step such as TfidfVectorizer; words are cut by an operator of onnxruntime
+    Searches, threshold classifiers and soft votes are opened, and ``decision`` is what ``predict`` says. X may be a
+    series or a list of texts, for a step such as TfidfVectorizer; words are cut by an operator of onnxruntime
     (domain ``com.microsoft``), which an audit has to allow (`fairkit_onnx.sandbox.limits.Limits`). The outputs are
     those of fairkit's own files: ``score``, ``decision_probability`` and ``decision``; ``probabilities`` with more
     classes than two; ``score`` alone in regression.
@@ -101,11 +94,15 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None, *, favorable:
     MissingExtraError
         scikit-learn or skl2onnx is not installed.
     """
+    if isinstance(pipeline, type) or not hasattr(pipeline, "predict"):
+        raise ParameterError(f"{named_class(pipeline)} is no fitted estimator: give an object with predict")
     steps, rule = _opened(pipeline)
     columns = frame_columns(X)
     if not steps or not columns:
         raise ParameterError("there is nothing to export: the pipeline has no steps, or X has no columns")
     last = steps[-1]
+    if took_a_matrix(pipeline) and hasattr(X, "to_numpy"):
+        X = X.to_numpy()
     _refuse_targets(pipeline, last, X)
     task = _task(last)
     ours = hasattr(last, "model_") and hasattr(last, "to_onnx")
@@ -130,9 +127,9 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None, *, favorable:
 def _opened(model: Any, rule: _Rule | None = None) -> tuple[list[Any], _Rule | None]:
     """Return the steps inside pipelines, searches and threshold classifiers, and the rule of the outermost of these."""
     if hasattr(model, "steps"):
-        *before, last = [step for _, step in model.steps if step not in (None, "passthrough")] or [None]
-        inner, rule = ([], rule) if last is None else _opened(last, rule)
-        return [*before, *inner], rule
+        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
+        inner, rule = _opened(steps[-1], rule) if steps else ([], rule)
+        return [*steps[:-1], *inner], rule
     if hasattr(model, "best_estimator_"):
         return _opened(model.best_estimator_, rule)
     kind = type(model).__name__
@@ -171,7 +168,7 @@ def _own_rule(last: Any, task: Task) -> _Rule | None:
 
 def _refuse_targets(pipeline: Any, last: Any, X: Any) -> None:
     """Refuse a model of several targets."""
-    said = np.empty(0)
+    said: NDArray[Any] = np.empty(0)
     with suppress(ValueError):  # rows that the model does not take are told of below
         said = np.asarray(pipeline.predict(X[:2]))
     if said.ndim > 1 and said.shape[1] > 1:
@@ -200,22 +197,22 @@ def _graph(
     graph, last = GraphBuilder(), steps[-1]
     source = _source(graph, steps, X, kinds)
     if hasattr(last, "model_") and hasattr(last, "to_onnx"):
-        _add_ours(graph, last, _prepared(graph, steps[:-1], source).inputs["X"], rule, turned=turned)
+        _add_ours(graph, last, add_transformers(graph, steps[:-1], source).inputs["X"], rule, turned=turned)
         return graph.build()
     scores, decided = _scores(graph, steps, source, task, rule)
     _declare(graph, scores, decided, task, rule, turned=turned)
     return graph.build()
 
 
-def _source(graph: GraphBuilder, steps: Sequence[Any], X: Any, kinds: Mapping[str, ElementType]) -> _Source:
+def _source(graph: GraphBuilder, steps: Sequence[Any], X: Any, kinds: Mapping[str, ElementType]) -> StepInput:
     """Declare the inputs; numbers alone before a step that names no columns are one matrix, as converters like it."""
     inputs = {name: graph.input(name, kind) for name, kind in kinds.items()}
     named = any(hasattr(steps[0], name) for name in ("transformers_", "transformer_list", "steps", "estimators_"))
     if len(steps) == 1 or named or "string" in kinds.values():
-        return _Source(X[:2], inputs, kinds)
+        return StepInput(X[:2], inputs, kinds)
     kind: ElementType = "float" if set(kinds.values()) == {"float"} else "double"
     parts = [graph.cast(value, np.float32 if kind == "float" else np.float64) for value in inputs.values()]
-    return _Source(X[:2], {"X": graph.node("Concat", parts, axis=1)}, {"X": kind}, len(parts))
+    return StepInput(X[:2], {"X": graph.node("Concat", parts, axis=1)}, {"X": kind}, len(parts))
 
 
 def _declare(
@@ -231,14 +228,14 @@ def _declare(
 
 
 def _scores(
-    graph: GraphBuilder, steps: Sequence[Any], source: _Source, task: Task, rule: _Rule | None
+    graph: GraphBuilder, steps: Sequence[Any], source: StepInput, task: Task, rule: _Rule | None
 ) -> tuple[str, str | None]:
     """Add steps; return the scores, and the decision where it is not made from them."""
     *before, last = steps
     # histogram gradient boosting compares doubles; the other estimators take single precision
     double = type(last).__name__ in histograms.NAMES and "double" in source.kinds.values()
     if before:
-        source = _prepared(graph, before, source, double=double)
+        source = add_transformers(graph, before, source, double=double)
         _refuse_codes_of_texts(last)
     if type(last).__name__.startswith("Voting") and getattr(last, "voting", "soft") == "soft":
         return _votes(graph, last, source, task), None
@@ -258,14 +255,14 @@ def _scores(
     return add_estimator(graph, matrix, last, task, width=width, double=double, margin=margin), None
 
 
-def _votes(graph: GraphBuilder, model: Any, source: _Source, task: Task) -> str:
+def _votes(graph: GraphBuilder, model: Any, source: StepInput, task: Task) -> str:
     """Add the mean of a vote's members."""
     weights = [1.0] * len(model.estimators_) if model.weights is None else model._weights_not_none
     parts = [_scores(graph, _opened(member)[0], source, task, _Rule())[0] for member in model.estimators_]
     total = ""
     for part, weight in zip(parts, np.asarray(weights, dtype=float).tolist(), strict=True):
-        part = part if weight == 1 else graph.node("Mul", [part, weight])
-        total = graph.node("Add", [total, part]) if total else part
+        counted = part if weight == 1 else graph.node("Mul", [part, weight])
+        total = graph.node("Add", [total, counted]) if total else counted
     return graph.node("Div", [total, float(np.sum(weights))])
 
 
@@ -316,102 +313,6 @@ def _task(last: Any) -> Task:
     return "binary" if len(classes) == 2 else "multiclass"
 
 
-def _prepared(graph: GraphBuilder, before: Sequence[Any], source: _Source, *, double: bool = False) -> _Source:
-    """Add the steps before the last; return the matrix that they give."""
-    try:
-        from skl2onnx import convert_sklearn
-        from skl2onnx.common import data_types
-
-        from sklearn.impute import SimpleImputer
-        from sklearn.pipeline import Pipeline
-    except ImportError as error:
-        raise MissingExtraError("skl2onnx", "sklearn") from error
-    rows = source.rows
-    for step in before:
-        rows = step.transform(rows)
-    kind: ElementType = "double" if double else "float"
-    width = int(rows.shape[1])
-    tensors = {
-        "float": data_types.FloatTensorType,
-        "double": data_types.DoubleTensorType,
-        "int64": data_types.Int64TensorType,
-        "string": data_types.StringTensorType,
-    }
-    types = [(name, tensors[kind]([None, source.width or 1])) for name, kind in source.kinds.items()]
-    chain = Pipeline([(f"step{place}", _for_files(step)) for place, step in enumerate(before)])
-    try:
-        proto = convert_sklearn(
-            chain,
-            initial_types=types,
-            target_opset={"": OPSET, "ai.onnx.ml": ML_OPSET},
-            options=_words([step for _, step in chain.steps]) or None,
-            custom_conversion_functions={SimpleImputer: imputing.convert},
-            custom_shape_calculators={SimpleImputer: imputing.declare},
-        )
-    except Exception as error:  # whatever a converter raises
-        raise ModelError(f"has no form in ONNX: {first_line(error)}") from error
-    declared = [entry.name for entry in proto.graph.input]
-    if len(declared) != len(types):
-        raise ModelError(
-            f"the converter made {len(declared)} inputs of {len(types)} columns; give X without the columns that the "
-            "pipeline does not read"
-        )
-    _set_locale(proto)
-    # the converter changes names ("education-num" becomes "education_num") and keeps their order
-    feeds = {entry: source.inputs[name] for entry, (name, _) in zip(declared, types, strict=True)}
-    outputs = graph.inline(proto, feeds)
-    matrix = graph.cast(outputs[proto.graph.output[0].name], np.float64 if double else np.float32)
-    return _Source(rows, {"X": matrix}, {"X": kind}, width)
-
-
-def _for_files(step: Any) -> Any:
-    """Return a step as a converter takes it: dense, and with empty text where a category is missing, as in files."""
-    inner = _inner_steps([step])
-    odd = [one for one in inner if any(map(absent, np.concatenate([*getattr(one, "categories_", ()), [0]]).tolist()))]
-    sparse = [one for one in inner if getattr(one, "encode", "") == "onehot"]
-    if not odd and not sparse:
-        return step
-    step = deepcopy(step)
-    for one in _inner_steps([step]):
-        if getattr(one, "encode", "") == "onehot":
-            one.encode = "onehot-dense"
-        if hasattr(one, "categories_"):
-            texts = [["" if absent(value) else value for value in values] for values in one.categories_]
-            one.categories_ = [np.array(x, dtype=old.dtype) for x, old in zip(texts, one.categories_, strict=True)]
-    return step
-
-
-_WORDS, _RE2_WORDS = r"(?u)\b\w\w+\b", r"[\p{L}\p{N}_]{2,}"
-"""scikit-learn's default pattern of a word, and the same in onnxruntime's syntax (the converter's is for ASCII)."""
-
-
-def _words(before: Sequence[Any]) -> dict[int, dict[str, Any]]:
-    """Return the options by which words are cut as scikit-learn cuts them."""
-    return {
-        id(step): {"tokenexp": _RE2_WORDS}
-        for step in _inner_steps(before)
-        if getattr(step, "token_pattern", None) == _WORDS and getattr(step, "analyzer", "") == "word"
-    }
-
-
-def _set_locale(proto: onnx.ModelProto) -> None:
-    """Let texts become lower case in a locale that this machine has: slim images lack en_US.UTF-8, the default."""
-    from onnx import helper
-
-    normalizers = [node for node in proto.graph.node if node.op_type == "StringNormalizer"]
-    if not normalizers:
-        return
-    try:
-        open_session(proto)
-    except Exception as error:  # onnxruntime's own kinds
-        if "locale" not in str(error):
-            return  # the comparison with the pipeline says what it is
-        for node in normalizers:
-            kept = [attribute for attribute in node.attribute if attribute.name != "locale"]
-            del node.attribute[:]
-            node.attribute.extend([*kept, helper.make_attribute("locale", "C.UTF-8")])
-
-
 def _culprit(steps: Sequence[Any], X: Any, kinds: Mapping[str, ElementType], failed: ModelError) -> str:
     """Say which step is the first that has no form in ONNX or gives other numbers there, and what to write instead."""
     rows = X[:_CHECKED_ROWS]
@@ -454,7 +355,7 @@ def _difference(step: Any, rows: Any) -> str:
     for types in _types({name: _kind(values) for name, values in columns.items()}, alone=False):
         try:
             graph = GraphBuilder()
-            made = _prepared(graph, [step], _source(graph, [step, None], rows, types))
+            made = add_transformers(graph, [step], _source(graph, [step, None], rows, types))
             graph.output("given", made.inputs["X"], "float", made.width)
             got = run_columns(open_session(graph.build()), columns)["given"]
             numbers = expected.astype(np.float64)
@@ -466,16 +367,7 @@ def _difference(step: Any, rows: Any) -> str:
     return reason if reason.startswith("has no form") else f"has no form in ONNX: {reason}"
 
 
-def _inner_steps(steps: Sequence[Any]) -> list[Any]:
-    """Return the steps, and those within pipelines, column transformers and unions."""
-    inner_steps: list[Any] = []
-    for step in steps:
-        inner = [part[1] for name in ("steps", "transformers_", "transformer_list") for part in getattr(step, name, ())]
-        inner_steps += _inner_steps(inner) if inner else [step]
-    return inner_steps
-
-
-def _side_by_side(graph: GraphBuilder, last: Any, source: _Source, *, double: bool) -> str:
+def _side_by_side(graph: GraphBuilder, last: Any, source: StepInput, *, double: bool) -> str:
     """Add the inputs as one matrix; texts become the codes of an estimator that has codes for them."""
     found = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
     codes = {one.column: one for one in found if one.is_text}

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.auditing.run import audit
 from fairkit.errors import MissingExtraError, ParameterError
+from fairkit.support.calls import checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+@checked
 def scorer(metric: str, sensitive: str | None = None, *, favorable: Any = None) -> Scorer:
     """Return a scorer for `cross_val_score`, `GridSearchCV` and the like: larger is better.
 
