@@ -108,6 +108,11 @@ class DataAuditor(Auditor):
         """Every feature: their missing values are counted, and they may tell the group."""
         dataset = context.dataset
         sensitive = {column for split in dataset.roles.sensitive for column in split.columns}
+        if not sensitive and dataset.roles.label is None:
+            raise ParameterError(
+                "which columns? Name those that hold groups with `sensitive`, and the outcome with `label` "
+                "and `favorable`"
+            )
         chosen = self.parameters.columns or tuple(c for c in dataset.features if c not in sensitive)
         for name in chosen:
             if name not in dataset.columns:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -100,8 +101,54 @@ def lighten(command: Any) -> None:
 
     command.get_params = get_params
     inner = getattr(command, "commands", None)
+    if inner is None:
+        _take_once(command)
+    else:
+        _name_commands(command, inner)
     for each in inner.values() if isinstance(inner, dict) else ():
         lighten(each)
+
+
+def _take_once(command: Any) -> None:
+    """Let a command refuse an option that takes one value and is typed twice: the last would count without a word."""
+    make = command.make_parser
+
+    def make_parser(ctx: Any) -> Any:
+        parser = make(ctx)
+        read = parser.parse_args
+
+        def parse_args(args: list[str]) -> Any:
+            opts, rest, order = read(args)
+            for param in order:
+                if param.param_type_name == "option" and not param.multiple and order.count(param) > 1:
+                    typed, several = param.opts[0], "," in str(param.metavar)
+                    fix = f"write {typed} {param.metavar}" if several else "leave one out"
+                    raise ParameterError(f"{typed} is there twice, and takes one value: {fix}")
+            return opts, rest, order
+
+        parser.parse_args = parse_args
+        return parser
+
+    command.make_parser = make_parser
+
+
+def _name_commands(group: Any, commands: Mapping[str, Any]) -> None:
+    """Let a group say how another group's command is typed, and which there are where nobody has such a one."""
+    resolve = group.resolve_command
+
+    def resolve_command(ctx: Any, args: list[str]) -> Any:
+        try:
+            return resolve(ctx, args)
+        except Exception as error:
+            message = str(getattr(error, "message", ""))
+            if message.startswith("No such command") and "Did you mean" not in message:
+                inner = [name for name, one in _loading(commands) if args[0] in getattr(one, "commands", ())]
+                path = ctx.command_path
+                hint = f"It is `{path} {inner[0]} {args[0]}`." if inner else f"The commands are: {', '.join(commands)}."
+                error.message = f"{message} {hint}"  # type: ignore[attr-defined]
+            raise
+
+    group.resolve_command = resolve_command
 
 
 _GROUP = ("simultaneous", "label_error")
@@ -110,7 +157,7 @@ _WHY = ("metric", "people", "together", "calls", "without", "refits")
 
 
 def say_keys(command: Any, keys: Collection[str]) -> None:
-    """Let a command that is given an option that it had before name the key that took its place."""
+    """Let a command say of an option that it lacks which key took its place, or which commands have it."""
     now = {name: f"group.{name}" for name in _GROUP} | {key.partition(".")[2]: key for key in keys}
     now |= {key.removesuffix(".name"): key for key in keys if key.endswith(".name")}
     if command.name == "why":
@@ -121,15 +168,39 @@ def say_keys(command: Any, keys: Collection[str]) -> None:
         try:
             return parse(ctx, args)
         except Exception as error:
+            if getattr(getattr(error, "param", None), "name", "") in ("key", "keys"):
+                error.message = "`fairkit key new auditor.key` makes one: auditor.key signs, auditor.key.pub verifies"  # type: ignore[attr-defined]
             name = str(getattr(error, "option_name", "")).removeprefix("--")
             if name in _VARIABLES:
                 raise ParameterError(f"--{name} is given as the environment variable {_VARIABLES[name]}") from None
             key = now.get(name.replace("-", "_"), now.get(name.replace("-", "_").partition("_")[2]))
             if key is None:
+                others = [each for each, one in _siblings(ctx) if f"--{name}" in _options(one)] if name else []
+                if others:
+                    error.message = f"No such option: --{name}. It belongs to {' and '.join(others)}."  # type: ignore[attr-defined]
+                    error.possibilities = None  # type: ignore[attr-defined]
                 raise
             raise ParameterError(f"--{name} is given as --set {key}=VALUE, or in fairkit.toml") from None
 
     command.parse_args = parse_args
+
+
+def _siblings(ctx: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the other commands, as they are typed."""
+    for name, one in _loading(ctx.find_root().command.commands):
+        for each, command in _loading(getattr(one, "commands", {"": one})):
+            yield f"`fairkit {name} {each}".rstrip() + "`", command
+
+
+def _loading(commands: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the commands that load."""
+    for name in commands:
+        with suppress(PluginError):
+            yield name, commands[name]
+
+
+def _options(command: Any) -> set[str]:
+    return {text for param in command.params for text in param.opts}
 
 
 class _Plain:

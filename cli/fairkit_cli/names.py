@@ -28,6 +28,12 @@ def model_file(model: str, config: Config) -> Path:
     path = Path(model)
     if path.exists() or not is_reference(model):
         return path
+    from fairkit_registry.errors import RegistryError
     from fairkit_registry.store.lookup import resolve
 
-    return resolve(model, config.registry_folder(), witnesses=config.witnesses())
+    try:
+        return resolve(model, config.registry_folder(), witnesses=config.witnesses())
+    except RegistryError:
+        if path.suffix and "@" not in model:
+            return path  # a file's name, mistyped
+        raise

@@ -44,7 +44,10 @@ class Subject:
         carried: dict[str, Any] = {} if self.model is None else dict(self.model.settings)
         if self.table is not None:
             if typed.data is not None:
-                raise ParameterError(f"{self.table} is the table that is audited; leave --data out")
+                raise ParameterError(
+                    f"{self.table} is a table, and so is --data: give a MODEL.onnx for --data, or leave --data out and "
+                    f"name its columns: fairkit audit {self.table} --predictions decision=COL"
+                )
             typed, carried = dataclasses.replace(typed, data=self.table), carried_by(self.table)
         return opt.load_dataset(typed, config, carried, file=file, predictions=self.predictions, conditions=conditions)
 

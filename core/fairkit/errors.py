@@ -76,7 +76,8 @@ def did_you_mean(name: str, choices: Iterable[str], *, what: str = "") -> str:
     if what == "columns" and len(candidates) == 1:  # the first line of a file that is no table, and may be a secret
         return "There is one column; is this file a table?"
     near = difflib.get_close_matches(name, candidates, n=3, cutoff=0.6)
-    near = near or [choice for choice in candidates if _similar(name.lower(), choice.lower())][:3]
+    near = near or [choice for choice in candidates if _alike(name.lower(), choice.lower()) >= 0.6][:3]
+    near = [choice for choice in near if _alike(name, choice) > _alike(name, near[0]) - 0.1]
     if near:
         return "Did you mean " + " or ".join(repr(choice) for choice in near) + "?"
     shown = ", ".join(candidates[:12]) + (f", ... ({len(candidates)} in all)" if len(candidates) > 12 else "")
@@ -84,5 +85,5 @@ def did_you_mean(name: str, choices: Iterable[str], *, what: str = "") -> str:
     return f"The {noun} are: {shown}." if candidates else f"There are no {noun}."
 
 
-def _similar(a: str, b: str) -> bool:
-    return difflib.SequenceMatcher(None, a, b).ratio() >= 0.6
+def _alike(a: str, b: str) -> float:
+    return difflib.SequenceMatcher(None, a, b).ratio()

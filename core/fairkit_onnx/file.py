@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from fairkit_onnx.rows.proof import RowsProof
     from fairkit_onnx.sandbox.client import SandboxedSession
     from fairkit_onnx.sandbox.limits import Limits
 
@@ -82,10 +81,21 @@ class OnnxFile:
     ) -> Self:
         """Load a model from a path, bytes or a proto.
 
-        `model`: where it is; `threads`: how many threads onnxruntime may use; by default all cores; `sandbox`: whether
-        the model runs in a process of its own, within limits of memory and time, without network (see
-        `fairkit_onnx.sandbox.limits.Limits`). None: a file does, bytes and protos in memory do not. False is for files
-        that you trust; the report says so.
+        Parameters
+        ----------
+        model
+            Where it is.
+        threads
+            How many threads onnxruntime may use; by default all cores.
+        sandbox
+            Whether the model runs in a process of its own, within limits of memory and time, without network (see
+            `fairkit_onnx.sandbox.limits.Limits`). None: a file does, bytes and protos in memory do not. False is
+            for files that you trust; the report says so.
+
+        Raises
+        ------
+        ModelError
+            No such file; not an ONNX model; data outside its folder; an operator that onnxruntime lacks.
         """
         if isinstance(model, str | Path):
             path = Path(model)
@@ -110,7 +120,7 @@ class OnnxFile:
         if self._session is None or self._owner != os.getpid():
             started = _sandbox(self.sandbox, self._threads)
             if started is None:
-                self._session = _start_session(self.content, self.name, self.folder, self.external, self._threads)
+                self._session = _start_session(self._source(), self.name, self._threads)
                 self._owner = os.getpid()
             else:
                 self._open(started)
@@ -174,11 +184,29 @@ class OnnxFile:
 
     @property
     def batch(self) -> int | None:
-        """The number of rows that the graph takes at once; None where it is free."""
-        return self.inputs[0].shape[0] if self.inputs and self.inputs[0].shape else None
+        """The number of rows that the graph takes at once; None where it is free.
+
+        Raises
+        ------
+        ModelError
+            The inputs take different numbers of rows.
+        """
+        sizes = {entry.shape[0]: entry.name for entry in self.inputs if entry.shape}
+        if len(sizes) > 1:
+            told = ", ".join(f"{name!r} {size or 'any number of'} rows" for size, name in sizes.items())
+            raise ModelError(
+                f"the inputs of {self.name} take different numbers of rows at once ({told}); export it again"
+            )
+        return next(iter(sizes), None)
 
     def run(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str] | None = None) -> dict[str, Any]:
-        """Run the graph on arrays, in batches that fit in memory; a fixed size is met by cutting and padding."""
+        """Run the graph on arrays, in batches that fit in memory; a fixed size is met by cutting and padding.
+
+        Raises
+        ------
+        ModelError
+            The graph fails on these rows.
+        """
         names = list(self.output_names if outputs is None else outputs)
         fixed = self.batch
         rows = len(next(iter(feeds.values())))
@@ -204,61 +232,50 @@ class OnnxFile:
         rows = len(next(iter(feeds.values())))
         return [_join(values, rows) for values in zip(*parts, strict=True)]
 
-    def run_in_parts(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int) -> dict[str, Any]:
-        """Run the graph on batches of so many rows, whatever size it would be given otherwise."""
-        names = list(outputs)
-        if self.batch is None and self.sandbox is not None:
-            return dict(zip(names, self._run(names, feeds, size), strict=True))
-        values = in_parts(lambda part: list(self.run(part, names).values()), feeds, size)
-        return dict(zip(names, values, strict=True))
-
-    def run_variant(
-        self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], threads: int, optimised: bool
+    def run_in_parts(
+        self,
+        feeds: Mapping[str, NDArray[Any]],
+        outputs: Sequence[str],
+        sizes: Sequence[int],
+        variant: tuple[int, bool] | None = None,
     ) -> dict[str, Any]:
-        """Run the graph at once with so many threads, rewritten by onnxruntime or as it is."""
+        """Run the graph on batches of these sizes, with so many threads, rewritten by onnxruntime or as it is.
+
+        Raises
+        ------
+        ModelError
+            The graph fails on these rows.
+        """
         names = list(outputs)
-        if self.sandbox is None or self._session is None:
-            source = self.folder / self.name if self.external and self.folder is not None else self.content
-            session = open_session(source, threads=threads, optimised=optimised)
-            return dict(zip(names, session.run(names, dict(feeds)), strict=True))
-        values = self.session.run(names, dict(feeds), None, (threads, optimised))
+        if variant is None:
+            return dict(zip(names, self._run(names, feeds, sizes), strict=True))
+        if self.sandbox is None:
+            session = open_session(self._source(), threads=variant[0], optimised=variant[1])
+            values = in_parts(lambda part: session.run(names, part), feeds, sizes)
+        else:
+            values = self.session.run(names, dict(feeds), sizes, variant)
         return dict(zip(names, values, strict=True))
 
-    def _run(self, names: list[str], feeds: Mapping[str, NDArray[Any]], size: int | None = None) -> list[Any]:
-        told = () if size is None else (size,)
+    def _source(self) -> Path | bytes:
+        """What an onnxruntime session is opened from."""
+        return self.folder / self.name if self.external and self.folder is not None else self.content
+
+    def _run(
+        self, names: list[str], feeds: Mapping[str, NDArray[Any]], sizes: Sequence[int] | None = None
+    ) -> list[Any]:
         try:
-            values: list[Any] = self.session.run(names, dict(feeds), *told)
+            values: list[Any]
+            if sizes is None:
+                values = self.session.run(names, dict(feeds))
+            elif self.sandbox is None:
+                values = in_parts(lambda part: self.session.run(names, part), feeds, sizes)
+            else:
+                values = self.session.run(names, dict(feeds), sizes)
         except ModelError:
             raise
         except Exception as error:
             raise ModelError(f"{self.name} fails on the data: {_first_line(error)}") from error
         return values
-
-
-def served_proof(path: Path, outputs: Sequence[str], widths: Mapping[str, Any]) -> RowsProof:
-    """Prove that the rows of a file stay apart, without running it.
-
-    `path`: the file; `outputs`: what is served; empty: all outputs; `widths`: by input, the lengths of its axes after
-    the first, where the file leaves them open.
-    """
-    from fairkit_onnx.rows.proof import RowsProof, prove
-
-    proto = safety.parse(safety.read_bytes(path), path.name)
-    fed = {}
-    defaults = {tensor.name for tensor in proto.graph.initializer}
-    for entry in proto.graph.input:
-        if entry.name in defaults:
-            continue
-        told = widths.get(entry.name)
-        lengths: list[int | None] = [dim.dim_value or None for dim in entry.type.tensor_type.shape.dim][1:]
-        if isinstance(told, list) and all(isinstance(one, int) and one > 0 for one in told):
-            same = len(told) == len(lengths) or not entry.type.tensor_type.HasField("shape")
-            lengths = [mine or theirs for mine, theirs in zip(lengths or told, told, strict=True)] if same else lengths
-        fed[entry.name] = lengths
-    names = [output.name for output in proto.graph.output]
-    if [dim.dim_value for entry in proto.graph.input[:1] for dim in entry.type.tensor_type.shape.dim][:1] == [1]:
-        return RowsProof(())  # one row at a time
-    return prove(proto, [name for name in outputs if name in names] or names, fed)
 
 
 def _processor() -> str:
@@ -290,11 +307,9 @@ def _sandbox(limits: Limits | None, threads: int | None) -> SandboxedSession | N
     return SandboxedSession(limits, threads) if available() else None
 
 
-def _start_session(
-    content: bytes, name: str, folder: Path | None, external: Sequence[Path], threads: int | None
-) -> Any:
+def _start_session(source: Path | bytes, name: str, threads: int | None) -> Any:
     try:
-        return open_session(folder / name if external and folder is not None else content, threads=threads)
+        return open_session(source, threads=threads)
     except Exception as error:
         raise ModelError(_session_message(error, name)) from error
 

@@ -73,6 +73,12 @@ class Shown:
     widths: Mapping[str, Sequence[int]]  # by input, the lengths of its axes after the first, as it was fed
     files: Mapping[str, str]  # by name, the digests of other files with its numbers
 
+    @property
+    def notes(self) -> list[str]:
+        """What people must know where it is not shown that rows stay apart."""
+        why = self.broken or self.meet
+        return [] if why is None else [f"Rows of a batch are not shown to stay apart: {why}."]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form: what a certificate says of the served model."""
         why = self.broken or self.meet

@@ -80,11 +80,12 @@ class AllInputsAuditor(Auditor):
 
     def begin(self, context: AuditContext) -> None:
         """Look at the model before the rows are read: a graph that is not understood is refused at once."""
-        from fairkit_all_inputs.findings import opened
+        from fairkit_all_inputs.findings import not_plain, opened
 
         self._began = time.monotonic()
         self._changing(context)
-        if any(column in context.scorer.columns for column in self._changing(context)):
+        reads = any(column in context.scorer.columns for column in self._changing(context))
+        if reads and not_plain(context.scorer) is None:
             opened(context)
 
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> People:

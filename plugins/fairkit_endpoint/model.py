@@ -47,6 +47,7 @@ class EndpointModel:
 
     sandbox = None
     folder: Path | None = None
+    content: bytes | None = None
     remark: str | None = None
     held: tuple[str, ...] = ()
     batch: int | None = None
@@ -155,12 +156,18 @@ class EndpointModel:
             start = end
         return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
-    def run_in_parts(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int) -> dict[str, Any]:
-        """Send rows in requests of so many rows."""
+    def run_in_parts(
+        self,
+        feeds: Mapping[str, NDArray[Any]],
+        outputs: Sequence[str],
+        sizes: Sequence[int],
+        variant: tuple[int, bool] | None = None,
+    ) -> dict[str, Any]:
+        """Send rows in requests of these sizes; how the server runs the model is its own."""
         from fairkit_onnx.sandbox.wire import in_parts
 
         names = list(outputs)
-        values = in_parts(lambda part: list(self.run(part, names).values()), feeds, size)
+        values = in_parts(lambda part: list(self.run(part, names).values()), feeds, sizes)
         return dict(zip(names, values, strict=True))
 
     def use_threads(self, threads: int) -> None:

@@ -161,9 +161,8 @@ class GroupAuditor(Auditor):
                     continue
                 totals, without = total.of(sensitive, label)
                 buckets, gone = total.buckets(sensitive, label)
-                turned = total.turned(sensitive, label)
                 design = Labelled.of(total.labels, sensitive, context)
-                section = Section(self, context, sensitive, label, totals, buckets, without, gone, turned, design)
+                section = Section(self, context, sensitive, label, totals, buckets, without, gone, design)
                 findings += section.disparities()
                 reference = reference_in(section)
                 place = None if reference is None else reference.place

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.clusters import BUCKETS
-from fairkit.metrics import CONFUSION
 from fairkit.statistics import Scores
 from fairkit_dependent import SCORE_BUCKETS, STRATA_BUCKETS
 from fairkit_group.proxy_totals import proxy_totals
@@ -40,7 +39,6 @@ class Collecting:
         self.missing_clusters: dict[Key, Any] = {}
         self.strata: dict[StratumKey, Any] = {}
         self.strata_clusters: dict[StratumKey, Any] = {}
-        self.undetermined: dict[Key, Any] = {}
         self.proxies: dict[tuple[str, str | None, str], Any] = {}
 
     def totals(self) -> GroupTotals:
@@ -53,7 +51,6 @@ class Collecting:
             strata=self.strata,
             strata_clusters=self.strata_clusters,
             proxies=self.proxies,
-            undetermined=self.undetermined,
         )
 
     def add(self, label: str | None, rows: Rows, statistics: Mapping[str, Statistic], of: str = "") -> None:
@@ -69,26 +66,10 @@ class Collecting:
                 self.parts[sensitive, label, key] = collected(statistic, whole, codes, n_groups)
                 if buckets is not None:
                     self.clusters[sensitive, label, key] = _by_bucket(statistic, whole, codes, buckets, n_groups)
-            self._add_undetermined(sensitive, label, whole, codes, n_groups, statistics, of)
             if sensitive is not None:
                 self._add_strata(sensitive, label, whole, statistics, codes, n_groups, has_group)
         for name, shares in self.batch.probabilities.items():
             self.proxies[name, label, of] = proxy_totals(rows, shares, self.batch.clusters)
-
-    def _add_undetermined(
-        self,
-        sensitive: str | None,
-        label: str | None,
-        rows: Rows,
-        codes: NDArray[np.int64],
-        n_groups: int,
-        statistics: Mapping[str, Statistic],
-        of: str,
-    ) -> None:
-        near, key = rows.undetermined, CONFUSION.key + of
-        if near is not None and near.any() and key in statistics:
-            part = collected(CONFUSION, some_rows(rows, near), codes[near], n_groups)
-            self.undetermined[sensitive, label, key] = part
 
     def _splits(self) -> Iterator[tuple[str | None, NDArray[np.int64], int]]:
         if not self.batch.groups:

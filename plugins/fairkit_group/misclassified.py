@@ -70,28 +70,6 @@ def wrong_outcomes(metric: Metric, totals: Any, share: float) -> Box | None:
     return of_rates(metric, lambda over, counted: _flipped(over, counted, totals, share))
 
 
-def either_way(metric: Metric, totals: Sums, undetermined: Sums) -> Box | None:
-    """Return the bounds on a metric in every group when some rows, whose cells are given, may be decided either way.
-
-    A share of cells is monotone in each row that moves between yes and no of its outcome: its extremes are where all
-    undetermined rows of an outcome are decided alike.
-    """
-
-    def vertices(over: Array, counted: Array) -> Box:
-        sure, by_outcome = totals.first - undetermined.first, undetermined.first.reshape(-1, 2, 2).sum(axis=2)
-        values = []
-        for bad, good in itertools.product((0, 1), repeat=2):
-            cells = sure.copy()
-            cells[:, bad] += by_outcome[:, 0]
-            cells[:, 2 + good] += by_outcome[:, 1]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                values.append((cells @ counted) / (cells @ over))
-        with np.errstate(all="ignore"):
-            return Box(np.fmin.reduce(values), np.fmax.reduce(values))
-
-    return of_rates(metric, vertices)
-
-
 def of_rates(metric: Metric, bounds: Callable[[Array, Array], Box]) -> Box | None:
     """Return bounds on a share of cells for what is one, or follows from one or two."""
     if isinstance(metric, Rate):

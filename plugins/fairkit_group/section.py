@@ -53,14 +53,13 @@ class Section:
         buckets: Mapping[str, Any] | None = None,
         without: Mapping[str, Any] | None = None,
         without_buckets: Mapping[str, Any] | None = None,
-        undetermined: Any = None,
         few: Labelled | None = None,
     ) -> None:
         self.parameters, self.context = auditor.parameters, context
         self.sensitive, self.label = sensitive, label
         self.totals, self.buckets, self.without = totals, buckets or {}, without or {}
         self.without_buckets = without_buckets or {}
-        self.undetermined, self.few = undetermined or {}, few
+        self.few = few
         self.labelled = context.dataset.roles.label is not None
         self.about = About.of(auditor, context, sensitive, label)
         self.failures: list[Finding] = []
@@ -250,7 +249,6 @@ class Section:
             outcome_error=errors.get(str(roles.label)),
             binding=self.parameters.missing_share,
             label=roles.label,
-            undetermined=self.undetermined,
         )
 
     def _with_unknowns(self, findings: list[Finding]) -> list[Finding]:

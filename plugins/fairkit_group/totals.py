@@ -49,7 +49,6 @@ class GroupTotals:
     strata: Mapping[StratumKey, Any] = field(default_factory=dict)
     strata_clusters: Mapping[StratumKey, Any] = field(default_factory=dict)  # by stratum, group and bucket
     proxies: Mapping[tuple[str, str | None, str], Any] = field(default_factory=dict)
-    undetermined: Mapping[Key, Any] = field(default_factory=dict)
     labels: Mapping[str | None, Any] = field(default_factory=dict)  # by column, None as one group: see `labelled`
 
     def __add__(self, other: GroupTotals) -> GroupTotals:
@@ -59,10 +58,6 @@ class GroupTotals:
     def of(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the totals by group of one column and class, and those of the rows without a group."""
         return _chosen(self.parts, sensitive, label), _chosen(self.missing, sensitive, label)
-
-    def turned(self, sensitive: str | None, label: str | None) -> dict[str, Any]:
-        """Return the confusion cells of the rows whose decision rounding could turn."""
-        return _chosen(self.undetermined, sensitive, label)
 
     def buckets(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the totals by group and bucket as `of` does."""

@@ -14,7 +14,7 @@ from fairkit.results.findings import Finding
 from fairkit.statistics import ScoreTable, Sums
 from fairkit_group.allocation import allocated, distance_bounds
 from fairkit_group.boxes import Box, disparity_bounds
-from fairkit_group.misclassified import LabelError, either_way, independent_boxes, wrong_groups, wrong_outcomes
+from fairkit_group.misclassified import LabelError, independent_boxes, wrong_groups, wrong_outcomes
 from fairkit_group.ranking import SCORES
 from fairkit_group.totals import of_key, of_metric
 
@@ -32,7 +32,7 @@ WITHOUT_OUTCOME = ("statistical_parity_ks", "standardized_mean", "impact", "odds
 
 _STEM = re.compile("_(difference|ratio|group_min|group_max)$")
 
-_PER_ROW = ("outcome", "decision", "score", "weights", "members", "undetermined")
+_PER_ROW = ("outcome", "decision", "score", "weights", "members")
 
 
 def some_rows(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
@@ -56,7 +56,6 @@ class Unknowns:
     outcome_error: LabelError | None
     binding: float  # the share of missing values above which a number of which no bound is known gets no verdict
     label: str | None  # the column of outcomes
-    undetermined: Mapping[str, Any] = field(default_factory=dict)
     reference: int | None = None  # the place of the group that others are compared with
     answered: tuple[str, ...] = ()  # numbers whose limits hold without the missing outcomes, few labels being drawn
 
@@ -74,17 +73,6 @@ class Unknowns:
         for error in (self.error, self.outcome_error):
             if error is not None:
                 bounds.append(self._misclassified(error))
-        turned = of_key(self.undetermined, CONFUSION.key)
-        if isinstance(turned, Sums):
-            rows = int(turned.count.sum())
-            bounds.append(
-                _Bounds(
-                    "rounding_bounds",
-                    self._boxes(self._either_way),
-                    f"rounding decides {rows:,} of the {self.rows:,} rows; whichever way it does",
-                    everything=False,
-                )
-            )
         return bounds
 
     def _unseen(self) -> _Bounds:
@@ -115,11 +103,6 @@ class Unknowns:
         free += [metric for metric, _ in self.estimates.values() if metric.name in self.answered]
         names = (name for metric in free for name in (metric.name, metric.alias) if name)
         return (*WITHOUT_OUTCOME, *(name for name in self.answered if name not in self.estimates), *names)
-
-    def _either_way(self, metric: Metric, known: Any) -> Box | None:
-        turned = of_metric(self.undetermined, metric)
-        usable = metric.statistic is CONFUSION and isinstance(known, Sums) and isinstance(turned, Sums)
-        return either_way(metric, known, turned) if usable else None
 
     def _boxes(self, bound: Any) -> dict[str, Box]:
         boxes = {name: bound(m, of_metric(self.totals, m)) for name, (m, _) in self.estimates.items()}
@@ -216,7 +199,7 @@ def _could(disparities: Sequence[Finding]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Boxes of all metrics under one thing that is not known; `everything`: also what has no box is in doubt."""
+    """Boxes of all metrics under one thing that is not known; what has no box is in doubt."""
 
     name: str
     boxes: Mapping[str, Box]
@@ -224,7 +207,6 @@ class _Bounds:
     binding: bool = True
     stretch: float = 1.0
     contracts: bool = False
-    everything: bool = True
     others: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     reference: int | None = None
     unlabelled: tuple[str, bool] | None = None  # where outcomes are missing: the reason, and whether it binds
@@ -241,7 +223,7 @@ class _Bounds:
         record: dict[str, Any] = {"reason": reason, "binding": binding, "stretch": self.stretch}
         found = self.others.get(metric) or disparity_bounds(metric, self.boxes, self.reference)
         if found is None or not np.isfinite(found).all():
-            return record if self.everything else record | {"binding": False}
+            return record
         if self.name == "missing_bounds":  # however few are missing
             record["binding"] = True
         low, high = min(found[0], value), max(found[1], value)

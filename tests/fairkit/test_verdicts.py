@@ -1,4 +1,4 @@
-"""Every way to a verdict and its reason: which findings a rule is about, missing values, rows nearby, adjustments."""
+"""Every way to a verdict and its reason: which findings a rule is about, missing values, adjustments."""
 
 from __future__ import annotations
 
@@ -181,40 +181,6 @@ def test_rows_without_a_group_that_are_enough_are_counted():
     assert " of the 60 rows without a group belong where" in reason
     other = verdict(MOST, found(evidence={"missing_bounds": unknown(0.0, 0.3)}))[1]
     assert "the verdict turns if" not in other
-
-
-NEARBY = {"rows": 500, "nearby": 0.3, "nearby_low": 0.2, "nearby_high": 0.4, "here": 0.05, "here_low": 0.02,
-          "here_high": 0.08, "change_low": 0.1, "change_high": 0.3}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({}, "inconclusive"),
-        ({"nearby_low": 0.05}, "pass"),
-        ({"change_low": 0.0}, "pass"),
-        ({"change_low": -0.1}, "pass"),
-        ({"here_low": 0.15, "here_high": 0.2}, "pass"),
-    ],
-)
-def test_what_surely_breaks_the_limit_on_rows_nearby_does_not_pass(change, expected):
-    seen = verdict(MOST, found(evidence={"nearby": NEARBY | change}))
-    assert seen[0] == expected
-    assert ("on 500 rows next to these it is 0.3 [0.2, 0.4], and 0.05 on these" in seen[1]) == (not change)
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"), [({}, "inconclusive"), ({"change_high": 0.0}, "pass"), ({"nearby_high": 0.1}, "pass")]
-)
-def test_rows_nearby_of_a_lower_limit(change, expected):
-    below = {"nearby": 0.05, "nearby_low": 0.0, "nearby_high": 0.08, "here": 0.3, "here_low": 0.2,
-             "here_high": 0.4, "change_low": -0.4, "change_high": -0.1}  # fmt: skip
-    assert verdict(LEAST, found(0.2, 0.4, evidence={"nearby": NEARBY | below | change}))[0] == expected
-
-
-def test_rows_nearby_turn_no_fail_and_other_evidence_of_the_name_is_left_alone():
-    assert verdict(MOST, found(0.2, 0.3, evidence={"nearby": NEARBY}))[0] == "fail"
-    assert verdict(MOST, found(evidence={"nearby": [1, 2]}))[0] == "pass"
 
 
 def test_a_number_that_climbs_passes_only_a_rule_that_names_its_support():

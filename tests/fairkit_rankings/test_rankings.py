@@ -219,7 +219,7 @@ def test_rows_and_labels_that_are_no_rankings_are_refused():
         fairkit.audit(None, fairkit.load_data(table, **{**ROLES, "label": "test"}))
     with pytest.raises(DataError, match="another task"):
         fairkit.audit(None, fairkit.load_data(table, **ROLES), options=ModelOptions(task="regression"))
-    with pytest.raises(DataError, match="name it with `query`"):
+    with pytest.raises(DataError, match="name it with `query=COLUMN`"):
         fairkit.audit(None, fairkit.load_data(table, **{**ROLES, "query": None}), options=ModelOptions(task="ranking"))
     with pytest.raises(ParameterError, match="threshold"):
         fairkit.audit(None, fairkit.load_data(table, **ROLES), options=ModelOptions(threshold=0.3))

@@ -32,7 +32,9 @@ def write_model(path: Path, factor: float, *, width: int = 1) -> Path:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, width])],
         [weights],
     )
-    path.write_bytes(helper.make_model(graph).SerializeToString())
+    path.write_bytes(
+        helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+    )
     return path
 
 

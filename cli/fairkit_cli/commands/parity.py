@@ -47,9 +47,8 @@ def parity(
     table = opt.load_dataset(
         columns,
         settings,
-        loaded.settings,
+        {**loaded.settings, "label": None},
         predictions=named or PredictionRoles.of(settings.data["predictions"]),
-        outcomes_optional=True,
     )
     found = compared(loaded, None, table, threshold=threshold)
     write(lambda _: record_text(found.to_dict()) if output_format == "json" else f"{found}\n", output)

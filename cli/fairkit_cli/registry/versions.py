@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.registry.common import RegistryOption, open_registry
 from fairkit_cli.terminal.output import echo, json_lines, print_as, print_json, put
+
+if TYPE_CHECKING:
+    from fairkit_registry.store.registry import Registry
 
 
 def add(
@@ -51,6 +54,8 @@ def add(
 
         first = partial(check_addition, name, file, certificate or (), parent)
         with open_registry(registry, before=first) as store:
+            if not (parent or tag or notes):
+                _check_new(store, name, file)
             version = store.add(name, file, certificates=certificate or (), parent=parent, tags=tag or (), notes=notes)
     count = len(version.certificates)
     print_as(
@@ -58,6 +63,18 @@ def add(
         version.to_dict(),
         f"{version.reference}  sha256 {version.model}  {size(version.size)}  {count} certificate{'s' * (count != 1)}",
     )
+
+
+def _check_new(store: Registry, name: str, file: Path) -> None:
+    """Refuse the very file of the newest version, unless the registry's own copy of it is damaged."""
+    from fairkit_registry.blobs import hash_file
+
+    newest = store.versions(name, limit=1)[0] if any(one["name"] == name for one in store.models()) else None
+    if newest is not None and newest.model == hash_file(file) == hash_file(store.blobs.path(newest.model)):
+        raise FairkitError(
+            f"{newest.reference} is this very file, and nothing was added; `fairkit registry add {newest.reference} "
+            "--certificate CERT` attaches a certificate to it"
+        )
 
 
 def _is_lock(file: Path) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from fairkit import plugins
 from fairkit.errors import PluginError, PolicyError, did_you_mean
+from fairkit.results.policy import metric_hint
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
@@ -38,9 +40,9 @@ def needed_auditors(
             missing -= measured or set()
             auditor_names.append(cls.name)
     if missing and not silent:
-        name = min(missing)
-        hint = did_you_mean(name, sorted(names), what="metrics")
-        raise PolicyError(f"the policy names the metric {name!r}, which no installed auditor measures. {hint}")
+        rule = min((rule for rule in rules if rule.metric in missing), key=lambda rule: rule.metric)
+        hint = metric_hint(rule, names)
+        raise PolicyError(f"the policy names the metric {rule.metric!r}, which no installed auditor measures. {hint}")
     return auditor_names
 
 
@@ -67,7 +69,15 @@ def check_columns(rules: Sequence[Rule], data: Dataset, group: Auditor, metrics:
     names = [split.name for split in roles.sensitive]
     names += [text.partition("=")[0] for text in roles.sensitive_probability]
     of_groups: Collection[str] = group.measures(metrics) or ()
+    widths = {f"{one.alias or one.name}_difference": one.range[1] - one.range[0] for one in metrics}
     for rule in rules:
+        parts = group.headlines[rule.metric].worse_of if rule.metric in group.headlines else (rule.metric,)
+        largest = min((widths.get(part, math.inf) for part in parts), default=math.inf)
+        if rule.upper and rule.limit > largest:
+            raise PolicyError(
+                f"{rule.metric!r} is never above {largest:g}, so that the limit {rule.limit:g} is always kept; "
+                f"{rule.limit:g} of 100 people are {rule.limit / 100:g}"
+            )
         if rule.sensitive is None or rule.metric not in of_groups:
             continue
         if rule.sensitive.partition("|")[0] not in names:

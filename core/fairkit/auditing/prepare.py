@@ -198,14 +198,12 @@ class Audit:
                 if by_design(reader.auditor, context.dataset):
                     found = [dataclasses.replace(f, notes=(*f.notes, _OF_LABELLED)) for f in found]
                 findings += found
-        nearby = getattr(self.scorer, "nearby", None)
-        if nearby is not None:
-            findings = nearby(findings, context.dataset, context.metrics, context.confidence)
         remark = getattr(context.engine, "remarked", None)
         findings = findings if remark is None else remark(findings, context.metrics)
         sense = judged(self.sense, seen, context.dataset)
-        if sense.doubt is not None:
-            findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
+        doubt = sense.doubt or getattr(self.scorer, "doubt", None)
+        if doubt is not None:
+            findings = [dataclasses.replace(f, inconclusive=f.inconclusive or doubt) for f in findings]
         copied = context.dataset.profile.copied
         if copied is not None and settings.copies is None:
             findings = [_with_copies(one, copied.bounds) for one in findings]
@@ -225,8 +223,7 @@ class Audit:
                 settings.policy, results, findings, self.loaded.metrics, confidence=level, seed=settings.seed,
                 auditors=[reader.auditor for reader in self.watching],
             )  # fmt: skip
-        served = getattr(self.scorer, "served", None)
-        info = context.scorer.info if served is None or seen is None else served(seen.largest)
+        info = context.scorer.info
         data = context.dataset.info()
         left_out = [*_no_probabilities(context), *_no_outcomes(context)]
         return Report(

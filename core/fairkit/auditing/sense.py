@@ -51,7 +51,6 @@ class Seen:
     taken: float = np.inf  # the largest score with an unfavorable decision, and the smallest with a favorable one
     ties: int = 0  # rows whose score is exactly the threshold, and those of them with a favorable decision
     ties_taken: int = 0  # rows whose score is exactly the threshold, and those of them with a favorable decision
-    largest: Mapping[str, Array] | None = None
 
     def __add__(self, right: Seen) -> Seen:
         return Seen(
@@ -68,7 +67,6 @@ class Seen:
             min(self.taken, right.taken),
             self.ties + right.ties,
             self.ties_taken + right.ties_taken,
-            _larger(self.largest, right.largest),
         )
 
 
@@ -116,7 +114,6 @@ class Sense:
             "rows": len(batch),
             "mass": count if weights is None else float(weights.sum()),
             "squares": count if weights is None else _dot(weights, weights),
-            "largest": predictions.largest,
         }
         none = np.empty(0)
         if self.task in ("answers", "table"):  # some may be missing, and all may be equal: the auditor says so
@@ -170,12 +167,6 @@ class Sense:
         return Seen(
             **base, said=np.array([base["mass"] - yes, yes]), true=true, right=right, low=low, high=high, **more
         )
-
-
-def _larger(left: Mapping[str, Array] | None, right: Mapping[str, Array] | None) -> Mapping[str, Array] | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return {name: np.maximum(values, right[name]) for name, values in left.items()}
 
 
 def tied(sense: Sense, seen: Seen | None) -> list[str]:

@@ -52,7 +52,6 @@ def views(
                 weights=batch.weights,
                 members=predictions.members,
                 shares=predictions.shares,
-                undetermined=predictions.undetermined,
             ),
         )
         return
@@ -69,8 +68,7 @@ def _classes(
     if batch.label is not None:
         index = np.select([batch.label == value for value in classes], list(range(len(classes))), -1)
     right = (predictions.predicted == index).astype(np.float64)
-    near = predictions.undetermined
-    yield None, Rows(outcome=np.ones(len(batch)), decision=right, weights=batch.weights, undetermined=near)
+    yield None, Rows(outcome=np.ones(len(batch)), decision=right, weights=batch.weights)
     for code, value in enumerate(classes):
         if favorable is not None and value_text(value) != value_text(favorable):
             continue
@@ -82,7 +80,6 @@ def _classes(
                 decision=(predictions.predicted == code).astype(np.float64),
                 score=None if proba is None else proba[:, code],
                 weights=batch.weights,
-                undetermined=near,
             ),
         )
 

@@ -48,7 +48,7 @@ def choose_task(dataset: Dataset, wished: Task | None, n_scores: int | None = No
 def _ranking(dataset: Dataset, wished: Task | None) -> Task:
     roles = dataset.roles
     if roles.query is None:
-        raise DataError("a ranking needs the column that says which rows are ranked together: name it with `query`")
+        raise DataError("a ranking needs the column that says which rows belong together: name it with `query=COLUMN`")
     if wished not in (None, "ranking"):
         raise DataError(f"`query` makes this a ranking, and `task={wished}` another task; leave one of them out")
     if roles.label is not None and roles.favorable is None and dataset.profile.label_range is None:

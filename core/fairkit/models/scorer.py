@@ -32,8 +32,6 @@ class Predictions:
     logits: NDArray[np.float64] | None = None
     members: NDArray[np.float64] | None = None
     shares: NDArray[np.float64] | None = None
-    undetermined: NDArray[np.bool_] | None = None
-    largest: Mapping[str, NDArray[np.float64]] | None = None
 
     def replaced(self, places: NDArray[np.int64], others: Predictions) -> Predictions:
         """Return these predictions with those of some rows, by their places, taken from others of the same model."""
@@ -47,11 +45,9 @@ class Predictions:
 
     def take(self, keep: NDArray[np.bool_] | NDArray[np.int64]) -> Predictions:
         """Return the predictions of the rows where `keep`, shape [n], is true, or of those with these numbers."""
-        per_row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("shares", "largest")}
+        per_row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "shares"}
         return Predictions(
-            **{name: None if values is None else values[keep] for name, values in per_row.items()},
-            shares=self.shares,
-            largest=self.largest,
+            **{name: None if values is None else values[keep] for name, values in per_row.items()}, shares=self.shares
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ ATTRIBUTION = "attribution"
 COPIES = "copies_bounds"
 """Evidence that rows are copies: a verdict holds for the interval of the rows counted once, too."""
 
-UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds", "rounding_bounds", COPIES)
+UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds", COPIES)
 """Evidence about what missing or wrong values could do to a number: low, high, reason, binding, stretch."""
 
 _ORDER: dict[VerdictName, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
@@ -87,7 +87,7 @@ def _matching(rule: Rule, findings: Sequence[Finding], conditions: Mapping[str, 
             f"the policy names the metric {rule.metric!r}, which is measured {conditions[rule.metric]} only"
         )
     if not named:
-        hint = did_you_mean(rule.metric, {finding.metric for finding in findings}, what="metrics")
+        hint = metric_hint(rule, {finding.metric for finding in findings})
         raise PolicyError(f"the policy names the metric {rule.metric!r}, which was not measured. {hint}")
     if rule.sensitive is None:
         return named
@@ -97,6 +97,12 @@ def _matching(rule: Rule, findings: Sequence[Finding], conditions: Mapping[str, 
         hint = did_you_mean(rule.sensitive, known, what="sensitive columns")
         raise PolicyError(f"the policy asks {rule.metric!r} for {rule.sensitive!r}, which was not audited. {hint}")
     return chosen
+
+
+def metric_hint(rule: Rule, names: Collection[str]) -> str:
+    """Say which metric was meant; for a constraint such as ``equalized_odds`` the comparison that has such a limit."""
+    compared = f"{rule.metric}{'_difference' if rule.upper else '_ratio'}"
+    return f"Did you mean {compared!r}?" if compared in names else did_you_mean(rule.metric, names, what="metrics")
 
 
 def _level(
@@ -169,7 +175,7 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
         return "inconclusive", f"{shown}: the interval contains the limit {rule.limit:g}"
     turned = _turned(rule, finding, interval)
     if turned is None and passes:
-        turned = _climbing(rule, finding) or _broken_nearby(rule, finding)
+        turned = _climbing(rule, finding)
     if turned is not None:
         return "inconclusive", f"{shown}, but {turned}"
     odds = _odds_that_turn(rule, finding, confidence, passes=passes)
@@ -238,21 +244,6 @@ def _enough(rule: Rule, finding: Finding, interval: Interval) -> tuple[int, int]
     except ImportError:  # the small verifier has no numpy, and judges without this count
         return None
     return rows_that_turn(rule, finding, interval)
-
-
-def _broken_nearby(rule: Rule, finding: Finding) -> str | None:
-    """Return why a number that surely breaks the limit on rows next to these, and not on these, does not pass."""
-    pairs = finding.evidence.get("nearby")
-    if not isinstance(pairs, Mapping) or rule.settled((pairs["nearby_low"], pairs["nearby_high"])) is not False:
-        return None
-    worse = pairs["change_low"] > 0 if rule.upper else pairs["change_high"] < 0
-    if not worse or rule.settled((pairs["here_low"], pairs["here_high"])) is False:
-        return None
-    return (
-        f"on {pairs['rows']:,} rows next to these it is {pairs['nearby']:.3g} [{pairs['nearby_low']:.3g}, "
-        f"{pairs['nearby_high']:.3g}], and {pairs['here']:.3g} on these: the model treats these very rows unlike rows "
-        "next to them"
-    )
 
 
 def _climbing(rule: Rule, finding: Finding) -> str | None:

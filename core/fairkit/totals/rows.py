@@ -33,8 +33,6 @@ class Rows:
     members, shares
         Where each row's score is drawn from K predictions: those, shape [n, K], and the chances, shape [K];
         `score` is their mean. Sums of contributions are then expectations over the draw, exactly.
-    undetermined
-        The rows whose decision rounding could turn, shape [n]; None where there are none.
     """
 
     outcome: NDArray[np.float64]
@@ -44,7 +42,6 @@ class Rows:
     origin: float = 0.0
     members: NDArray[np.float64] | None = None
     shares: NDArray[np.float64] | None = None
-    undetermined: NDArray[np.bool] | None = None
 
     def expected(self, function: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return a function of the rows, shape [n] or [n, m], as its expectation over the draw of a member."""

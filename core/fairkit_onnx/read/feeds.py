@@ -12,7 +12,6 @@ import numpy as np
 from fairkit.data.lists import list_columns, shortened
 from fairkit.errors import DataError, ModelError
 from fairkit.models.renamed import check_renamed, no_column
-from fairkit_onnx.read.overflow import check_range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -211,8 +210,22 @@ def _convert(values: NDArray[Any], column: str, graph_input: GraphInput, dtype: 
                 f"{int(odd.sum())} missing or fractional values in a batch of {len(values)} rows; fill or round them"
             )
     if np.issubdtype(dtype, np.floating) and values.dtype.kind in "if":
-        check_range(values, column, graph_input.name, dtype)
+        _check_range(values, column, graph_input.name, dtype)
     return values.astype(dtype, copy=False)
+
+
+def _check_range(values: NDArray[Any], column: str, name: str, dtype: Any) -> None:
+    """Refuse numbers that the input's type cannot hold."""
+    most = float(np.finfo(dtype).max)
+    with np.errstate(invalid="ignore"):
+        beyond = np.isfinite(values) & (np.abs(values) > most)
+    if beyond.any():
+        raise DataError(
+            f"the model's input {name!r} is {np.dtype(dtype).name}, whose largest number is {most:,.6g}, and column "
+            f"{column!r} goes beyond it in {int(beyond.sum()):,} of {len(values):,} rows of a batch (up to "
+            f"{float(np.abs(values[beyond]).max()):,.6g}): the model would see infinity. Export it with float32 "
+            "inputs, or scale the column as the model was trained"
+        )
 
 
 def _as_text(values: NDArray[Any], column: str, graph_input: GraphInput) -> NDArray[Any]:

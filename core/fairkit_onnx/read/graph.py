@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import onnx
     from numpy.typing import NDArray
 
@@ -18,6 +20,12 @@ class Graph(Protocol):
     name: str  # what messages call it
     sha256: str  # a digest that draws follow from
     settings: dict[str, Any]  # the audit settings in its metadata; empty where it has none
+    folder: Path | None  # where the file lies
+
+    @property
+    def content(self) -> bytes | None:
+        """The file's bytes; None where there is none."""
+        ...
 
     @property
     def proto(self) -> onnx.ModelProto:
@@ -48,6 +56,12 @@ class Graph(Protocol):
         """Run it on arrays, each with the rows along the first axis."""
         ...
 
-    def run_in_parts(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int) -> dict[str, Any]:
-        """Run it on batches of so many rows."""
+    def run_in_parts(
+        self,
+        feeds: Mapping[str, NDArray[Any]],
+        outputs: Sequence[str],
+        sizes: Sequence[int],
+        variant: tuple[int, bool] | None = None,
+    ) -> dict[str, Any]:
+        """Run it on batches of these sizes; a file also with so many threads, optimised or not."""
         ...

@@ -179,6 +179,14 @@ class Reading:
         return [output.name for output in (self.score, self.label, self.chance) if output is not None]
 
     @property
+    def audited(self) -> set[str]:
+        """The outputs that predictions follow from, or that every row is checked by."""
+        label = (
+            None if self.by_score is not None or (self.task == "regression" and self.score is not None) else self.label
+        )
+        return {output.name for output in (self.score, label, self.chance) if output is not None}
+
+    @property
     def served(self) -> dict[str, Any]:
         """The outputs that are audited, for reports: names, and the threshold where scores decide."""
         record: dict[str, Any] = {

@@ -36,12 +36,29 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
+_FOREIGN = {
+    b"\x80": "a pickle, which runs code when it is opened",
+    b"PK": "a zip archive, as torch and Keras write them",
+    b"\x89HDF": "a file of Keras (HDF5)",
+    b"PAR1": "a table (Parquet)",
+    b"tree\n": "a booster of LightGBM",
+    b"{": "JSON, as XGBoost writes it",
+}
+"""How files begin that are no ONNX models; a graph's first byte is never one of these."""
+
+
 @phase("load model")
 def parse(content: bytes, name: str) -> onnx.ModelProto:
     """Parse a model without loading what it refers to."""
     import onnx
     from google.protobuf.message import DecodeError
 
+    foreign = next((what for start, what in _FOREIGN.items() if content.startswith(start)), None)
+    if foreign is not None:
+        raise ModelError(
+            f"{name} is not an ONNX model but {foreign}: in Python `fairkit.to_onnx(model, X, 'model.onnx')` writes "
+            "one, and `fairkit.audit(model, X, y, sensitive_features=...)` audits the object itself"
+        )
     try:
         model = onnx.load_model_from_string(content)
     except (DecodeError, ValueError, UnicodeDecodeError) as error:

@@ -17,33 +17,25 @@ from fairkit.models.scorer import Columns, NotFiniteError, Predictions, check_sc
 from fairkit.results.subjects import ModelInfo
 from fairkit.support.timings import phase
 from fairkit_onnx.read import outputs as reading
-from fairkit_onnx.read.alone import Lone
-from fairkit_onnx.read.contradictions import Witness
 from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, match_inputs
 from fairkit_onnx.read.members import MEMBER_SCORES
-from fairkit_onnx.read.offsets import offset_that_tells_groups
 from fairkit_onnx.read.order import guessed_order
-from fairkit_onnx.read.overflow import explained
-from fairkit_onnx.read.rounding import Rounding, rounding_of
+from fairkit_onnx.read.probe import Probe, shown_of
 from fairkit_onnx.read.runner import Runner
 from fairkit_onnx.read.served import is_ours
 from fairkit_onnx.read.settle import settle
-from fairkit_onnx.read.sums import largest_row
-from fairkit_onnx.read.triggers import constant_inputs
 
 if TYPE_CHECKING:
     import onnx
-    from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
-    from fairkit.metrics import Metric
-    from fairkit.results.findings import Finding
     from fairkit.settings import ModelOptions
-    from fairkit_onnx.read.deciding import LabelRounding, LabelTrials
+    from fairkit_onnx.plain import Shown
     from fairkit_onnx.read.graph import Graph
 
 _FIRST_ROWS = 4_096
+_FLOAT16 = 65_504
 RARE, RARE_ROWS = 0.001, 1_000
 """A label output that gives the favorable value to a smaller share of at least so many rows is doubted."""
 _MIXTURE = "A randomized model: all its members are audited with their weights, exactly, not draws from them."
@@ -68,51 +60,30 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
     try:
         settled, classes, remarks = settle(model, outputs, first, dataset, options, batch)
     except NotFiniteError as error:
-        raise explained(error, model.proto, cells) from error
+        raise _explained(error, cells) from error
     if runner.shares is not None:
         remarks = [*remarks, _MIXTURE]
-    read = {*settled.wanted, *runner.extra}
-    if settled.chance is not None:
-        read.add(reading.SCORE)  # not read where it holds no probabilities
-    others = [] if only_scores else [output for output in outputs if output.name not in read]
-    witness = Witness(model.name, settled, others, runner.ours)
-    scorer = OnnxScorer(runner, settled, ModelInfo(name=model.name, sha256=model.sha256, task=settled.task), classes)
+    info = ModelInfo(name=model.name, sha256=model.sha256, task=settled.task)
+    scorer = OnnxScorer(runner, settled, info, classes, shown_of(model, arrays))
     scorer.told = options.favorable_class is not None or options.classes is not None
     understood = scorer.understand(first)
-    serving: dict[str, Any] = {"inputs": _never_fed(model.proto, arrays)}
-    if serving["inputs"]:
-        remarks.append(
-            "Inputs with a default in the file, which were not fed: "
-            + shortened(list(serving["inputs"]), most=4)
-            + ". Whoever serves the model may feed them."
-        )
-    if not only_scores:
-        remarks += witness.examine(model, first, understood, runner.drawn(first, settled), options)
-        remarks += _unread(first, outputs)
-        scorer.witness = witness
-        unread = [name for name in first if name not in {output.name for output in outputs}]
-        serving["outputs"] = witness.unaudited | dict.fromkeys(unread, "it is no column of a table")
-        shared = offset_that_tells_groups(settled, first, batch.groups)
-        for output, doubt in ((settled.label, _rare(settled, understood)), (settled.score, shared)):
-            if output is not None and doubt is not None and output.name not in serving["outputs"]:
-                remarks.append(doubt)
-                serving["outputs"][output.name] = doubt
-    scorer.lone = Lone(runner, scorer.wanted, scorer.understand)
-    more, apart = scorer.lone.examine(arrays, understood, batch.rows)
-    remarks += more
-    if not only_scores and not runner.ours:
-        scorer.rounding = rounding_of(runner, settled, arrays, understood, scorer.understand, scorer.wanted)
-        if scorer.rounding is not None:
-            serving["rounding"] = scorer.rounding.to_dict()
-    remarks += constant_inputs(runner, cells, dataset, scorer.understand, scorer.wanted)
     guessed = [feed for feed in runner.feeds if feed.guessed]
     scorer.warnings = tuple(guessed_order(guessed, cells, understood, batch.favorable))
-    scorer.info = replace(
-        scorer.info,
-        notes=tuple(notes + remarks),
-        outputs=settled.served,
-        serving={key: value for key, value in serving.items() if value} | {"rows": apart.to_dict()},
-    )
+    serving: dict[str, Any] = {}
+    if not only_scores:
+        runner.drawn(first, settled)
+        serving = {"outputs": _unaudited(first, scorer, understood), "inputs": _never_fed(model.proto, arrays)}
+        for key, what in (("outputs", "not audited"), ("inputs", "never fed")):
+            told = [f"{name!r} ({why})" for name, why in serving[key].items()]
+            remarks += [f"{key.capitalize()} of the file that were {what}: {shortened(told, most=4)}."] if told else []
+        regression = settled.task == "regression"
+        scorer.probe = Probe(runner, scorer.wanted, scorer.understand, scorer.shown, numbers=regression)
+        probed = scorer.probe.examine(arrays, understood, batch.rows)
+        scorer.doubt = probed.doubt
+        remarks += [*(scorer.shown.notes if model.content is not None else ()), *probed.notes]
+        serving = {key: value for key, value in serving.items() if value}
+        serving |= {"rows": scorer.shown.to_dict(), "probed": probed.to_dict()}
+    scorer.info = replace(scorer.info, notes=tuple(notes + remarks), outputs=settled.served, serving=serving)
     return scorer
 
 
@@ -154,11 +125,13 @@ def _encoded(inputs: Sequence[GraphInput], features: Sequence[str], dataset: Dat
     return encoded(widths[0], features, levels)
 
 
-def _unread(first: Mapping[str, Any], found: Sequence[reading.GraphOutput]) -> list[str]:
-    """Name the outputs of which nothing was understood."""
-    known = {output.name for output in found}
-    left = [repr(name) for name in first if name not in known]
-    return [f"Outputs that are no column of a table are not audited: {', '.join(left)}."] if left else []
+def _unaudited(first: Mapping[str, Any], scorer: OnnxScorer, predictions: Predictions) -> dict[str, str]:
+    """Return the file's outputs that somebody could serve and that are not audited, with why."""
+    settled = scorer.reading
+    read = {*settled.audited, *scorer.extra}
+    rare = _rare(settled, predictions)
+    doubted = {} if rare is None or settled.label is None else {settled.label.name: rare}
+    return dict.fromkeys([name for name in first if name not in read], "another output is audited") | doubted
 
 
 def _never_fed(proto: onnx.ModelProto, fed: Mapping[str, Any]) -> dict[str, str]:
@@ -178,31 +151,32 @@ def _rare(settled: reading.Reading, predictions: Predictions) -> str | None:
     rows, taken = len(predictions.decision), int((predictions.decision >= 0.5).sum())
     if rows < RARE_ROWS or taken >= RARE * rows:
         return None
-    return (
-        f"The output {settled.label.name!r} gives the favorable value {settled.positive!r} on {taken} of the first "
-        f"{rows:,} rows only. Is it the value that is served as the favorable decision?"
-    )
+    return f"it gives the favorable value {settled.positive!r} on {taken} of the first {rows:,} rows only: is it that?"
 
 
 class OnnxScorer:
     """An ONNX model bound to a dataset (see `fairkit.models.scorer.Scorer`)."""
 
-    def __init__(self, runner: Runner, settled: reading.Reading, info: ModelInfo, classes: tuple[Any, ...]) -> None:
+    def __init__(
+        self, runner: Runner, settled: reading.Reading, info: ModelInfo, classes: tuple[Any, ...], shown: Shown
+    ) -> None:
         self.info = info
         self.task: Task = settled.task
         self.columns = runner.columns
         self.classes = classes
         self.model = runner.model
         self.shares = runner.shares
-        self.witness: Witness | None = None
-        self.lone: Lone | None = None
-        self.rounding: Rounding | LabelRounding | LabelTrials | None = None
+        self.probe: Probe | None = None
+        self.doubt: str | None = None
+        """Why there may be no verdict."""
         self.told = False
         self.warnings: tuple[str, ...] = ()
         self.ours = runner.ours
         """Whether the file is fairkit's own: its decisions need not follow one threshold of the score."""
         self.reading = settled
         """How the outputs are read."""
+        self.shown = shown
+        """What is shown of the file for all batches and inputs."""
         self._runner = runner
 
     @property
@@ -212,9 +186,13 @@ class OnnxScorer:
 
     @property
     def wanted(self) -> list[str]:
-        """The outputs that the graph must compute: those that are read, and those that are compared with them."""
-        others = [] if self.witness is None else [output.name for output in self.witness.others]
-        return list(dict.fromkeys([*self.reading.wanted, *self._runner.extra, *others]))
+        """The outputs that the graph must compute."""
+        return list(dict.fromkeys([*self.reading.wanted, *self.extra]))
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """The outputs that a mixture is measured by, besides those that are read."""
+        return self._runner.extra
 
     @phase("score")
     def predict(self, columns: Columns) -> Predictions:
@@ -225,32 +203,11 @@ class OnnxScorer:
         try:
             predictions = self.understand(values)
         except NotFiniteError as error:
-            raise explained(error, self.model.proto, columns) from error
-        drawn = self._runner.drawn(values, self.reading)
-        if self.witness is not None:
-            self.witness.check(values, predictions, drawn)
-        if self.lone is not None:
-            self.lone.spot(arrays, predictions)
-        if self.rounding is None:
-            return predictions
-        near = self.rounding.undetermined(predictions, arrays)
-        return replace(predictions, undetermined=near, largest=largest_row(arrays))
-
-    def served(self, largest: Mapping[str, NDArray[np.float64]] | None) -> ModelInfo:
-        """Return the model with what is known of it after the rows were scored, by the largest numbers among them."""
-        if self.rounding is None or largest is None:
-            return self.info
-        rounding = self.rounding.over(largest).to_dict()
-        return replace(self.info, serving={**self.info.serving, "rounding": rounding})
-
-    @phase("score")
-    def nearby(
-        self, findings: Sequence[Finding], dataset: Dataset, metrics: Sequence[type[Metric]], confidence: float
-    ) -> list[Finding]:
-        """Add to findings what they are on rows next to the audited ones; see `fairkit_onnx.nearby`."""
-        from fairkit_onnx.nearby import with_nearby
-
-        return with_nearby(findings, self, dataset, metrics, confidence)
+            raise _explained(error, columns) from error
+        self._runner.drawn(values, self.reading)
+        if self.probe is not None:
+            self.probe.spot(arrays, predictions)
+        return predictions
 
     def understand(self, values: Mapping[str, Any]) -> Predictions:
         """Read predictions off the graph's outputs."""
@@ -281,6 +238,18 @@ def _features(model: Graph, dataset: Dataset) -> tuple[tuple[str, ...], bool]:
     if dataset.roles.features is None and embedded and set(embedded) <= set(dataset.columns):
         return tuple(embedded), True
     return dataset.features, dataset.roles.features is not None
+
+
+def _explained(error: ModelError, columns: Columns) -> ModelError:
+    """Return the error about scores that are no numbers, with what in the columns is the likely cause."""
+    numbers = {name: values for name, values in columns.items() if values.dtype.kind in "if"}
+    gaps = [name for name, values in numbers.items() if np.isnan(values).any()]
+    large = [name for name, values in numbers.items() if np.nanmax(np.abs(values), initial=0) > _FLOAT16]
+    told = f". Columns with missing values: {shortened(gaps, most=6)}" if gaps else ""
+    told += (
+        f". Columns beyond what float16 holds, if the graph computes in it: {shortened(large, most=6)}" if large else ""
+    )
+    return ModelError(f"{error}{told}")
 
 
 def _missing_text(feeds: Sequence[Feed], columns: Columns) -> list[str]:

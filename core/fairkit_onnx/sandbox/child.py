@@ -54,13 +54,12 @@ class _Served:
             return self._open(request), []
         confine.limit_processor(request["processor"])
         feeds = {each["name"]: wire.unpack(each, self._area or b"") for each in request["feeds"]}
-        names, size = request["outputs"], request["rows"]
-        if request.get("variant") is not None:
-            values = self._varied(*request["variant"]).run(names, feeds)
-        elif size is None:
-            values = self._session.run(names, feeds)
+        names, sizes, variant = request["outputs"], request["sizes"], request["variant"]
+        session = self._session if variant is None else self._start(variant[0], optimised=variant[1])
+        if sizes is None:
+            values = session.run(names, feeds)
         else:
-            values = wire.in_parts(lambda part: self._session.run(names, part), feeds, size)
+            values = wire.in_parts(lambda part: session.run(names, part), feeds, sizes)
         records, buffers = wire.pack(values)
         return {"outputs": records}, buffers
 
@@ -92,9 +91,6 @@ class _Served:
         if self._folder is not None:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", self._folder)
         return self._ort.InferenceSession(self._content, options, providers=["CPUExecutionProvider"])
-
-    def _varied(self, threads: int, optimised: bool) -> Any:
-        return self._start(threads, optimised=optimised)
 
 
 def _dims(shape: list[Any]) -> list[int | None]:

@@ -106,17 +106,17 @@ class SandboxedSession:
         self,
         outputs: Sequence[str],
         feeds: Mapping[str, NDArray[Any]],
-        size: int | None = None,
+        sizes: Sequence[int] | None = None,
         variant: tuple[int, bool] | None = None,
     ) -> list[Any]:
-        """Run the graph, at once or on batches of so many rows."""
+        """Run the graph, at once or on batches of these sizes; a variant in a session of its own."""
         self._opened()
         with self._lock:
             rows = max((len(array) for array in feeds.values()), default=0)
             records, buffers = wire.pack(list(feeds.values()))
             self._area.fill(buffers)
             named = [{"name": name, **record} for name, record in zip(feeds, records, strict=True)]
-            self._send({"what": "run", "outputs": list(outputs), "feeds": named, "rows": size, "variant": variant})
+            self._send({"what": "run", "outputs": list(outputs), "feeds": named, "sizes": sizes, "variant": variant})
             answer, payload = self._receive(f"scoring {rows:,} rows")
             values = answer.get("outputs")
             if not isinstance(values, list) or len(values) != len(outputs):

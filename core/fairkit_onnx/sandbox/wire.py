@@ -110,17 +110,23 @@ def as_maps(rows: Sequence[Mapping[Any, float]]) -> Maps:
     return Maps(keys, matrix.reshape(len(rows), len(keys)))
 
 
-def in_parts(run: Callable[[dict[str, Any]], list[Any]], feeds: Mapping[str, Any], size: int) -> list[Any]:
-    """Run on batches of so many rows and put the outputs together."""
-    rows = max(len(array) for array in feeds.values())
+def in_parts(run: Callable[[dict[str, Any]], list[Any]], feeds: Mapping[str, Any], sizes: Sequence[int]) -> list[Any]:
+    """Run on batches of these sizes and put the outputs together."""
+    ends = [int(end) for end in np.cumsum(sizes)]
     parts = [
-        run({name: array[start : start + size] for name, array in feeds.items()}) for start in range(0, rows, size)
+        run({name: array[end - size : end] for name, array in feeds.items()})
+        for size, end in zip(sizes, ends, strict=True)
     ]
     return [_joined(values) for values in zip(*parts, strict=True)]
 
 
 def _joined(values: Sequence[Any]) -> Any:
     if isinstance(values[0], np.ndarray):
+        if len({value.shape[1:] for value in values}) > 1:
+            raise ValueError(
+                "an output has other columns in other batches: a decision about a person must not depend on who else "
+                "is in the batch"
+            )
         return np.concatenate([np.atleast_1d(value) for value in values])
     return [row for part in values for row in part]
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from fairkit.errors import ModelError, ParameterError
 from fairkit_onnx.read.feeds import RANDOM_INPUT, built
-from fairkit_onnx.read.nodes import ancestors, walk
-from fairkit_onnx.read.safety import DOMAINS
+from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.domain import Listed, Numbers, column_of
 from fairkit_onnx.structure.pieces import keys_of, numbers_of, pieces_of
 from fairkit_onnx.structure.sources import Sources
@@ -224,13 +223,9 @@ def _repeated(values: Sequence[Any], count: int) -> NDArray[Any]:
 
 
 def refuse_unread(scorer: OnnxScorer) -> None:
-    """Refuse a model whose decisions are drawn, and one with functions: their names say nothing of what they do."""
-    called = next((node for node in walk(scorer.model.proto.graph.node) if node.domain not in DOMAINS), None)
-    if called is not None:
-        raise ParameterError(
-            f"all-inputs: the model calls {called.domain}::{called.op_type}, and functions are not read; put their "
-            "nodes into the graph (onnx.inliner.inline_local_functions)"
-        )
+    """Refuse a file that could be read in two ways, and a model whose decisions are drawn."""
+    if scorer.shown.broken is not None:
+        raise ModelError(f"{scorer.info.name} is no plain file, and only such are read exactly: {scorer.shown.broken}")
     drawn = scorer.reading.chance is not None and any(
         one.name == RANDOM_INPUT for one in scorer.model.proto.graph.input
     )
