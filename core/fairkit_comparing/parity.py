@@ -13,6 +13,7 @@ from fairkit.data.loading import load_data
 from fairkit.data.profile import total_here
 from fairkit.data.roles import value_text
 from fairkit.errors import ModelError
+from fairkit.models.python import took_a_matrix
 from fairkit.models.ranking import bound
 from fairkit.settings import ModelOptions, at_threshold
 from fairkit.support.calls import checked
@@ -134,18 +135,19 @@ def parity(
         classes = list(getattr(model, "classes_", ()))
         favorable = classes[-1] if favorable is None and len(classes) == 2 else favorable
         # what the model says is the outcome: both are then read as in an audit
-        data = load_data(data, np.asarray(model.predict(data)), favorable=favorable, name="X")
+        rows = data.to_numpy() if took_a_matrix(model) and hasattr(data, "to_numpy") else data
+        data = load_data(data, np.asarray(model.predict(rows)), favorable=favorable, name="X")
     first, second = prepared([file, as_model(model, data)], data, total_here)
     left = bound(first, data, said)
     right = bound(second, data, ModelOptions(task=left.task))
     columns = tuple(dict.fromkeys([*left.columns, *right.columns]))
-    rows, differ = 0, 0
+    count = differ = 0
     largest: list[float] = []
     found: list[RowDifference] = []
     for batch in data.batches(columns, partial=True):
         ours, theirs = (one.predict(batch.columns(one.columns)) for one in (left, right))
         apart = _apart(ours, theirs, left, right)
-        rows, differ = rows + len(batch), differ + int(apart.sum())
+        count, differ = count + len(batch), differ + int(apart.sum())
         pairs = [(one.score if one.probabilities is None else one.probabilities) for one in (ours, theirs)]
         known = pairs[0] is not None and pairs[1] is not None and pairs[0].shape == pairs[1].shape
         if known:
@@ -163,7 +165,7 @@ def parity(
             )
     names = (left.info.name, "the predictions" if model is None else right.info.name)
     return Parity(
-        file=Path(names[0]).name, model=names[1], rows=rows, differ=differ, largest=max(largest, default=None),
+        file=Path(names[0]).name, model=names[1], rows=count, differ=differ, largest=max(largest, default=None),
         first=tuple(found),
     )  # fmt: skip
 

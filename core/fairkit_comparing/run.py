@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Scorer
     from fairkit.results.comparisons import Change
-    from fairkit.results.rules import Limits, Policy, RuleResult
+    from fairkit.results.rules import Policy, RuleResult
 
 
 @checked
@@ -45,8 +45,8 @@ def compare(
     sample_weight: Any = None,
     favorable: Any = None,
     policy: Policy = (),
-    max: Limits | None = None,
-    min: Limits | None = None,
+    max: Mapping[str, float] | None = None,
+    min: Mapping[str, float] | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     options: ModelOptions | Sequence[ModelOptions] | None = None,

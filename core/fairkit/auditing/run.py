@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fairkit.engines.base import Engine
     from fairkit.functions import Function
     from fairkit.results.report import Report
-    from fairkit.results.rules import Adjustment, Limits, Policy
+    from fairkit.results.rules import Adjustment, Policy
 
 
 @checked
@@ -47,8 +47,8 @@ def audit(
     auditors: Sequence[str] | None = None,
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     policy: Policy | None = None,
-    max: Limits | None = None,
-    min: Limits | None = None,
+    max: Mapping[str, float] | None = None,
+    min: Mapping[str, float] | None = None,
     adjustment: Adjustment | None = None,
     confidence: float | None = None,
     seed: int | None = None,

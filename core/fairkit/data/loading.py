@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fairkit.data.conditions import check_conditions
 from fairkit.data.dataset import Dataset
 from fairkit.data.frames import empty_like
@@ -89,8 +91,8 @@ def load_data(
     label
         The outcome column.
     favorable
-        The label's value that is good for the person. Leave it out in regression. Beside `y` it is by default the
-        larger of two numbers.
+        The label's value that is good for the person. Leave it out in regression. Beside `y` it may be left out where
+        its values leave no doubt: 0 and 1, False and True, no and yes, denied and approved.
     sensitive
         How to split people: ``"sex"``, ``"age:25:60"`` (bins), ``"sex+race"`` (an intersection). A numeric
         column with more than 20 distinct values and no bins is binned at its quartiles.
@@ -149,10 +151,11 @@ def load_data(
     """
     like = empty_like(data)
     if y is not None or sensitive_features is not None or sample_weight is not None:
-        from fairkit.data.in_memory import beside
+        from fairkit.data.in_memory import beside, is_one_column
 
         _only_one(label=(label, y), sensitive=(sensitive or None, sensitive_features), weights=(weights, sample_weight))
         given = beside(data, y, sensitive_features, sample_weight, favorable)
+        like = np.empty(0, dtype=object) if is_one_column(data) else like
         data, favorable = given.table, given.favorable
         label, weights = label or given.label, weights or given.weights
         sensitive = sensitive or given.sensitive

@@ -206,6 +206,8 @@ class _PythonScorer:
 
     def _frame(self, columns: Columns) -> Any:
         table = {name: columns[column] for name, column in zip(self._inputs, self.columns, strict=True)}
+        if isinstance(self._like, np.ndarray):  # a series of texts
+            return next(iter(table.values()))
         named = hasattr(self.estimator, "feature_names_in_")
         if self._like is not None and (named or not took_a_matrix(self.estimator)):
             return frame_like(self._like, table)

@@ -209,11 +209,11 @@ def _named(text: str) -> tuple[str, str | None, int | None, tuple[str, ...]] | N
 
 Policy = Rule | Mapping[str, Any] | Sequence[Rule | Mapping[str, Any]]
 """What the public functions take as a policy: rules, or what `Rule.to_dict` gives."""
-Limits = Mapping[str, float]
-"""Limits by METRIC or METRIC:SENSITIVE."""
 
 
-def rules_of(policy: Policy | None, max: Limits | None = None, min: Limits | None = None) -> tuple[Rule, ...]:
+def rules_of(
+    policy: Policy | None, max: Mapping[str, float] | None = None, min: Mapping[str, float] | None = None
+) -> tuple[Rule, ...]:
     """Return a policy's rules, and those of limits by name: ``{"demographic_parity_difference:sex": 0.1}``."""
     rules = []
     for one in [policy] if isinstance(policy, Rule | Mapping | str) else policy or ():

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from fairkit.progress import Progress
     from fairkit.results.comparisons import Change
     from fairkit.results.report import Report
-    from fairkit.results.rules import Limits, Policy, Rule
+    from fairkit.results.rules import Policy, Rule
     from fairkit_repair.mitigation.learned import Learned
     from fairkit_repair.studies import Study
 
@@ -209,8 +209,8 @@ def mitigate(
     seed: int = 0,
     threads: int | None = None,
     policy: Policy = (),
-    max: Limits | None = None,
-    min: Limits | None = None,
+    max: Mapping[str, float] | None = None,
+    min: Mapping[str, float] | None = None,
     confidence: float = 0.95,
     repeats: int = 1,
     objective: str | None = None,

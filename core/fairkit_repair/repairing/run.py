@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from fairkit.data.table import Table
     from fairkit.engines.base import Engine
     from fairkit.progress import Progress
-    from fairkit.results.rules import Limits, Policy
+    from fairkit.results.rules import Policy
     from fairkit.settings import ModelOptions
     from fairkit_repair.repairing.chance import Limited
     from fairkit_repair.repairing.evaluate import Bench
@@ -60,8 +60,8 @@ def repair(
     data: Dataset,
     policy: Policy = (),
     *,
-    max: Limits | None = None,
-    min: Limits | None = None,
+    max: Mapping[str, float] | None = None,
+    min: Mapping[str, float] | None = None,
     test: Dataset | None = None,
     holdout: float = 0.2,
     model: Any = None,

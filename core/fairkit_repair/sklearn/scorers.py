@@ -28,7 +28,7 @@ def scorer(metric: str, sensitive: str | None = None, *, favorable: Any = None) 
         groups come beside X, as ``sensitive_features``: ``scorer(...).set_score_request(sensitive_features=True)``
         asks scikit-learn's metadata routing for them.
     favorable
-        The label's value that is good for the person; None: the larger one, of two numbers.
+        The label's value that is good for the person; None: as in `fairkit.audit`.
 
     Returns
     -------
