@@ -51,8 +51,8 @@ class Report(Tabular, Saved):
         return "\n".join([*self._answers, self._head, *map(str, self.findings)])
 
     def __repr__(self) -> str:
-        """Return the answer, and a line for the model and the data."""
-        return "\n".join([*self._answers, f"{self._head}; {len(self.findings)} findings"])
+        """Return a line: the answer, the model and the data."""
+        return " ".join([*self._answers[:1], f"{self._head}; {len(self.findings)} findings"])
 
     @property
     def _head(self) -> str:

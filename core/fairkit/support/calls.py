@@ -49,7 +49,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         given = signature.bind(*arguments, **named)
         for name, kind in kinds.items():
             value = given.arguments.get(name)
-            if value is None:
+            if value is None or kind == ["Dataset"]:  # `as_dataset` says what roles are
                 continue
             if isinstance(value, str) and "Sequence[str]" in kind and "str" not in kind:
                 given.arguments[name] = (value,)
