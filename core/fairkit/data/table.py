@@ -94,17 +94,7 @@ class Table:
     def from_dataset(cls, data: Dataset, task: Task | None = None) -> Self:
         """Read a dataset into memory.
 
-        Parameters
-        ----------
-        data
-            With a label.
-        task
-            Default: told by the label, as in an audit (`fairkit.data.task.choose_task`).
-
-        Raises
-        ------
-        DataError
-            There is no label, or it does not fit the task.
+        `data`: with a label; `task`: default: told by the label, as in an audit (`fairkit.data.task.choose_task`).
         """
         roles = fixed_roles(data)
         if roles.label is None:

@@ -17,16 +17,9 @@ T = TypeVar("T")
 class ParameterInfo(NamedTuple):
     """One parameter, described for people.
 
-    Attributes
-    ----------
-    name
-        What is written before the ``=``.
-    type
-        What is understood after it, such as ``"float, 0 to 1"`` or ``"last | best | mixture"``.
-    default
-        The default as it would be written on the command line; None where the parameter must be given.
-    help
-        One sentence.
+    `name`: what is written before the ``=``; `type`: what is understood after it, such as ``"float, 0 to 1"`` or
+    ``"last | best | mixture"``; `default`: the default as it would be written on the command line; None where the
+    parameter must be given; `help`: one sentence.
     """
 
     name: str

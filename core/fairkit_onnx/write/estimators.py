@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import ModelError
 from fairkit_onnx.write import histograms, trees
+from fairkit_onnx.write.graph import first_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -93,6 +96,8 @@ def add_estimator(
         return estimator.add_to(graph, matrix, task, width)
     inner = _unwrapped(estimator)
     library, kind = _library(inner), type(inner).__name__
+    if library == "catboost":
+        return _add_catboost(graph, inner, matrix, task)
     if library == "lightgbm":
         sums = _add_lightgbm(graph, matrix, inner)
     elif library == "xgboost":
@@ -200,6 +205,27 @@ def _add_xgboost(graph: GraphBuilder, matrix: str, booster: Any, task: Task, rou
     return graph.node("MatMul", [sums, graph.constant([[-1.0], [1.0]])]) if (task, count) == ("binary", 2) else sums
 
 
+def _add_catboost(graph: GraphBuilder, model: Any, matrix: str, task: Task) -> str:
+    """Add CatBoost's own graph, without the map that it makes of its probabilities."""
+    import onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        try:
+            model.save_model(str(file), format="onnx")
+        except Exception as error:  # CatBoost's own kind
+            raise ModelError(f"CatBoost does not export this model: {first_line(error)}") from error
+        proto = onnx.load(str(file))
+    wanted = proto.graph.output[0].name
+    for node in [node for node in proto.graph.node if node.op_type == "ZipMap"]:
+        wanted = node.input[0]
+        proto.graph.node.remove(node)
+    del proto.graph.output[:]
+    proto.graph.output.append(onnx.ValueInfoProto(name=wanted))
+    scores = graph.inline(proto, {proto.graph.input[0].name: matrix})[wanted]
+    return graph.reshape(scores, (-1, 1)) if task == "regression" else _favorable(graph, scores, task)
+
+
 def _add_forest(graph: GraphBuilder, matrix: str, model: Any) -> str:
     members = getattr(model, "estimators_", [model])
     classifier = hasattr(model, "classes_")
@@ -246,7 +272,7 @@ def add_sklearn(
         from fairkit.errors import MissingExtraError
 
         raise MissingExtraError("skl2onnx", "sklearn") from error
-    from fairkit_onnx.write.graph import ML_OPSET, OPSET, first_line
+    from fairkit_onnx.write.graph import ML_OPSET, OPSET
 
     options = {"zipmap": False} if task != "regression" else None
     if margin:

@@ -10,7 +10,9 @@ import numpy as np
 
 from fairkit.errors import MissingExtraError, ModelError
 from fairkit_onnx.session import open_session
+from fairkit_onnx.write import histograms
 from fairkit_onnx.write.cells import absent
+from fairkit_onnx.write.encode import add_text_codes
 from fairkit_onnx.write.graph import ML_OPSET, OPSET, first_line
 
 if TYPE_CHECKING:
@@ -78,6 +80,32 @@ def add_transformers(
     outputs = graph.inline(proto, feeds)
     matrix = graph.cast(outputs[proto.graph.output[0].name], np.float64 if double else np.float32)
     return StepInput(rows, {"X": matrix}, {"X": kind}, width)
+
+
+def side_by_side(graph: GraphBuilder, last: Any, source: StepInput, *, double: bool) -> str:
+    """Add the inputs as one matrix; texts become the codes of an estimator that has codes for them."""
+    found = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
+    codes = {one.column: one for one in found if one.is_text}
+    dtype = np.float64 if double else np.float32
+    parts = []
+    for column, (name, kind) in enumerate(source.kinds.items()):
+        if kind == "string" and column not in codes:
+            raise ModelError(f"the estimator takes numbers, and the column {name!r} is text; put an encoder before it")
+        value = source.inputs[name]
+        if kind == "string":
+            value = add_text_codes(graph, value, codes[column].texts)
+        parts.append(graph.cast(value, dtype))
+    return graph.node("Concat", parts, axis=1)
+
+
+def refuse_codes_of_texts(last: Any) -> None:
+    """Refuse categories that are text behind other steps: between steps a graph has one matrix of numbers."""
+    found = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
+    if any(one.is_text for one in found):
+        raise ModelError(
+            f"the {type(last).__name__} reads text from the steps before it; put an OrdinalEncoder before it and name "
+            "its columns by `categorical_features`, or give the estimator the raw columns"
+        )
 
 
 def _for_files(step: Any) -> Any:

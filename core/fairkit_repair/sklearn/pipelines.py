@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,12 +17,11 @@ from fairkit.models.python import took_a_matrix
 from fairkit.support.calls import checked, named_class
 from fairkit_onnx.session import open_session
 from fairkit_onnx.write import histograms
-from fairkit_onnx.write.encode import add_text_codes
 from fairkit_onnx.write.estimators import add_estimator, add_sklearn
 from fairkit_onnx.write.export import PARITY, add_outputs, embed_settings
 from fairkit_onnx.write.graph import GraphBuilder, first_line
 from fairkit_onnx.write.runtime import run_columns
-from fairkit_onnx.write.transformers import StepInput, add_transformers
+from fairkit_onnx.write.transformers import StepInput, add_transformers, refuse_codes_of_texts, side_by_side
 from fairkit_repair.sklearn.base import written
 from fairkit_repair.sklearn.columns import frame_columns
 
@@ -35,10 +34,8 @@ if TYPE_CHECKING:
 
 _CHECKED_ROWS = 4_096
 _NAMES = {1: "float", 7: "int64", 8: "string"}
-_THRESHOLDS = {"TunedThresholdClassifierCV", "FixedThresholdClassifier"}
-_AROUND = {**dict.fromkeys(_THRESHOLDS, "estimator_"), "SelfTrainingClassifier": "estimator_"}
-_AROUND |= {"FrozenEstimator": "estimator"}
-"""Estimators around a fitted one, and where they hold it."""
+_AROUND = ("TunedThresholdClassifierCV", "FixedThresholdClassifier", "SelfTrainingClassifier", "FrozenEstimator")
+"""Estimators around a fitted one, ``estimator_`` or ``estimator``; the first two decide by a threshold of their own."""
 
 
 class _Rule(NamedTuple):
@@ -135,8 +132,8 @@ def _opened(model: Any, rule: _Rule | None = None) -> tuple[list[Any], _Rule | N
     kind = type(model).__name__
     if kind not in _AROUND:
         return [model], rule
-    inside = getattr(model, _AROUND[kind], None) or model.estimator
-    if kind in _THRESHOLDS and rule is None:
+    inside = model.estimator_ if hasattr(model, "estimator_") else model.estimator
+    if kind in _AROUND[:2] and rule is None:
         rule = _threshold_rule(model, inside)
     return _opened(inside, rule)
 
@@ -160,10 +157,7 @@ def _own_rule(last: Any, task: Task) -> _Rule | None:
     if task == "binary" and hasattr(last, "decision_function"):
         return _Rule(0.0, margin=True)
     way = "voting='soft'" if hasattr(last, "voting") else "CalibratedClassifierCV around it"
-    raise ModelError(
-        f"a {type(last).__name__} gives no probabilities here, and a file of {task} decisions has scores; fit it with "
-        f"{way}"
-    )
+    raise ModelError(f"a {type(last).__name__} gives no probabilities, and a file has scores: fit it with {way}")
 
 
 def _refuse_targets(pipeline: Any, last: Any, X: Any) -> None:
@@ -172,10 +166,8 @@ def _refuse_targets(pipeline: Any, last: Any, X: Any) -> None:
     with suppress(ValueError):  # rows that the model does not take are told of below
         said = np.asarray(pipeline.predict(X[:2]))
     if said.ndim > 1 and said.shape[1] > 1:
-        raise ModelError(
-            f"a {type(last).__name__} that predicts {said.shape[1]} targets for each row has no file: a file is about "
-            "one; fit and export a model for each"
-        )
+        named = f"a {type(last).__name__} that predicts {said.shape[1]} targets for each row"
+        raise ModelError(f"{named} has no file: a file is about one; fit and export a model for each")
 
 
 def _types(kinds: Mapping[str, ElementType], *, alone: bool) -> list[Mapping[str, ElementType]]:
@@ -236,13 +228,11 @@ def _scores(
     double = type(last).__name__ in histograms.NAMES and "double" in source.kinds.values()
     if before:
         source = add_transformers(graph, before, source, double=double)
-        _refuse_codes_of_texts(last)
+        refuse_codes_of_texts(last)
     if type(last).__name__.startswith("Voting") and getattr(last, "voting", "soft") == "soft":
         return _votes(graph, last, source, task), None
-    matrix = source.inputs["X"] if source.width else _side_by_side(graph, last, source, double=double)
+    matrix = source.inputs["X"] if source.width else side_by_side(graph, last, source, double=double)
     width, library = source.width or len(source.inputs), type(last).__module__.partition(".")[0]
-    if library == "catboost":
-        return _add_catboost(graph, last, matrix, task), None
     if library == "xgboost" and hasattr(source.rows, "toarray"):  # zeros that a sparse matrix lacks are missing
         matrix = graph.node("Where", [graph.node("Equal", [matrix, 0.0]), float("nan"), matrix])
     margin = rule is not None and rule.margin
@@ -257,13 +247,13 @@ def _scores(
 
 def _votes(graph: GraphBuilder, model: Any, source: StepInput, task: Task) -> str:
     """Add the mean of a vote's members."""
-    weights = [1.0] * len(model.estimators_) if model.weights is None else model._weights_not_none
-    parts = [_scores(graph, _opened(member)[0], source, task, _Rule())[0] for member in model.estimators_]
-    total = ""
-    for part, weight in zip(parts, np.asarray(weights, dtype=float).tolist(), strict=True):
-        counted = part if weight == 1 else graph.node("Mul", [part, weight])
-        total = graph.node("Add", [total, counted]) if total else counted
-    return graph.node("Div", [total, float(np.sum(weights))])
+    weights = np.ones(len(model.estimators_)) if model.weights is None else np.array(model._weights_not_none, float)
+    parts = [
+        graph.node("Mul", [_scores(graph, _opened(member)[0], source, task, _Rule())[0], weight])
+        for member, weight in zip(model.estimators_, weights.tolist(), strict=True)
+    ]
+    total = reduce(lambda one, other: graph.node("Add", [one, other]), parts)
+    return graph.node("Div", [total, float(weights.sum())])
 
 
 def _is_turned(last: Any, task: Task, favorable: Any, *, ours: bool) -> bool:
@@ -367,32 +357,6 @@ def _difference(step: Any, rows: Any) -> str:
     return reason if reason.startswith("has no form") else f"has no form in ONNX: {reason}"
 
 
-def _side_by_side(graph: GraphBuilder, last: Any, source: StepInput, *, double: bool) -> str:
-    """Add the inputs as one matrix; texts become the codes of an estimator that has codes for them."""
-    found = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
-    codes = {one.column: one for one in found if one.is_text}
-    dtype = np.float64 if double else np.float32
-    parts = []
-    for column, (name, kind) in enumerate(source.kinds.items()):
-        if kind == "string" and column not in codes:
-            raise ModelError(f"the estimator takes numbers, and the column {name!r} is text; put an encoder before it")
-        value = source.inputs[name]
-        if kind == "string":
-            value = add_text_codes(graph, value, codes[column].texts)
-        parts.append(graph.cast(value, dtype))
-    return graph.node("Concat", parts, axis=1)
-
-
-def _refuse_codes_of_texts(last: Any) -> None:
-    """Refuse categories that are text behind other steps: between steps a graph has one matrix of numbers."""
-    found = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
-    if any(one.is_text for one in found):
-        raise ModelError(
-            f"the {type(last).__name__} reads text from the steps before it; put an OrdinalEncoder before it and name "
-            "its columns by `categorical_features`, or give the estimator the raw columns"
-        )
-
-
 def _add_ours(graph: GraphBuilder, last: Any, matrix: str, rule: _Rule | None, *, turned: bool) -> None:
     """Add a method of fairkit: its file has an input for each column that it was fitted on."""
     import onnx
@@ -415,29 +379,6 @@ def _add_ours(graph: GraphBuilder, last: Any, matrix: str, rule: _Rule | None, *
         kind: Any = _NAMES[output.type.tensor_type.elem_type]
         shape = output.type.tensor_type.shape.dim
         graph.output(output.name, given[output.name], kind, shape[1].dim_value or None)
-
-
-def _add_catboost(graph: GraphBuilder, model: Any, matrix: str, task: Task) -> str:
-    """Add CatBoost's own graph, without the map that it makes of its probabilities."""
-    import onnx
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.onnx"
-        try:
-            model.save_model(str(file), format="onnx")
-        except Exception as error:  # CatBoost's own kind
-            raise ModelError(f"CatBoost does not export this model: {first_line(error)}") from error
-        proto = onnx.load(str(file))
-    wanted = proto.graph.output[0].name
-    for node in [node for node in proto.graph.node if node.op_type == "ZipMap"]:
-        wanted = node.input[0]
-        proto.graph.node.remove(node)
-    del proto.graph.output[:]
-    proto.graph.output.append(onnx.ValueInfoProto(name=wanted))
-    scores = graph.inline(proto, {proto.graph.input[0].name: matrix})[wanted]
-    if task == "binary":
-        return graph.node("Gather", [scores, graph.constant([1], np.int64)], axis=1)
-    return graph.reshape(scores, (-1, 1)) if task == "regression" else scores
 
 
 def _check(

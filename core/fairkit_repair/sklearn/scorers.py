@@ -59,13 +59,7 @@ class Scorer:
     def __call__(
         self, estimator: Any, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
     ) -> float:
-        """Measure an estimator on rows.
-
-        Raises
-        ------
-        FairkitError
-            The groups are named twice, or the audit of these rows does not report the metric.
-        """
+        """Measure an estimator on rows."""
         if self.sensitive is not None and sensitive_features is not None:
             raise ParameterError(
                 f"`sensitive` names the groups ({self.sensitive}) and `sensitive_features` gives others; leave one out"
