@@ -8,28 +8,23 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.options.data import DataFile, Drop, Favorable, Features, Label, PredictionColumns
 from fairkit_cli.terminal.output import record_text, write
 
-Threshold = Annotated[
-    float | None, opt.option("--threshold", "T", "Compare decisions by this threshold in place of the file's own.")
-]
 
-
+@opt.expanded
 def parity(
     model: Annotated[str, typer.Argument(metavar="MODEL.onnx", help="The file, or a name in the registry.")],
-    data: DataFile = None,
-    predictions: PredictionColumns = None,
-    label: Label = None,
-    favorable: Favorable = None,
-    features: Features = None,
-    drop: Drop = None,
-    threshold: Threshold = None,
+    *,
+    columns: opt.DataOptions,
+    predictions: opt.PredictionColumns = None,
+    threshold: Annotated[
+        float | None, opt.option("--threshold", "T", "Compare decisions by this threshold in place of the file's own.")
+    ] = None,
     output_format: opt.TableFormat = "table",
     output: opt.Output = None,
     config: opt.ConfigFile = None,
 ) -> None:
-    """Compare a file's decisions and scores with those that the model made, a column of the data, row by row.
+    """Compare a file's decisions and scores with those that the model made, columns of the data, row by row.
 
     Exit code 1 where decisions differ. In Python: fairkit.parity(file, estimator, X).
     """
@@ -39,17 +34,11 @@ def parity(
     from fairkit_comparing.parity import parity as compared
 
     settings = load_announced(config)
-    named = PredictionRoles.parse(predictions) if predictions else None
-    if named is None and not settings.data.get("predictions"):
+    if not predictions and not settings.data.get("predictions"):
         raise ParameterError("which decisions? Name the column with what the model said: --predictions decision=COL")
+    named = PredictionRoles.parse(predictions) if predictions else PredictionRoles.of(settings.data["predictions"])
     loaded = load_model(model, settings)
-    columns = opt.DataOptions(data=data, label=label, favorable=favorable, features=features, drop=drop)
-    table = opt.load_dataset(
-        columns,
-        settings,
-        {**loaded.settings, "label": None},
-        predictions=named or PredictionRoles.of(settings.data["predictions"]),
-    )
-    found = compared(loaded, None, table, threshold=threshold)
+    carried = {**loaded.settings, "label": None, "sensitive": None}
+    found = compared(loaded, None, opt.load_dataset(columns, settings, carried, predictions=named), threshold=threshold)
     write(lambda _: record_text(found.to_dict()) if output_format == "json" else f"{found}\n", output)
     raise typer.Exit(0 if found else 1)
