@@ -158,13 +158,7 @@ class EstimatorName(str):
 
 
 def as_learner(learner: Any) -> str | None:
-    """Return what was given as a learner as a name, that of an estimator too.
-
-    Raises
-    ------
-    ParameterError
-        It is neither a name nor an estimator.
-    """
+    """Return what was given as a learner as a name, that of an estimator too."""
     if learner is None or isinstance(learner, str):
         return learner
     if isinstance(learner, type) or not (hasattr(learner, "fit") and hasattr(learner, "predict")):

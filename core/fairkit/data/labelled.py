@@ -238,13 +238,7 @@ def drawn_cells(
 
 
 def check_cells(drawn: Drawn, names: Sequence[str], rows: NDArray[Any], asked: NDArray[Any], table: str) -> None:
-    """Refuse a list of another table: its groups, decisions and drawn rows are not those of these rows, shapes [G, 2].
-
-    Raises
-    ------
-    DataError
-        The numbers of rows, or of drawn rows, by group and decision are others.
-    """
+    """Refuse a list of another table: its groups, decisions and drawn rows, shapes [G, 2], are not those of these."""
     assert isinstance(drawn.design, Mapping)  # noqa: S101 -- callers look
     place = {name: g for g, name in enumerate(names)}
     seen = np.zeros((len(names), 2, 2))

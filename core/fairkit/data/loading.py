@@ -24,13 +24,7 @@ from fairkit.support.calls import checked
 def as_dataset(
     data: Any, y: Any = None, sensitive_features: Any = None, sample_weight: Any = None, favorable: Any = None
 ) -> Dataset:
-    """Return a dataset as it is, or make one of a matrix X and what stands beside it (see `load_data`).
-
-    Raises
-    ------
-    DataError
-        A path, a frame or an array stands alone: it has no roles. Or a dataset does not: it has them.
-    """
+    """Return a dataset as it is, or make one of a matrix X and what stands beside it (see `load_data`)."""
     extras = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
     if hasattr(data, "roles"):
         given = [name for name, value in {**extras, "favorable": favorable}.items() if value is not None]

@@ -236,16 +236,9 @@ def rules_of(
 class MoreRows:
     """How many more rows would decide an inconclusive rule, with the old rows kept.
 
-    Attributes
-    ----------
-    rows
-        Rounded up to two digits; None where even 100,000 are not enough.
-    group
-        Whose rows; None: of all groups, in their present shares.
-    value
-        What the number is taken to be in truth: what was found.
-    power
-        The chance of a decision with these rows.
+    `rows`: rounded up to two digits; None where even 100,000 are not enough; `group`: whose rows; None: of all groups,
+    in their present shares; `value`: what the number is taken to be in truth: what was found; `power`: the chance of a
+    decision with these rows.
     """
 
     rows: int | None
