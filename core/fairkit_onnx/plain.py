@@ -189,6 +189,9 @@ def _check_fields(message: Any) -> None:
         if entry.message_type is not None:
             for inner in (value,) if hasattr(value, "DESCRIPTOR") else value:
                 _check_fields(inner)
+        elif entry.type == entry.TYPE_STRING:
+            texts = [value] if isinstance(value, str | bytes) else value
+            require(all(isinstance(one, str) for one in texts), f"{message.DESCRIPTOR.name}.{entry.name} is no text")
 
 
 def _check_node(node: onnx.NodeProto, versions: Mapping[str, int]) -> None:
