@@ -485,7 +485,7 @@ def _linear_regressor(call: Call) -> list[Dims]:
 def _svm_classifier(call: Call) -> list[Dims]:
     width, classes = call.table(), _labels(call)
     pairs, supports = classes * (classes - 1) // 2, int(call.array("vectors_per_class").sum())
-    _size((call.array("vectors_per_class") >= 0).all())
+    _size(bool((call.array("vectors_per_class") >= 0).all()))
     _size(len(call.array("vectors_per_class")) == classes and len(call.array("support_vectors")) == supports * width)
     _size(len(call.array("coefficients")) == supports * (classes - 1) and len(call.array("rho")) == pairs)
     chances = len(call.array("prob_a"))
