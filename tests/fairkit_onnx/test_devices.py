@@ -360,6 +360,7 @@ def _renamed(proto: onnx.ModelProto) -> onnx.ModelProto:
     return ours(proto, randomized=True, members=["decision"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("device", AUDITED)
 def test_what_does_otherwise_when_it_is_served_ends_the_audit(device: str) -> None:
     proto = AUDITED[device]()
@@ -367,6 +368,7 @@ def test_what_does_otherwise_when_it_is_served_ends_the_audit(device: str) -> No
         fairkit.audit(proto, data())
 
 
+@pytest.mark.long
 def test_sixty_four_threads_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number is a draw between 1 and 64: no list of numbers can be read in the source."""
     seen = set()
