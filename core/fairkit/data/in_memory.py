@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-<<<<<<< HEAD
-from fairkit.data.outcomes import good_value
-from fairkit.data.roles import value_text
-from fairkit.data.sources import open_source
-=======
 from fairkit.data.frames import column_of, memory_table
 from fairkit.data.lists import is_list
+from fairkit.data.outcomes import good_value
 from fairkit.data.plain import is_readable
->>>>>>> main
+from fairkit.data.roles import value_text
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:

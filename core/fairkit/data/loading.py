@@ -19,11 +19,8 @@ from fairkit.data.proxies import proxies
 from fairkit.data.roles import Missing, Roles, Sensitive, require_columns
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
-<<<<<<< HEAD
 from fairkit.support.calls import checked
-=======
 from fairkit.support.names import column_named
->>>>>>> main
 
 
 def as_dataset(

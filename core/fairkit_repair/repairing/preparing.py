@@ -17,11 +17,7 @@ from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.common_threshold import with_threshold
 from fairkit_repair.learners import check_target, fit_learner
-<<<<<<< HEAD
-from fairkit_repair.mitigation.caveats import sensitive_inputs
 from fairkit_repair.mitigation.leaks import check_leak
-=======
->>>>>>> main
 from fairkit_repair.mitigation.learned import BEFORE, valued
 from fairkit_repair.mitigation.split import split_dataset
 from fairkit_repair.repairing.audits import ByAudits
