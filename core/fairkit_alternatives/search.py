@@ -215,8 +215,9 @@ def planned(test: Dataset, aim: Aim, column: str = "", laws: int = 1, apart: flo
     as_dataset(test).learn()
     split = _split_of(test, column)
     table = _table(test, split)
-    cells = np.zeros((len(table.groups[split].names), 2, 2), dtype=np.int64)
-    np.add.at(cells, (table.groups[split].codes, (table.target > 0).astype(np.int64), 0), 1)
+    groups = len(table.groups[split].names)
+    nobody = np.zeros(len(table), dtype=bool)
+    cells = PairedCounts.of_rows(table.groups[split].codes, table.target, nobody, [], groups).base
     return aim.draws(laws), resolution((1 - SELECTION) * denominators(cells, aim.metric), apart)
 
 
