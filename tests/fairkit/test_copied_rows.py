@@ -10,8 +10,7 @@ import pytest
 
 import fairkit
 from fairkit.data.clusters import words_of
-from fairkit.data.copies import DIVISORS, MOST_DIVISIBLE, copied_rows
-from fairkit.data.repeats import Repeats, RowCopies, mixed
+from fairkit.data.duplicates import DIVISORS, MOST_DIVISIBLE, Repeats, RowCopies, copied_rows, mixed
 
 
 def occurrences(rows):
