@@ -43,7 +43,19 @@ class RateBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
+<<<<<<< HEAD
+    """What a repair keeps and makes best; every search and every choice of thresholds reads this one.
+
+    `kind`: ``rate``: keep the selection rate, and approve as many people with a good outcome as that allows.
+    ``accuracy``, ``balanced_accuracy``: make it best. ``cost``: least cost of false approvals and false refusals.
+    ``value``: the largest sum of a column over the approved; `costs`: of ``cost``: a false approval's and a false
+    refusal's; None where a cutoff of the model implies them; `column`: of ``value``: the column that holds what
+    approving a person brings; `rate`: of ``rate``: the selection rate to keep; None until the model before is known;
+    `bounds`: rules of the policy on rates, which come before the rest.
+    """
+=======
     """What a repair keeps and makes best; every search and every choice of thresholds reads this one."""
+>>>>>>> main
 
     # ``rate``: keep the selection rate, and approve as many people with a good outcome as that allows. ``accuracy``,
     # ``balanced_accuracy``: make it best. ``cost``: least cost of false approvals and false refusals. ``value``: the

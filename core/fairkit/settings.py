@@ -24,8 +24,18 @@ DEFAULT_AUDITORS = ("group",)
 class Setting(NamedTuple):
     """How people give a setting."""
 
+<<<<<<< HEAD
+    `name`: the field, and the keyword from Python; `table`, `key`: where it stands in the configuration file, and under
+    which name an alias pins it: ``audit.adjust``; `kind`: what it takes there; `option`, `metavar`, `help`: what is
+    typed, and a whole sentence: what it does, its unit, its default; `panel`: the part of the command's help:
+    ``Model``, ``Policy``, or None; `rare`: whether it has no option: ``--set TABLE.KEY=VALUE`` gives it.
+    """
+
+    name: str
+=======
     name: str  # the field, and the keyword from Python
     # Where it stands in the configuration file, and under which name an alias pins it: ``audit.adjust``
+>>>>>>> main
     table: str
     key: str
     kind: Kind  # what it takes there

@@ -36,9 +36,9 @@ from fairkit_onnx.write.export import TabularModel, export_bytes
 from fairkit_repair.common_threshold import common_threshold
 from fairkit_repair.learners.fit import check_target, encoder_for, fit_estimator
 from fairkit_repair.mitigation.choose import find_mitigator, loaded_base
+from fairkit_repair.mitigation.leaks import check_leak
 from fairkit_repair.mitigation.learned import fit_files
 from fairkit_repair.mitigation.split import split_dataset
-from fairkit_repair.repairing.leaks import check_leak
 from fairkit_repair.repairing.looks import identity_of, record_look
 from fairkit_repair.scored_rows import ScoredRows
 

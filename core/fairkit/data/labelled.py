@@ -239,7 +239,11 @@ def drawn_cells(
 
 
 def check_cells(drawn: Drawn, names: Sequence[str], rows: NDArray[Any], asked: NDArray[Any], table: str) -> None:
+<<<<<<< HEAD
+    """Refuse a list of another table: its groups, decisions and drawn rows, shapes [G, 2], are not those of these."""
+=======
     """Refuse a list of another table: its groups, decisions and drawn rows are others than these, shapes [G, 2]."""
+>>>>>>> main
     assert isinstance(drawn.design, Mapping)  # noqa: S101 -- callers look
     place = {name: g for g, name in enumerate(names)}
     seen = np.zeros((len(names), 2, 2))

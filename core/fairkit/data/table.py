@@ -61,7 +61,14 @@ class Table:
 
     @classmethod
     def from_dataset(cls, data: Dataset, task: Task | None = None) -> Self:
+<<<<<<< HEAD
+        """Read a dataset into memory.
+
+        `data`: with a label; `task`: default: told by the label, as in an audit (`fairkit.data.task.choose_task`).
+        """
+=======
         """Read a dataset into memory."""
+>>>>>>> main
         roles = fixed_roles(data)
         if roles.label is None:
             raise DataError(f"{data.name}: training needs the outcome column; name it with `label`")
