@@ -134,17 +134,8 @@ def apply(call: Call) -> list[Dims]:
 def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:
     """Return the lengths of every tensor of a plain file, all row-wise.
 
-    Parameters
-    ----------
-    proto
-        The plain file's message (`check_file`).
-    widths
-        By input, the lengths of its axes after the first, where the file leaves them open.
-
-    Raises
-    ------
-    NotShownError
-        Where rows may meet.
+    `proto`: the plain file's message (`check_file`); `widths`: by input, the lengths of its axes after the first, where
+    the file leaves them open.
     """
     from onnx import helper
 
