@@ -22,7 +22,7 @@ from fairkit_onnx.read.members import MEMBER_SCORES
 from fairkit_onnx.read.order import guessed_order
 from fairkit_onnx.read.probe import Probe, shown_of
 from fairkit_onnx.read.runner import Runner
-from fairkit_onnx.read.served import is_ours
+from fairkit_onnx.read.served import has_rule, is_ours
 from fairkit_onnx.read.settle import settle
 
 if TYPE_CHECKING:
@@ -168,6 +168,8 @@ class OnnxScorer:
         self.classes = classes
         self.model = runner.model
         self.shares = runner.shares
+        self.own_rule = has_rule(runner.model.proto)
+        """Whether a repair's own rule decides, which need not follow the score's half."""
         self.probe: Probe | None = None
         self.doubt: str | None = None
         """Why there may be no verdict."""
