@@ -195,7 +195,8 @@ class Mitigator(ABC):
         if chosen in named:
             return chosen
         if INSTALLED in self.learners and chosen not in LEARNERS:
-            return find_learner(chosen).name
+            find_learner(chosen)
+            return chosen
         hint = did_you_mean(chosen, named, what="learners")
         raise ParameterError(f"{self.name} cannot use the learner {chosen!r}. {hint}")
 

@@ -325,8 +325,11 @@ def test_an_identifier_is_no_group() -> None:
 
 def test_columns_of_lists() -> None:
     table = pa.table({"sex": ["f", "m"], "label": [0, 1], "history": [[1], [2, 3]]})
+    data = fairkit.load_data(table, label="label", favorable=1, sensitive=["sex"])
+    data.learn()
+    assert "column 'history' has lists of different lengths: 1 numbers" in data.info().notes[0]
     with pytest.raises(fairkit.DataError, match=r"column 'history' has lists .* 1 numbers .* 2 in row 1 "):
-        fairkit.load_data(table, label="label", favorable=1, sensitive=["sex"]).learn()
+        fairkit.load_data(table, label="label", favorable=1, sensitive=["sex"], features=["history"]).read()
 
 
 def test_data_of_another_kind() -> None:
@@ -400,8 +403,9 @@ def test_data_without_roles_says_how_to_load_it(data: Any) -> None:
 def test_reports_and_findings_print_as_lines() -> None:
     report = fairkit.audit(_graph(), _data())
     lines = str(report).splitlines()
-    assert len(lines) == 1 + len(report.findings)
-    assert f"{N} rows" in lines[0]
+    assert len(lines) == 2 + len(report.findings)
+    assert lines[0].startswith("The largest disparity: ")
+    assert f"{N} rows" in lines[1]
     found = report.find("accuracy_difference", "sex")
     low, high = found.interval or (0.0, 0.0)
     assert str(found) == f"accuracy_difference of sex: {found.value:.4g} [{low:.4g}, {high:.4g}]"

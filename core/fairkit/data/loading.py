@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from fairkit.data.conditions import check_conditions
 from fairkit.data.dataset import Dataset
@@ -16,18 +19,14 @@ from fairkit.data.proxies import proxies
 from fairkit.data.roles import Missing, Roles, Sensitive, require_columns
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
+from fairkit.support.calls import checked
+from fairkit.support.names import column_named
 
 
 def as_dataset(
     data: Any, y: Any = None, sensitive_features: Any = None, sample_weight: Any = None, favorable: Any = None
 ) -> Dataset:
-    """Return a dataset as it is, or make one of a matrix X and what stands beside it (see `load_data`).
-
-    Raises
-    ------
-    DataError
-        A path, a frame or an array stands alone: it has no roles. Or a dataset does not: it has them.
-    """
+    """Return a dataset as it is, or make one of a matrix X and what stands beside it (see `load_data`)."""
     extras = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
     if hasattr(data, "roles"):
         given = [name for name, value in {**extras, "favorable": favorable}.items() if value is not None]
@@ -46,6 +45,7 @@ def as_dataset(
     return load_data(data, **extras, favorable=favorable, name="X")
 
 
+@checked
 def load_data(
     data: Any,
     y: Any = None,
@@ -88,8 +88,8 @@ def load_data(
     label
         The outcome column.
     favorable
-        The label's value that is good for the person. Leave it out in regression. Beside `y` it is by default the
-        larger of two numbers.
+        The label's value that is good for the person. Leave it out in regression. Beside `y` it may be left out where
+        its values leave no doubt: 0 and 1, False and True, no and yes, denied and approved.
     sensitive
         How to split people: ``"sex"``, ``"age:25:60"`` (bins), ``"sex+race"`` (an intersection). A numeric
         column with more than 20 distinct values and no bins is binned at its quartiles.
@@ -148,10 +148,11 @@ def load_data(
     """
     like = empty_like(data)
     if y is not None or sensitive_features is not None or sample_weight is not None:
-        from fairkit.data.in_memory import beside
+        from fairkit.data.in_memory import beside, is_one_column
 
         _only_one(label=(label, y), sensitive=(sensitive or None, sensitive_features), weights=(weights, sample_weight))
         given = beside(data, y, sensitive_features, sample_weight, favorable)
+        like = np.empty(0, dtype=object) if is_one_column(data) else like
         data, favorable = given.table, given.favorable
         label, weights = label or given.label, weights or given.weights
         sensitive = sensitive or given.sensitive
@@ -170,11 +171,18 @@ def load_data(
     if counts_from < 0:
         raise DataError(f"counts_from={counts_from} is not a number of rows: 0 or more")
     columns = source.columns
-    features, drop = None if features is None else spread(features, columns), spread(drop, columns)
+    conditions = [*_listed(reference), *_listed(within), *_listed(sensitive_probability), *_listed(sensitive)]
+    parts = {part for text in conditions for part in (text, *re.split("[+:=,]", text))}
+    source.check_read([label, weights, cluster, query, *(features or ()), *parts])
+    label, weights, cluster, query = (
+        None if name is None else column_named(name, columns) for name in (label, weights, cluster, query)
+    )
+    features = None if features is None else spread([column_named(name, columns) for name in features], columns)
+    drop = spread([column_named(name, columns) for name in drop], columns)
     require_columns([label], columns, role="label", table=source.name)
     require_columns([weights], columns, role="weights", table=source.name)
     require_columns(features or (), columns, role="feature", table=source.name)
-    require_columns(drop, columns, role="dropped", table=source.name)
+    require_columns(drop, [*columns, *source.unread], role="dropped", table=source.name)
     wishes = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     splits = [Sensitive.parse(text, columns) for text in wishes]
     names = [split.name for split in splits]
@@ -184,6 +192,7 @@ def load_data(
         raise DataError(f"column {label!r} cannot be the label and a sensitive column at once")
     predicted = PredictionRoles.of(predictions) if isinstance(predictions, Mapping) else predictions
     if predicted is not None:
+        source.check_read(predicted.columns)
         require_columns(predicted.columns, columns, role="prediction", table=source.name)
     roles = Roles(
         label=label,

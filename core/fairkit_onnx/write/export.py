@@ -71,18 +71,20 @@ class TabularModel(FittedModel):
         return graph.build()
 
 
-def add_outputs(graph: GraphBuilder, scores: str, task: Task, *, threshold: float = 0.5) -> None:
+def add_outputs(
+    graph: GraphBuilder, scores: str, task: Task, *, threshold: float = 0.5, decided: str | None = None
+) -> None:
     """Declare the outputs of a deterministic model.
 
-    Binary: ``score``, ``decision_probability`` (0 or 1) and ``decision``, each [rows, 1]. Regression:
-    ``score``. Multiclass: ``probabilities`` [rows, k].
+    Binary: ``score``, ``decision_probability`` (0 or 1) and ``decision``, each [rows, 1]; a decision is favorable from
+    the threshold on, or where `decided` is true. Regression: ``score``. Multiclass: ``probabilities`` [rows, k].
     """
     if task == "multiclass":
         graph.output("probabilities", scores, width=None)
         return
     graph.output("score", scores)
     if task == "binary":
-        decided = graph.node("GreaterOrEqual", [scores, threshold])
+        decided = decided or graph.node("GreaterOrEqual", [scores, threshold])
         graph.output("decision_probability", graph.node("Cast", [decided], to=1))
         graph.output("decision", graph.node("Cast", [decided], to=7), "int64")
 
