@@ -180,9 +180,9 @@ def notes_of(judge: Judge, odd: Mapping[str, int], data: Daily) -> tuple[str, ..
                 "probability"
             )
     if NOT_DRAWN in data.splits[""].parts:
-        known, lost = (float(data.splits[""].parts[key].sum()) for key in ("c", NOT_DRAWN))
+        drawn, others = (float(data.splits[""].parts[key].sum()) for key in ("c", NOT_DRAWN))
         notes.append(
-            f"outcomes of {known:,.0f} of {known + lost:,.0f} decisions are known, drawn at random by whoever looked "
+            f"outcomes of {drawn:,.0f} of {drawn + others:,.0f} decisions are known, drawn at random by whoever looked "
             "them up: numbers that need an outcome are of these"
         )
     if judge.settings.columns.weights is not None:
