@@ -227,22 +227,8 @@ class TrainsTogether(Protocol):
 
         Must return models equivalent to those of `fit`, the same ones for the same methods in the same order.
 
-        Parameters
-        ----------
-        methods
-            Of this class.
-        table, run, validation, model
-            As for `Mitigator.fit`.
-
-        Returns
-        -------
-        sequence of FittedModel
-            One for each method, in their order.
-
-        Raises
-        ------
-        FairkitError
-            One of them cannot be learned: they are then learned one by one.
+        `methods`: of this class; `table`, `run`, `validation`, `model`: as for `Mitigator.fit`; returns one for each
+        method, in their order.
         """
         ...
 

@@ -159,13 +159,8 @@ def check_parity(
 ) -> float:
     """Run the file beside the model and return the largest difference of their scores, on at most `PARITY_ROWS` rows.
 
-    Decision probabilities are compared too, except on rows whose score is within the tolerance of a
-    threshold, where float32 may fall on either side: there may be one such row in a thousand.
-
-    Raises
-    ------
-    ModelError
-        The difference is above the tolerance (regression: relative to the largest value).
+    Decision probabilities are compared too, except on rows whose score is within the tolerance of a threshold, where
+    float32 may fall on either side: there may be one such row in a thousand.
     """
     run = runner_of(model, proto)
     every = len(next(iter(columns.values())))
