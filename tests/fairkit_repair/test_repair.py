@@ -19,13 +19,13 @@ from fairkit_onnx.write.export import export_bytes
 from fairkit_onnx.write.rules import Piece
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.choose import find_mitigator
+from fairkit_repair.mitigation.leaks import check_leak
 from fairkit_repair.postprocess import PostProcessor, Solution
 from fairkit_repair.repairing import run as running
 from fairkit_repair.repairing.candidates import candidates
 from fairkit_repair.repairing.cells import CalibrationCells, Planned
 from fairkit_repair.repairing.chance import ByRates, equal_decisions, limits_of
 from fairkit_repair.repairing.evaluate import Bench, Clock
-from fairkit_repair.repairing.leaks import check_leak
 from fairkit_repair.repairing.missing import furthest
 from fairkit_repair.repairing.notes import _price
 from fairkit_repair.repairing.power import power_of
