@@ -213,6 +213,12 @@ def _notes(scorers: Sequence[Scorer], data: Dataset) -> tuple[str, ...]:
         notes.append("Two of the models are the same file.")
     if data.roles.label is None:
         notes.append("There is no label, so nothing that compares with outcomes was compared.")
+    profile, design = data.profile, data.roles.labelled
+    if profile.unlabelled:
+        told = f"the {profile.rows - profile.unlabelled:,} of {profile.rows:,} rows with an outcome"
+        drawn = design is not None and design.kind != "selective"
+        how = ", by what each stands for" if drawn else " alone: nothing tells how the others would change them"
+        notes.append(f"Changes that need outcomes are of {told}{how}; the others are of all rows.")
     return tuple(dict.fromkeys(notes))
 
 
