@@ -25,6 +25,7 @@ from fairkit.fitted import Run
 from fairkit.objective import Objective
 from fairkit.progress import Progress, no_progress
 from fairkit.settings import ModelOptions, at_threshold
+from fairkit.support.calls import checked
 from fairkit.support.files import write_atomic
 from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.laws import Law, independent_weights, sensitive_columns
@@ -92,6 +93,7 @@ class Drawn:
     error: str = ""
 
 
+@checked
 def alternatives(
     model: Any,
     data: Dataset,
