@@ -75,12 +75,27 @@ def _group_of(option: Any) -> str:
     return named or (panel if panel in _GROUPS else _LAST)
 
 
+_WORK = {
+    "Begin": ("init", "demo", "data", "plan"),
+    "Measure": ("audit", "compare", "why", "ask", "parity"),
+    "Repair": ("mitigate", "frontier", "alternatives"),
+    "Show": ("certify", "verify", "report", "packs", "key", "policy", "registry"),
+    "Watch and extend": ("watch", "plugins"),
+}
+"""The commands in the order of work."""
+
+
 def write_commands(formatter: Any, places: Mapping[str, str], commands: Mapping[str, Any]) -> None:
     """Write the list of commands; `commands` makes one, which is needed only where its text cannot be read."""
-    limit = formatter.width - 6 - max(map(len, places), default=0)
-    rows = [(name, _shortened(summary(place) or _imported(commands, name), limit)) for name, place in places.items()]
-    with formatter.section("Commands"):
-        formatter.write_dl(rows)
+    told = {name: _first(summary(place) or _imported(commands, name)) for name, place in places.items()}
+    listed = _WORK if "audit" in places else {}
+    known = {name for names in listed.values() for name in names}
+    rest = tuple(name for name in places if name not in known)
+    for title, names in {**listed, "Of plugins" if listed else "Commands": rest}.items():
+        rows = [(name, told[name]) for name in names if name in told]
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=14)
 
 
 def _imported(commands: Mapping[str, Any], name: str) -> str:
@@ -111,19 +126,8 @@ def _source(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def _shortened(text: str, limit: int) -> str:
-    """Return the first sentence, up to so many characters, as typer shows it."""
-    parts = " ".join(text.split("\n\n", maxsplit=1)[0].split()).split(" ")
-    length, taken = 0, list[str]()
-    for word in parts:
-        length += len(word) + bool(taken)
-        taken.append(word)
-        if word.endswith(".") and length <= limit:
-            return " ".join(taken)
-        if length > limit:
-            break
-    else:
-        return " ".join(taken)
-    while taken and len(" ".join(taken)) > limit - 3:
-        taken.pop()
-    return f"{' '.join(taken)}..."
+def _first(text: str) -> str:
+    """Return the first sentence."""
+    words = " ".join(text.split("\n\n", maxsplit=1)[0].split())
+    found = re.match(r".*?\.(?= |$)", words)
+    return words if found is None else found[0]
