@@ -75,12 +75,26 @@ def _group_of(option: Any) -> str:
     return named or (panel if panel in _GROUPS else _LAST)
 
 
+_WORK = {
+    "Begin": ("demo", "init", "data", "plan"),
+    "Look": ("audit", "why", "compare"),
+    "Repair": ("mitigate", "frontier"),
+    "Show": ("key", "certify", "verify", "report", "packs", "policy", "registry"),
+    "Go on": ("watch", "ask", "plugins"),
+}
+"""The commands in the order of work."""
+
+
 def write_commands(formatter: Any, places: Mapping[str, str], commands: Mapping[str, Any]) -> None:
     """Write the list of commands; `commands` makes one, which is needed only where its text cannot be read."""
-    limit = formatter.width - 6 - max(map(len, places), default=0)
-    rows = [(name, _shortened(summary(place) or _imported(commands, name), limit)) for name, place in places.items()]
-    with formatter.section("Commands"):
-        formatter.write_dl(rows)
+    sentences = {name: _first(summary(place) or _imported(commands, name)) for name, place in places.items()}
+    sections = _WORK if sentences.keys() >= {"audit", "init"} else {}
+    grouped = {title: [name for name in names if name in sentences] for title, names in sections.items()}
+    rest = [name for name in sentences if not any(name in names for names in grouped.values())]
+    for title, names in (grouped | {"More" if grouped else "Commands": rest}).items():
+        if names:
+            with formatter.section(title):
+                formatter.write_dl([(name, sentences[name]) for name in names])
 
 
 def _imported(commands: Mapping[str, Any], name: str) -> str:
@@ -111,19 +125,6 @@ def _source(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def _shortened(text: str, limit: int) -> str:
-    """Return the first sentence, up to so many characters, as typer shows it."""
-    parts = " ".join(text.split("\n\n", maxsplit=1)[0].split()).split(" ")
-    length, taken = 0, list[str]()
-    for word in parts:
-        length += len(word) + bool(taken)
-        taken.append(word)
-        if word.endswith(".") and length <= limit:
-            return " ".join(taken)
-        if length > limit:
-            break
-    else:
-        return " ".join(taken)
-    while taken and len(" ".join(taken)) > limit - 3:
-        taken.pop()
-    return f"{' '.join(taken)}..."
+def _first(text: str) -> str:
+    """Return the first sentence."""
+    return re.split(r"(?<=[.?])\s", " ".join(text.split("\n\n", maxsplit=1)[0].split()), maxsplit=1)[0]

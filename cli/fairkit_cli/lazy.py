@@ -153,6 +153,8 @@ def _name_commands(group: Any, commands: Mapping[str, Any]) -> None:
 
 _GROUP = ("simultaneous", "label_error")
 _VARIABLES = {"tracking-uri": "MLFLOW_TRACKING_URI"}
+_FEW = 4
+"""So many commands are named that have an option."""
 _WHY = ("metric", "people", "together", "calls", "without", "refits")
 
 
@@ -176,7 +178,7 @@ def say_keys(command: Any, keys: Collection[str]) -> None:
             key = now.get(name.replace("-", "_"), now.get(name.replace("-", "_").partition("_")[2]))
             if key is None:
                 others = [each for each, one in _siblings(ctx) if f"--{name}" in _options(one)] if name else []
-                if others:
+                if 0 < len(others) <= _FEW:
                     error.message = f"No such option: --{name}. It belongs to {' and '.join(others)}."  # type: ignore[attr-defined]
                     error.possibilities = None  # type: ignore[attr-defined]
                 raise
