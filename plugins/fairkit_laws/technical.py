@@ -112,6 +112,21 @@ def data_sheet(context: Context) -> list[PackTable]:
     return tables
 
 
+def table_itself(context: Context) -> list[PackTable]:
+    """Return what `fairkit data` measures of the table, before any model: representation, outcomes, missing values."""
+    rows = tuple(
+        (one.metric, one.place, one.value, *_ends(one.interval))
+        for one in context.report.findings
+        if one.auditor == "data" and one.value is not None
+    )
+    if not rows:
+        raise NotAnsweredError(
+            "the table itself was not looked at: `fairkit certify --auditor group --auditor data` does"
+        )
+    columns = (Column("metric"), Column("groups of"), *_VALUE)
+    return [PackTable(title="The table, before any model", columns=columns, rows=rows)]
+
+
 def mitigation(context: Context) -> list[PackTable]:
     """Return which method made the model, as its file says."""
     record = context.certificate.get("mitigation")

@@ -33,7 +33,7 @@ MOST_ROWS = 200_000
 """Rows on which nuisances are fitted: of more, so many drawn by the hash of what they hold."""
 
 ABOUT = "About this model on these rows. Retraining without a column may not close the gap."
-EXACT = "Exact: means over all pairs of a row of either group, of the log-odds of approval."
+EXACT = "Exact: means over all pairs of a row of either group, of the log-odds of a favorable decision."
 _RATES = {"true_positive_rate": 1.0, "false_positive_rate": 0.0}
 
 

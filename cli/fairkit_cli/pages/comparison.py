@@ -87,14 +87,12 @@ def change_parts(changes: Sequence[Change], names: tuple[str, str], confidence: 
     parts: list[Part | None] = [Note(summary([*performance, *between]), "verdict", on=On.PAGE)]
     for title, more, chosen in (("Performance", level, performance), ("Between groups", "", between)):
         if chosen:
-            apart = [each for each in chosen if each.outcome != "same"]
-            alike = ", ".join(_where(each, short=True) for each in chosen if each.outcome == "same")
+            apart = [each for each in chosen if each.outcome != "same"] or chosen
+            alike = ", ".join(_where(each, short=True) for each in chosen if each not in apart)
             inner = [
                 change_table(chosen, names, title, brief=True, on=On.SUMMARY),
-                change_table(apart, names, title, brief=True, on=On.SCREEN) if apart else None,
-                Note(f"No significant difference: {alike}. --format json has all numbers.", on=On.SCREEN)
-                if alike
-                else None,
+                change_table(apart, names, title, brief=True, on=On.SCREEN),
+                Note(f"No significant difference: {alike}. --format json has all.", on=On.SCREEN) if alike else None,
             ]
             parts.append(Section([title, more], inner, "part", on=On.TEXT))
             parts += _charts(title, chosen, names)

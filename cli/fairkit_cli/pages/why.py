@@ -20,16 +20,13 @@ AUDITOR = "why"
 MOST = 6
 """Columns that have a line of their own."""
 _MARKS = 12
-_OF = {"decision": "approvals", "true_positive_rate": "approvals among the qualified", "score": "log-odds of approval",
-       "false_positive_rate": "approvals among the unqualified", "prediction": "prediction", "residual": "residual",
+_RATES = {name: name for name in ("true_positive_rate", "false_positive_rate")} | {"decision": "selection_rate"}
+_OF = {"decision": "favorable decisions", "true_positive_rate": "favorable decisions among the qualified",
+       "false_positive_rate": "favorable decisions among the unqualified", "score": "log-odds",
        "outcome": "favorable outcomes"}  # fmt: skip
-_RATES = {"decision": "selection_rate", "true_positive_rate": "true_positive_rate",
-          "false_positive_rate": "false_positive_rate"}  # fmt: skip
 _PARTS = {"base_rate_part": ("more people of group {0} are qualified", "fewer people of group {0} are qualified"),
-          "true_positive_rate_part": ("the qualified of group {0} are approved more often",
-                                      "the qualified of group {0} are approved less often"),
-          "false_positive_rate_part": ("its unqualified are approved more often",
-                                       "its unqualified are approved less often")}  # fmt: skip
+          "true_positive_rate_part": ("its qualified {1} more often", "its qualified {1} less often"),
+          "false_positive_rate_part": ("its unqualified {1} more often", "its unqualified {1} less often")}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +63,9 @@ def _parts(report: Report, division: Divided) -> list[Part]:
     parts += [Note(text) for each in attributions[:1] if (text := in_people(report, each))]
     if attributions:
         parts += [_table(head, attributions), Note(_rest(attributions[0]))]
+    do = decided(report, "get a favorable decision")
     rates = [
-        f"{_sized(p)} because {_PARTS[p.metric][(p.value or 0) < 0].format(p.groups[0].group)}"
+        f"{_sized(p)} because {_PARTS[p.metric][(p.value or 0) < 0].format(p.groups[0].group, do)}"
         for p in division.findings
         if p.metric in _PARTS and p.groups
     ]
@@ -93,7 +91,7 @@ def _head(one: Divided) -> str:
         gap = next((f.evidence["gap"] for f in one.findings if "gap" in f.evidence), None)
         return f"{first.sensitive}, {groups}" + ("" if gap is None else f": {number(gap)}")
     of = str(whole.parameters["of"])
-    return f"{_OF[of]}, {groups}: {_points(whole) if of in _RATES else _sized(whole)}"
+    return f"{_OF.get(of, of)}, {groups}: {_points(whole) if of in _RATES else _sized(whole)}"
 
 
 def _points(finding: Finding) -> str:
@@ -108,12 +106,12 @@ def in_people(report: Report, finding: Finding) -> str | None:
     if share is None or len(finding.groups) != 2 or any(group.value is None for group in finding.groups):
         return None
     (one, first), (two, second) = ((group.group, 100 * (group.value or 0)) for group in finding.groups)
-    sign = 1 if first >= second else -1
+    points = 100 if first >= second else -100
     parts = finding.evidence["columns"]
     large = [part for part in parts[:MOST] if part["interval"] and part["interval"][0] * part["interval"][1] > 0]
     rest = sum(part["value"] for part in parts) - sum(part["value"] for part in large)
-    named = [f"{part['column']} {100 * sign * part['value']:.1f}" for part in large]
-    named += [f"the other columns {100 * sign * rest:.1f}"] if len(large) < len(parts) else []
+    named = [f"{part['column']} {points * part['value']:.1f}" for part in large]
+    named += [f"the other columns {points * rest:.1f}"] if len(large) < len(parts) else []
     whom = share[0].replace("people", f"people of group {one}", 1)
     return (
         f"Of 100 {whom}, {first:.0f} {decided(report, share[1])}; of 100 of group {two}, {second:.0f}. Of these "
@@ -147,8 +145,9 @@ def _rest(attribution: Finding) -> str:
 
 
 def _title(finding: Finding) -> str:
+    of = str(finding.parameters["of"])
     how = " (exact)" if finding.evidence.get("method") == "exact" else ""
-    return f"{_OF[str(finding.parameters['of'])]}{how}"
+    return f"{_OF.get(of, of)}{how}"
 
 
 def _cell(part: Any) -> str:

@@ -169,20 +169,18 @@ def told_width(*, terminal: bool) -> int | None:
 
 
 def folded(line: str, *, terminal: bool) -> list[str]:
-    """Return a line in lines that fit where somebody says how wide text may be; a command stays one that can be typed.
-
-    Words are not broken, and what follows is indented.
-    """
-    from textwrap import wrap
+    """Return a line in lines that fit where somebody says how wide text may be; words, and commands, stay whole."""
+    from textwrap import TextWrapper
 
     width = told_width(terminal=terminal)
     if width is None or len(line) <= width:
         return [line]
-    lead = " " * (len(line) - len(line.lstrip()) + 2)
-    whole = {"break_long_words": False, "break_on_hyphens": False}
+    wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip()) + 2)
     if not line.startswith("$ "):
-        return wrap(line, width, subsequent_indent=lead, **whole)
-    *first, last = wrap(line, width - 2, subsequent_indent="    ", **whole)
+        return wrapper.wrap(line)
+    wrapper.width = width - 2
+    *first, last = wrapper.wrap(line)
     return [*(f"{part} \\" for part in first), last]
 
 
