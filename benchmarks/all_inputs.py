@@ -12,7 +12,6 @@ import argparse
 import os
 import statistics
 import time
-from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -118,28 +117,6 @@ def asked(model, frame, label, favorable, column):
     return problem, _starts(problem, people) if problem.pairs else []
 
 
-def without_flips(problem, starts, seconds):
-    """Take the tests of what changes out of the trees of each witness, until there is no flip; return what is left."""
-    changing, rounds = problem.changing, 0
-    while True:
-        got = answer(problem, FLIP, effort=Effort(boxes=10**7, seconds=seconds), starts=starts)
-        if got.point is None or got.lower <= 0:
-            left = sum(block == changing and cells != -1 for block, cells in problem.tests)
-            return problem, rounds, left
-        tests = list(problem.tests)
-        for root in problem.touching:
-            for cell in got.pair:
-                node, point = root, list(got.point)
-                point[changing] = cell
-                while tests[node][0] >= 0:
-                    block, cells = tests[node]
-                    side = problem.yes if cells >> point[block] & 1 else problem.no
-                    if block == changing:
-                        tests[node] = (changing, -1)
-                    node = side[node]
-        problem, rounds = replace(problem, tests=tests), rounds + 1
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", default=",".join(TABLES))
@@ -150,9 +127,6 @@ def main():
     parser.add_argument("--questions", default="flip,score,chance")
     parser.add_argument("--columns", type=int, default=2, help="how many of a table's sensitive columns")
     parser.add_argument("--cpu", action="store_true", help="seconds of the processor, on a machine that others use")
-    parser.add_argument(
-        "--without-flips", action="store_true", help="take flips out first: what takes time is the proof"
-    )
     told = parser.parse_args()
     if told.cpu:
         searching.time.monotonic = time.process_time
@@ -167,28 +141,15 @@ def main():
             for trees, depth in sizes:
                 models = [trained(kind, trees, depth, frame, label, favorable, seed) for seed in range(told.seeds)]
                 for column in sensitive[: told.columns]:
-                    ask(
-                        models,
-                        frame,
-                        label,
-                        favorable,
-                        column,
-                        f"{name} {kind} {trees}x{depth} {column}",
-                        told.seconds,
-                        kinds,
-                        without=told.without_flips,
-                    )
+                    title = f"{name} {kind} {trees}x{depth} {column}"
+                    ask(models, frame, label, favorable, column, title, told.seconds, kinds)
 
 
-def ask(models, frame, label, favorable, column, title, seconds, kinds, *, without=False):
+def ask(models, frame, label, favorable, column, title, seconds, kinds):
     lines = {}
     for model in models:
         problem, starts = asked(model, frame, label, favorable, column)
-        left = len(problem.touching) if problem.pairs else 0
-        if without and left:
-            problem, rounds, left = without_flips(problem, starts, seconds)
-            print(f"{title}: {rounds} witnesses, {left} tests of {column} left", flush=True)
-        if not left:  # no tree tells the values apart: proved at once
+        if not (problem.pairs and problem.touching):  # no tree tells the values apart: proved at once
             for kind in (FLIP, SCORE):
                 lines.setdefault(kind, []).append((True, 0, 0.0, 0.0, 1.0))
             continue

@@ -1,15 +1,11 @@
-"""Every command that a user waits for, from its first character to the prompt.
+"""What commands cost: wall and CPU seconds and the peak of memory, of the process and its children, and their phases.
 
-    FAIRKIT_DATA=... python benchmarks/commands.py [--cases adult-forest ...] [--only group ...] [--limit 300]
-    FAIRKIT_DATA=... python benchmarks/commands.py --against v0.1.0      # in pairs with another version of fairkit
+    FAIRKIT_DATA=... python benchmarks/commands.py [--cases adult-forest ...] [--only certify ...] [--repeats 3]
+    FAIRKIT_DATA=... python benchmarks/commands.py --against v0.1.0 --only audit   # in pairs with another version
 
-Each run is a process of its own; wall, CPU and the peak of memory are those of the process and its children, as the
-system counts them. The share of each phase is that of `--timings`. Every command runs once before it is measured, so
-that what it keeps for later runs (compiled kernels) is there; `--cold` leaves that out. With `--against` both versions
+Each run is a process of its own, after one that is not counted (it compiles kernels). With ``--against`` both versions
 run in turn, and the ratio of CPU seconds says what got slower; wall times mean something on a quiet machine only.
-A command that runs longer than `--limit` is ended, and named below the table; so are those on 200,000 rows or more in
-which a phase besides inference, training and search takes above 20 % of the CPU time. Tables and models are made once,
-in the folder FAIRKIT_BENCH. CatBoost is not among the dependencies: pip install catboost.
+Tables and models are made once, in the folder FAIRKIT_BENCH.
 """
 
 from __future__ import annotations
@@ -18,32 +14,28 @@ import argparse
 import contextlib
 import os
 import resource
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from commands_list import COMPLETE, Case, commands, light
+import numpy as np
 
-CASES = ("adult-forest", "credit-catboost", "credit-network", "mortgages-forest", "acs-lightgbm", "loans-lightgbm")
 ROOTS = ("core", "registry", "cli", "plugins")
 HERE = Path(__file__).resolve().parent.parent
-MANY_ROWS = ("mortgages-forest", "acs-lightgbm", "loans-lightgbm")
-"""The tables with 200,000 rows or more."""
-KERNELS = ("score", "train", "search", "learn metric")
-"""The phases that may take any share of a command on many rows."""
-MOST_SHARE = 0.2
-"""What any other phase may take there."""
-OVER = 124
-"""The exit code of a command that ran out of time, as of timeout(1)."""
-NEEDED = ("certify", "registry add", "registry add again", "registry alias set")
-"""Other commands read what these write: they run, unmeasured, also where they are not asked for."""
+KEEP = Path(os.environ.get("FAIRKIT_BENCH", Path(tempfile.gettempdir()) / "fairkit-bench"))
+CASES = {
+    "adult-forest": ("income", ">50K", "sex,race"),
+    "acs-lightgbm": ("PINCP", "1", "SEX,RAC1P"),
+    "loans-lightgbm": ("decision", "approved", "sex,ethnicity"),
+}
+"""Adult with 60 trees of scikit-learn; 200,000 rows of ACSIncome, 1,000,000 loans with LightGBM: label, columns."""
+TRAINED = ("reweigh", "massaging", "project", "fairgbm", "sensei", "budro", "exponentiated-gradient")
+REPAIRED = ("rto", "threshold-optimizer", "reject-option", "shift-inference")
 
 
 @dataclass(frozen=True)
@@ -52,227 +44,173 @@ class Measured:
 
     wall: float
     cpu: float
-    peak: float
+    peak: float  # MiB
     code: int
     phases: dict[str, float]
-    message: str = ""
 
 
-def run(arguments: list[str], roots: Path, *, timings: bool = True, limit: float | None = None) -> Measured:
-    """Run a command from the sources in a folder, for at most so many seconds."""
+def run(arguments: list[str], roots: Path, *, timings: bool = True) -> Measured:
+    """Run a command from the sources in a folder."""
     code = "from fairkit_cli.main import run; run()"
     path = os.pathsep.join(str(roots / root) for root in ROOTS)
     command = [sys.executable, "-c", code, *(["--timings"] if timings else []), *arguments]
     # where Python may not write bytecode, every run would compile all of fairkit: no user's installation does
-    surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    if arguments[0] == COMPLETE:
-        command = command[:3]
-        # what typer's script for bash sets: the words so far, and which of them is being typed
-        words = arguments[1].split(" ")
-        asked = {"_COMPLETE_INSTRUCTION": "complete_bash", "COMP_WORDS": arguments[1], "COMP_CWORD": len(words) - 1}
-        surroundings |= {"_FAIRKIT_COMPLETE": "complete_bash"} | {name: str(value) for name, value in asked.items()}
-        code = "import sys; sys.argv[0] = 'fairkit'; " + code
-        command[2] = code
+    around = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with tempfile.TemporaryFile() as shown:
-        child = subprocess.Popen(
-            command,
-            env=surroundings | {"PYTHONPATH": path},
-            stdout=subprocess.DEVNULL,
-            stderr=shown,
-            start_new_session=True,
-        )
-        timer = threading.Timer(limit or 1e6, _end, [child.pid])
-        timer.start()
+        child = subprocess.Popen(command, env=around | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL, stderr=shown)
         _, status, used = os.wait4(child.pid, 0)
-        timer.cancel()
         wall = time.perf_counter() - begun
         child.returncode = os.waitstatus_to_exitcode(status)
         shown.seek(0)
         told = shown.read().decode(errors="replace")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    ended = OVER if child.returncode < 0 and wall >= (limit or 1e6) else child.returncode
-    plain = [line for line in told.splitlines() if line.startswith("fairkit:") and "timings" not in line]
-    message = (plain or ["no message"])[0] if ended not in (0, 1, 3) else ""
-    return Measured(wall, cpu, used.ru_maxrss / 1024, ended, phases_of(told), message)
+    phases = {}
+    for parts in (line.split() for line in told.splitlines() if not line.startswith("fairkit")):
+        if len(parts) >= 4 and parts[-1].endswith("%") and parts[0] != "all":
+            phases[" ".join(parts[:-3])] = float(parts[-2])
+    if child.returncode not in (0, 1, 3):
+        raise SystemExit(f"{' '.join(arguments)} ended with {child.returncode}: {told[-500:]}")
+    return Measured(wall, cpu, used.ru_maxrss / 1024, child.returncode, phases)
 
 
-def _end(group: int) -> None:
-    """End a command with its children."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
+def write(name: str) -> None:
+    """Make the table and the model of a case."""
+    import pandas as pd
+
+    folder = Path(os.environ.get("FAIRKIT_DATA", "."))
+    if name == "adult-forest":
+        frame = pd.read_parquet(folder / "adult.parquet").dropna().drop(columns=["fnlwgt", "split"])
+    elif name == "acs-lightgbm":
+        frame = pd.read_parquet(folder / "acs_income.parquet").iloc[:200_000]
+        frame = frame.drop(columns=["split", "row_index"]).reset_index(drop=True)
+    else:
+        from fairkit_datasets.loans import loans_table
+
+        frame = loans_table(1_000_000, 1).to_pandas()
+    label, favorable, sensitive = CASES[name]
+    content = forest(frame, label) if name == "adult-forest" else lightgbm(frame, label, favorable, sensitive)
+    frame.to_parquet(KEEP / f"{name}.parquet")
+    (KEEP / f"{name}.onnx").write_bytes(content)
 
 
-def phases_of(told: str) -> dict[str, float]:
-    """Read the CPU seconds of each phase from what `--timings` printed."""
-    found = {}
-    for line in told.splitlines():
-        parts = line.split()
-        if len(parts) >= 4 and parts[-1].endswith("%") and not line.startswith("fairkit"):
-            found[" ".join(parts[:-3])] = float(parts[-2])
-    found.pop("all", None)
-    return found
+def forest(frame, label: str) -> bytes:
+    from skl2onnx import to_onnx
+    from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    X = frame.drop(columns=[label])
+    texts = [column for column in X if X[column].dtype.kind not in "if"]
+    numbers = [column for column in X if column not in texts]
+    X = X.astype(dict.fromkeys(numbers, np.float32))
+    encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), texts), ("passthrough", numbers))
+    fitted = make_pipeline(encode, RandomForestClassifier(60, random_state=0, n_jobs=2)).fit(X, frame[label])
+    types = [(column, StringTensorType([None, 1]) if column in texts else FloatTensorType([None, 1])) for column in X]
+    content: bytes = to_onnx(fitted, initial_types=types, options={id(fitted): {"zipmap": False}}).SerializeToString()
+    return content
 
 
-def takes_timings(arguments: list[str]) -> bool:
-    """Say whether a command has the option."""
-    return "--help" not in arguments and arguments[0] not in ("plugins", "key", COMPLETE)
+def lightgbm(frame, label: str, favorable: str, sensitive: str) -> bytes:
+    import fairkit
+    from fairkit.fitted import Run
+    from fairkit.mitigators import Table
+    from fairkit_onnx.write.export import export_bytes
+    from fairkit_repair.learners import fit_learner
+
+    value = frame[label].dtype.type(favorable) if frame[label].dtype.kind in "if" else favorable
+    data = fairkit.load_data(frame.iloc[:200_000], label=label, favorable=value, sensitive=sensitive.split(","))
+    table = Table.from_dataset(data, None)
+    return export_bytes(fit_learner("lightgbm", table, Run(seed=0)), table)
 
 
-def row(case_name: str, name: str, found: Measured) -> str:
-    """Return a row of the table."""
-    whole = max(sum(found.phases.values()), 1e-9)
-    leading = sorted(found.phases.items(), key=lambda each: -each[1])[:4]
-    shares = ", ".join(f"{phase} {seconds / whole:.0%}" for phase, seconds in leading)
-    shown = f"exit {found.code}: {found.message}" if found.message else shares
-    return f"| {case_name} | `{name}` | {found.wall:.2f} | {found.cpu:.2f} | {found.peak:,.0f} | {shown[:110]} |"
+def commands(name: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Name the commands of one case; later ones read what `certify` and `registry add` write."""
+    label, favorable, sensitive = CASES[name]
+    model, data, out = str(KEEP / f"{name}.onnx"), str(KEEP / f"{name}.parquet"), str(folder / "out.onnx")
+    roles = ["--data", data, "--label", label, "--favorable", favorable, "--sensitive", sensitive]
+    certificate, key, where = str(folder / f"{name}.json"), str(folder / "key"), ["--registry", str(folder / "r")]
+    yield "audit", ["audit", model, *roles]
+    for auditor, told in (("consistency", []), ("restricted-dro", ["epsilon"]), ("dif", ["epsilon"])):
+        settings = [f"{auditor}.{one}=0.1" for one in told]
+        yield (
+            f"audit {auditor}",
+            ["audit", model, *roles, "--auditor", auditor, *(x for s in settings for x in ("--set", s))],
+        )
+    yield "audit page", ["audit", model, *roles, "--format", "html", "--output", str(folder / "page.html")]
+    yield "certify", ["certify", model, *roles, "--key", key, "--output", certificate]
+    check = ["--model", model, "--key", f"{key}.pub", "--data", data, "--recompute"]
+    yield "verify --recompute", ["verify", certificate, *check]
+    yield "compare", ["compare", model, model, *roles]
+    yield "registry add", ["registry", "add", name, model, "--certificate", certificate, *where]
+    yield "registry list", ["registry", "list", *where]
+    if name == "loans-lightgbm":
+        return
+    for method in (*TRAINED, *REPAIRED):
+        more = ["--model", model] if method in REPAIRED else []
+        more += ["--set", f"sensitive={sensitive.split(',')[0]}"] if method == "fairgbm" else []
+        yield f"mitigate {method}", ["mitigate", "--plugin", method, *more, *roles, "--output", out]
 
 
-def measure(chosen: list[str], only: list[str], told: argparse.Namespace, show: Callable[[str], None]) -> None:
-    """Print a table of this version, and what broke a rule."""
-    show("| case | command | wall s | CPU s | peak MiB | largest phases (CPU) |")
-    show("| --- | --- | --- | --- | --- | --- |")
-    over, wide = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        for case_name, name, arguments, asked in work(chosen, only, Path(folder)):
-            timings = takes_timings(arguments)
-            if not asked or not told.cold:
-                first = run(arguments, HERE, timings=timings, limit=told.limit)
-                if not asked or first.code == OVER:
-                    over += [f"{case_name}: {name}"] if first.code == OVER else []
-                    if asked:
-                        show(row(case_name, name, first))
-                    continue
-            found = [run(arguments, HERE, timings=timings, limit=told.limit) for _ in range(told.repeats)]
-            least = min(found, key=lambda each: each.cpu)
-            show(row(case_name, name, least))
-            over += [f"{case_name}: {name}"] if least.code == OVER else []
-            if not name.startswith("registry"):  # these read no table
-                wide += [f"{case_name}: {name}: {words}" for words in too_wide(case_name, least)]
-    show("")
-    show(f"Over {told.limit:g} s: {'; '.join(over) or 'none'}.")
-    show(f"Phases above {MOST_SHARE:.0%} on 200,000 rows or more: {'; '.join(wide) or 'none'}.")
-
-
-def too_wide(case_name: str, found: Measured) -> list[str]:
-    """Return the phases that take too much of a command on many rows, with their shares."""
-    whole = sum(found.phases.values())
-    if case_name not in MANY_ROWS or not whole:
-        return []
-    return [
-        f"{phase} {seconds / whole:.0%}"
-        for phase, seconds in found.phases.items()
-        if phase not in KERNELS and seconds > MOST_SHARE * whole
-    ]
-
-
-def made(name: str, folder: Path) -> Case:
-    """Make a table and its model unless they are there: in a process of its own, whose memory no run inherits."""
-    data, model, told = (folder / f"{name}{end}" for end in (".parquet", ".onnx", ".roles"))
-    if not told.exists():
-        maker = Path(__file__).with_name("commands_data.py")
-        subprocess.run([sys.executable, str(maker), name, str(folder)], check=True)
-    return Case(name, data, model, tuple(told.read_text().split("\n")))
-
-
-def work(chosen: list[str], only: list[str], folder: Path) -> Iterator[tuple[str, str, list[str], bool]]:
-    """Go through cases and commands, and say of each whether it is asked for or others need what it writes."""
-    run(["key", "new", str(folder / "key")], HERE, timings=False)
-    lasting = Path(os.environ.get("FAIRKIT_BENCH", Path(tempfile.gettempdir()) / "fairkit-bench"))
-    lasting.mkdir(parents=True, exist_ok=True)
-
-    def asked(name: str) -> bool:
-        return not only or any(word in name for word in only)
-
-    for name, arguments in light():
-        if asked(name):
-            yield "none", name, arguments, True
-    for case_name in chosen:
-        one = made(case_name, lasting)
-        found = list(commands(one, folder))
-        reads = {"verify --recompute"} | {name for name, _ in found if name.startswith("registry")}
-        needed = NEEDED if any(asked(name) for name in reads) else ()
-        for name, arguments in found:
-            if asked(name) or name in needed:
-                yield case_name, name, arguments, asked(name)
-
-
-def pairs(chosen: list[str], only: list[str], base: str, told: argparse.Namespace, show: Callable[[str], None]) -> None:
-    """Print the ratio of this version's CPU seconds to another's, command by command."""
-    show(f"| case | command | CPU s, {base} | CPU s, now | ratio | peak MiB | peak MiB, now |")
-    show("| --- | --- | --- | --- | --- | --- | --- |")
-    with tempfile.TemporaryDirectory() as folder, other_version(base, Path(folder) / "other") as other:
-        for case_name, name, arguments, asked in work(chosen, only, Path(folder)):
-            then, now = [], []
-            for turn in range(told.repeats + 1 if asked else 1):  # the first of each is not counted
-                roots = (other, HERE) if asked else (HERE,)
-                found = [run(arguments, root, timings=False, limit=told.limit) for root in roots]
-                if turn:
-                    then.append(found[0])
-                    now.append(found[1])
-            if asked:
-                show(pair(case_name, name, then, now))
-
-
-def pair(case_name: str, name: str, then: list[Measured], now: list[Measured]) -> str:
-    """Return a row of the table of two versions."""
-    failed = [f"{which} exits with {one.code}: {one.message}" for which, runs in (("base", then), ("now", now))
-              for one in runs[:1] if one.code not in (0, 1, 3)]  # fmt: skip
-    if failed:
-        return f"| {case_name} | `{name}` | {'; '.join(failed)[:160]} | | | | |"
-    ratio = statistics.median(b.cpu / a.cpu for a, b in zip(then, now, strict=True))
-    return (
-        f"| {case_name} | `{name}` | {statistics.median(a.cpu for a in then):.2f} | "
-        f"{statistics.median(b.cpu for b in now):.2f} | {ratio:.2f} | {then[0].peak:,.0f} | {now[0].peak:,.0f} |"
-    )
+def work(cases: list[str], only: list[str], folder: Path) -> Iterator[tuple[str, str, list[str], bool]]:
+    """Go through cases and commands, and say of each whether it is measured or others need what it writes."""
+    run(["key", "new", str(folder / "key"), "--no-passphrase"], HERE, timings=False)
+    KEEP.mkdir(parents=True, exist_ok=True)
+    yield "none", "--help", ["--help"], not only
+    for name in cases:
+        if not (KEEP / f"{name}.onnx").exists():  # in a process of its own, whose memory no run inherits
+            subprocess.run([sys.executable, __file__, "--make", name], check=True)
+        for told, arguments in commands(name, folder):
+            asked = not only or any(word in told for word in only)
+            if asked or told in ("certify", "registry add"):
+                yield name, told, arguments, asked
 
 
 @contextlib.contextmanager
-def other_version(base: str, folder: Path) -> Iterator[Path]:
+def version(base: str, folder: Path) -> Iterator[Path]:
     """Check another version out."""
     git = ["git", "-C", str(HERE), "worktree"]
-    done = subprocess.run(
-        [*git, "add", "-q", "--detach", str(folder), base], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(f"{base} cannot be checked out: {done.stderr.strip()}")
+    subprocess.run([*git, "add", "-q", "--detach", str(folder), base], check=True)
     try:
         yield folder
     finally:
         subprocess.run([*git, "remove", "--force", str(folder)], check=False)
 
 
-def last_release() -> str:
-    """Return the last release's tag."""
-    told = subprocess.run(
-        ["git", "-C", str(HERE), "describe", "--tags", "--abbrev=0"], capture_output=True, text=True, check=False
-    )
-    if told.returncode == 0:
-        return told.stdout.strip()
-    raise SystemExit("there is no release tag: name a commit, as in make bench-compare BASE=HEAD~20")
-
-
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=CASES)
     parser.add_argument("--only", nargs="*", default=[], help="commands whose name has one of these words")
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds that a command may run")
-    parser.add_argument("--cold", action="store_true", help="measure the first run")
-    parser.add_argument("--against", nargs="?", const="", help="a commit or tag; default: the last release")
-    parser.add_argument("--save", type=Path, help="also write the table there")
-    told = parser.parse_args()
-    lines: list[str] = []
+    parser.add_argument("--against", help="a commit or tag")
+    parser.add_argument("--make", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.make:
+        write(given.make)
+        return
+    last = "ratio to the other version" if given.against else "largest phases (CPU)"
+    print(f"| case | command | wall s | CPU s | peak MiB | {last} |\n" + "| --- " * 6 + "|")
+    with tempfile.TemporaryDirectory() as made, contextlib.ExitStack() as stack:
+        other = stack.enter_context(version(given.against, Path(made) / "other")) if given.against else None
+        for case, told, arguments, asked in work(given.cases, given.only, Path(made)):
+            timings = other is None and told != "--help"
+            now, then = [run(arguments, HERE, timings=timings)], []
+            if not asked:
+                continue
+            for _ in range(given.repeats):
+                now.append(run(arguments, HERE, timings=timings))
+                then += [run(arguments, other, timings=False)] if other else []
+            best = min(now[1:], key=lambda one: one.cpu)
+            whole = sum(best.phases.values()) or 1.0
+            largest = sorted(best.phases.items(), key=lambda one: -one[1])[:4]
+            shown = ", ".join(f"{phase} {seconds / whole:.0%}" for phase, seconds in largest)
+            if then:
+                shown = f"{statistics.median(a.cpu / b.cpu for a, b in zip(now[1:], then, strict=True)):.2f}"
+            print(f"| {case} | `{told}` | {best.wall:.2f} | {best.cpu:.2f} | {best.peak:,.0f} | {shown} |", flush=True)
 
-    def shown(line: str) -> None:
-        """Print a line, and keep it."""
-        print(line, flush=True)
-        lines.append(line)
 
-    if told.against is None:
-        measure(told.cases, told.only, told, shown)
-    else:
-        pairs(told.cases, told.only, told.against or last_release(), told, shown)
-    if told.save:
-        told.save.write_text("\n".join(lines) + "\n")
+if __name__ == "__main__":
+    main()

@@ -1,25 +1,15 @@
-"""Frontiers of test loss against statistical parity, in the form of figure 1 of Agarwal, Dudík & Wu (2019).
+"""Frontiers of loss against statistical parity, as in figure 1 of Agarwal, Dudík & Wu (2019); `papers.py` runs them.
 
-    python benchmarks/fair_regression_frontiers.py --output DIR [--only "law school"] [--points 10]
-
-For every data set: the unconstrained learner, the baseline SEO (least squares), fairlearn's reduction under
-demographic parity (logistic loss), and this plugin's frontier, with linear learners and with trees. On the small
-sets (2,000 rows of Adult and of law school, communities & crime), as in the paper, also the cost-sensitive oracles:
-`hinge` (the paper's linear program) and `cs` (a classifier of row and threshold). Prints a table, and writes
-frontiers.json and frontiers.svg.
+Of every data set the unconstrained learner, SEO (least squares), fairlearn's reduction under demographic parity
+(logistic loss), and the plugin's frontier; on the small sets also the cost-sensitive oracles, as in the paper.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 import warnings
-from pathlib import Path
 
-import numpy as np
-from fair_regression_data import SOURCES, Problem, load
-from frontier_drawing import Mark, Series, panels
+from fair_regression_data import SOURCES, Problem
 
 from fairkit.mitigators import Run, Table
 from fairkit_fair_regression.frontier import Ruler, group_codes
@@ -174,72 +164,3 @@ def estimator(learner: str):
 def cost_sensitive(problem: Problem, levels: list[float]) -> list[dict]:
     """Return the frontiers of the oracles that see every row at every threshold."""
     return [row for oracle, learner in COST_SENSITIVE.items() for row in ours(problem, learner, levels, oracle=oracle)]
-
-
-def run(name: str, points: int) -> list[dict]:
-    source, rows = SETS[name]
-    problem = load(source, rows=rows)
-    levels = [float(f"{value:.3g}") for value in np.geomspace(0.25, 0.01, points)]
-    found = []
-    for learner in LEARNERS[problem.loss]:
-        if is_small(name) and learner == "xgboost":
-            continue  # as in the paper: trees overfit a thousand rows
-        found += ours(problem, learner, levels)
-        if problem.loss == "logistic":
-            found += classification(problem, learner, [0.2, 0.1, 0.05, 0.02])
-            found += ours(problem, learner, levels, "labels")[1:]
-    found += cost_sensitive(problem, levels) if is_small(name) else []
-    return found + (seo(problem) if problem.loss == "squared" else [])
-
-
-def table_of(rows: list[dict], root: bool) -> None:
-    unit = "rmse" if root else "log-loss"
-    print(f"  {'method':34} {'bound':>6} {'train ' + unit:>14} {'SP':>6} {'test ' + unit:>14} {'SP':>6} (± KS)")
-    for row in rows:
-        train, test = row["train_loss"], row["test_loss"]
-        if root:
-            train, test = train**0.5, test**0.5
-        half = row["test_disparity_interval"][1] - row["test_disparity"]
-        bound = "" if row["bound"] is None else f"{row['bound']:.3g}"
-        print(
-            f"  {row['method']:34} {bound:>6} {train:14.4f} {row['train_disparity']:6.3f} {test:14.4f} "
-            f"{row['test_disparity']:6.3f} ({half:.3f})"
-        )
-
-
-def panel(name: str, rows: list[dict]):
-    least = min(row["test_loss"] for row in rows if row["method"].startswith("unconstrained"))
-    series = []
-    for method in dict.fromkeys(row["method"] for row in rows):
-        own = [row for row in rows if row["method"] == method]
-        marks = [
-            Mark(
-                row["test_disparity"],
-                None,
-                row["test_loss"] - least,
-                tuple(end - least for end in row["test_loss_interval"]) if len(own) > 1 else None,
-            )
-            for row in own
-        ]
-        series.append(Series(method.replace(", ", " "), sorted(marks), line=len(own) > 1))
-    return series, name, "statistical parity, test", "test loss above the best unconstrained"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--only", choices=list(SETS))
-    parser.add_argument("--points", type=int, default=10)
-    given = parser.parse_args()
-    given.output.mkdir(parents=True, exist_ok=True)
-    results = {}
-    for name in [given.only] if given.only else list(SETS):
-        print(name)
-        results[name] = run(name, given.points)
-        table_of(results[name], root=not name.startswith("adult"))
-    (given.output / "frontiers.json").write_text(json.dumps(results, indent=1))
-    (given.output / "frontiers.svg").write_text(panels([panel(name, rows) for name, rows in results.items()]))
-
-
-if __name__ == "__main__":
-    main()

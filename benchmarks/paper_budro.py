@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import paper_budro_tradeoff as tradeoff
 from paper_budro_data import Parts, measure, race_strength, ratio, split
 from papers_kit import Exhibit, Number
 
@@ -260,14 +259,5 @@ EXHIBITS = [
 EXHIBITS += [
     Exhibit(name="budro.table10"),
     Exhibit(name="budro.figure1", image="../images/budro.svg"),
-    Exhibit(
-        name="budro.figure3",
-        also=("budro.figure2",),
-        methods=tuple(tradeoff.GRIDS),
-        compute=tradeoff.compute,
-        counts={method: len(grid) for method, grid in tradeoff.GRIDS.items()},
-        table=lambda runs: {},
-        claims=tradeoff.claims,
-        figure=tradeoff.figure,
-    ),
+    Exhibit(name="budro.figure3", also=("budro.figure2",)),
 ]

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import paper_fairgbm_parity as parity
 from fairgbm_common import load, split
 from frontier_drawing import Mark, Series, panels
 from paper_fairgbm_rivals import grid_search, one_multiplier
@@ -233,7 +232,6 @@ EXHIBITS = [
         claims=claims,
         figure=figure,
     ),
-    Exhibit(name="fairgbm.parity", methods=parity.METHODS, compute=parity.compute, count=3, claims=parity.claims),
     Exhibit(name="fairgbm.tableA1"),
     Exhibit(name="fairgbm.tableA3", also=tuple(f"fairgbm.tableA{k}" for k in (4, 5, 6))),
 ]

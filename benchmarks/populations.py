@@ -8,18 +8,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-    Columns = dict[str, NDArray[np.generic]]
-    Draw = Callable[[np.random.Generator], Columns]
-
-__all__ = ["Population", "populations"]
+Array = NDArray[np.float64]
+Columns = dict[str, NDArray[Any]]
+Draw = Callable[[np.random.Generator], Columns]
 
 Comparison = Literal["level", "difference", "ratio", "group_min", "group_max", "distance"]
 _NORMAL = NormalDist()
@@ -29,9 +25,9 @@ _NORMAL = NormalDist()
 class Population:
     """One population and one number of it."""
 
-    family: str  # what it is a corner of, and which one
-    name: str  # what it is a corner of, and which one
-    metric: str  # the number's name, as in fairkit's reports: `selection_rate`, `roc_auc`, `mean_absolute_error`,
+    family: str  # what it is a corner of
+    name: str
+    metric: str  # as in fairkit's reports: `selection_rate`, `roc_auc`, ...
     comparison: Comparison
     truth: float  # the number in the population
     draw: Draw
@@ -56,21 +52,39 @@ def populations() -> Iterator[Population]:
         yield from build()
 
 
-def _decided(chance: Array, sizes: NDArray[np.int64]) -> Draw:
-    """Draw decisions with a chance for each group; all outcomes are favorable."""
-    groups = np.repeat(np.arange(len(sizes)), sizes)
+@dataclass(frozen=True)
+class Decided:
+    """Decisions with a chance for each group; all outcomes are favorable."""
 
-    def draw(rng: np.random.Generator) -> Columns:
-        yes = (rng.random(len(groups)) < chance[groups]).astype(np.float64)
+    chance: Array
+    sizes: NDArray[np.int64]
+
+    def __call__(self, rng: np.random.Generator) -> Columns:
+        groups = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        return self._columns((rng.random(len(groups)) < self.chance[groups]).astype(np.float64))
+
+    def outcomes(self) -> Iterator[tuple[float, Columns]]:
+        """Yield each combination of counts whose groups have a chance above 1e-6, with its chance."""
+        pairs = zip(self.sizes.tolist(), self.chance.tolist(), strict=True)
+        tables = [[(k, c) for k, c in enumerate(_binomial(n, p)) if c > 1e-6] for n, p in pairs]
+        for counts in itertools.product(*tables):
+            yes = [np.arange(n) < k for (k, _), n in zip(counts, self.sizes, strict=True)]
+            yield math.prod(c for _, c in counts), self._columns(np.concatenate(yes).astype(np.float64))
+
+    def _columns(self, yes: Array) -> Columns:
+        groups = np.repeat(np.arange(len(self.sizes)), self.sizes)
         return {"group": groups, "outcome": np.ones(len(groups)), "decision": yes}
 
-    return draw
+
+def _binomial(n: int, p: float) -> list[float]:
+    logs = [math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in range(n + 1)]
+    return [math.exp(log + k * math.log(p) + (n - k) * math.log1p(-p)) for k, log in enumerate(logs)]
 
 
 def _rates() -> Iterator[Population]:
     for n in (30, 50, 100, 300, 1000):
         for p in (0.18 / n, 1 / n, 3 / n, 12 / n, 0.3, 0.5):
-            draw = _decided(np.array([p]), np.array([n]))
+            draw = Decided(np.array([p]), np.array([n]))
             name = f"one rate, n {n}, n p {n * p:.3g}"
             yield Population("rate", name, "selection_rate", "level", p, draw)
 
@@ -79,7 +93,7 @@ def _differences() -> Iterator[Population]:
     sizes = ((30, 30), (30, 100), (40, 160), (100, 100))
     chances = ((0.01, 0.01), (0.05, 0.05), (0.05, 0.15), (0.3, 0.4), (0.5, 0.5), (0.9, 0.8))
     for (n, m), (p, q) in itertools.product(sizes, chances):
-        draw = _decided(np.array([p, q]), np.array([n, m]))
+        draw = Decided(np.array([p, q]), np.array([n, m]))
         name = f"{n} and {m} rows, {p} and {q}"
         yield Population("difference", f"difference, {name}", "selection_rate", "difference", abs(p - q), draw)
         truth = min(p, q) / max(p, q)
@@ -89,7 +103,7 @@ def _differences() -> Iterator[Population]:
 def _many_groups() -> Iterator[Population]:
     kinds: tuple[Comparison, ...] = ("group_max", "group_min", "difference")
     for groups, n, p, kind in itertools.product((2, 10, 40), (30, 200), (0.01, 0.05, 0.4), kinds):
-        draw = _decided(np.full(groups, p), np.full(groups, n))
+        draw = Decided(np.full(groups, p), np.full(groups, n))
         truth = 0.0 if kind == "difference" else p
         name = f"{kind} of {groups} groups of {n} at {p}"
         yield Population("many groups", name, "selection_rate", kind, truth, draw)
@@ -101,7 +115,7 @@ def _pairs_apart() -> Iterator[Population]:
         chance = np.full(groups, (p + q) / 2 if middle else p)
         chance[0], chance[1] = p, q
         name = f"{groups} groups of {n}, {p} to {q}, others at the {'middle' if middle else 'end'}"
-        draw = _decided(chance, np.full(groups, n))
+        draw = Decided(chance, np.full(groups, n))
         yield Population("pairs apart", name, "selection_rate", "difference", q - p, draw)
 
 
@@ -161,13 +175,13 @@ def _areas() -> Iterator[Population]:
         yield Population("auc", name, "roc_auc", "difference", 0.0, _ranked(kind, 0.8, (m, 250)))
     for scale, kept in itertools.product((1e-2, 1e-4, 1e-8), (100, 2000)):
         name = f"ROC-AUC of scores near {scale:g}, {kept} distinct ones kept"
-        yield Population("sketch", name, "roc_auc", "level", 0.8, functools.partial(_small, scale))
+        yield Population("sketch", name, "roc_auc", "level", 0.8, functools.partial(_small, scale, kept))
 
 
-def _small(scale: float, rng: np.random.Generator) -> Columns:
+def _small(scale: float, kept: int, rng: np.random.Generator) -> Columns:
     outcome = np.repeat([1.0, 0.0], (200, 4800))
     score = scale * np.exp(rng.standard_normal(5000) + _NORMAL.inv_cdf(0.8) * math.sqrt(2) * outcome)
-    return {"outcome": outcome, "score": np.minimum(score, 1.0)}
+    return {"outcome": outcome, "score": np.minimum(score, 1.0), "kept": np.full(5000, kept)}
 
 
 Errors = Callable[[np.random.Generator, int], "Array"]

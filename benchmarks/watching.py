@@ -1,22 +1,16 @@
-"""The promises of `fairkit watch`: false alarms over lifetimes, widths, run lengths, delays, speed.
+"""The promises of `fairkit watch`: false alarms over lifetimes, widths, run lengths, delays.
 
-Run it with ``nice python benchmarks/watching.py [sequences|between|verdicts|detectors|speed ...]``; ``--quick``
-takes a tenth of the lifetimes. Figures are in docs/explanation/watching.md and the changelog.
+Run it with ``nice python benchmarks/watching.py [sequences|between|verdicts|detectors ...]``; ``--quick``
+takes a tenth of the lifetimes.
 """
 
 from __future__ import annotations
 
-import datetime
-import resource
 import sys
-import tempfile
-import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
-from fairkit import Rule, Watch
 from fairkit.intervals import spread_difference, wilson
 from fairkit_watch.between import Between, Ends, difference
 from fairkit_watch.detectors import Detector, contrast_increments, contrasts, rate_increments
@@ -183,72 +177,9 @@ def detectors() -> None:
         )
 
 
-def speed() -> None:
-    """From Parquet to counts, and one look: processor time, of one core."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rng = np.random.default_rng(4)
-    rows = 1_000_000
-    names = np.array([f"g{i}" for i in range(10)])
-    with tempfile.TemporaryDirectory() as folder:
-        table = pa.table({
-            "decision": rng.integers(0, 2, rows), "outcome": rng.integers(0, 2, rows),
-            "group": pa.DictionaryArray.from_arrays(rng.integers(0, 10, rows).astype(np.int32),
-            names).dictionary_decode(),
-        })  # fmt: skip
-        metrics = ["selection_rate", "true_positive_rate", "false_positive_rate", "accuracy", "precision",
-                   "true_negative_rate", "false_negative_rate"]  # fmt: skip
-        kinds = [
-            ("difference", "max", 0.5),
-            ("ratio", "min", 0.1),
-            ("group_min", "min", 0.0),
-            ("group_max", "max", 1.0),
-        ]
-        rules = [Rule.parse(f"{m}_{k}:group={x}", how) for m in metrics for k, how, x in kinds]
-        rules += [Rule.parse(f"{m}={x}", how) for m in metrics for how, x in (("max", 1.0),)]
-        rules += [Rule.parse(f"{m}_difference:group=0.4", "max") for m in metrics[:5]]
-        pq.write_table(table, Path(folder) / "d.parquet")
-        with Watch.create(
-            Path(folder) / "w", rules, decision="decision", label="outcome", sensitive=["group"]
-        ) as watch:
-            watch.add(table.slice(0, 1000), day="2024-01-01", alarms=False)
-            taken = []
-            for t in range(5):
-                start = time.process_time()
-                watch.add(Path(folder) / "d.parquet", day=f"2024-01-{t + 2:02}", batch=str(t), alarms=False)
-                taken.append(time.process_time() - start)
-            print(f"1,000,000 decisions from Parquet: {min(taken):.2f} s, {rows / min(taken):,.0f} a second")
-            from fairkit_watch import snapshot as looking
-
-            data, taken = watch.data, []
-            for _ in range(7):
-                start = time.process_time()
-                looking.rule_looks(watch.judge, data, weeks=False)
-                taken.append(time.process_time() - start)
-            print(f"a look at {len(rules)} rules, 10 groups: {1e3 * min(taken):.1f} ms")
-            start = time.process_time()
-            watch.new_alarms()
-            print(f"search for alarms, {len(data.days)} days: {1e3 * (time.process_time() - start):.0f} ms")
-        with Watch.create(
-            Path(folder) / "years", rules[:4], decision="decision", label="outcome", sensitive=["group"]
-        ) as watch:
-            for t in range(365):
-                day = (datetime.date(2024, 1, 1) + datetime.timedelta(t)).isoformat()
-                watch.add(table.slice(t * 2000, 2000), day=day, batch=day, alarms=False)
-        size = (Path(folder) / "years" / "totals.log").stat().st_size
-        start = time.process_time()
-        look = Watch.open(Path(folder) / "years", write=False).look()
-        print(
-            f"open and look at a year of days: {time.process_time() - start:.2f} s; log {size / 1e3:.0f} kB; "
-            f"{look.rows:,} decisions"
-        )
-    print(f"memory at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
-
-
 if __name__ == "__main__":
     wanted = [name for name in sys.argv[1:] if not name.startswith("--")]
-    for part in (sequences, between, verdicts, detectors, speed):
+    for part in (sequences, between, verdicts, detectors):
         if not wanted or part.__name__ in wanted:
             print(f"== {part.__name__}")
             part()

@@ -1,9 +1,7 @@
-"""A runner of `coverage.py`: fairlearn's MetricFrame with its bootstrap of 200 draws."""
+"""A runner of `coverage_study.py`: fairlearn's MetricFrame with its bootstrap of 200 draws."""
 
 from __future__ import annotations
 
-import json
-import sys
 import warnings
 from typing import Any
 
@@ -23,14 +21,15 @@ SCORED = {
 }
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
-    columns = {name: np.asarray(values) for name, values in request["columns"].items()}
-    name, kind = request["metric"], request["comparison"]
-    function = {**DECIDED, **SCORED}.get(name)
-    randomized = name in DECIDED and set(np.unique(columns["decision"])) - {0.0, 1.0}
-    if function is None or "cluster" in columns or kind == "distance" or randomized:
-        return {"unsupported": True}
-    tail = (1 - request["confidence"]) / 2
+Answer = tuple[float | None, float | None, bool]
+
+
+def answer(metric: str, comparison: str, confidence: float, columns: dict[str, Any]) -> Answer | None:
+    function = {**DECIDED, **SCORED}.get(metric)
+    randomized = metric in DECIDED and set(np.unique(columns["decision"])) - {0.0, 1.0}
+    if function is None or "cluster" in columns or comparison == "distance" or randomized:
+        return None
+    tail = (1 - confidence) / 2
     group = columns.get("group", np.zeros(len(columns["outcome"]), int))
     weights = {"sample_weight": columns["weight"]} if "weight" in columns else None
     with warnings.catch_warnings():
@@ -39,7 +38,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             frame = MetricFrame(
                 metrics=function,
                 y_true=columns["outcome"],
-                y_pred=columns["decision" if name in DECIDED else "score"],
+                y_pred=columns["decision" if metric in DECIDED else "score"],
                 sensitive_features=group,
                 sample_params=weights,
                 n_boot=DRAWS,
@@ -52,15 +51,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
                 "ratio": frame.ratio_ci,
                 "group_min": frame.group_min_ci,
                 "group_max": frame.group_max_ci,
-            }[kind]()
+            }[comparison]()
             low, high = (float(np.asarray(end)) for end in pair)
         except (ValueError, ZeroDivisionError):
-            return {"low": None, "high": None}
+            return None, None, False
     known = np.isfinite([low, high])
-    return {"low": low if known[0] else None, "high": high if known[1] else None}
-
-
-if __name__ == "__main__":
-    for line in sys.stdin:
-        asked = json.loads(line)
-        print(json.dumps({"id": asked["id"], **answer(asked)}), flush=True)
+    return low if known[0] else None, high if known[1] else None, False

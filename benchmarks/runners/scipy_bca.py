@@ -1,9 +1,7 @@
-"""A runner of `coverage.py`: scipy's bias-corrected and accelerated bootstrap (BCa) of rows, 999 draws."""
+"""A runner of `coverage_study.py`: scipy's bias-corrected and accelerated bootstrap (BCa) of rows, 999 draws."""
 
 from __future__ import annotations
 
-import json
-import sys
 import warnings
 from typing import Any
 
@@ -28,13 +26,14 @@ def statistic_of(name: str) -> Any:  # noqa: PLR0911 -- one for each metric
     return None
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
-    columns = {name: np.asarray(values, float) for name, values in request["columns"].items()}
-    name, kind = request["metric"], request["comparison"]
-    function = statistic_of(name)
-    if function is None or kind != "level" or "weight" in columns or "cluster" in columns:
-        return {"unsupported": True}
-    data = columns["outcome"], columns["decision" if name in ("selection_rate", "f1_score") else "score"]
+Answer = tuple[float | None, float | None, bool]
+
+
+def answer(metric: str, comparison: str, confidence: float, columns: dict[str, Any]) -> Answer | None:
+    function = statistic_of(metric)
+    if function is None or comparison != "level" or "weight" in columns or "cluster" in columns:
+        return None
+    data = columns["outcome"], columns["decision" if metric in ("selection_rate", "f1_score") else "score"]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         found = stats.bootstrap(
@@ -43,15 +42,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             paired=True,
             vectorized=True,
             n_resamples=999,
-            confidence_level=request["confidence"],
+            confidence_level=confidence,
             method="BCa",
             rng=np.random.default_rng(0),
         ).confidence_interval
     low, high = float(found.low), float(found.high)
-    return {"low": low if np.isfinite(low) else None, "high": high if np.isfinite(high) else None}
-
-
-if __name__ == "__main__":
-    for line in sys.stdin:
-        asked = json.loads(line)
-        print(json.dumps({"id": asked["id"], **answer(asked)}), flush=True)
+    return low if np.isfinite(low) else None, high if np.isfinite(high) else None, False

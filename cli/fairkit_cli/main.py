@@ -37,6 +37,7 @@ class GuardedGroup(TyperGroup):
 
 
 _COMMANDS = {
+    "alternatives": "fairkit_cli.commands.alternatives:alternatives",
     "audit": "fairkit_cli.commands.audit:audit",
     "compare": "fairkit_cli.commands.compare:compare",
     "data": "fairkit_cli.commands.data:data",

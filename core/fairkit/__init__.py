@@ -31,6 +31,7 @@ Repair
     mitigate     train or repair a model by one method; the result is one ONNX file
     repair       from a policy to the most accurate model that will surely keep it
     frontier     accuracy against disparity along a method's parameters
+    alternatives could it have been fairer? What a search for less discriminatory models shows
     mitigator    a method as a scikit-learn estimator class
     to_onnx      a fitted pipeline as one ONNX file over its raw columns
 
@@ -58,6 +59,9 @@ _PUBLIC = {
     "Advice": "fairkit_guide.advice",
     "advise": "fairkit_guide.advice",
     "Auditor": "fairkit.auditors",
+    "Alternatives": "fairkit_alternatives.record",
+    "Law": "fairkit_alternatives.laws",
+    "alternatives": "fairkit_alternatives.search",
     "Choice": "fairkit_repair.frontiers.choice",
     "Sweep": "fairkit_repair.frontiers.sweeps",
     "frontier": "fairkit_repair.frontiers.run",

@@ -32,6 +32,9 @@ from fairkit.results.values import GroupValue as GroupValue
 from fairkit.settings import AuditSettings as AuditSettings
 from fairkit.settings import ModelOptions as ModelOptions
 from fairkit.statistics import Rows as Rows
+from fairkit_alternatives.laws import Law as Law
+from fairkit_alternatives.record import Alternatives as Alternatives
+from fairkit_alternatives.search import alternatives as alternatives
 from fairkit_comparing.run import compare as compare
 from fairkit_guide.advice import Advice as Advice
 from fairkit_guide.advice import advise as advise

@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 _NORMAL = NormalDist()
-_MANY, _EVEN = 4, 0.7
+MANY, _EVEN = 4, 0.7
 
 
 def two_sided(confidence: float) -> float:
@@ -182,6 +182,13 @@ def spread_difference(values: Array, limits: Limits, confidence: float, correlat
     )  # else rounding excludes 0
 
 
+def differences(values: Array, limits: Limits, confidence: float) -> tuple[Array, Array]:
+    """Return the ends of `spread_difference` for many draws at once, [D] each: values and limits are [D, G]."""
+    inner, outer = _quantiles(values.shape[-1], confidence, None)
+    low, high = pairwise(values, limits, inner)[1].max(axis=-1), pairwise(values, limits, outer)[2].max(axis=-1)
+    return np.where(low < NOISE * np.maximum(high, 0.0), 0.0, low), high
+
+
 def _upper_end(values: Array, limits: Limits, z: float) -> float:
     """Return the upper end for the largest difference: at the factor that the noise of many groups leaves.
 
@@ -190,7 +197,7 @@ def _upper_end(values: Array, limits: Limits, z: float) -> float:
     that a few steps down from z stay right.
     """
     high = float(pairwise(values, limits, z)[2].max())
-    if len(values) < _MANY:
+    if len(values) < MANY:
         return high
     ends = limits(z)
     errors = (ends[1] - ends[0]) / (2 * z)
@@ -207,9 +214,9 @@ def _upper_end(values: Array, limits: Limits, z: float) -> float:
 
 
 def pairwise(values: Array, limits: Limits, z: float, correlation: Array | None = None) -> tuple[Array, Array, Array]:
-    """Return |difference|, its lower and its upper limit for every pair of groups, each [G (G-1) / 2]."""
-    a, b = _pairs(len(values))
-    difference = values[a] - values[b]
+    """Return |difference|, its lower and its upper limit for every pair of groups, each [..., G (G-1) / 2]."""
+    a, b = _pairs(values.shape[-1])
+    difference = values[..., a] - values[..., b]
     low, high = difference_limits(values, limits, z, a, b, correlation)
     return np.abs(difference), np.maximum(np.maximum(low, -high), 0), np.maximum(high, -low)
 
@@ -237,21 +244,20 @@ def difference_limits(
     values, limits, z
         As for `spread_difference`; a normal quantile.
     a, b
-        Places of the groups that are compared, shape [P].
+        Places of the groups that are compared, shape [P]; values may be those of many draws, [D, G].
     correlation
         Of the values, shape [G, G]; None: independent.
     """
     low, high = limits(z)
-    difference = values[a] - values[b]
-    below_a, above_b = values[a] - low[a], high[b] - values[b]
-    above, below = high[a] - values[a], values[b] - low[b]
+    p, q = values[..., a], values[..., b]
+    below_a, above_b, above, below = p - low[..., a], high[..., b] - q, high[..., a] - p, q - low[..., b]
     # D - √((p - l)² + (u' - q)²) and D + √((u - p)² + (q - l')²)
     down, up = below_a**2 + above_b**2, above**2 + below**2
     if correlation is not None:
         with np.errstate(invalid="ignore"):
             down = np.maximum(down - 2 * correlation[a, b] * _product(below_a, above_b), 0)
             up = np.maximum(up - 2 * correlation[a, b] * _product(above, below), 0)
-    return difference - _root(down, below_a, above_b), difference + _root(up, above, below)
+    return p - q - _root(down, below_a, above_b), p - q + _root(up, above, below)
 
 
 def _root(square: Array, one: Array, other: Array) -> Array:

@@ -17,7 +17,7 @@ from fairkit_repair.postprocess import PostProcessor, RuleModel, Solution
 from fairkit_repair.scored_rows import even_folds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -67,22 +67,34 @@ def common_threshold(rows: ScoredRows) -> float:
     return float(np.append(2.0, below)[at])
 
 
-def aimed(fit: Callable[[Table], FittedModel], table: Table, run: Run) -> FittedModel:
-    """Train on all rows, and set one threshold for the run's objective on scores by models of the other half."""
-    fitted = fit(table)
-    if table.task != "binary" or run.objective.is_plain or isinstance(fitted, RunsItself):
-        return fitted
-    found = fitted.predict(table.columns)
-    decided = found.decision_probability
-    if decided is not None and not np.array_equal(decided, found.score >= _HALF):
-        return fitted  # it decides by more than its score; whether it keeps the rate is measured
+def aimed(fit: Callable[[Table], Sequence[FittedModel]], table: Table, run: Run) -> list[FittedModel]:
+    """Train on all rows, and set one threshold for the run's objective on scores by models of the other half.
+
+    A model that decides by more than its score keeps its decisions; whether they keep the rate is measured.
+    """
+    models = list(fit(table))
+    places = [place for place, fitted in enumerate(models) if _by_half(fitted, table)]
+    if table.task != "binary" or run.objective.is_plain or not places:
+        return models
     half = even_folds(2 * (table.target > 0).astype(np.int64), 2, np.random.default_rng([run.seed, 2]))
-    scores = np.empty(len(table))
-    for place in (0, 1):
-        inside = half == place
+    scores = np.empty((len(models), len(table)))
+    for number in (0, 1):
+        inside = half == number
         part = table.take(inside)
-        scores[inside] = fit(table.take(~inside)).predict(part.columns).score
-    return with_threshold(fitted, table, run, scores.astype(np.float32).astype(np.float64))
+        for place, fitted in enumerate(fit(table.take(~inside))):
+            scores[place, inside] = fitted.predict(part.columns).score
+    for place in places:
+        unseen = scores[place].astype(np.float32).astype(np.float64)
+        models[place] = with_threshold(models[place], table, run, unseen)
+    return models
+
+
+def _by_half(fitted: FittedModel, table: Table) -> bool:
+    """Return whether a model decides by its score's half."""
+    if table.task != "binary" or isinstance(fitted, RunsItself):
+        return False
+    found = fitted.predict(table.columns)
+    return found.decision_probability is None or np.array_equal(found.decision_probability, found.score >= _HALF)
 
 
 def with_threshold(fitted: FittedModel, table: Table, run: Run, scores: NDArray[np.float64]) -> RuleModel:

@@ -22,6 +22,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))  # also where P
 
 from all_inputs_read import Graph, RefusedError, claims_of, number, refuse, strict
 
+FIELDS = {"schema", "model_sha256", "problem_sha256", "trees", "inputs", "changing", "domain", "features", "direction", "base",
+          "threshold", "rounding", "logs"}  # fmt: skip
+NUMBERS, LISTED = {"name", "columns", "low", "ends", "whole", "single"}, {"name", "columns", "members", "choices"}
+EVIDENCE = {"version", "decided", "boxes", "rounding", "witness", "proved", "problem_sha256", "proof", "domain"}
 FLIP, SCORE, CHANCE = "all_inputs_flip", "all_inputs_score_change", "all_inputs_probability_change"
 TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble")
 TESTS = {
@@ -199,10 +203,6 @@ def cells_of_tests(model, features):
 
 def digest_of(told, model, sizes, tests):
     """The digest that the report has of all that a proof is about."""
-    domain = [
-        [block["name"], block["low"], block["ends"]] if "ends" in block
-        else [block["name"], sorted(block["members"])] for block in told["domain"]
-    ]  # fmt: skip
     about = {
         "sizes": sizes,
         "changing": told["changing"],
@@ -212,7 +212,8 @@ def digest_of(told, model, sizes, tests):
         "value": [(told["direction"] * value).hex() for value in model["value"]],
         "roots": model["roots"],
         "numbers": [told["base"], told["rounding"], told["threshold"]],
-        "domain": domain,
+        "domain": told["domain"],
+        "inputs": told["inputs"],
     }
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
@@ -305,6 +306,7 @@ def largest(trees, boxes, starts, sign=1):
                 places = [starts[block] + c for c in range(cells.bit_length()) if cells >> c & 1]
                 rows = rows[boxes[np.ix_(rows, places)].any(axis=1)]
             best[rows] = value
+        refuse((best == -np.inf).any(), "a box reaches no leaf of a tree")
         total += best
     return total
 
@@ -394,16 +396,41 @@ def proved(told, question, log):
     refuse(not pairs, "there are no pairs of values")
     refuse(sorted(log) != sorted(pairs) or not all(log.values()), "the log is not about every pair of values")
     for pair in pairs:
-        trees = trees_of(told, pair)
+        trees, counted = trees_of(told, pair), 0
         for groups, boxes in boxes_of(told, log[pair], starts):
-            found = max(found, float(bounds(told, question, trees, groups, boxes, starts).max()))
+            refuse(not set(groups) <= {"first", "more", "less", "gap"}, "the log adds up trees of another sum")
+            found, counted = max(found, float(bounds(told, question, trees, groups, boxes, starts).max())), counted + 1
+        refuse(not counted, "the log has no box that holds an input")
     return found
+
+
+def check_fields(told, graph, tested):
+    """Every field is there, none besides, and no place or cell is one that there is not."""
+    blocks = told["domain"]
+    for block in blocks:
+        refuse(set(block) not in (NUMBERS, LISTED), "a block of the domain lacks a field, or has others")
+        cells = {cell for _, cell in block.get("members", ())}
+        whole = cells == set(range(len(cells))) and len(block.get("choices", ())) == len(block.get("members", ()))
+        refuse(not whole or not (block.get("ends") or cells), "a block of the domain has no cells, or negative ones")
+    names = [column for block in blocks for column in block["columns"]]
+    fed = [column for _, _, columns in told["inputs"] for column in columns]
+    refuse(len(set(names)) < len(names) or not set(fed) <= set(names), "the domain has a column twice, or lacks one")
+    refuse([[name, kind] for name, kind, _ in told["inputs"]] != [[n, k] for n, k in graph.kinds.items()],
+           "the inputs are not those of the model")  # fmt: skip
+    refuse(type(told["changing"]) is not int or not 0 <= told["changing"] < len(blocks), "nothing changes")
+    refuse(set(told["features"]) != {str(one) for one in tested}, "the features are not those that the trees read")
+    for block, low, high in told["features"].values():
+        size = 1 if block == -1 else len(blocks[block].get("ends") or {c for _, c in blocks[block]["members"]})
+        refuse(block < -1 or len(low) != size or len(high) != size, "a feature has other cells than its block")
+    refuse(not set(told["logs"]) <= {FLIP, SCORE, CHANCE}, "there are logs of other questions")
+    refuse(not number(told["rounding"]) >= 0, "the rounding is negative")
 
 
 def problem_of(told, graph):
     """What the proof is about, with the trees of the file, in the form that `proved` takes."""
     refuse(told["model_sha256"] != graph.sha256, "the proof is about another model file")
     model, matrix = model_of(graph, told["trees"])
+    check_fields(told, graph, {feature for mode, feature, _, _ in model["tests"] if mode != "LEAF"})
     sizes = [len(b["ends"]) if "ends" in b else 1 + max(cell for _, cell in b["members"]) for b in told["domain"]]
     refuse(told["direction"] not in (1, -1) or number(told["base"]) != told["direction"] * model["base"],
            "the constant that is added to the trees is another one")  # fmt: skip
@@ -412,7 +439,7 @@ def problem_of(told, graph):
     refuse(digest_of(told, model, sizes, tests) != told["problem_sha256"], "the digest is not that of the proof")
     run_encoders(told, graph, matrix)
     leaf = [told["direction"] * value for value in model["value"]]
-    threshold = told["threshold"] and float.fromhex(told["threshold"])
+    threshold = told["threshold"] and number(told["threshold"])
     return told | model | {"tests": tests, "leaf": leaf, "sizes": sizes, "base": number(told["base"]),
                            "threshold": threshold, "rounding": number(told["rounding"])}  # fmt: skip
 
@@ -424,10 +451,17 @@ def holds(told, question, finding):
     if (question == FLIP and high == 1.0) or (question == CHANCE and high >= 1.0):
         return None
     evidence = finding["evidence"]
+    if "narrowed" in evidence:  # to values of the table: it claims nothing of other inputs
+        return None
+    lacking = {"version", "rounding", "proved", "problem_sha256", "domain"} - set(evidence)
+    refuse(lacking or set(evidence) - EVIDENCE, f"{question}: the evidence lacks a field, or has others")
+    refuse(evidence["version"] != 3 or evidence["rounding"] != told["rounding"], f"{question}: of another proof")
+    refuse(set(evidence["domain"]) != {b["name"] for b in told["domain"]}, f"{question}: about another domain")
     refuse(evidence.get("problem_sha256") != told["problem_sha256"], f"{question}: the report is about another proof")
     refuse("near" in finding["parameters"], f"{question}: the report is about inputs near people: make it anew")
     refuse(not told["logs"].get(question), f"{question}: the proof has no log of it")
     bound, rounding = proved(told, question, told["logs"][question]), told["rounding"]
+    refuse(question != FLIP and not math.isfinite(bound), f"{question}: its bound is no number")
     slack = 1e-9 * max(1.0, abs(bound)) if math.isfinite(bound) else 0.0
     if bound > evidence["proved"] + slack:
         return False, bound
@@ -436,28 +470,41 @@ def holds(told, question, finding):
     return upper <= high + slack, bound
 
 
+def shown_of(block):
+    """A block of the domain in words."""
+    if "ends" not in block:
+        values = ["+".join(map(str, some)) for some in block["choices"]]
+        return f"{block['name']}: {', '.join(values[:30])}{f', {len(values) - 30} others' * (len(values) > 30)}"
+    ends = [float.fromhex(text) for text in block["ends"]]
+    last = max(end for end in ends if not math.isnan(end))
+    words = ", whole" * block["whole"] + ", or missing" * any(map(math.isnan, ends))
+    return f"{block['name']}: {float.fromhex(block['low'])!r} to {last!r}{words}"
+
+
 def main(proof, model, report):
     """Check every claim of a report; 1 where one does not hold."""
     code, said = 0, 0
     try:
         told = strict(pathlib.Path(proof).read_text())
-        refuse(told.get("schema") != "fairkit.all-inputs/2", "the proof is of another version: make it anew")
-        refuse("people" in told, "the proof is about inputs near people, which fairkit does no more: make it anew")
+        refuse(told.get("schema") != "fairkit.all-inputs/3", "the proof is of another version: make it anew")
+        refuse(set(told) != FIELDS, "the proof lacks a field, or has others")
         graph = Graph(pathlib.Path(model).read_bytes())
         digest, findings = claims_of(report)
         refuse(digest != graph.sha256, "the report is about another model file")
         told = problem_of(told, graph)
+        for block in told["domain"]:  # what every statement is about
+            sys.stdout.write(f"domain: {shown_of(block)}\n")
         for question in (FLIP, SCORE, CHANCE):
             found = holds(told, question, findings[question]) if question in findings else None
             if found is None:
-                sys.stdout.write(f"{question}: nothing to prove (a witness decides it, or it was not decided)\n")
+                sys.stdout.write(f"{question}: nothing to prove (a witness decides it, or it is not decided)\n")
                 continue
             good, bound = found
             said, code = said + 1, code if good else 1
             high = findings[question]["interval"][1]
             sys.stdout.write(f"{question}: at most {high:.9g}, proved {bound:.9g}: {'holds' if good else 'REFUTED'}\n")
         refuse(not said, "the report claims nothing that a proof could show")
-    except (RefusedError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (RefusedError, KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
         sys.stdout.write(
             f"REFUSED: {error if isinstance(error, RefusedError) else f'the files are damaged ({error!r})'}\n"
         )

@@ -10,6 +10,8 @@ import math
 import pathlib
 import struct
 
+KINDS = {1: "float", 6: "int32", 7: "int64", 8: "string", 9: "bool", 10: "float16", 11: "double"}
+
 
 class RefusedError(Exception):
     """The proof is not what it says, or not about this model or report."""
@@ -117,6 +119,8 @@ class Graph:
             if kind == "Constant" and isinstance(own.get("value"), tuple):
                 self.constants[outputs[0]] = own["value"]
         self.inputs = [fields(one)[1][0].decode() for one in told.get(11, [])]
+        types = [fields(fields(fields(one)[2][0])[1][0])[1][0] for one in told.get(11, [])]
+        self.kinds = {name: f"tensor({KINDS.get(kind, kind)})" for name, kind in zip(self.inputs, types, strict=True)}
 
     def showing(self, name):
         """The file with one more output."""
@@ -150,10 +154,15 @@ def _no_number(text):
     raise RefusedError(f"{text} is no finite number")
 
 
+def _finite(text):
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
+
+
 def strict(text):
     """JSON without NaN, infinite numbers or names that stand twice."""
     try:
-        return json.loads(text, object_pairs_hook=_pairs, parse_constant=_no_number)
+        return json.loads(text, object_pairs_hook=_pairs, parse_constant=_no_number, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise RefusedError(f"a file is no JSON: {error}") from error
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_COMBINATIONS = 64
 """Values, or combinations of values, that what changes may have."""
+MOST_SHOWN = 30  # values of a column that a finding names
 MOST_VALUES = 10_000
 """Distinct values of a column that are kept."""
 
@@ -181,6 +182,35 @@ def domains_of(
     return domains, notes
 
 
+def domain_texts(domains: Sequence[Numbers | Listed]) -> dict[str, str]:
+    """Return by block, in words, what its columns may be."""
+    found = {}
+    for one in domains:
+        if isinstance(one, Numbers):
+            found[one.name] = f"{one.low!r} to {one.high!r}{', whole' * one.whole}{', or missing' * one.missing}"
+            continue
+        texts = ["+".join(map(value_text_of, values)) or "missing" for values in one.values]
+        more = [f"{len(texts) - MOST_SHOWN} others"] if len(texts) > MOST_SHOWN else []
+        found[one.name] = ", ".join(texts[:MOST_SHOWN] + more)
+    return found
+
+
+def narrowed_of(
+    domains: Sequence[Numbers | Listed], people: People, features: Features, parameters: Parameters
+) -> list[str]:
+    """Name the columns of which only values of the table are looked at: their operator is not understood."""
+    narrowed = []
+    for name in features.listed:
+        one = next((each for each in domains[:-1] if each.name == name), None)
+        if not isinstance(one, Listed) or name in parameters.domain:
+            continue  # or the user states which
+        seen, numbers = people.seen[name], {value for (value,) in one.values if value == value}  # noqa: PLR0124 -- NaN
+        every = not seen.text and seen.whole and len(numbers) > seen.high - seen.low
+        if not every and not (seen.text and features.listed[name]):  # nor is it text that an encoder lists
+            narrowed.append(name)
+    return narrowed
+
+
 def _one(name: str, seen: Seen, listed: Mapping[str, list[Any]], stated: Any) -> Numbers | Listed:
     text = seen.text
     if stated is not None and not text and name not in listed:
@@ -198,42 +228,30 @@ def _one(name: str, seen: Seen, listed: Mapping[str, list[Any]], stated: Any) ->
         )
     values = list(seen.values)
     if not text and not listed.get(name) and seen.whole and seen.high - seen.low < MOST_VALUES:
-        values = np.arange(
-            seen.low, seen.high + 1
-        ).tolist()  # an operator breaks the order: every number is gone through
+        values = np.arange(seen.low, seen.high + 1).tolist()  # the order is broken: every number is gone through
     if not text and seen.missing:
         values.append(np.nan)
     values += [key for key in listed.get(name, ()) if not any(same_value(key, value) for value in values)]
     if stated is not None:
-        wished = (
-            stated.split(",")
-            if isinstance(stated, str)
-            else list(stated)
-            if isinstance(stated, list | tuple)
-            else [stated]
-        )
-        values = [_known(name, wish, values) for wish in wished]
+        values = [_known(name, wish, values) for wish in _parts(stated, ",")]
     if not values:
         raise DataError(f"all-inputs: the domain of {name!r} is empty")
     return Listed(columns=(name,), values=tuple((value,) for value in values))
 
 
 def _told_range(name: str, seen: Seen, stated: Any) -> Numbers:
-    parts = (
-        stated.split(":")
-        if isinstance(stated, str)
-        else stated
-        if isinstance(stated, list | tuple)
-        else [stated, stated]
-    )
     try:
-        low, high = (float(part) for part in parts)
+        low, high = (float(part) for part in (_parts(stated, ":") if isinstance(stated, Sequence) else [stated] * 2))
     except (TypeError, ValueError):
         raise ParameterError(
             f"all-inputs: the domain {stated!r} of {name!r} is not understood; write all-inputs.domain.{name}=LOW:HIGH"
         ) from None
     whole = seen.whole and low.is_integer() and high.is_integer()
     return Numbers(name=name, low=low, high=high, whole=whole, missing=False)
+
+
+def _parts(stated: Any, mark: str) -> list[Any]:
+    return stated.split(mark) if isinstance(stated, str) else list(stated) if isinstance(stated, Sequence) else [stated]
 
 
 def _known(name: str, wish: Any, values: Sequence[Any]) -> Any:
@@ -249,21 +267,17 @@ def _combinations(people: People, changing: Sequence[str], told: Sequence[str]) 
     """Return the values that the changing columns take together."""
     if told:
         return tuple(_told_values(people, changing, text) for text in told)
-    if len(changing) == 1:
-        values = people.seen[changing[0]].values
-        if values is None or len(values) > MOST_COMBINATIONS:
-            raise DataError(
-                f"all-inputs: column {changing[0]!r} has more than {MOST_COMBINATIONS} values; choose some with the "
-                "parameter `all-inputs.values=A,B`"
-            )
-        return tuple((value,) for value in sorted(values, key=lambda v: (isinstance(v, str), v is None, v)))
-    together = people.combinations
-    if together is None or len(together) > MOST_COMBINATIONS:
+    alone = len(changing) == 1
+    known: Mapping[Any, Any] | None = people.seen[changing[0]].values if alone else people.combinations
+    if known is None or len(known) > MOST_COMBINATIONS:
+        what, form = ("values", "A,B") if alone else ("combinations", "A+B,C+D")
         raise DataError(
-            f"all-inputs: {'+'.join(changing)} have more than {MOST_COMBINATIONS} combinations; choose some with the "
-            "parameter `all-inputs.values=A+B,C+D`"
+            f"all-inputs: {'+'.join(changing)} has more than {MOST_COMBINATIONS} {what}; choose some with the "
+            f"parameter `all-inputs.values={form}`"
         )
-    return tuple(sorted(together.values(), key=lambda values: tuple(map(str, values))))
+    if alone:
+        return tuple((value,) for value in sorted(known, key=lambda v: (isinstance(v, str), v is None, v)))
+    return tuple(sorted(known.values(), key=lambda values: tuple(map(str, values))))
 
 
 def _told_values(people: People, changing: Sequence[str], text: str) -> tuple[Any, ...]:

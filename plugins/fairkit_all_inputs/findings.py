@@ -19,7 +19,7 @@ from fairkit_all_inputs.bounds.proof import log_of, packed, proved, unpacked
 from fairkit_all_inputs.bounds.proof_file import save_proof
 from fairkit_all_inputs.bounds.searching import Answer, answer, unsearched
 from fairkit_all_inputs.bounds.sums import problem_of
-from fairkit_all_inputs.domains import domains_of
+from fairkit_all_inputs.domains import domain_texts, domains_of, narrowed_of
 from fairkit_all_inputs.replaying import Replay, confirmed, inside_of, replayed
 from fairkit_all_inputs.scope import BOUNDS, MEANING, QUESTIONS, SHARE, AuditScope, interval_of, meet, state_of
 from fairkit_all_inputs.witness import ask, cells_of, described, differs, of_somebody, read, run_witness
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from fairkit_all_inputs.domains import People
     from fairkit_all_inputs.parameters import Parameters
 
-VERSION = 2
+VERSION = 3
 """Of what is proved and how; a certificate of another version is refused."""
+EVIDENCE = ("version", "decided", "boxes", "rounding", "witness", "proved", "problem_sha256", "proof")
 STARTS = 50
 """People from whom the search for a witness begins."""
 LEAST = -1e300
@@ -77,29 +78,24 @@ def findings(
         return _unused(scope, f"The model does not read {', '.join(changing)}: no input changes its answer.")
     broken = not_plain(context.scorer)
     if broken is not None:
-        return [
-            replace(
-                one, value=None, interval=None, interval_at=None, evidence={"version": VERSION}, inconclusive=broken
-            )
-            for one in _unused(scope, f"Not shown: {broken}.")
-        ]
+        unknown: Any = {"value": None, "interval": None, "interval_at": None, "evidence": {"version": VERSION}}
+        return [replace(one, **unknown, inconclusive=broken) for one in _unused(scope, f"Not shown: {broken}.")]
     model = opened(context)
     columns = list(context.scorer.columns)
     features = model.sources({name: values[:3] for name, values in people.columns.items()})
     domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, parameters)
     problem = problem_of(model, domains, len(domains) - 1, features)
+    scope = replace(scope, domain=domain_texts(domains))
     if not problem.pairs or not problem.of(FLIP).touching:
-        values = ", ".join(changing)
-        results = _unused(scope, f"No tree splits between the values of {values}: no input changes its answer.")
+        why = f"No tree splits between the values of {', '.join(changing)}: no input changes its answer."
+        results = _unused(scope, why)
         replay = replayed(scope, model, problem)
         kinds = {name: kind for kind, name in QUESTIONS.items()}
         return [confirmed(scope, problem, kinds.get(one.metric, -1), one, replay) for one in results]
     if parameters.save_proof:
         _refuse_proof(problem)
     replay, searched = _replayed_and_compiled(scope, model, problem)
-    scope = replace(scope, searched=searched)
-    whole = [one.name for one in domains if getattr(one, "whole", False)]
-    notes += [f"Whole numbers only, as in the data: {', '.join(whole)}."] if whole else []
+    scope = replace(scope, searched=searched, narrowed=narrowed_of(domains, people, features, parameters))
     notes += replay.notes()
     kinds_asked = [SCORE] if problem.threshold is None else [FLIP, SCORE]
     kinds_asked += [CHANCE] if problem.logistic else []
@@ -130,16 +126,11 @@ def findings(
 
 def _refuse_proof(problem: Problem) -> None:
     """Refuse `save_proof` of a model whose trees are not those of the file."""
-    if problem.points:
-        raise ParameterError(
-            "all-inputs: save_proof writes the cells of trees, and this model is linear: its bound is the sum of its "
-            "columns' parts, which `fairkit verify --recompute` adds up; leave save_proof out"
-        )
-    if problem.of(FLIP) is not problem:
-        raise ParameterError(
-            "all-inputs: save_proof writes the trees of the file, and this model decides by a threshold for each "
-            "group: its log is in the certificate, and `fairkit verify --recompute` checks it; leave save_proof out"
-        )
+    linear = "is linear: its bound is the sum of its columns' parts, which `fairkit verify --recompute` adds up"
+    ruled = "decides by a threshold for each group: `fairkit verify --recompute` checks the log in the certificate"
+    if problem.points or problem.of(FLIP) is not problem:
+        why = linear if problem.points else ruled
+        raise ParameterError(f"all-inputs: save_proof writes the trees of a file, and this model {why}; leave it out")
 
 
 def _replayed_and_compiled(scope: AuditScope, model: TreeModel | LinearModel, problem: Problem) -> tuple[Replay, bool]:
@@ -217,7 +208,7 @@ def _checked(scope: AuditScope, problem: Problem, kind: int, notes: Sequence[str
     signed = scope.signed(QUESTIONS[kind])
     if signed is None or signed.interval is None:
         return None
-    evidence = dict(signed.evidence)
+    evidence = {key: value for key, value in signed.evidence.items() if key in EVIDENCE}
     if signed.evidence.get("version") != VERSION:
         raise DataError(
             f"all-inputs: the certificate's {signed.metric} has a proof of version "

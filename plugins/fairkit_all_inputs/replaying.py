@@ -99,13 +99,17 @@ def confirmed(scope: AuditScope, problem: Problem, kind: int, finding: Finding, 
     evidence = dict(finding.evidence) | {"witness": [witness] if of_somebody(scope, witness) else witness}
     if kind == FLIP:
         evidence = {key: told for key, told in evidence.items() if key not in ("proof", "proved", "problem_sha256")}
-    evidence["decided"] = high - value <= meet(problem, kind, value)
+    doubt = finding.inconclusive
+    if kind == FLIP and evidence.pop("narrowed", None):
+        doubt = None  # it was run
+    evidence["decided"] = "narrowed" not in evidence and high - value <= meet(problem, kind, value)
     stale = state_of(scope, decided=False)
     notes = tuple(note for note in finding.notes if not evidence["decided"] or note not in stale)
     interval = (value, max(value, high))
     return replace(
-        finding, value=value, interval=interval, evidence=evidence, notes=notes, interval_at=lambda _: interval
-    )
+        finding, value=value, interval=interval, evidence=evidence, notes=notes, interval_at=lambda _: interval,
+        inconclusive=doubt,
+    )  # fmt: skip
 
 
 def _exact(

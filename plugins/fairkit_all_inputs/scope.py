@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 QUESTIONS = {FLIP: "all_inputs_flip", SCORE: "all_inputs_score_change", CHANCE: "all_inputs_probability_change"}
 SHARE = "all_inputs_flippable"
 BOUNDS = "The interval is no confidence interval: its ends are bounds that hold for every input of the domain."
+NARROWED = "of {} only the table's own values were looked at (an operator that reads them is not understood): nothing \
+is known of other inputs. State the values that are meant, as all-inputs.domain.COLUMN=A,B"
 MEANING = {
     FLIP: "1: there is an input whose decision changes with these columns alone; 0: it is proved that there is none.",
     SCORE: "The largest change of the sum that the score is made of, over all inputs of the domain.",
@@ -40,6 +42,8 @@ class AuditScope:
     context: AuditContext  # the parameters, and the audit
     began: float = field(default_factory=time.monotonic)  # when the audit did, on the monotonic clock
     searched: bool = True  # whether the search was compiled in time
+    domain: Mapping[str, str] = field(default_factory=dict)  # by block, what its columns may be, in words
+    narrowed: Sequence[str] = ()  # the columns of which only values of the table were looked at
 
     @property
     def place(self) -> str:
@@ -62,8 +66,12 @@ class AuditScope:
     def finding(
         self, metric: str, lower: float, upper: float, evidence: Mapping[str, Any], notes: Sequence[str]
     ) -> Finding:
-        """Return a finding whose interval does not depend on a confidence."""
-        interval = (lower, upper)
+        """Return a finding whose interval does not depend on a confidence; no proof where a column was narrowed."""
+        flips = metric == QUESTIONS[FLIP]
+        open_ = bool(self.narrowed) and metric != SHARE and not (flips and lower == 1.0)
+        interval = (lower, 1.0 if open_ and flips else upper)
+        narrowed = {"decided": False, "narrowed": ", ".join(self.narrowed)} if open_ else {}
+        evidence = {**evidence, **narrowed, "domain": dict(self.domain)}
         return Finding(
             auditor="all-inputs",
             metric=metric,
@@ -72,8 +80,9 @@ class AuditScope:
             interval=interval,
             confidence=self.context.confidence,
             better="lower",
-            evidence=dict(evidence),
+            evidence=evidence,
             notes=tuple(notes),
+            inconclusive=NARROWED.format(", ".join(self.narrowed)) if open_ else None,
             interval_at=lambda _: interval,
         )
 

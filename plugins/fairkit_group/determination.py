@@ -150,7 +150,7 @@ class R2Score(Metric):
                 down, up = tilted(skewness / 1.5, student(z, n / 2))
                 share = unseen(n, z)  # of rows with the largest error, which moves their targets too
                 hidden = np.log1p(share * largest) - np.log1p(share * largest * np.clip(1 - value, 0, 1))
-                more = widened(error * up, hidden, tail / 2.5, n)
+                more = widened(error * up, hidden, tail / 1.3, n)
                 return 1 - (1 - value) * np.exp(more), 1 - (1 - value) * np.exp(-error * down)
 
         shaky = heavy(1.25 * skewness, n) | heavy(tail / 1.4, n)

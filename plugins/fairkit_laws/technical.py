@@ -140,13 +140,20 @@ def mitigation(context: Context) -> list[PackTable]:
 
 
 def alternatives(context: Context) -> list[PackTable]:
-    """Return the table of the search for less discriminatory alternatives, from the model's file."""
+    """Return the search for less discriminatory alternatives: its statements, and what the model's file says."""
+    tables = [
+        _listed("What a search shows", [(name, said) for name, _, said in (note.partition(": ") for note in one.notes)])
+        for one in context.report.findings
+        if one.metric == "alternatives_reduction"
+    ]
     told = context.certificate.get("mitigation")
     search = told.get("search") if isinstance(told, Mapping) else None
     if not isinstance(search, Mapping):
+        if tables:
+            return tables
         raise NotAnsweredError(
-            "no search is recorded: `fairkit mitigate` with a policy tries alternatives and writes into the model what "
-            "it tried; `fairkit frontier` draws accuracy against disparity"
+            "no search is recorded: `fairkit alternatives MODEL` says with an error what was found and what is "
+            "excluded, and --auditor alternatives certifies it; `fairkit mitigate` with a policy records what it tried"
         )
     pairs: list[tuple[str, Cell]] = [
         ("alternatives considered", _text(search.get("considered"))),
@@ -157,7 +164,7 @@ def alternatives(context: Context) -> list[PackTable]:
         ("looks at the test rows", _text(search.get("looks"))),
         ("limits", "; ".join(_text(rule) for rule in search.get("policy") or ())),
     ]
-    return [_listed("Search for less discriminatory alternatives", pairs)]
+    return [*tables, _listed("Search for less discriminatory alternatives", pairs)]
 
 
 def _as_good(search: Mapping[str, object]) -> list[tuple[str, Cell]]:

@@ -1,4 +1,4 @@
-"""fairkit inside MLflow: models that it keeps, an evaluator, and a receiver of webhooks that watches over aliases."""
+"""fairkit inside MLflow: models that it keeps, an evaluator, a guard that takes an alias back without a certificate."""
 
 from __future__ import annotations
 

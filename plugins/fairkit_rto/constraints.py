@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairkit.errors import DataError
 from fairkit_rto.ramps import sort_groups
 from fairkit_rto.sgd import Duals, sgd_thresholds, shuffled_epochs
-from fairkit_rto.solver import covariance_multiplier, parity_threshold, ramp
+from fairkit_rto.solver import covariance_multiplier, parity_threshold, parity_thresholds, ramp
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fairkit_repair.scored_rows import ScoredRows
@@ -28,38 +30,18 @@ class Setting:
     epsilon: float
 
 
-class Constraint(Protocol):
-    """What a rule is held to."""
-
-    def thresholds(self, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
-        """Return the exact thresholds of the K groups."""
-        ...
-
-    def pooled(self, groups: list[SortedScores], own: NDArray[np.float64], setting: Setting) -> float:
-        """Return the threshold for all groups taken together, for values that are no group."""
-        ...
-
-    def violation(self, rates: NDArray[np.float64]) -> float:
-        """Return by how much the groups' rates differ in the sense of the constraint; 0 is none."""
-        ...
-
-    def duals(self, groups: int, setting: Setting) -> Duals:
-        """Return the constraint on so many groups as `sgd_thresholds` takes it."""
-        ...
-
-
 class EqualRates:
     """Demographic parity; equal opportunity where the rows are those with the favorable outcome."""
 
-    def thresholds(self, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
-        """Solve each group; an empty one gets 0."""
-        rho = 0.0 if setting.rho is None else setting.rho
-        return np.array(
-            [
-                parity_threshold([group], setting.gamma, rho, setting.epsilon) if group.total > 0 else 0.0
-                for group in groups
-            ]
-        )
+    def thresholds(self, groups: list[SortedScores], settings: Sequence[Setting]) -> NDArray[np.float64]:
+        """Return the exact thresholds of the K groups for settings of one γ, shape [S, K]; an empty group gets 0."""
+        rhos, epsilons = np.array([[one.rho or 0.0, one.epsilon] for one in settings]).T
+        gamma = settings[0].gamma
+        each = [
+            parity_thresholds([group], gamma, rhos, epsilons) if group.total > 0 else np.zeros(len(settings))
+            for group in groups
+        ]
+        return np.stack(each, axis=1)
 
     def pooled(self, groups: list[SortedScores], own: NDArray[np.float64], setting: Setting) -> float:
         """Solve all groups as one population."""
@@ -83,25 +65,24 @@ class ZeroCovariance:
     pairs: tuple[tuple[int | None, int | None], ...]
     shares: tuple[float, ...]  # for every subgroup the share of its rows that have the attribute
 
-    def thresholds(self, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
+    def thresholds(self, groups: list[SortedScores], settings: Sequence[Setting]) -> NDArray[np.float64]:
         """Solve each subgroup; where nobody is on one side nothing is asked for."""
-        thresholds = np.zeros(len(groups))
+        thresholds = np.zeros((len(settings), len(groups)))
         for inside, outside in self.pairs:
             if inside is None or outside is None:
                 continue
             one, other = groups[inside], groups[outside]
             if one.total > 0 and other.total > 0:
                 share = one.total / (one.total + other.total)
-                multiplier = covariance_multiplier(one, other, setting.gamma, setting.epsilon)
-                thresholds[inside], thresholds[outside] = multiplier * (1.0 - share), -multiplier * share
+                for place, setting in enumerate(settings):
+                    multiplier = covariance_multiplier(one, other, setting.gamma, setting.epsilon)
+                    thresholds[place, [inside, outside]] = multiplier * (1.0 - share), -multiplier * share
         return thresholds
 
     def pooled(self, groups: list[SortedScores], own: NDArray[np.float64], setting: Setting) -> float:
         """Return for the whole population the rate that the groups' rules have together."""
-        reached = sum(
-            group.ramp(threshold, setting.gamma)[0] for group, threshold in zip(groups, own.tolist(), strict=True)
-        )
-        rho = reached / sum(group.total for group in groups)
+        reached = sum(group.ramp(own[place, None], setting.gamma)[0][0] for place, group in enumerate(groups))
+        rho = float(reached) / sum(group.total for group in groups)
         return parity_threshold(groups, setting.gamma, rho, 0.0)
 
     def violation(self, rates: NDArray[np.float64]) -> float:
@@ -121,6 +102,9 @@ class ZeroCovariance:
                 if place is not None:
                     owner[place], factors[place] = subgroup, factor
         return Duals(owner=owner, factors=factors, offset=0.0, slack=setting.epsilon)
+
+
+Constraint = EqualRates | ZeroCovariance
 
 
 def covariance_of(rows: ScoredRows) -> ZeroCovariance:
@@ -148,7 +132,7 @@ def _share(weight: list[float], inside: int | None, outside: int | None) -> floa
 
 def exact_thresholds(constraint: Constraint, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
     """Return the exact thresholds of sorted margins f = 2p - 1, shape [K + 1], the last for the pooled population."""
-    own = constraint.thresholds(groups, setting)
+    (own,) = constraint.thresholds(groups, [setting])
     return np.append(own, constraint.pooled(groups, own, setting))
 
 
@@ -156,8 +140,8 @@ def rates_of(groups: list[SortedScores], thresholds: NDArray[np.float64], gamma:
     """Return the mean of h in each group, shape [K]; NaN in an empty one."""
     return np.array(
         [
-            group.ramp(threshold, gamma)[0] / group.total if group.total > 0 else np.nan
-            for group, threshold in zip(groups, thresholds.tolist(), strict=False)
+            group.ramp(thresholds[place, None], gamma)[0][0] / group.total if group.total > 0 else np.nan
+            for place, group in enumerate(groups)
         ]
     )
 

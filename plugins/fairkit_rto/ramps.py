@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Array = NDArray[np.float64]
+
 FLAT = 1e-12
 """Rates that are nearer to each other than this count as equal."""
 
@@ -23,30 +24,25 @@ _MASKED_GROUPS = 16
 
 @dataclass(frozen=True, slots=True)
 class SortedScores:
-    """The scores of one group in increasing order, with running totals of their weights."""
+    """The scores of one group in increasing order, with running totals of weights, and of weights times scores."""
 
-    scores: NDArray[np.float64]  # shape [n], increasing
-    weights: NDArray[np.float64] | None = None  # shape [n], positive; None where every row counts 1
-    running: NDArray[np.float64] | None = None  # shape [n + 1]: the weight of the first i rows; None where it is i
+    scores: Array  # shape [n], increasing
+    running: Array  # shape [n + 1]: the weight of the first i rows
+    moments: Array  # shape [n + 1]: Σ w f of the first i rows
 
     @property
     def total(self) -> float:
         """The weight of all rows."""
-        return float(len(self.scores) if self.running is None else self.running[-1])
+        return float(self.running[-1])
 
-    def ramp(self, threshold: float, gamma: float) -> tuple[float, float]:
-        """Return Σ w clip((f - t)/γ, 0, 1) and the weight of the rows on the slope, t < f < t + γ."""
-        first = int(np.searchsorted(self.scores, threshold, side="right"))
-        last = max(first, int(np.searchsorted(self.scores, threshold + gamma, side="left")))
-        piece = self.scores[first:last]
-        if self.weights is None or self.running is None:
-            sloped, above, moment = float(last - first), float(len(self.scores) - last), float(piece.sum())
-        else:
-            sloped = float(self.running[last] - self.running[first]) if last > first else 0.0
-            above = float(self.running[-1] - self.running[last])
-            moment = float(self.weights[first:last] @ piece)
+    def ramp(self, thresholds: Array, gamma: float) -> tuple[Array, Array]:
+        """Return Σ w clip((f - t)/γ, 0, 1) and the weight of the rows on the slope, t < f < t + γ, for every t."""
+        first = np.searchsorted(self.scores, thresholds, side="right")
+        last = np.maximum(first, np.searchsorted(self.scores, thresholds + gamma, side="left"))
+        sloped = self.running[last] - self.running[first]
         # rows above t + γ count 1, those on the slope (f - t) / γ
-        return above + (moment - threshold * sloped) / gamma, sloped
+        above, moment = self.running[-1] - self.running[last], self.moments[last] - self.moments[first]
+        return above + (moment - thresholds * sloped) / gamma, sloped
 
 
 def sort_groups(
@@ -67,12 +63,16 @@ def _sorted(
     values = scores[rows].astype(np.float64, copy=False)
     if weights is None:
         values.sort()
-        return SortedScores(values)
+        return SortedScores(values, np.arange(len(values) + 1.0), _running(values))
     heavy = weights[rows].astype(np.float64, copy=False)
     order = np.argsort(values, kind="stable")
     order = order[heavy[order] > 0]
-    heavy = heavy[order]
-    return SortedScores(values[order], heavy, np.concatenate(([0.0], np.cumsum(heavy))))
+    heavy, values = heavy[order], values[order]
+    return SortedScores(values, _running(heavy), _running(heavy * values))
+
+
+def _running(values: Array) -> Array:
+    return np.concatenate(([0.0], np.cumsum(values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,49 +84,51 @@ class Term:
     scale: float = 1.0
 
 
-def evaluate(terms: Sequence[Term], threshold: float, gamma: float) -> tuple[float, float]:
-    """Return the sum of the terms at t and its derivative there, which is at most 0."""
-    value = slope = 0.0
+def evaluate(terms: Sequence[Term], thresholds: Array, gamma: float) -> tuple[Array, Array]:
+    """Return the sum of the terms at every t and its derivatives there, which are at most 0."""
+    value, slope = np.zeros_like(thresholds), np.zeros_like(thresholds)
     for term in terms:
-        part, sloped = term.scores.ramp(term.scale * threshold, gamma)
+        part, sloped = term.scores.ramp(term.scale * thresholds, gamma)
         value += term.coefficient * part
         slope -= term.coefficient * term.scale * sloped / gamma
     return value, slope
 
 
-def crossing(terms: Sequence[Term], gamma: float, target: float, bounds: tuple[float, float], *, start: float) -> float:
-    """Return the t within the bounds where the sum of the terms is `target`, or the nearer bound.
+def crossing(terms: Sequence[Term], gamma: float, targets: Array, low: Array, high: Array, *, start: Array) -> Array:
+    """Return for every target the t from `low` to `high` where the sum of the terms is it, or the nearer bound.
 
     The sum is continuous, piecewise linear and does not increase. Newton's step from a point on the right piece
     ends on the root exactly; a bracket keeps the steps from other pieces in bounds, and where a step leaves it
     or the slope is 0 the bracket is halved. The search begins at `start`.
     """
-    low, high = bounds
-    threshold = start
+    found, low, high = start.copy(), low.copy(), high.copy()
+    left = np.arange(len(targets))  # those that are still searched
     for _ in range(_MOST_STEPS):
-        value, slope = evaluate(terms, threshold, gamma)
-        if value == target:
-            return threshold
-        if value > target:
-            low = threshold
-        else:
-            high = threshold
-        step = threshold - (value - target) / slope if slope < 0 else math.nan
-        following = step if low < step < high else 0.5 * (low + high)
-        if not low < following < high or following == threshold:
-            return following
-        threshold = following
-    return threshold
+        at = found[left]
+        value, slope = evaluate(terms, at, gamma)
+        above = value > targets[left]
+        low[left[above]], high[left[~above]] = at[above], at[~above]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = np.where(slope < 0, at - (value - targets[left]) / slope, np.nan)
+        bottom, top = low[left], high[left]
+        following = np.where((bottom < step) & (step < top), step, 0.5 * (bottom + top))
+        exact = value == targets[left]
+        found[left] = np.where(exact, at, following)
+        left = left[~exact & (bottom < following) & (following < top) & (following != at)]
+        if not len(left):
+            break
+    return found
 
 
-def middle_crossing(terms: Sequence[Term], gamma: float, mean: float, bounds: tuple[float, float]) -> float:
-    """Return the t where the sum of the terms is `mean` per row, and the middle where a whole stretch has it.
+def middle_crossing(terms: Sequence[Term], gamma: float, means: Array, bounds: tuple[float, float]) -> Array:
+    """Return the t where the sum of the terms is the mean per row, and the middle where a whole stretch has it.
 
     The ends of the stretch are where the mean is `FLAT` above and below; off a flat stretch these two lie
     on one line, or next to a kink, and their middle is the root to that accuracy.
     """
     total = sum(term.scores.total for term in terms)
-    first = min(max(0.0, bounds[0]), bounds[1])
-    left = crossing(terms, gamma, (mean + FLAT) * total, bounds, start=first)
-    right = crossing(terms, gamma, (mean - FLAT) * total, (left, bounds[1]), start=left)
+    lowest, highest = np.full_like(means, bounds[0]), np.full_like(means, bounds[1])
+    first = np.clip(np.zeros_like(means), bounds[0], bounds[1])
+    left = crossing(terms, gamma, (means + FLAT) * total, lowest, highest, start=first)
+    right = crossing(terms, gamma, (means - FLAT) * total, left, highest, start=left)
     return 0.5 * (left + right)

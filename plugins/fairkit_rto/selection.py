@@ -108,7 +108,8 @@ def choose(constraint: Constraint, rows: ScoredRows, folds: Sequence[Fold], wish
     varies less from sample to sample than the place of its highest point.
     """
     judge = _Judge(constraint, folds, wishes)
-    choices = [judge(setting) for setting in wishes.settings(rows)]
+    by_width = itertools.groupby(wishes.settings(rows), key=lambda setting: setting.gamma)
+    choices = [choice for _, settings in by_width for choice in judge([*settings])]
     best = _best(choices)
     if best.setting.rho is None or best.violation > best.allowed:
         return best
@@ -143,13 +144,17 @@ class _Judge:
         self._n_good, self._n_bad = (_totals(parts) for parts in (self._good, self._bad))
         self._margin = _margin([_favorable(held) if only else held for _, held in folds])
 
-    def __call__(self, setting: Setting) -> Choice:
-        """Fit on each fold's rows, measure on its held-out rows, add up."""
-        good, bad = np.zeros(len(self._n_good)), np.zeros(len(self._n_good))
+    def __call__(self, settings: Sequence[Setting]) -> list[Choice]:
+        """Fit settings of one γ on each fold's rows, measure on its held-out rows, add up."""
+        gamma = settings[0].gamma
+        good, bad = np.zeros((2, len(settings), len(self._n_good)))
         for fitted, ups, downs in zip(self._fitted, self._good, self._bad, strict=True):
-            thresholds = self._constraint.thresholds(fitted, setting).tolist()
-            good += [up.ramp(t, setting.gamma)[0] for up, t in zip(ups, thresholds, strict=True)]
-            bad += [down.ramp(t, setting.gamma)[0] for down, t in zip(downs, thresholds, strict=True)]
+            thresholds = self._constraint.thresholds(fitted, settings)
+            good += np.stack([up.ramp(t, gamma)[0] for up, t in zip(ups, thresholds.T, strict=True)], axis=1)
+            bad += np.stack([down.ramp(t, gamma)[0] for down, t in zip(downs, thresholds.T, strict=True)], axis=1)
+        return [self._judged(*each) for each in zip(settings, good, bad, strict=True)]
+
+    def _judged(self, setting: Setting, good: NDArray[np.float64], bad: NDArray[np.float64]) -> Choice:
         only = self._wishes.favorable_only
         hits, rows = (good, self._n_good) if only else (good + bad, self._n_good + self._n_bad)
         rates = np.divide(hits, rows, out=np.full(len(rows), np.nan), where=rows > 0)

@@ -19,25 +19,30 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Array = NDArray[np.float64]
+
 
 def ramp(margins: NDArray[np.floating], thresholds: NDArray[np.floating] | float, gamma: float) -> NDArray[np.float64]:
     """Return h = clip((f - t)/γ, 0, 1), the chance of the favorable decision."""
     return np.clip((np.asarray(margins, dtype=np.float64) - thresholds) / gamma, 0.0, 1.0)
 
 
-def rate(groups: Sequence[SortedScores], threshold: float, gamma: float) -> float:
-    """Return the mean of h over all rows of the groups, in [0, 1]."""
-    total = sum(group.total for group in groups)
-    return evaluate([Term(group) for group in groups], threshold, gamma)[0] / total
+def parity_thresholds(groups: Sequence[SortedScores], gamma: float, rhos: Array, epsilons: Array) -> Array:
+    """Return thresholds for the rows of all the groups given, taken together as one population, for every rate."""
+    terms = [Term(group) for group in groups]
+    free = evaluate(terms, np.zeros(1), gamma)[0][0] / sum(group.total for group in groups)
+    lowest = np.maximum(rhos - 0.5 * epsilons, 0.0)
+    wanted = np.minimum(np.minimum(np.maximum(free, lowest), rhos + 0.5 * epsilons), 1.0)
+    thresholds = np.zeros(len(rhos))
+    moved = wanted != free
+    if moved.any():
+        thresholds[moved] = middle_crossing(terms, gamma, wanted[moved], (-1.0 - gamma, 1.0))
+    return thresholds
 
 
 def parity_threshold(groups: Sequence[SortedScores], gamma: float, rho: float, epsilon: float) -> float:
-    """Return the threshold for the rows of all the groups given, taken together as one population."""
-    free = rate(groups, 0.0, gamma)
-    wanted = min(max(free, rho - 0.5 * epsilon, 0.0), rho + 0.5 * epsilon, 1.0)
-    if wanted == free:
-        return 0.0
-    return middle_crossing([Term(group) for group in groups], gamma, wanted, (-1.0 - gamma, 1.0))
+    """Return the threshold for one rate."""
+    return float(parity_thresholds(groups, gamma, np.array([rho]), np.array([epsilon]))[0])
 
 
 def covariance_multiplier(inside: SortedScores, outside: SortedScores, gamma: float, epsilon: float) -> float:
@@ -50,9 +55,9 @@ def covariance_multiplier(inside: SortedScores, outside: SortedScores, gamma: fl
     total = inside.total + outside.total
     share = inside.total / total
     terms = [Term(inside, 1.0 - share, 1.0 - share), Term(outside, -share, -share)]
-    free = evaluate(terms, 0.0, gamma)[0] / total
+    free = float(evaluate(terms, np.zeros(1), gamma)[0][0]) / total
     wanted = min(max(free, -epsilon), epsilon)
     if wanted == free:
         return 0.0
     reach = (1.0 + gamma) / min(share, 1.0 - share)
-    return middle_crossing(terms, gamma, wanted, (-reach, reach))
+    return float(middle_crossing(terms, gamma, np.array([wanted]), (-reach, reach))[0])

@@ -11,21 +11,8 @@ import pytest
 from fairkit.errors import ParameterError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from coverage_study import Coverage, Runner, chosen_populations, coverage_of
+from coverage_study import Answer, Coverage, chosen_populations, coverage_of, load
 from populations import Population, populations
-
-EVERYTHING = """
-import json, sys
-for line in sys.stdin:
-    asked = json.loads(line)
-    print(json.dumps({"id": asked["id"], "low": 0, "high": 1}), flush=True)
-"""
-
-
-def runner(tmp_path: Path, text: str) -> str:
-    path = tmp_path / "runner.py"
-    path.write_text(text, "utf-8")
-    return f"{sys.executable} {path}"
 
 
 def test_there_are_365_populations_and_those_found_since() -> None:
@@ -61,53 +48,55 @@ def test_truths_are_those_of_many_samples(metric: str) -> None:
         assert abs(values.mean() - population.truth) < 5 * error + 0.01 * population.truth, population.name
 
 
-def test_a_runner_is_measured(tmp_path: Path) -> None:
-    cells = chosen_populations(["rate", "clusters"], every=6)
-    with Runner(runner(tmp_path, EVERYTHING)) as running:
-        found = list(coverage_of(running, cells, samples=3, seed=0, confidence=0.95))
-    assert [one.covers for one in found] == [1.0] * len(cells)
-    assert {one.width for one in found} == {1.0}
+def everything(metric: str, comparison: str, confidence: float, columns: object) -> Answer:
+    return 0.0, 1.0, False
+
+
+def test_a_runner_is_measured() -> None:
+    found = [coverage_of(everything, one, 3, 0) for one in chosen_populations(["rate", "clusters"], every=6)]
+    assert {(one.covers, one.width) for one in found} == {(1.0, 1.0)}
     assert all(one.holds for one in found)
 
 
-def test_an_interval_that_is_always_too_low_passes_falsely(tmp_path: Path) -> None:
-    text = EVERYTHING.replace('"low": 0, "high": 1', '"low": 0, "high": 0')
-    cells = chosen_populations(["means"], every=20)
-    with Runner(runner(tmp_path, text)) as running:
-        found = list(coverage_of(running, cells, samples=60, seed=0, confidence=0.95))
-    assert all(one.covers == 0.0 and one.false_pass == 1.0 and not one.holds for one in found)
+def test_an_interval_that_is_always_too_low_passes_falsely() -> None:
+    for population in chosen_populations(["means"], every=20):
+        one = coverage_of(lambda *_: (0.0, 0.0, False), population, 60, 0)
+        assert (one.covers, one.false_pass, one.holds) == (0.0, 1.0, False)
 
 
-def test_what_is_noted_neither_misses_nor_passes(tmp_path: Path) -> None:
-    text = EVERYTHING.replace('"low": 0, "high": 1', '"low": None, "high": None')
-    with Runner(runner(tmp_path, text)) as running:
-        (one,) = coverage_of(running, chosen_populations(["rate"])[:1], samples=3, seed=0, confidence=0.95)
+def test_what_is_noted_neither_misses_nor_passes() -> None:
+    one = coverage_of(lambda *_: (None, None, False), chosen_populations(["rate"])[0], 3, 0)
     assert (one.covers, one.noted, one.false_pass, one.width) == (1.0, 1.0, 0.0, None)
+    assert coverage_of(lambda *_: None, chosen_populations(["rate"])[0], 3, 0).covers is None
 
 
-def test_equal_seeds_give_equal_samples_whatever_else_is_chosen(tmp_path: Path) -> None:
-    echoing = EVERYTHING.replace('"high": 1', '"high": sum(asked["columns"]["decision"])')
-    path = runner(tmp_path, echoing)
-    with Runner(path) as running:
-        every = list(coverage_of(running, chosen_populations(["rate"]), samples=2, seed=3, confidence=0.95))
-    with Runner(path) as running:
-        last = list(coverage_of(running, chosen_populations(["rate"])[-1:], samples=2, seed=3, confidence=0.95))
-    assert every[-1] == last[0]
+def test_equal_seeds_give_equal_samples() -> None:
+    def count(metric: str, comparison: str, confidence: float, columns: dict) -> Answer:
+        return 0.0, float(columns["decision"].sum()), False
+
+    population = chosen_populations(["rate"])[-1]
+    assert coverage_of(count, population, 2, 3) == coverage_of(count, population, 2, 3)
+    assert coverage_of(count, population, 2, 3) != coverage_of(count, population, 2, 4)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("import sys; sys.exit(4)", "exit code 4"),
-        ("print('hello', flush=True); input()", "is not JSON"),
-        (EVERYTHING.replace('asked["id"]', "7_000"), "the request's id"),
-        (EVERYTHING.replace('"low": 0', '"low": "a"'), "numbers or null"),
-        (EVERYTHING.replace('"low": 0', '"low": 2'), "above its `high`"),
-    ],
-)
-def test_a_runner_that_breaks_the_protocol_is_named(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(ParameterError, match=words), Runner(runner(tmp_path, text)) as running:
-        list(coverage_of(running, chosen_populations(["rate"])[:1], samples=1, seed=0, confidence=0.95))
+def test_counts_are_enumerated_with_their_chances() -> None:
+    """Of one rate of 30 at 1/30 the interval that is cut off at one favorable decision misses where two are."""
+    population = next(one for one in chosen_populations(["rate"]) if one.name == "one rate, n 30, n p 1")
+    one = coverage_of(
+        lambda *a: (0.0, 1.0 if a[3]["decision"].sum() <= 1 else 0.01, False), population, 0, 0, enumerated=True
+    )
+    assert one.covers == pytest.approx((29 / 30) ** 30 + (29 / 30) ** 29, abs=1e-5)
+    assert one.samples == 0
+    assert not one.holds
+
+
+@pytest.mark.parametrize("text", ["", "def ask(): ..."])
+def test_a_file_that_is_no_runner_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "runner.py"
+    if text:
+        path.write_text(text, "utf-8")
+    with pytest.raises(ParameterError, match="answer"):
+        load(path)
 
 
 def test_which_side_is_worse() -> None:
@@ -123,17 +112,13 @@ def test_a_family_that_is_none_is_named() -> None:
         chosen_populations(["rates"])
 
 
-def test_a_command_that_is_not_there_is_named() -> None:
-    with pytest.raises(ParameterError, match="could not be started"):
-        Runner("no-such-command-at-all")
-
-
 def test_a_cell_holds_within_simulation_error() -> None:
     def cell(**changes: float) -> Coverage:
-        about = {"family": "f", "name": "n", "metric": "m", "comparison": "level", "truth": 0.0, "samples": 100}
-        return Coverage(**(about | {"covers": 0.95, "noted": 0.0, "false_pass": 0.0, "width": 1.0} | changes))  # type: ignore[arg-type]
+        about = {"population": next(populations()), "samples": 100, "covers": 0.95}
+        return Coverage(**(about | changes))
 
     assert cell().holds
     assert cell(covers=0.88).holds
     assert not cell(covers=0.85).holds
+    assert not cell(covers=0.88, samples=0).holds
     assert not cell(false_pass=0.1).holds

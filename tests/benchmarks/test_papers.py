@@ -156,7 +156,6 @@ def test_missing_data_are_one_message(papers, modules, tmp_path, monkeypatch, ca
     for name, file in (
         ("budro.table1", "german"),
         ("fairgbm.table2", "acs_income"),
-        ("fairgbm.parity", "adult"),
         ("rto.table1", "adult"),
         ("fair-regression.figure1", "adult"),
     ):

@@ -37,3 +37,50 @@ def test_the_index_leads_to_every_page():
     for page in (ROOT / "docs").rglob("*.md"):
         if page.name != "index.md" and plugins not in page.resolve().parents:
             assert page.resolve() in linked, f"docs/index.md does not link to {page.relative_to(ROOT)}"
+
+
+PAGES = [page for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if page.name != "CHANGELOG.md"]
+
+
+def test_pages_name_commands_and_options_that_there_are():
+    import typer.main
+
+    from fairkit_cli.main import app
+
+    known: dict[str, set[str]] = {}
+
+    def walk(command, path):
+        inner = getattr(command, "commands", {})
+        known[path] = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+        for name in inner:
+            walk(inner[name], f"{path} {name}".strip())
+
+    walk(typer.main.get_command(app), "")
+    wrong = set()
+    for page in PAGES:
+        text = page.read_text("utf-8").replace("\\\n", " ")
+        for line in re.findall(r"^(?:    |\$ )?(fairkit [^\n]*)$|`(fairkit [^`\n]*)`", text, re.MULTILINE):
+            words, path = "".join(line).split("#")[0].split("&&")[0].split(" | ")[0].split()[1:], ""
+            while words and words[0].startswith("-") and words[0] in known[""]:
+                words = words[1:]
+            while words and f"{path} {words[0]}".strip() in known:
+                path, words = f"{path} {words[0]}".strip(), words[1:]
+            allowed = set().union(*(known[one] for one in known if f"{one} ".startswith(f"{path} ".lstrip())))
+            named = {word.split("=")[0] for word in words if re.fullmatch(r"--[a-z-]+(=.*)?", word)}
+            if path and named - allowed:
+                wrong.add((page.name, path, *(named - allowed)))
+            if not path and words and re.fullmatch(r"[a-z-]+", words[0]) and line[1]:
+                wrong.add((page.name, words[0]))
+    assert wrong == set()
+
+
+GENERATED = {"commands.md", "metrics.md", "plugins.md", "configuration.md", "python.md", "which-metric.md"}
+WORDS, LINES = 70_000, 8_000
+"""Words of the pages that no program writes, and lines of `benchmarks/`. Lowered only."""
+
+
+def test_pages_and_benchmarks_keep_their_budgets():
+    written = [page for page in (ROOT / "docs").rglob("*.md") if page.name not in GENERATED]
+    assert sum(len(page.read_text("utf-8").split()) for page in written) <= WORDS
+    code = (ROOT / "benchmarks").rglob("*.py")
+    assert sum(len(path.read_text("utf-8").splitlines()) for path in code) <= LINES

@@ -12,7 +12,11 @@ from typer.testing import CliRunner
 import fairkit
 from fairkit import Rule
 from fairkit.models.columns import PredictedColumns
+from fairkit.planning.draws import _some_of, intervals
 from fairkit.planning.results import two_digits
+from fairkit.planning.run import installed
+from fairkit.planning.targets import target_of
+from fairkit.statistics import Sums
 from fairkit_cli.main import app
 
 GAP = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.05)
@@ -108,6 +112,23 @@ def test_the_smallest_difference_that_an_audit_fails():
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("groups", [2, 3, 4])
+@pytest.mark.parametrize("metric", ["demographic_parity_difference", "equalized_odds_difference"])
+def test_the_ends_of_many_draws_at_once_are_those_of_each_audit(metric, groups):
+    target = target_of(metric, installed())
+    cells = np.random.default_rng(3).integers(0, 60, (50 * groups, 4)).astype(float)
+    cells[0] = cells[:, 0] = 0  # a rate of 0 / 0, and of 1
+    estimates = [
+        rate().estimate(Sums(cells.sum(1), cells, cells[:, :, None] * np.eye(4)), None) for rate in target.rates
+    ]
+    enough = np.ones(50, dtype=bool)
+    found = list(intervals(target, estimates, enough, 0.9))
+    assert len(found) >= 40
+    for draw, ends in found:
+        part = [_some_of(one, slice(draw * groups, (draw + 1) * groups)) for one in estimates]
+        assert ends == pytest.approx(target.interval(part, 0.9), abs=1e-15)
+
+
 def test_the_same_seed_gives_the_same_plan():
     one, two = (fairkit.plan([GAP], groups=HALVES, seed=4).to_dict() for _ in range(2))
     assert json.dumps(one) == json.dumps(two)

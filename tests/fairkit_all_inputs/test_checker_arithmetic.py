@@ -701,12 +701,13 @@ def test_what_encoders_make_is_run_again(check, read):
 
 def told_of(**changes):
     return {"problem_sha256": "p", "logs": {FLIP: {"0,1": [0]}, SCORE: {"0,1": [0]}, CHANCE: {"0,1": [0]}},
-            "rounding": 0.25, **changes}  # fmt: skip
+            "rounding": 0.25, "domain": [{"name": "x"}], **changes}  # fmt: skip
 
 
 def held(check, monkeypatch, question, bound, high, proved=None, low=0.0, told=None, **changes):
     monkeypatch.setattr(check, "proved", lambda *_: bound)
-    evidence = {"problem_sha256": "p", "proved": bound if proved is None else proved}
+    evidence = {"problem_sha256": "p", "proved": bound if proved is None else proved, "version": 3, "rounding": 0.25,
+                "domain": {"x": "0 to 1"}} | changes.pop("evidence", {})  # fmt: skip
     claim = finding(metric=question, interval=[low, high], evidence=evidence) | changes
     return check.holds(told or told_of(), question, claim)
 
@@ -725,8 +726,9 @@ def test_an_upper_end_follows_from_the_bound_and_rounding(check, read, monkeypat
     assert not good(SCORE, 1e6, 1e6 + 0.5 - 1e-2)
     assert good(CHANCE, 0.5, 0.625 + 1e-6)
     assert not good(CHANCE, 0.5, 0.625)
-    assert good(CHANCE, -math.inf, 0.125 + 1e-6)
-    assert not good(CHANCE, -math.inf, 0.125)
+    for question in (CHANCE, SCORE):
+        with refused(read, "its bound is no number"):
+            good(question, -math.inf, 0.9)
     assert good(FLIP, -0.25, 0.0)
     assert good(FLIP, -math.inf, 0.0)
     assert not good(FLIP, -0.24, 0.0)
@@ -754,6 +756,10 @@ def test_what_claims_nothing_needs_no_proof_and_what_is_no_interval_is_refused(c
         held(check, monkeypatch, SCORE, 0.0, 0.5, told=told_of(problem_sha256="q"))
     with refused(read, "near people"):
         held(check, monkeypatch, SCORE, 0.0, 0.5, parameters={"near": 0.1})
+    for wrong in ({"more": 1}, {"version": 2}, {"rounding": 0.2}, {"domain": {"y": ""}}):
+        with refused(read, "the evidence lacks|of another proof|about another domain"):
+            held(check, monkeypatch, SCORE, 0.0, 0.5, evidence=wrong)
+    assert held(check, monkeypatch, SCORE, 0.0, 0.5, evidence={"narrowed": "x"}) is None
     for logs in ({}, {SCORE: {}}, {FLIP: {"0,1": [0]}}):
         with refused(read, "no log"):
             held(check, monkeypatch, SCORE, 0.0, 0.5, told=told_of(logs=logs))
@@ -766,9 +772,10 @@ def test_the_words_of_an_outcome(check, read, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(check, "problem_of", lambda told, graph: told)
     (tmp_path / "m.onnx").write_bytes(b"")
 
-    def run(outcomes, digest="m", schema="fairkit.all-inputs/2"):
+    def run(outcomes, digest="m", schema="fairkit.all-inputs/3"):
         monkeypatch.setattr(check, "holds", lambda told, question, claim: outcomes[question])
-        (tmp_path / "p.json").write_text(json.dumps({"schema": schema}))
+        told = dict.fromkeys(check.FIELDS) | {"schema": schema, "domain": []}
+        (tmp_path / "p.json").write_text(json.dumps(told))
         report = {"model": {"sha256": digest}, "findings": [finding(metric=name) for name in outcomes]}
         (tmp_path / "r.json").write_text(json.dumps(report))
         code = check.main(tmp_path / "p.json", tmp_path / "m.onnx", tmp_path / "r.json")

@@ -9,6 +9,10 @@ import pytest
 
 import fairkit
 from fairkit.errors import FairkitError, ModelError
+from fairkit.results.policy import judge
+from fairkit.results.rules import Rule
+from fairkit_cli.pages.evidence import evidence_sections
+from fairkit_registry.evidence.predicate import public_findings
 
 from .test_all_inputs import CHANCE, FLIP, SCORE, trusted
 
@@ -52,16 +56,19 @@ def built(path, encoders, constants=(), *, threshold=0.5, mode="BRANCH_LEQ", inn
     return path
 
 
-def audit(path, x, **settings):
+def audited(path, x, **settings):
     import pandas as pd
 
     x = np.asarray(x)
     table = pd.DataFrame({"x": x, "sex": np.arange(len(x)) % 2, "y": np.arange(len(x)) // 2 % 2})
     data = fairkit.load_data(table, label="y", favorable=1, sensitive=["sex"], features=["x", "sex"])
-    report = fairkit.audit(
+    return fairkit.audit(
         trusted(path), data, auditors=["all-inputs"], parameters={"all-inputs": {"columns": "sex", **settings}}
     )
-    return {finding.metric: finding for finding in report.findings}
+
+
+def audit(path, x, **settings):
+    return {finding.metric: finding for finding in audited(path, x, **settings).findings}
 
 
 def flips(path, x):
@@ -211,6 +218,44 @@ def test_what_the_file_does_is_what_is_said(tmp_path, name):
     x = np.round(np.linspace(*ends, 251), 2)
     assert flips(path, x).any() == flip
     assert audit(path, x)[FLIP].interval == (float(flip),) * 2
+
+
+def test_a_column_of_which_only_the_tables_values_were_looked_at_decides_nothing(tmp_path):
+    """The model flips between -0.5 and 0.5, where an exponential is read and the table has nobody."""
+    path = built(tmp_path / "m.onnx", [node("Exp", ["x"], ["z"]), node("Abs", ["z"], ["e"])], threshold=0.5)
+    table = np.r_[np.linspace(0.25, 3.0, 12)]
+    assert flips(path, [-1.5]).all()
+    assert not flips(path, table).any()
+    report = audited(path, table)
+    found = {finding.metric: finding for finding in report.findings}
+    assert found[FLIP].interval == (0.0, 1.0)
+    for metric in (FLIP, SCORE, CHANCE):
+        finding = found[metric]
+        assert finding.evidence["narrowed"] == "x"
+        assert finding.evidence["decided"] is False
+        assert finding.evidence["domain"] == {"x": ", ".join(f"{v:g}" for v in table), "sex": "0, 1"}
+        assert "of x only the table's own values were looked at" in finding.inconclusive
+        results, verdict = judge([Rule(metric=metric, sensitive="sex", max=1e9)], [finding])
+        assert (verdict, results[0].reason) == ("inconclusive", finding.inconclusive)
+    public = public_findings([found[FLIP].to_dict()])[0]["evidence"]
+    assert (public["domain"], public["narrowed"]) == (found[FLIP].evidence["domain"], "x")
+    page = next(one for one in evidence_sections(report) if one is not None)
+    assert "The domain: x: 0.25, 0.5" in page.parts[0].content
+    assert "inconclusive: of x only" in page.parts[1].rows[0][2]
+    stated = audit(path, table, domain={"x": "0.25,0.5"})[FLIP]
+    assert (stated.interval, stated.inconclusive) == ((0.0, 0.0), None)
+    assert stated.evidence["domain"]["x"] == "0.25, 0.5"
+    wider = audit(path, np.r_[-1.5, table])[FLIP]  # a witness is one whatever else was looked at
+    assert (wider.interval, wider.inconclusive, wider.evidence["decided"]) == ((1.0, 1.0), None, True)
+
+
+def test_the_domain_is_said_of_every_kind_of_column(tmp_path):
+    path = built(tmp_path / "m.onnx", [node("Abs", ["x"], ["e"])], threshold=0.5)
+    found = audit(path, [0.75, 2.0, 3.0, 1.0])
+    assert {one.evidence["domain"]["x"] for one in found.values()} == {"0.75 to 3.0"}
+    assert found[FLIP].interval == (0.0, 0.0)
+    whole = audit(path, [1, 2, 3, 5])
+    assert whole[FLIP].evidence["domain"]["x"] == "1.0 to 5.0, whole"
 
 
 REFUSED = {

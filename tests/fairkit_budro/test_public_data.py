@@ -12,7 +12,7 @@ from fairkit_similarity.learn import subspace
 from fairkit_similarity.transport import Support
 
 TRACE = {0: 0.69145, 10: 0.69105, 50: 0.68973, 100: 0.68839, 200: 0.68591}
-"""The later rounds are checked by benchmarks/budro_speed.py, which takes all 500."""
+"""Of the 500 rounds of the notebook."""
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,18 @@ def fairkit(*arguments):
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
 
 
+def test_long_work_says_how_far_it_is_where_there_is_no_terminal(monkeypatch, capsys):
+    from fairkit_cli.terminal import console
+
+    with console.progress_bar() as progress:
+        progress("searching", 1, 20)
+    assert capsys.readouterr().err == ""  # nothing of short work
+    monkeypatch.setattr(console, "PAUSE", 0.0)
+    with console.progress_bar() as progress:
+        progress("searching", 12, 120)
+    assert capsys.readouterr().err == "fairkit: searching, 12 of 120; 0 s so far\n"
+
+
 @pytest.mark.long
 def test_audit_prints_its_phases(loans_model):
     plain = fairkit(*options(loans_model))

@@ -1,9 +1,8 @@
-"""Intervals in the corners: a part of benchmarks/corners.py, and the confident wrong verdicts that were found there."""
+"""Intervals in the corners: a part of benchmarks/coverage_study.py, and confident wrong verdicts that were found."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,60 +18,62 @@ from fairkit_group.errors import LogLoss
 from fairkit_group.ranking import RocAuc
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def corners() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("corners", ROOT / "benchmarks" / "corners.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["corners"] = module
-    spec.loader.exec_module(module)
-    return module
+def study() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        yield importlib.import_module("coverage_study")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["rate", "r2", "weights", "randomized"])
-def test_a_family_holds(corners: ModuleType, family: str) -> None:
-    results = corners.run([family], 600, 0)
-    assert {result.name: (result.kept, result.false_pass) for result in results if not result.holds} == {}
+def test_a_family_holds(study: ModuleType, family: str) -> None:
+    ours = study.load(study.OURS)
+    chosen = study.chosen_populations([family])
+    found = [study.coverage_of(ours, one, 600, 0, enumerated=True) for one in chosen]
+    assert {one.population.name: (one.covers, one.false_pass) for one in found if not one.holds} == {}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("family", "name"),
+    "name",
     [
-        ("difference", "difference, 30 and 30 rows, 0.05 and 0.15"),
-        ("difference", "ratio, 30 and 30 rows, 0.05 and 0.05"),
-        ("many groups", "group_max of 10 groups of 30 at 0.01"),
-        ("many groups", "group_min of 10 groups of 200 at 0.05"),
-        ("f1", "F1, low, 100 rows"),
-        ("f1", "F1 difference, rare, 1000 and 200 rows"),
-        ("auc", "ROC-AUC 0.8, two kinds, 3 of 500 favorable"),
-        ("auc", "ROC-AUC 0.9, normal, 30 of 500 favorable"),
-        ("means", "MSE, errors Student, 3 degrees, 100 rows"),
-        ("means", "MAE, errors 1 in n is 20, 100 rows"),
-        ("losses", "log_loss, wrong 1 in n, 100 rows"),
-        ("joint", "equalized odds, 40 rows of each outcome at 0.02"),
+        "difference, 30 and 30 rows, 0.05 and 0.15",
+        "ratio, 30 and 30 rows, 0.05 and 0.05",
+        "group_max of 10 groups of 30 at 0.01",
+        "group_min of 10 groups of 200 at 0.05",
+        "F1, low, 100 rows",
+        "F1 difference, rare, 1000 and 200 rows",
+        "ROC-AUC 0.8, two kinds, 3 of 500 favorable",
+        "ROC-AUC 0.9, normal, 30 of 500 favorable",
+        "mean_squared_error, errors Student, 3 degrees, 100 rows",
+        "mean_absolute_error, errors 1 in n is 20, 100 rows",
+        "log_loss, wrong 1 in n, 100 rows",
+        "equalized odds, 40 rows of each outcome at 0.02",
     ],
 )
-def test_a_cell_holds(corners: ModuleType, family: str, name: str) -> None:
-    cell = next(cell for cell in corners.FAMILIES[family]() if cell.name == name)
-    result = corners.measure(cell, 1, 500)
-    assert result.holds, result
+def test_a_population_holds(study: ModuleType, name: str) -> None:
+    (population,) = [one for one in study.chosen_populations([]) if one.name == name]
+    found = study.coverage_of(study.load(study.OURS), population, 500, 1, enumerated=True)
+    assert found.holds, found
 
 
-def test_the_gate_sees_a_bad_interval(corners: ModuleType) -> None:
-    def draw(rng: np.random.Generator, draws: int) -> object:
-        found = corners.alone(corners.selection(rng.binomial(30, 0.01, draws), np.full(draws, 30)))
-        middle = (found.low + found.high) / 2
-        return corners.Samples(middle, found.high, found.noted)
+def test_the_gate_sees_a_bad_interval(study: ModuleType) -> None:
+    ours = study.load(study.OURS)
 
-    assert not corners.measure(corners.Cell("rate", "bad", 0.01, draw), 0, 500).holds
+    def upper_half(*asked: object) -> tuple[float, float, bool]:
+        low, high, noted = ours(*asked)
+        return (low + high) / 2, high, noted
+
+    (population,) = [one for one in study.chosen_populations(["rate"]) if one.name == "one rate, n 100, n p 3"]
+    assert study.coverage_of(ours, population, 0, 0, enumerated=True).holds
+    assert not study.coverage_of(upper_half, population, 0, 0, enumerated=True).holds
 
 
 def test_exact_limits_equal_scipys() -> None:

@@ -1,4 +1,4 @@
-"""How often intervals between groups hold the truth, by simulation (full size: benchmarks/group_coverage.py)."""
+"""How often intervals between groups hold the truth, by simulation."""
 
 from __future__ import annotations
 

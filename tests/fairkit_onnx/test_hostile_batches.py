@@ -105,6 +105,7 @@ def test_what_is_not_shown_is_said_and_audited_all_the_same():
     rows = report.model.serving["rows"]
     assert (rows["plain"], rows["rows_apart"], rows["widths"]) == (True, False, {"age": [1], "sex": [1]})
     assert "CumSum 'total'" in rows["because"]
+    assert f"not shown ({rows['because']})" in report.model.as_served
     assert f"Rows of a batch are not shown to stay apart: {rows['because']}." in report.model.notes
     assert report.find("demographic_parity_difference", "sex").value == pytest.approx(1.0)
 
@@ -114,6 +115,7 @@ def test_the_rows_of_a_plain_file_are_shown_apart_and_probed_all_the_same():
     report = fairkit.audit(proto, data())
     assert report.model.serving["rows"] == {"plain": True, "rows_apart": True, "widths": {"age": [1], "sex": [1]}}
     assert report.model.serving["probed"] == {"rows": 600, "differ": 0}
+    assert "stay apart is shown; probed: 0 of the first 600 rows are" in report.model.as_served
     assert not report.model.notes or "apart" not in " ".join(report.model.notes)
     assert report.to_dict() == fairkit.audit(proto, data()).to_dict()
 

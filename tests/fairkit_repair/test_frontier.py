@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import fairkit
+from fairkit.objective import Objective
 from fairkit_datasets.loans import loans_table
 from fairkit_repair.frontiers import training as frontier_work
 from fairkit_repair.frontiers.choice import Choice, Judged, chance, pareto, pick
 from fairkit_repair.frontiers.points import Measure, Point, point_key
-from fairkit_repair.frontiers.run import frontier
+from fairkit_repair.frontiers.run import _moved, frontier
 from fairkit_repair.frontiers.state import State, _digest
 from fairkit_repair.frontiers.sweeps import Bounds, Sweep, parse_values
 
@@ -171,6 +172,33 @@ def test_the_picked_model_is_reported_on_rows_that_had_no_part_in_it():
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("objective", ["rate", "cost=5:1"])
+def test_every_point_has_the_objective_of_the_command(objective: str):
+    sweeps = (REWEIGH, Sweep(plugin="threshold-optimizer", fixed={"constraint": "demographic_parity"}))
+    result = run(*sweeps, objective=objective)
+    rates = [point.measures["selection_rate"].value for point in result.points]
+    assert rates == pytest.approx([rates[0]] * 5, abs=0.06)  # 180 validation rows
+    assert result.objective == objective
+    assert result.performance == {"rate": "precision", "cost=5:1": "net gain"}[objective]
+    plain = run(REWEIGH).points[0].measures["selection_rate"].value
+    assert rates[0] == plain if objective == "rate" else rates[0] < plain - 0.2  # a false approval costs five times
+
+
+def test_what_cannot_keep_the_objective_says_so():
+    with pytest.raises(fairkit.ParameterError, match="rto cannot be set for the objective cost"):
+        run(Sweep(plugin="rto"), objective="cost=5:1")
+    with pytest.raises(fairkit.ParameterError, match="write them, as in cost=5:1"):
+        run(objective="cost")
+    numbers = {"accuracy": 1.0, "gap:sex": 0.0, "selection_rate": 0.9}
+    measures = {name: Measure(value=v, interval=(v - 0.05, v + 0.05), better="higher") for name, v in numbers.items()}
+    away = Point(plugin="p", parameters={"r": 1}, status="done", measures=measures)
+    first = dataclasses.replace(
+        away, measures=measures | {"selection_rate": Measure(value=0.5, interval=(0.45, 0.55), better="none")}
+    )
+    assert _moved([first, away], Objective(kind="rate")) == [1]
+    assert pick([first, away], AXES, Choice(), JUDGED, [1]) == (0, "")
+
+
 def test_interrupted_and_resumed_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     whole = run(state=tmp_path / "whole.json")
     real, trained = frontier_work.train, []

@@ -541,8 +541,35 @@ def test_a_rate_is_kept_by_mixed_and_by_single_thresholds(found):
 def test_the_picks_chance_is_predicted_anew_so_that_the_luckiest_of_many_is_not_taken():
     many = [measured(0.5, 0.96, 0.8 + place / 1000, {"place": place}) for place in range(5)]
     again = [0.96, 0.96, 0.95, 0.9, 0.91]
-    assert confirm(many, 0.95, again.__getitem__) == 2
+
+    def predicted(one):
+        return dataclasses.replace(one, chance=again[one.parameters["place"]])
+
+    assert confirm(many, 0.95, predicted) == 2
     assert [one.chance for one in many] == [0.96, 0.96, 0.95, 0.9, 0.91]
+
+    def restless(one):  # the best ones are other rules on all rows
+        return dataclasses.replace(one, status="left out") if one.parameters["place"] > 0 else one
+
+    eight = [measured(0.5, 0.96, 0.8 + place / 1000, {"place": place}) for place in range(8)]
+    assert confirm(eight, 0.95, restless) == 0
+
+
+def test_what_cannot_win_is_not_measured(found):
+    left = {one.name: one.reason for one in found.search.alternatives if one.chance is None}
+    drawn = [reason for name, reason in left.items() if name.startswith(("rto", "threshold-optimizer (constraint = d"))]
+    assert drawn
+    assert set(drawn) == {"it draws decisions by chance, and a rule that does not is sure enough"}
+
+
+def test_a_family_that_leaves_the_operating_point_is_not_followed(tmp_path):
+    table = fairkit.mitigators.Table.from_dataset(loans(900, 1))
+    (tmp_path / "m.onnx").write_bytes(export_bytes(fit_learner("logistic", table, Run()), table))
+    result = fairkit.repair(loans(4_000, 2), [PARITY], model=tmp_path / "m.onnx", threads=1, anyway=True,
+                            threshold=0.8, methods=["reject-option"])  # fmt: skip
+    moved = [one.reason for one in result.search.alternatives if one.method == "reject-option"]
+    assert moved[0].startswith("it does not keep the selection rate: ")
+    assert set(moved[1:]) == {"it does not keep the selection rate at the setting before"}
 
 
 def test_a_chance_that_costs_much_is_said_with_what_a_smaller_one_takes(found):

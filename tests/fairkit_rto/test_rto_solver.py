@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairkit_rto.ramps import SortedScores, Term, evaluate, sort_groups
-from fairkit_rto.solver import covariance_multiplier, parity_threshold, ramp, rate
+from fairkit_rto.solver import covariance_multiplier, parity_threshold, ramp
 
 
 def one_group(margins, weights=None) -> SortedScores:
@@ -164,7 +164,7 @@ def test_sorting_into_groups(groups, weighted):
         assert found.total == (own.sum() if weights is None else weights[own].sum())
         h = ramp(margins[own], 0.1, 0.3)
         expected = h.sum() if weights is None else weights[own] @ h
-        assert found.ramp(0.1, 0.3)[0] == pytest.approx(expected, abs=1e-9)
+        assert found.ramp(np.array([0.1]), 0.3)[0] == pytest.approx(expected, abs=1e-9)
 
 
 def test_the_scores_given_are_not_changed():
@@ -211,10 +211,9 @@ def test_covariance_minimises_its_objective():
 def test_the_derivative_of_the_sum():
     group = one_group(np.linspace(-1, 1, 101))
     terms = [Term(group), Term(group, -0.5, -0.5)]
-    value, slope = evaluate(terms, 0.123, 0.4)
-    ahead, _ = evaluate(terms, 0.123 + 1e-7, 0.4)
+    (value, ahead), (slope, _) = evaluate(terms, np.array([0.123, 0.123 + 1e-7]), 0.4)
     assert (ahead - value) / 1e-7 == pytest.approx(slope, rel=1e-5)
 
 
 def test_rate_of_no_scores_in_reach():
-    assert rate([one_group([-1.0, -0.9])], 0.0, 0.1) == 0.0
+    assert evaluate([Term(one_group([-1.0, -0.9]))], np.zeros(1), 0.1)[0] == 0.0

@@ -65,11 +65,17 @@ def own_features(texts: Sequence[str] | None, models: Sequence[str], many: int) 
     """Read ``MODEL=A,B``: the columns of each of `many` subjects, models first; None: those of the data."""
     features: list[tuple[str, ...] | None] = [None] * many
     for text in texts or ():
-        places, value = _named(text, "--features-of", "COLUMN,COLUMN", models)
-        columns = tuple(name.strip() for name in value.split(",") if name.strip())
-        for place in places:
+        named = [model for model in dict.fromkeys(models) if text.startswith(f"{model}=")]
+        if not named:
+            raise ParameterError(
+                f"--features-of {text!r} names none of the models {', '.join(models) or '(there are none)'}; write "
+                "MODEL=COLUMN,COLUMN"
+            )
+        model = max(named, key=len)
+        columns = tuple(name.strip() for name in text[len(model) + 1 :].split(",") if name.strip())
+        for place in (place for place, one in enumerate(models) if one == model):
             if not columns or features[place] is not None:
-                raise ParameterError(f"--features-of names the columns of {models[place]!r} once, and at least one")
+                raise ParameterError(f"--features-of names the columns of {model!r} once, and at least one")
             features[place] = columns
     return features
 
@@ -77,37 +83,23 @@ def own_features(texts: Sequence[str] | None, models: Sequence[str], many: int) 
 def own_thresholds(texts: Sequence[str] | None, names: Sequence[str], files: Sequence[Any]) -> list[float | None]:
     """Read ``T``, of all subjects, and ``NAME=T``, of one: a model, or the text of a --predictions."""
     found: dict[int, float] = {}
-    usual: float | None = None
     for text in texts or ():
+        name, _, value = text.rpartition("=")
+        places = [place for place, one in enumerate(names) if name in ("", one)]
         try:
-            usual = float(text)
+            threshold = float(value)
         except ValueError:
-            places, value = _named(text, "--threshold", "T", names)
-            for place in places:
-                if place < len(files) and has_rule(files[place].proto):
-                    raise ParameterError(
-                        f"--threshold {text!r}: {names[place]} is a repaired file and keeps its own rule; leave it out"
-                    ) from None
-                found[place] = _number(text, value)
-    return [found.get(place, usual) for place in range(len(names))]
-
-
-def _number(text: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise ParameterError(f"--threshold {text!r} does not end in a number; write NAME=T, as in a.onnx=0.2") from None
-
-
-def _named(text: str, option: str, what: str, names: Sequence[str]) -> tuple[list[int], str]:
-    """Split ``NAME=VALUE``, where a name may hold an equals sign; return the places of the name, and the value."""
-    named = [name for name in dict.fromkeys(names) if text.startswith(f"{name}=")]
-    if not named:
-        raise ParameterError(
-            f"{option} {text!r} names none of the models {', '.join(names) or '(there are none)'}; write MODEL={what}"
-        )
-    name = max(named, key=len)
-    return [place for place, one in enumerate(names) if one == name], text[len(name) + 1 :]
+            raise ParameterError(
+                f"--threshold {text!r} does not end in a number; write NAME=T, as in a.onnx=0.2"
+            ) from None
+        if not places:
+            raise ParameterError(f"--threshold {text!r} names none of the models {', '.join(names)}; write MODEL=T")
+        if name and any(has_rule(files[place].proto) for place in places if place < len(files)):
+            raise ParameterError(
+                f"--threshold {text!r}: {name} is a repaired file and keeps its own rule; leave it out"
+            )
+        found = dict.fromkeys(places, threshold) | found if not name else found | dict.fromkeys(places, threshold)
+    return [found.get(place) for place in range(len(names))]
 
 
 def of_tables(

@@ -35,7 +35,7 @@ Search = Annotated[
 ]
 Budget = Annotated[int, opt.option("--budget", "N", "How many points each search tries.", min=1)]
 Performance = Annotated[
-    str | None, opt.option("--performance", "METRIC", "The metric of the vertical axis. Default: accuracy.")
+    str | None, opt.option("--performance", "METRIC", "The metric of the vertical axis. Default: the objective's.")
 ]
 Disparity = Annotated[
     str | None,
@@ -115,6 +115,8 @@ def frontier(
     ] = None,
     performance: Performance = None,
     disparity: Disparity = None,
+    objective: opt.Objective = None,
+    value: opt.Value = None,
     limit: Limit = None,
     sure: Sure = None,
     alpha: Alpha = None,
@@ -178,6 +180,8 @@ def frontier(
                 threads=threads,
                 confidence=audited.confidence,
                 repeats=repeats or 1,
+                objective=objective,
+                value=value,
                 state=state,
                 progress=progress,
                 **where.arguments(),

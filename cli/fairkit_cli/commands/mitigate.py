@@ -45,22 +45,6 @@ Repeats = Annotated[
         "Train so many models, all but the first on rows drawn anew, and show how far retraining goes. Default: 1.",
     ),
 ]
-Objective = Annotated[
-    str | None,
-    opt.option(
-        "--objective",
-        "WHAT",
-        "What is kept or made best: rate (the share approved; default with --model), accuracy, balanced_accuracy, or "
-        "cost=A:B (a false approval : a false refusal). Default without a model: accuracy.",
-        opt.POLICY,
-    ),
-]
-Value = Annotated[
-    str | None,
-    opt.option(
-        "--value", "COL", "The column with what approving each person brings: its sum is made best.", opt.POLICY
-    ),
-]
 Everything = Annotated[
     bool,
     typer.Option(
@@ -88,8 +72,8 @@ def mitigate(
     maximum: opt.MaxRules = None,
     minimum: opt.MinRules = None,
     search: opt.SearchOptions,
-    objective: Objective = None,
-    value: Value = None,
+    objective: opt.Objective = None,
+    value: opt.Value = None,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
     threads: Threads = None,

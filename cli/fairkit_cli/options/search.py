@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit_cli.options.data import first_known, listed, split_names
-from fairkit_cli.options.declare import POLICY, Rare
+from fairkit_cli.options.declare import POLICY, Rare, option
 
 if TYPE_CHECKING:
     from fairkit_cli.config import Config
@@ -42,6 +42,20 @@ Anyway = Annotated[
         "mitigate.anyway",
         "Search also where the test rows are too few for any model to pass with a chance of one half.",
     ),
+]
+Objective = Annotated[
+    str | None,
+    option(
+        "--objective",
+        "WHAT",
+        "What is kept or made best: rate (the share approved; default with --model), accuracy, balanced_accuracy, or "
+        "cost=A:B (a false approval : a false refusal). Default without a model: accuracy.",
+        POLICY,
+    ),
+]
+Value = Annotated[
+    str | None,
+    option("--value", "COL", "The column with what approving each person brings: its sum is made best.", POLICY),
 ]
 
 

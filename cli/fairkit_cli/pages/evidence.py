@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fairkit.results.evidence import Bounded, evidence_of
@@ -92,6 +92,9 @@ def _all_inputs(report: Report, auditors: set[str], witnesses: Sequence[Shown]) 
         "About every input that the model's domain allows, not only about the people in the table. An example is an "
         "input that the model was run on; it need not be a person who exists."
     )
+    domain = next((d for one in findings if (d := one.evidence.get("domain"))), None)
+    if isinstance(domain, Mapping):
+        intro += f" The domain: {'; '.join(f'{name}: {text}' for name, text in domain.items())}."
     opened = [Section(each.title, [_table(each)], "fold" if place else "open") for place, each in enumerate(witnesses)]
     table = Table("What holds for all inputs", columns, rows)
     return Section("Anybody: all inputs", [Note(intro, on=On.PAGE), table, *opened])
@@ -101,6 +104,8 @@ def _answer(finding: Finding) -> str:
     evidence = evidence_of(finding, Bounded)
     if evidence is None:
         return "estimated from people drawn at random"
+    if finding.inconclusive is not None:
+        return f"inconclusive: {finding.inconclusive}"
     if not evidence.decided:
         return "undecided: the truth is in this range"
     if finding.metric.endswith("flip"):

@@ -229,6 +229,7 @@ def _details(result: Frontier) -> Section:
     seconds = sum(point.seconds for point in result.points)
     entries: list[tuple[Inline, Inline]] = [
         ("Rule", result.rule),
+        ("Objective of all thresholds", result.objective),
         ("Confidence", f"{result.confidence:.0%}"),
         ("Seed", str(result.seed)),
         ("Training time", f"{seconds:,.1f} s for all points, audits included"),

@@ -58,6 +58,7 @@ def details(report: Report) -> Section:
         ("SHA-256 of the model", Span(report.model.sha256 or "none: an object in memory", "code")),
         ("Data", [name_of(data.name), f", {data.rows:,} rows{data.lacking}"]),
         ("SHA-256 of the data", Span(data.sha256, "code")),
+        *([("As it is served", report.model.as_served)] if report.model.as_served else []),
         ("Confidence", f"{report.confidence:.0%}{adjusted}"),
         ("Seed", str(report.seed)),
         ("Made with", versions),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,15 @@ if TYPE_CHECKING:
     from fairkit.progress import Progress
 
 
+PAUSE = 15.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """Return a function that draws progress on stderr if that is a terminal."""
-    from fairkit.progress import no_progress
-
+    """Return a function that draws progress on stderr; where that is no terminal, it writes a line now and then."""
     if not sys.stderr.isatty():
-        yield no_progress
+        yield _lines()
         return
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
@@ -44,6 +47,20 @@ def progress_bar() -> Iterator[Progress]:
             bar.update(tasks[doing], completed=done, total=total or None, now=shown(now))
 
         yield show
+
+
+def _lines() -> Progress:
+    """Return a function that says how far long work is, one line in so many seconds (`PAUSE`)."""
+    begun = last = time.monotonic()
+
+    def show(doing: str, done: int, total: int, **values: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PAUSE:
+            last = now
+            say(f"{doing}{f', {done:,} of {total:,}' if total else ''}; {now - begun:,.0f} s so far")
+
+    return show
 
 
 class Terminal:

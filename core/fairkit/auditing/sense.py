@@ -91,7 +91,7 @@ class Sense:
         """Return the checker of a model's predictions."""
         served: Mapping[str, Any] = scorer.info.outputs
         names = served.get("decision"), served.get("score")
-        decides = all(names) and "threshold" not in served and not is_own(served) and not getattr(scorer, "ours", False)
+        decides = all(names) and "threshold" not in served and not is_own(served)
         return cls(
             place=index,
             task=scorer.task,

@@ -71,7 +71,7 @@ def heavy(skewness: Array, n: Array) -> NDArray[np.bool_]:
     array
         True above 0.25; above 0.25 (200 / n)^0.14 with more than 200 rows, since light tails fall as 1 / √n and heavy
         ones do not; above 0.25 (n / 100)^0.07 with fewer than 100, since few rows seldom show their tail.
-        Calibrated by simulation on twelve distributions (benchmarks/corners.py).
+        Calibrated by simulation on twelve distributions (benchmarks/coverage_study.py).
     """
     return np.asarray(np.abs(skewness) > _bound(n), dtype=np.bool_)
 

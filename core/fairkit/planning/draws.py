@@ -77,7 +77,12 @@ def intervals(
     groups = len(estimates[0].values) // len(enough)
     for estimate in estimates:
         enough = enough & np.isfinite(estimate.values).reshape(-1, groups).all(axis=1)
+    with np.errstate(invalid="ignore"):  # of draws that are left out below
+        ends = target.ends(estimates, len(enough), confidence)
     for draw in np.flatnonzero(enough).tolist():
+        if ends is not None:
+            yield draw, (float(ends[0][draw]), float(ends[1][draw]))
+            continue
         part = slice(draw * groups, (draw + 1) * groups)
         yield draw, target.interval([_some_of(estimate, part) for estimate in estimates], confidence)
 

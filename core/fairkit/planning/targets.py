@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fairkit.errors import PolicyError, did_you_mean
-from fairkit.intervals import Spread, extreme, spread_difference, spread_ratio, two_sided
+from fairkit.intervals import MANY, Spread, differences, extreme, spread_difference, spread_ratio, two_sided
 from fairkit.metrics import ODDS, Rate
 from fairkit.statistics import Sums
 
@@ -48,6 +48,28 @@ class Target:
             with np.errstate(divide="ignore", invalid="ignore"):
                 return float((rates.min(axis=1) / rates.max(axis=1)).min())
         return float(rates.min() if self.kind == "smallest" else rates.max())
+
+    def ends(self, estimates: Sequence[Estimate], draws: int, confidence: float) -> tuple[Array, Array] | None:
+        """Return both ends of `interval` for many drawn audits at once, [D] each; None where each is made by itself.
+
+        Estimates are of all groups of the first draw, then of the second, ...
+        """
+        groups = len(estimates[0].values) // draws
+        if self.kind != "difference" or not 2 <= groups < MANY:
+            return None
+
+        def of(estimate: Estimate, confidence: float) -> tuple[Array, Array]:
+            def limits(z: float) -> tuple[Array, Array]:
+                low, high = estimate.limits(z)
+                return low.reshape(-1, groups), high.reshape(-1, groups)
+
+            return differences(estimate.values.reshape(-1, groups), limits, confidence)
+
+        each = [of(estimate, confidence) for estimate in estimates]
+        if len(each) == 1:
+            return each[0]
+        joint = [of(estimate, confidence**0.5) for estimate in estimates]
+        return np.max([low for low, _ in joint], axis=0), np.max([high for _, high in each], axis=0)
 
     def interval(self, estimates: Sequence[Estimate], confidence: float) -> tuple[float, float]:
         """Return the interval that an audit makes from these estimates."""

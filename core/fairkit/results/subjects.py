@@ -19,8 +19,9 @@ class ModelInfo:
     the favorable one. `endpoint` is there where a server answered: ``url``, ``model``, ``version``, ``platform``, and
     the digest of the model's metadata.
     `predictions` says which columns of the table were audited where there was no model; empty where there was one.
-    `serving` has what is known of the model as it is served: ``rows`` (whether each is proved to be answered from
-    itself alone), ``rounding``, ``outputs`` and ``inputs`` that were not audited or fed; empty in older reports.
+    `serving` has what is known of the model as it is served: ``rows`` (whether the file is plain, and its rows are
+    shown to stay apart), ``probed`` (what other batches, orders, threads and no optimisation gave), ``outputs`` and
+    ``inputs`` that were not audited or fed; empty in older reports.
     """
 
     name: str
@@ -36,6 +37,19 @@ class ModelInfo:
     def unseen(self) -> bool:
         """Whether no model file was seen: a table or its predictions were audited, or a server's answers."""
         return bool(self.predictions or self.endpoint) or self.task == "table"
+
+    @property
+    def as_served(self) -> str:
+        """What is known of a file in other batches and other ways to run it; empty where nobody looked."""
+        rows, probed = self.serving.get("rows", {}), self.serving.get("probed", {})
+        if "rows_apart" not in rows or not probed:
+            return ""
+        shown = "shown" if rows["rows_apart"] else f"not shown ({rows.get('because')})"
+        return (
+            f"that rows of a batch stay apart is {shown}; probed: {probed['differ']:,} of the first "
+            f"{probed['rows']:,} rows are decided otherwise in other batches, orders and numbers of threads, with and "
+            "without graph optimisation"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

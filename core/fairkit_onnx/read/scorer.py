@@ -171,8 +171,6 @@ class OnnxScorer:
         """Why there may be no verdict."""
         self.told = False
         self.warnings: tuple[str, ...] = ()
-        self.ours = runner.ours
-        """Whether the file is fairkit's own: its decisions need not follow one threshold of the score."""
         self.reading = settled
         """How the outputs are read."""
         self.shown = shown

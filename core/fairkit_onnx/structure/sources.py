@@ -67,8 +67,9 @@ class Sources:
         if conditions is None:
             mine = [int(one) for one in np.unique(np.concatenate(traced)) if one >= 0]
             self.listed |= set(mine)
-            if len(mine) == 1 and not self.keys.get(mine[0]):
-                self.keys[mine[0]] = _keys_of(node)
+            if len(mine) == 1:  # also what a second encoder of the same text names
+                known, more = self.keys.setdefault(mine[0], []), _keys_of(node)
+                known += [key for key in more if not known or (isinstance(key, str) and isinstance(known[0], str))]
         for output, columns in zip(node.output, places, strict=False):
             self.of[output] = columns
 

@@ -22,15 +22,9 @@ UNSEEN = -1.0
 def text_codes(values: NDArray[Any], categories: Sequence[str]) -> NDArray[np.int64]:
     """Return each value's place among the categories, shape [n]; -1 where it is none of them."""
     places = {category: code for code, category in enumerate(categories)}
-    seen: dict[Any, int] = {}
-    codes = np.empty(len(values), dtype=np.int64)
-    for row, value in enumerate(values.tolist()):
-        code = seen.get(value)
-        if code is None:
-            code = places.get(MISSING_TEXT if absent(value) else str(value), int(UNSEEN))
-            seen[value] = code
-        codes[row] = code
-    return codes
+    cells = values.tolist()
+    codes = {cell: places.get(MISSING_TEXT if absent(cell) else str(cell), int(UNSEEN)) for cell in set(cells)}
+    return np.fromiter(map(codes.__getitem__, cells), dtype=np.int64, count=len(cells))
 
 
 def as_float32(values: NDArray[Any], name: str) -> NDArray[np.float32]:

@@ -271,7 +271,9 @@ def _fit_number(
 
 
 def _categories(values: NDArray[Any], mode: TextMode) -> tuple[str, ...]:
-    counts = Counter(MISSING_TEXT if absent(value) else str(value) for value in values.tolist())
+    counts: Counter[str] = Counter()
+    for value, count in Counter(values.tolist()).items():
+        counts[MISSING_TEXT if absent(value) else str(value)] += count
     texts = sorted(counts)
     if mode == "onehot" and len(texts) > MAX_ONE_HOT:
         texts = sorted(sorted(texts, key=lambda text: -counts[text])[:MAX_ONE_HOT])

@@ -181,12 +181,12 @@ def learn_keys(columns: Mapping[str, NDArray[Any]], groups: Groups) -> GroupKeys
         _learn_column(name, columns[name], edges)
         for name, edges in zip(groups.split.columns, groups.split.edges, strict=True)
     )
-    numbered = np.stack([column.codes(columns[column.name]) for column in learned], axis=1)
+    numbered = [column.codes(columns[column.name]) for column in learned]
     first = np.full(len(groups.names), -1, dtype=np.int64)
     first[groups.codes[::-1]] = np.arange(len(groups.codes))[::-1]
-    cells = tuple(None if row < 0 else tuple(int(code) for code in numbered[row]) for row in first)
+    cells = tuple(None if row < 0 else tuple(int(codes[row]) for codes in numbered) for row in first)
     keys = GroupKeys(columns=learned, names=groups.names, cells=cells)
-    if not np.array_equal(keys.codes(columns), groups.codes):
+    if not np.array_equal(keys.lookup()[np.ravel_multi_index(numbered, keys.shape)], groups.codes):
         raise DataError(
             f"the groups of {groups.split.name!r} do not follow from its columns' values; "
             "a numeric column with many values needs its bins spelled out (column:edge:edge)"

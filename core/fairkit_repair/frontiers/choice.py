@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -112,18 +112,21 @@ def chance(point: Point, axis: str, choice: Choice, rows: Judged) -> float | Non
     return max(normal.cdf(room) - normal.cdf(-room), 0.0)
 
 
-def pick(points: Sequence[Point], axes: tuple[str, str], choice: Choice, rows: Judged) -> tuple[int | None, str]:
+def pick(
+    points: Sequence[Point], axes: tuple[str, str], choice: Choice, rows: Judged, moved: Collection[int] = ()
+) -> tuple[int | None, str]:
     """Pick a point by rule.
 
     Returns
     -------
     int or None, str
         Its place, and a remark where the rule could not be kept ("" where it could). A model that decides all people
-        alike is picked only where there is no other.
+        alike, or that is among the `moved` ones, is picked only where there is no other.
     """
     scored = {i: scores for i, point in enumerate(points) if (scores := _scores(point, axes))}
     if not scored:
         return None, "No point is done: nothing to pick."
+    scored = {i: scores for i, scores in scored.items() if i not in moved} or scored
     scored = {i: scores for i, scores in scored.items() if not points[i].is_constant} or scored
     if choice.limit is None:
         a = choice.alpha

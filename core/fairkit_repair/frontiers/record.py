@@ -32,6 +32,7 @@ class Frontier(Tabular, Saved):
     changes: tuple[Change, ...] = ()
     model: bytes | None = None  # its file
     rows: tuple[int, int, int] = (0, 0, 0)  # of training, validation and test
+    objective: str = "accuracy"  # what every threshold is set for, as it is typed
     confidence: float = 0.95
     seed: int = 0
     limit: float | None = None
@@ -85,6 +86,7 @@ class Frontier(Tabular, Saved):
             "front": list(self.front),
             "chosen": self.chosen,
             "rule": self.rule,
+            "objective": self.objective,
             "test": None if self.test is None else self.test.to_dict(),
             "changes": [change.to_dict() for change in self.changes],
             "limit": self.limit,

@@ -20,6 +20,7 @@ from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
 from fairkit.errors import ParameterError, PluginError, did_you_mean
 from fairkit.fitted import Run
+from fairkit.objective import KEPT
 from fairkit.progress import Progress, no_progress
 from fairkit.results.policy import judge
 from fairkit.results.rules import Rule
@@ -32,7 +33,8 @@ from fairkit_repair.frontiers.schedule import Runner
 from fairkit_repair.frontiers.state import State
 from fairkit_repair.frontiers.sweeps import Sweep, is_whole
 from fairkit_repair.frontiers.training import BASELINE, Family, PortableRows, Setup
-from fairkit_repair.mitigation.choose import find_mitigator, plugins_of
+from fairkit_repair.mitigation.choose import aim_of, check_objective, find_mitigator, plugins_of
+from fairkit_repair.mitigation.learned import valued
 from fairkit_repair.mitigation.repeats import check_repeats, drawn_anew
 from fairkit_repair.mitigation.split import split_dataset
 from fairkit_repair.mitigation.useless import CONSTANT
@@ -40,10 +42,11 @@ from fairkit_repair.mitigation.useless import CONSTANT
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
+    from fairkit.objective import Objective
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import VerdictName
     from fairkit.results.report import Report
-    from fairkit_repair.frontiers.points import Point
+    from fairkit_repair.frontiers.points import Measure, Point
 
 
 AXES = {"regression": ("statistical_parity_ks", "mean_squared_error"), "ranking": ("exposure_difference", "ndcg")}
@@ -67,6 +70,8 @@ def frontier(
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     confidence: float = 0.95,
     repeats: int = 1,
+    objective: str | None = None,
+    value: str | None = None,
     state: str | Path | None = None,
     progress: Progress = no_progress,
     engine: Engine | str | None = None,
@@ -85,7 +90,8 @@ def frontier(
     holdout
         That share, in (0, 1).
     performance
-        The metric of the vertical axis; by default accuracy, mean_squared_error in regression, ndcg of rankings.
+        The metric of the vertical axis; by default the objective's (accuracy, precision at a kept rate, net gain, value
+        per person), mean_squared_error in regression, ndcg of rankings.
     disparity
         ``METRIC`` or ``METRIC:COLUMN`` of the horizontal axis; by default demographic_parity_difference
         (statistical_parity_ks in regression, exposure_difference of rankings) of the first sensitive column. A headline
@@ -112,6 +118,9 @@ def frontier(
         How often each point of the front is trained in all; after the first time on rows drawn anew with replacement,
         with the next seed. That shows how far retraining moves a point, which no interval covers; `state` does not
         keep it.
+    objective, value
+        What the thresholds of every point are set for, as in `fairkit.repair`; the rate to keep is that of the learner
+        without mitigation. Points that do not keep it are named, and picked after all others.
     state
         A file that keeps finished points: the same call goes on where it was stopped.
     progress
@@ -138,8 +147,11 @@ def frontier(
     check_repeats(repeats)
     if not sweeps:
         raise ParameterError("name at least one method with `sweeps`")
+    aim = aim_of(data, None, objective, value, given=False)
+    if aim.kind == "cost" and aim.costs is None:
+        raise ParameterError("no model is given whose threshold would imply the costs: write them, as in cost=5:1")
     for sweep in sweeps:
-        _check(sweep)
+        _check(sweep, aim)
     if jobs is not None and engine is not None:
         raise ParameterError(
             f"jobs={jobs} is for the processes of this machine, and an engine is named too: leave one of them out "
@@ -152,14 +164,18 @@ def frontier(
         data.learn(running.total)
         rest, test_data = (data, test) if test is not None else split_dataset(data, holdout, seed)
         learning, validation = split_dataset(rest, holdout, seed + 1)
-        table = Table.from_dataset(learning)
+        table = valued(Table.from_dataset(learning), learning, aim.column)
         auditor = own_auditor(disparity)
-        axes = _axes(table, data, performance, disparity, alone=auditor is not None)
+        axes = _axes(table, data, performance or (aim.label if (objective, value) != (None, None) else None), disparity,
+                     alone=auditor is not None)  # fmt: skip
         setup = Setup(
             table=table,
             validation=PortableRows.of(validation),
             run=Run(
-                seed=seed, threads=threads or (max(1, cores // processes) if running.here else None), learner=learner
+                seed=seed,
+                threads=threads or (max(1, cores // processes) if running.here else None),
+                learner=learner,
+                objective=aim,
             ),
             confidence=confidence,
             auditors=DEFAULT_AUDITORS if auditor is None else (*DEFAULT_AUDITORS, auditor),
@@ -173,13 +189,14 @@ def frontier(
             "confidence": confidence,
             "roles": str(table.roles),
             "version": version("fairkit"),
+            "objective": aim.told(),
             **({"audited": {auditor: str(setup.parameters[auditor])}} if auditor else {}),
         }
         kept = State(None if state is None else Path(state), about)
         runner = Runner(setup, kept, running, progress)
         points = runner.everything(sweeps, budget, axes)
         _check_axes(points, axes)
-        result = _result(running, points, axes, choice or Choice(), test_data, kept, setup, progress)
+        result = _result(running, points, axes, choice or Choice(), test_data, kept, runner.setup, progress)
         if repeats > 1:
             again = _again(result, runner.setup, running, repeats, progress)
             result = dataclasses.replace(result, repeats=again)
@@ -206,9 +223,11 @@ def _again(
     return {place: tuple(values) for place, values in axes_by_point.items()}
 
 
-def _check(sweep: Sweep) -> None:
+def _check(sweep: Sweep, objective: Objective) -> None:
     """Find errors in names and values before anything is trained."""
     method = find_mitigator(sweep.plugin)
+    if method.stage == "post":
+        check_objective(method, objective)
     for settings in sweep.settings():
         method.with_values(settings)
     for key, bounds in sweep.search.items():
@@ -285,13 +304,20 @@ def _result(
 ) -> Frontier:
     rows = (len(setup.table), setup.validation.table.num_rows, test.learn(engine.total).rows)
     judged = Judged(validation=rows[1], test=rows[2], confidence=setup.confidence)
-    chosen, remark = pick(points, axes, choice, judged)
+    moved = _moved(points, setup.run.objective)
+    chosen, remark = pick(points, axes, choice, judged, moved)
     model = None if chosen is None else state.model(points[chosen])
     report, changes = _tested(engine, [state.model(points[0]), model], test, setup, progress)
     verdict, reason = _judged(report, axes[0], choice)
     constant = report is not None and is_constant(report)
     failed = sum(point.status == "failed" for point in points)
     notes = [*([CONSTANT] if constant else []), *([remark] if remark else [])]
+    if moved:
+        named = ", ".join(points[place].name for place in moved[:5]) + (", ..." if len(moved) > 5 else "")
+        notes.append(
+            f"{len(moved)} of {len(points)} points do not keep the selection rate of the baseline, and are picked "
+            f"after all others: {named}."
+        )
     if failed:
         notes.append(f"{failed} of {len(points)} points failed; the others are shown.")
     return Frontier(
@@ -310,11 +336,26 @@ def _result(
         verdict=verdict,
         reason=reason,
         sure=not remark,
+        objective=setup.run.objective.told(),
         is_constant=constant,
         confidence=setup.confidence,
         seed=setup.run.seed,
         notes=tuple(notes),
     )
+
+
+def _moved(points: Sequence[Point], objective: Objective) -> list[int]:
+    """Return the points whose selection rate is surely not that of the baseline, though it is to be kept."""
+    rates = [point.measures.get("selection_rate") for point in points]
+    first = rates[0]
+    if objective.kind != "rate" or first is None:
+        return []
+
+    def far(rate: Measure) -> bool:
+        low, high = rate.interval or (rate.value, rate.value)
+        return not low - KEPT <= first.value <= high + KEPT
+
+    return [place for place, rate in enumerate(rates) if rate is not None and far(rate)]
 
 
 def _judged(report: Report | None, axis: str, choice: Choice) -> tuple[VerdictName | None, str]:

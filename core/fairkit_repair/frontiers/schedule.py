@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -57,7 +56,7 @@ class Runner:
         searches = [sweep for sweep in sweeps if sweep.search]
         self.total = 1 + sum(len(family.jobs) for family in grids) + budget * len(searches)
         baseline = self.points([Family(((BASELINE, {}),))])
-        self.setup = dataclasses.replace(self.setup, base=self.kept.model(baseline[0]))
+        self.setup = self.setup.after(self.kept.model(baseline[0]))
         points = baseline + self.points(grids)
         for sweep in searches:
             points += self.search(sweep, budget, axes)

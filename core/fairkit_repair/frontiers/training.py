@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fairkit.errors import FairkitError
+from fairkit.intervals import two_sided
+from fairkit.objective import Objective
 from fairkit.settings import ModelOptions
 from fairkit.support.ahead import threads
 from fairkit.support.timings import phase
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from fairkit.data.roles import Roles
     from fairkit.data.table import Table
     from fairkit.fitted import Run
+    from fairkit_onnx.model import OnnxModel
 
 BASELINE = "baseline"
 PARITY_ROWS = 4_096
@@ -86,6 +89,18 @@ class Setup:
     auditors: tuple[str, ...] = ("group",)
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    def after(self, base: bytes | None) -> Setup:
+        """Return the same with the model without mitigation, and the rate to keep that it implies."""
+        objective = self.run.objective
+        if base is not None and objective.kind == "rate":
+            from fairkit_onnx.model import OnnxModel
+            from fairkit_onnx.write.base import BaseModel
+
+            model = BaseModel(OnnxModel(base, BASELINE), self.table, ModelOptions(task="binary"))
+            decided, scores = model.decisions(self.table.columns), model.scores(self.table.columns)
+            objective = objective.on(decided, scores, self.table.row_weights())
+        return replace(self, base=base, run=replace(self.run, objective=objective))
+
     def parity_rows(self) -> Table:
         """Return training rows, evenly spread, on which each exported file is compared with its model."""
         step = max(1, len(self.table) // PARITY_ROWS)
@@ -129,13 +144,15 @@ def _fit(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
     """Train points of one plugin in one call, or the baseline, and return their files."""
     from fairkit_onnx.model import OnnxModel
     from fairkit_onnx.write.export import export_bytes
+    from fairkit_repair.common_threshold import aimed
     from fairkit_repair.learners import fit_learner
     from fairkit_repair.mitigation.choose import as_mitigator
     from fairkit_repair.mitigation.learned import check_task, fit_files, run_of
 
     run = replace(setup.run, threads=setup.run.threads or threads())
     if jobs[0][0] == BASELINE:
-        plain = fit_learner(run.learner or "lightgbm", setup.table, run)
+        before = replace(run, objective=Objective()) if run.objective.kind == "rate" else run
+        (plain,) = aimed(lambda part: [fit_learner(run.learner or "lightgbm", part, run)], setup.table, before)
         return [export_bytes(plain, setup.parity_rows())]
     methods = [as_mitigator(plugin, parameters) for plugin, parameters in jobs]
     check_task(methods[0], setup.table)
@@ -162,4 +179,22 @@ def measure(setup: Setup, content: bytes) -> dict[str, Measure]:
         seed=setup.run.seed,
         options=options,
     )
-    return measures_of(report)
+    return measures_of(report) | _gained(setup, OnnxModel(content, "point"), data)
+
+
+def _gained(setup: Setup, model: OnnxModel, data: Dataset) -> dict[str, Measure]:
+    """Measure an objective that is no metric: a cost, or a column of values."""
+    from fairkit.data.table import Table
+    from fairkit_repair.mitigation.learned import valued
+
+    objective = setup.run.objective
+    if objective.kind not in ("cost", "value"):
+        return {}
+    table = valued(Table.from_dataset(data, "binary"), data, objective.column)
+    scorer = model.bind(data, ModelOptions(task="binary"))
+    decided = scorer.predict({name: table.columns[name] for name in scorer.columns}).decision
+    assert decided is not None  # noqa: S101 -- asked for of binary models
+    value, influence = objective.measure(table, decided)
+    weights = table.row_weights()
+    half = two_sided(setup.confidence) * float(np.sqrt((weights**2 * influence**2).sum()) / weights.sum())
+    return {objective.label: Measure(value=value, interval=(value - half, value + half), better="higher")}

@@ -6,14 +6,18 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
+from fairkit.data.task import choose_task
 from fairkit.errors import ParameterError, PluginError, did_you_mean
 from fairkit.mitigators import Mitigator
+from fairkit.objective import Objective
 from fairkit.parameters.declare import parse_parameters
 from fairkit.settings import ModelOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.task import Task
     from fairkit_onnx.model import OnnxModel
 
 
@@ -52,6 +56,24 @@ def base_model(method: Mitigator, model: Any, options: ModelOptions | None = Non
     if method.stage != "post" and model is not None:
         raise ParameterError(f"{method.name} trains its own model: leave out `model`")
     return loaded_base(model, options)
+
+
+def aim_of(data: Dataset, task: Task | None, text: str | None, value: str | None, *, given: bool) -> Objective:
+    """Return what thresholds are set for; an objective is for two outcomes."""
+    if choose_task(data, task) == "binary":
+        return Objective.parse(text, value, given=given)
+    if (text, value) != (None, None):
+        raise ParameterError("an objective is for approvals, and outcomes here are not two: leave it out")
+    return Objective()
+
+
+def check_objective(method: Mitigator | type[Mitigator], objective: Objective) -> None:
+    """Refuse an objective that a rule on scores cannot be set for."""
+    if objective.kind not in getattr(method, "objectives", ("accuracy",)):
+        raise ParameterError(
+            f"{method.name} cannot be set for the objective {objective.kind}; threshold-optimizer can, and a search "
+            "under a policy finds what does"
+        )
 
 
 def loaded_base(model: Any, options: ModelOptions | None) -> OnnxModel | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,7 +111,7 @@ def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None)
     if base is not None:
         return renamed(base, BEFORE)
     quiet = dataclasses.replace(run, progress=no_progress)
-    plain = aimed(lambda part: method.baseline(part, quiet), table, quiet)
+    (plain,) = aimed(lambda part: [method.baseline(part, quiet)], table, quiet)
     return OnnxModel(export_bytes(plain, table), BEFORE)
 
 
@@ -130,21 +129,19 @@ def fit_files(
 ) -> list[tuple[FittedModel, bytes]]:
     """Fit methods of one class, together where they are several, and write each model's file."""
     first, run = methods[0], run.on(len(table))
-    with phase("train"):
-        models: Sequence[FittedModel]
+
+    def fit(part: Table) -> Sequence[FittedModel]:
         if len(methods) > 1 and isinstance(first, TrainsTogether):
-            models = first.fit_together(methods, table, run, validation=None, model=base)
-        else:
-            models = [aimed(partial(_fit, method, run, base), table, run) for method in methods]
+            return first.fit_together(methods, part, run, validation=None, model=base)
+        return [method.fit(part, run, validation=None, model=base) for method in methods]
+
+    with phase("train"):
+        models = aimed(fit, table, run)
     rows = table if checked is None else checked
     return [
         (model, export_bytes(model, rows, provenance(method, run, base, model)))
         for model, method in zip(models, methods, strict=True)
     ]
-
-
-def _fit(method: Mitigator, run: Run, base: OnnxModel | None, table: Table) -> FittedModel:
-    return method.fit(table, run, validation=None, model=base)
 
 
 def _kept(method: Mitigator, table: Table, run: Run, base: OnnxModel | None) -> Run:

@@ -13,12 +13,11 @@ from fairkit.auditing.run import audit
 from fairkit.data.loading import as_dataset
 from fairkit.data.roles import value_text
 from fairkit.data.table import Table
-from fairkit.data.task import choose_task
 from fairkit.engines.opening import opened
-from fairkit.errors import ModelError, ParameterError
+from fairkit.errors import ModelError
 from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
 from fairkit.mitigators import RepairsModels
-from fairkit.objective import KEPT, Objective
+from fairkit.objective import KEPT
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.results.rendering import Shown, plotted
@@ -29,7 +28,7 @@ from fairkit_onnx.read.safety import digest
 from fairkit_onnx.write.base import BaseModel
 from fairkit_repair.comparison import audit_beside
 from fairkit_repair.mitigation.caveats import is_randomized, record, sensitive_inputs
-from fairkit_repair.mitigation.choose import as_mitigator, base_model
+from fairkit_repair.mitigation.choose import aim_of, as_mitigator, base_model, check_objective
 from fairkit_repair.mitigation.learned import fit_files, foreign, learn_here, training, valued
 from fairkit_repair.mitigation.people import People, people_of
 from fairkit_repair.mitigation.policy_checks import check_policy
@@ -278,10 +277,10 @@ def mitigate(
     check_policy(policy, data)
     method = as_mitigator(plugin, parameters)
     base = base_model(method, model, at_threshold(options, threshold))
-    aim = _objective(method, data, task, objective, value, given=base is not None)
-    run = Run(
-        seed=seed, threads=threads, learner=learner, progress=progress, objective=aim
-    )  # fmt: skip
+    aim = aim_of(data, task, objective, value, given=base is not None)
+    if base is not None and (objective, value) != (None, None):
+        check_objective(method, aim)
+    run = Run(seed=seed, threads=threads, learner=learner, progress=progress, objective=aim)
     check_repeats(repeats)
     with opened(None, None) as running:
         learned = learn_here(running, method, data, test, holdout, task, run, base)
@@ -291,25 +290,6 @@ def mitigate(
     if output is not None:
         result.save(output)
     return result
-
-
-def _objective(
-    method: Mitigator, data: Dataset, task: Task | None, text: str | None, value: str | None, *, given: bool
-) -> Objective:
-    """Return what thresholds are set for; refuse what the method cannot be set for."""
-    asked = (text, value) != (None, None)
-    if choose_task(data, task) != "binary":
-        if asked:
-            raise ParameterError("an objective is for approvals, and outcomes here are not two: leave it out")
-        return Objective()
-    aim = Objective.parse(text, value, given=given)
-    known = getattr(method, "objectives", None)
-    if asked and given and aim.kind not in (known or ("accuracy",)):
-        raise ParameterError(
-            f"{method.name} cannot be set for the objective {aim.kind}; threshold-optimizer can, and a search under a "
-            "policy finds what does"
-        )
-    return aim
 
 
 def measured(

@@ -96,7 +96,7 @@ def candidates(
                 f"the method {name!r} does not say that it can meet {wanted}; leave it out of `methods`, or "
                 "run it by itself without a policy"
             )
-    return sorted(usable, key=lambda one: one.capability.trainings)
+    return sorted(usable, key=lambda one: (one.capability.trainings, one.capability.randomized))
 
 
 def _common(margin: float) -> Trial:

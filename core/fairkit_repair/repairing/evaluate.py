@@ -47,7 +47,7 @@ class Clock:
     """The budget: when it ends, and what a training takes."""
 
     ends: float
-    training: float = 0.0
+    training: float | None = None  # None: not known yet
 
     def left(self) -> float:
         """Return the seconds that are left."""
@@ -90,6 +90,14 @@ class Bench:
                 answers = self._measure(method, together)
                 self.known.update(zip(map(_key, together), answers, strict=False))
         return self.known[_key(method)]
+
+    def training(self) -> float:
+        """Return the seconds that the learner's training on all rows takes, from one on half of them."""
+        if self.clock.training is None:
+            begun = time.monotonic()
+            fit_learner(PlainLearner().learner(self.run), self.table.take(self.half == 0), self.run)
+            self.clock.training = 2 * (time.monotonic() - begun)
+        return self.clock.training
 
     def rests_on_given(self, method: Mitigator) -> bool:
         """Return whether a method's numbers come from a given model's scores, and not from models trained here."""
@@ -137,7 +145,7 @@ class Bench:
             return [np.stack([one.score, decided], axis=1) for one, decided in zip(found, answers, strict=True)]
 
         if isinstance(method, PostProcessor):
-            return out_of_folds(self.table, self.half, by_rule)
+            return out_of_folds(narrow(self.table), self.half, by_rule)
         if method.stage != "post":
             whole = out_of_folds(self.table, self.fold, trained)
             if self.table.task != "binary":
@@ -214,6 +222,13 @@ def _key(method: Mitigator) -> str:
 def restricted(table: Table, splits: list[str]) -> Table:
     """Return the table with some of its splits: methods work on those of the policy."""
     return dataclasses.replace(table, groups={name: table.groups[name] for name in splits})
+
+
+def narrow(table: Table) -> Table:
+    """Return the table with the columns of its groups only: rules on scores read no other."""
+    read = {column for split in table.roles.sensitive for column in split.columns}
+    columns = {name: values for name, values in table.columns.items() if name in read}
+    return dataclasses.replace(table, columns=columns or table.columns)
 
 
 def without_sensitive(table: Table) -> Table:

@@ -225,8 +225,6 @@ def make_bench(table: Table, base: OnnxModel | None, run: Run, ends: float, test
         if table.task == "binary":
             quiet = _aimed(quiet, decisions, scores, table)
             optimism = optimism_of(base, table, tested, quiet.objective)
-        fit_learner(learner_of(run), table.take(half == 0), quiet)
-        clock.training = 2 * (time.monotonic() - begun)
     watched = dataclasses.replace(quiet, progress=clock.watched(no_progress))
     return Bench(
         table=table, fold=fold, half=half, base=base, fitted=fitted, scores=scores, decisions=decisions,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -38,14 +37,17 @@ def _changed(one: Trial, settings: Mapping[str, Any]) -> Trial:
     return Trial.of(type(one.mitigator).with_values(given), given, one.capability, one.family, one.fixed)
 
 
-def confirm(result: list[Trial], sure: float, again: Callable[[int], float]) -> int:
-    """Return the place of the pick, with its chance predicted anew: the best of many looks better than it is."""
+def confirm(result: list[Trial], sure: float, again: Callable[[Trial], Trial]) -> int:
+    """Return the place of the pick, with its chance predicted anew: the best of many looks better than it is.
+
+    What turns out to be no pick (see `fairkit_repair.repairing.evaluate.Bench.restless`) makes way for the next.
+    """
     looked: set[int] = set()
     index = pick(result, sure)
-    while index not in looked and len(looked) < _CONFIRMED:
+    while index not in looked and sum(may_be_picked(result[place]) for place in looked) < _CONFIRMED:
         looked.add(index)
         if result[index].chance:
-            result[index] = dataclasses.replace(result[index], chance=again(index))
+            result[index] = again(result[index])
         index = pick(result, sure)
     return index
 

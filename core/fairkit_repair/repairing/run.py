@@ -15,14 +15,14 @@ from fairkit.data.task import choose_task
 from fairkit.engines.opening import opened
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
-from fairkit.objective import Objective, RateBound
+from fairkit.objective import RateBound
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.settings import at_threshold
 from fairkit.support.files import check_writable
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
-from fairkit_repair.mitigation.choose import loaded_base
+from fairkit_repair.mitigation.choose import aim_of, loaded_base
 from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance, renamed, run_of
 from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.run import MitigationResult, measured
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fairkit.settings import ModelOptions
     from fairkit_repair.repairing.chance import Limited
     from fairkit_repair.repairing.evaluate import Bench
+    from fairkit_repair.studies import Trial
 
 SURE, BUDGET = 0.95, 5.0
 """The chance of passing that is asked for; minutes."""
@@ -160,7 +161,7 @@ def repair(
     if output is not None:
         check_writable(Path(output))
     options = at_threshold(options, threshold)
-    aim = Objective.parse(objective, value, given=model is not None)
+    aim = aim_of(data, None, objective, value, given=model is not None)
     study = Study(
         rules=tuple(policy), sure=sure, budget=budget, seed=seed, blind=blind, deterministic=deterministic,
         unconstrained=unconstrained, learner=learner or "lightgbm", named=methods is not None, given=model is not None,
@@ -171,8 +172,6 @@ def repair(
         raise ParameterError(
             f"methods for {task} tasks train their own models: leave out `model`, and name what trains with `learner`"
         )
-    if task != "binary" and (objective, value) != (None, None):
-        raise ParameterError(f"an objective is for approvals, and {data.name} has a {task} task: leave it out")
     limits = limits_of(policy, [split.name for split in data.roles.sensitive], of_rates=task == "binary")
     fixed = parameters or {}
     if task != "binary" and not candidates(limits, methods, fixed, 0.5, task):
@@ -200,9 +199,12 @@ def repair(
         trials = search(bench, forecast, usable, study, progress)
         run = dataclasses.replace(run, objective=bench.run.objective)
 
-        def again(place: int) -> float:
-            said = bench.measure(trials[place].mitigator)
-            return forecast.predict(said, np.random.default_rng([seed, 9]), forecast.many).chance
+        def again(one: Trial) -> Trial:
+            said = bench.measure(one.mitigator)
+            if why := bench.restless(one.mitigator, said):
+                return dataclasses.replace(one, status="left out", reason=why)
+            rng = np.random.default_rng([seed, 9])
+            return dataclasses.replace(one, chance=forecast.predict(said, rng, forecast.many).chance)
 
         index = confirm(trials, sure, again)
         trials[index] = dataclasses.replace(trials[index], status="picked")

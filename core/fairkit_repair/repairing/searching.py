@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from fairkit.progress import Progress
     from fairkit.results.rules import Rule
     from fairkit_repair.repairing.chance import Forecast
-    from fairkit_repair.repairing.evaluate import Bench, Clock
+    from fairkit_repair.repairing.evaluate import Bench
     from fairkit_repair.studies import Study, Trial
 
     Array = NDArray[np.float64]
 
 BY_CHANCE = "it draws decisions by chance"
 """Why a rule is left out where decisions must not be drawn."""
+MOVED = "it does not keep the selection rate"
 _HOPELESS = 0.05
 _Z = NormalDist().inv_cdf(0.975)
 
@@ -48,7 +49,7 @@ def search(bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Stu
     for position, candidate in enumerate(queue):
         progress("searching", position, len(queue))
         ready = bench.is_known(candidate.mitigator) or position == 0
-        why = "" if ready else _left_out(candidate, result, study, bench.clock)
+        why = "" if ready else _left_out(candidate, result, study, bench)
         if why:
             result.append(candidate.left_out(why))
             continue
@@ -89,26 +90,36 @@ def _refine_without_chance(
     refine(result, sure, measure, left)
 
 
-def _left_out(candidate: Trial, result: Sequence[Trial], study: Study, clock: Clock) -> str:
+def _left_out(candidate: Trial, result: Sequence[Trial], study: Study, bench: Bench) -> str:
     """Return why a candidate is not measured; empty where it is."""
-    seconds = candidate.capability.trainings * clock.training * (FOLDS + 1)
-    reasons = {
-        "it reads the group to decide": study.blind and candidate.capability.reads_group,
-        BY_CHANCE: bool(study.deterministic) and candidate.capability.randomized and candidate.capability.trainings > 0,
-        f"about {max(seconds, 1):,.0f} s, more than the budget has left": seconds > clock.left(),
-    }
-    return next((why for why, holds in reasons.items() if holds), "") or _hopeless(candidate, result, study)
+    way = candidate.capability
+    if study.blind and way.reads_group:
+        return "it reads the group to decide"
+    if study.deterministic and way.randomized and way.trainings > 0:
+        return BY_CHANCE
+    if study.deterministic is None and way.randomized and any(not one.randomized for one in _sure(result, study)):
+        return f"{BY_CHANCE}, and a rule that does not is sure enough"
+    if why := _hopeless(candidate, result, study):
+        return why
+    seconds = way.trainings * bench.training() * (FOLDS + 1) if way.trainings else 0.0
+    return "" if seconds <= bench.clock.left() else f"about {max(seconds, 1):,.0f} s, more than the budget has left"
+
+
+def _sure(result: Sequence[Trial], study: Study) -> list[Trial]:
+    return [one for one in result if one.status != "left out" and (one.chance or 0.0) >= study.sure]
 
 
 def _hopeless(candidate: Trial, result: Sequence[Trial], study: Study) -> str:
     """Return why a candidate need not be measured, after what others came to; empty where it should be."""
-    sure = [other for other in result if other.status != "left out" and (other.chance or 0.0) >= study.sure]
     if candidate.capability.trainings > 0 and not (study.blind or study.named):
-        if sure:
+        if _sure(result, study):
             return "a cheaper method is sure enough"
         if any(_is_well_inside(other, study.rules) for other in result):
             return "rules on scores keep the limits by far already: what they lack is test rows, which no training adds"
-    own = [one for one in result if one.family == candidate.family and one.status == "tried"]
+    family = [one for one in result if one.family == candidate.family]
+    if family and family[-1].reason.startswith(MOVED) and candidate.capability.trainings == 0:
+        return f"{MOVED} at the setting before"
+    own = [one for one in family if one.status == "tried"]
     chances = [one.chance for one in own if one.chance is not None]
     if candidate.family != "settings" and chances:
         if len(chances) == 1 and chances[0] < _HOPELESS:
@@ -162,9 +173,7 @@ class Against:
         given = bench.rests_on_given(trial.mitigator)
         lowered, apart = (bench.optimism or 0.0) * given, (bench.optimism or 0.0) * (not given)
         value, change = self._change(chance, apart) if binary else (prediction.accuracy, None)
-        why = ""
-        if not constant and prediction.chance >= _HOPELESS:
-            why = bench.restless(trial.mitigator, chance)
+        why = "" if constant else self._moved(chance)
         return dataclasses.replace(
             trial,
             randomized=binary and bool(((chance > 0) & (chance < 1)).any()),
@@ -175,7 +184,7 @@ class Against:
             rate=float(np.average(chance, weights=bench.table.weights)) if binary else None,
             change=None if constant else change,
             seconds=time.monotonic() - begun,
-            status="left out" if (why := why or (not constant and self._moved(chance)) or "") else "tried",
+            status="left out" if why else "tried",
             reason=ALIKE if constant else why,
         )
 
@@ -187,7 +196,7 @@ class Against:
         rate = float(np.average(chance, weights=self._bench.table.weights))
         if objective.keeps(rate):
             return ""
-        return f"it does not keep the selection rate: {objective.rate:.3f} before, {rate:.3f} after"
+        return f"{MOVED}: {objective.rate:.3f} before, {rate:.3f} after"
 
     def _change(self, chance: Array, ahead: float) -> tuple[float, tuple[float, float, float]]:
         """Return the objective's value, and its change with its 95 % interval."""

@@ -41,6 +41,7 @@ class Problem:
     logistic: bool = False  # whether the score is the logistic function of the sum
     points: bool = False
     ruled: Problem | None = None
+    inputs: Sequence[Sequence[Any]] = ()  # of the file: name, kind, and the columns that it takes
 
     def of(self, kind: int) -> Problem:
         """Return the problem that asks a question."""
@@ -162,7 +163,8 @@ class Problem:
             "roots": list(self.roots),
             "numbers": [float(self.base).hex(), float(self.rounding).hex(), None if self.threshold is None
                         else float(self.threshold).hex()],
-            "domain": [_domain(block) for block in self.blocks],
+            "domain": [domain_record(block) for block in self.blocks],
+            "inputs": [list(one) for one in self.inputs],
         }  # fmt: skip
         return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
@@ -198,10 +200,14 @@ class Problem:
         }
 
 
-def _domain(block: Block) -> Any:
+def domain_record(block: Block) -> dict[str, Any]:
+    """Return a block's cells as plain JSON values: the ends of numbers, or the listed values with their cells."""
+    record: dict[str, Any] = {"name": block.name, "columns": list(block.columns)}
     if block.ends is not None:
-        return [block.name, float(block.low).hex(), [float(end).hex() for end in block.ends]]
-    return [block.name, sorted([list(key), cell] for key, cell in block.members.items())]
+        ends = [float(end).hex() for end in block.ends]
+        return record | {"low": float(block.low).hex(), "ends": ends, "whole": block.whole, "single": block.single}
+    members = [[list(key), cell] for key, cell in block.members.items()]
+    return record | {"members": members, "choices": [[plain(value) for value in some] for some in block.choices]}
 
 
 def plain(value: Any) -> Any:

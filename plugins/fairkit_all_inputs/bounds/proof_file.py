@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.support.files import write_atomic
-from fairkit_all_inputs.bounds.problem import plain
+from fairkit_all_inputs.bounds.problem import domain_record, plain
 from fairkit_onnx.structure.cells import encode_rows
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fairkit_onnx.structure.encoded import Features
     from fairkit_onnx.structure.trees import TreeModel
 
-SCHEMA = "fairkit.all-inputs/2"
+SCHEMA = "fairkit.all-inputs/3"
 
 
 def proof_file(problem: Problem, model: TreeModel, features: Features, logs: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def proof_file(problem: Problem, model: TreeModel, features: Features, logs: Map
         "model_sha256": model.scorer.info.sha256,
         "problem_sha256": problem.sha256,
         "trees": list(model.outputs),
-        "inputs": [[feed.input.name, feed.input.kind, list(feed.columns)] for feed in model.scorer.feeds],
+        "inputs": [list(one) for one in problem.inputs],
         "changing": problem.changing,
         "domain": [domain_record(block) for block in problem.blocks],
         "features": _features(problem, model, features),
@@ -49,16 +49,6 @@ def save_proof(path: str, problem: Problem, model: TreeModel, features: Features
     """Write the file."""
     record = proof_file(problem, model, features, logs)
     write_atomic(Path(path), json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
-
-
-def domain_record(block: Block) -> dict[str, Any]:
-    """Return a block's cells as plain JSON values: the ends of numbers, or the listed values with their cells."""
-    record: dict[str, Any] = {"name": block.name, "columns": list(block.columns)}
-    if block.ends is not None:
-        ends = [float(end).hex() for end in block.ends]
-        return record | {"low": float(block.low).hex(), "ends": ends, "whole": block.whole, "single": block.single}
-    members = [[list(key), cell] for key, cell in block.members.items()]
-    return record | {"members": members, "choices": [[plain(value) for value in some] for some in block.choices]}
 
 
 def _features(problem: Problem, model: TreeModel, features: Features) -> dict[str, list[Any]]:

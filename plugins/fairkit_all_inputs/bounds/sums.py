@@ -66,6 +66,7 @@ def _decided(model: TreeModel | LinearModel, reach: tuple[float, float], **sums:
     subtracted from the sum, and the rest is compared with zero.
     """
     part, blocks = model.tail.groups, sums["blocks"]
+    sums["inputs"] = [(feed.input.name, feed.input.kind, list(feed.columns)) for feed in model.scorer.feeds]
     rule: GroupThresholds | None = None
     threshold: float | None
     if part is None:

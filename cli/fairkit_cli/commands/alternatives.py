@@ -1,0 +1,212 @@
+"""`fairkit alternatives`: could the model have been less discriminatory?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit.errors import DataError, FairkitError, ParameterError
+from fairkit_cli import options as opt
+from fairkit_cli.terminal.output import INTERRUPTED, exit_code, say, write
+
+if TYPE_CHECKING:
+    from fairkit_alternatives.laws import Law
+    from fairkit_alternatives.record import Alternatives
+
+
+@opt.expanded
+def alternatives(
+    model: Annotated[str, typer.Argument(metavar="MODEL.onnx", help="The model in use.", show_default=False)],
+    *,
+    columns: opt.DataOptions,
+    test: Annotated[
+        str | None,
+        opt.option("--test", "FILE", "Rows that trained nothing and chose nothing. They are looked at once.", opt.DATA),
+    ] = None,
+    selection: Annotated[
+        str | None, opt.option("--selection", "FILE", "Rows that choose the pick; default: .3 of --data.", opt.DATA)
+    ] = None,
+    metric: Annotated[
+        str,
+        opt.option(
+            "--metric", "METRIC:COL", "The disparity: a difference or ratio of a rate. Default column: the first."
+        ),
+    ] = "demographic_parity_difference",
+    law: Annotated[
+        list[str] | None,
+        opt.option(
+            "--law",
+            "NAME",
+            "How trainings are drawn: reweigh (default), settings, seeds, bootstrap, or one of --laws. Repeatable.",
+        ),
+    ] = None,
+    laws: Annotated[
+        Path | None,
+        opt.option("--laws", "FILE.toml", "Laws of your own: learner, settings and their distributions, draws."),
+    ] = None,
+    plugin: Annotated[
+        list[str] | None, opt.option("--plugin", "NAME", "A method whose models are tried too. Repeatable.")
+    ] = None,
+    candidate: Annotated[
+        list[str] | None, opt.option("--candidate", "GLOB", "ONNX files that are tried too. Repeatable.")
+    ] = None,
+    loss: Annotated[float, opt.option("--loss", "X", "The loss of accuracy (or cost) that would be accepted.")] = 0.005,
+    reduction: Annotated[float, opt.option("--reduction", "X", "The reduction that would count.")] = 0.02,
+    share: Annotated[
+        float, opt.option("--share", "P", "So rare shall such a model be in one more training: .02 takes 245 draws.")
+    ] = 0.02,
+    objective: Annotated[
+        str, opt.option("--objective", "WHAT", "rate (as many are approved as now), accuracy, or cost=A:B.", opt.POLICY)
+    ] = "rate",
+    threshold: Annotated[float | None, opt.option("--threshold", "X", "The cutoff of the model in use.")] = None,
+    blind: Annotated[bool, typer.Option("--blind", help="Leave out models that read a sensitive column.")] = False,
+    check: Annotated[
+        Path | None,
+        opt.option(
+            "--check", "EVIDENCE.json", "Compute all statements again, and train a drawn tenth of the draws again."
+        ),
+    ] = None,
+    confidence: opt.Confidence = None,
+    seed: opt.Seed = None,
+    state: Annotated[
+        Path | None, opt.option("--state", "DIR", "Keeps finished draws; the same command continues.", opt.OUTPUT)
+    ] = None,
+    save: Annotated[
+        Path | None, opt.option("--save", "FILE.onnx", "Where a model that was found goes.", opt.OUTPUT)
+    ] = None,
+    output: Annotated[
+        Path | None, opt.option("--output", "EVIDENCE.json", "Where the evidence goes, to certify it.", opt.OUTPUT)
+    ] = None,
+    output_format: opt.TableFormat = "table",
+    config: opt.ConfigFile = None,
+) -> None:
+    """Search models with less disparity at little loss, and say what the search shows about them.
+
+    Exit code 1: one was found; 0: none was, and one more training would hardly find one; 3: cannot tell.
+    """
+    from fairkit.support.escaping import json_text
+    from fairkit.support.files import check_writable, write_atomic
+    from fairkit_alternatives.search import alternatives as run
+    from fairkit_cli.config import load_announced
+    from fairkit_cli.terminal.console import progress_bar
+
+    for target in (output, save):
+        if target is not None:
+            check_writable(target)
+    settings = load_announced(config)
+    audited = opt.audit_settings(opt.AuditOptions(confidence=confidence, seed=seed), settings)
+    if test is None and not settings.data.get("test"):
+        raise ParameterError("which rows shall tell? Give --test FILE: rows that trained nothing and chose nothing")
+    data = opt.load_dataset(columns, settings, file="train" if settings.data.get("train") else "path")
+    rows: dict[str, Any] = {
+        "test": opt.load_dataset(dataclasses.replace(columns, data=test), settings, file="test"),
+        "selection": None
+        if selection is None
+        else opt.load_dataset(dataclasses.replace(columns, data=selection), settings, file="path"),
+        "threshold": threshold if threshold is not None else settings.model.get("threshold"),
+    }
+    with progress_bar() as progress:
+        if check is not None:
+            _check(check, model, data, rows, progress)
+            return
+        try:
+            result = run(
+                model,
+                data,
+                **rows,
+                metric=metric,
+                laws=_laws(law, laws),
+                plugins_tried=opt.split_names(plugin) or (),
+                candidates=_files(candidate),
+                loss=loss,
+                reduction=reduction,
+                share=share,
+                objective=objective,
+                blind=blind,
+                confidence=audited.confidence,
+                seed=audited.seed,
+                state=state,
+                progress=progress,
+            )
+        except KeyboardInterrupt as error:
+            kept = f"finished draws are kept in {state}" if state else "name --state DIR to keep finished draws"
+            say(f"interrupted; {kept}")
+            raise typer.Exit(INTERRUPTED) from error
+    _write(result, save)
+    text = json_text(result.to_dict()) + "\n"
+    if output is not None:
+        write_atomic(output, text)
+        say(f"wrote {output}; certify it with --auditor alternatives --set alternatives.evidence={output}")
+    write(lambda _: text if output_format == "json" else _screen(result), None)
+    raise typer.Exit(exit_code(result.verdict))
+
+
+def _write(result: Alternatives, save: Path | None) -> None:
+    """Write the model that was found."""
+    from fairkit.support.files import write_atomic
+
+    if save is None:
+        return
+    if result.found is not None and result.found.counts and result.model is not None:
+        write_atomic(save, result.model)
+        say(f"wrote {save}")
+    else:
+        say(f"{save} is not written: no model was found for sure")
+
+
+def _screen(result: Alternatives) -> str:
+    """Return the statements, wrapped."""
+    import textwrap
+
+    lines = []
+    for name, text in result.told():
+        lines += textwrap.wrap(text, 80, initial_indent=f"{name:<10} ", subsequent_indent=" " * 11)
+    lines.append(f"{1 - result.aim.alpha:.0%} each. About these laws and rows, not about all models that could be.")
+    return "\n".join(lines) + "\n"
+
+
+def _laws(names: list[str] | None, file: Path | None) -> list[Law]:
+    """Return the named laws, of the file where it declares them; without names, all of the file."""
+    from fairkit.support.files import read_small
+    from fairkit_alternatives.laws import Law, read_laws
+
+    own = {} if file is None else {law.name: law for law in read_laws(read_small(file), str(file))}
+    wanted = opt.split_names(names) or list(own) or ["reweigh"]
+    return [own[name] if name in own else Law.named(name) for name in wanted]
+
+
+def _files(globs: list[str] | None) -> dict[str, Path]:
+    """Return the files that globs name, by their names."""
+    from glob import glob
+
+    found: dict[str, Path] = {}
+    for pattern in globs or ():
+        paths = sorted(glob(pattern))  # noqa: PTH207 -- absolute patterns, too
+        if not paths:
+            raise ParameterError(f"--candidate {pattern}: there is no such file")
+        found |= {path: Path(path) for path in paths}
+    return found
+
+
+def _check(path: Path, model: str, data: Any, rows: dict[str, Any], progress: Any) -> None:
+    """Check evidence, and train a drawn tenth of its draws again."""
+    from fairkit.support.files import read_small
+    from fairkit_alternatives.record import Alternatives
+    from fairkit_alternatives.search import recheck
+
+    try:
+        evidence = Alternatives.from_dict(json.loads(read_small(path)))
+    except ValueError as error:
+        raise DataError(f"{path} is no JSON: {error}") from error
+    trained, wrong = recheck(evidence, model, data, **rows, progress=progress)
+    if wrong:
+        told = f"{len(wrong)} of {trained} draws that were trained again decide otherwise: {', '.join(wrong[:5])}"
+        raise FairkitError(
+            f"{told}. The evidence is made up, or was made with other versions ({evidence.about['version']})"
+        )
+    holds = f"holds: every statement follows from the counts, and {trained} draws trained again give the same counts"
+    write(lambda _: f"{holds}\n{_screen(evidence)}", None)

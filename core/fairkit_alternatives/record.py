@@ -1,0 +1,386 @@
+"""What a search for alternatives leaves: what was declared, counts, and the statements that follow from them alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from fairkit import plugins
+from fairkit.errors import DataError
+from fairkit_alternatives.counts import PairedCounts
+from fairkit_alternatives.laws import Law
+from fairkit_alternatives.statements import (
+    Aim,
+    Arbitrary,
+    Disagreement,
+    Found,
+    NoneOf,
+    OneMore,
+    arbitrary,
+    denominators,
+    disparity,
+    found,
+    loss,
+    none_of,
+    one_more,
+    pick,
+    resolution,
+)
+
+if TYPE_CHECKING:
+    from fairkit.results.findings import VerdictName
+
+SCHEMA = "fairkit.alternatives/1"
+_NUMBERS = ("loss", "reduction", "share", "alpha")
+_DIGESTS = ("model_sha256", "train_sha256", "selection_sha256", "test_sha256")
+_TEXTS = ("metric", "sensitive", "label", "objective", "version", *_DIGESTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alternatives:
+    """The result of a search for less discriminatory alternatives.
+
+    Attributes
+    ----------
+    about
+        What was declared and looked at: metric, sensitive column, groups, ε (``loss``), δ (``reduction``), p
+        (``share``), costs, objective, α, the seed of splits, digests of the model and of training, selection and test
+        rows, the number of the look at the test rows.
+    laws
+        The laws of the draws, with their N.
+    failed
+        By law, the numbers of the draws that failed: they count as hits.
+    candidates
+        For each alternative its ``name``, ``law`` and ``draw`` (None of others), and whether it ``reads_group``; draws
+        first, law by law.
+    selection, test
+        Counts of paired decisions on the two lots of rows.
+    disagreement
+        By law, counts of its equally good draws on the test rows.
+    model
+        The file of the pick where it was found; None in what is read from JSON.
+    """
+
+    about: Mapping[str, Any]
+    laws: tuple[Law, ...]
+    failed: Mapping[str, tuple[int, ...]]
+    candidates: tuple[Mapping[str, Any], ...]
+    selection: PairedCounts
+    test: PairedCounts
+    disagreement: Mapping[str, Disagreement]
+    model: bytes | None = None
+
+    @cached_property
+    def aim(self) -> Aim:
+        """What was asked."""
+        metric, kind = disparity(self.about["metric"], plugins.installed_metrics()[0])
+        numbers = {name: float(self.about[name]) for name in _NUMBERS}
+        return Aim(metric=metric, kind=kind, costs=tuple(self.about["costs"]), **numbers)
+
+    @cached_property
+    def pick(self) -> int | None:
+        """The place of the alternative that the selection rows choose; None: none loses surely less than ε."""
+        return pick(self.selection, self.aim, [one["name"] for one in self.candidates])
+
+    @cached_property
+    def found(self) -> Found | None:
+        """What the test rows say of the pick."""
+        return None if self.pick is None else found(self.test, self.pick, self.aim)
+
+    @cached_property
+    def none(self) -> NoneOf:
+        """How much less disparity none of the alternatives has, at an accepted loss."""
+        return none_of(self.test, self.aim)
+
+    @cached_property
+    def one_more(self) -> tuple[OneMore, ...]:
+        """For each law the largest share of its trainings that may have δ less at an accepted loss."""
+        return tuple(
+            one_more(
+                self.test.take(self._of(law.name)),
+                self.aim,
+                law.name,
+                failed=len(self.failed.get(law.name, ())),
+                laws=len(self.laws),
+            )
+            for law in self.laws
+        )
+
+    @cached_property
+    def arbitrary(self) -> tuple[Arbitrary, ...]:
+        """For each law how often two equally good draws decide otherwise about a person."""
+        made = (arbitrary(counted, law, self.about["groups"], self.aim) for law, counted in self.disagreement.items())
+        return tuple(one for one in made if one is not None)
+
+    @property
+    def resolution(self) -> float:
+        """The smallest reduction that these test rows tell, of alternatives that differ as much as these do."""
+        apart = self.test.apart
+        typical = float(np.median(apart)) if len(apart) else 0.04
+        return resolution(denominators(self.test.base, self.aim.metric), typical)
+
+    @property
+    def verdict(self) -> VerdictName:
+        """``fail``: an alternative was found; ``pass``: T is below δ, and each law's share is at most p."""
+        if self.found is not None and self.found.counts:
+            return "fail"
+        shares = [one.share for one in self.one_more]
+        clear = self.none.at_most < self.aim.reduction and all(one <= self.aim.share for one in shares)
+        return "pass" if clear and shares else "inconclusive"
+
+    def _of(self, law: str) -> list[int]:
+        return [place for place, one in enumerate(self.candidates) if one["law"] == law]
+
+    def told(self) -> list[tuple[str, str]]:
+        """Return the four statements in words, each under its name."""
+        aim, about = self.aim, self.about
+        unit = "accuracy" if tuple(about["costs"]) == (1.0, 1.0) else "cost per person"
+        name = f"{about['metric'].replace('_', ' ')} ({about['sensitive']})"
+        counted = [f"{len(self._of(law.name))} {law.name}" for law in self.laws]
+        others = sum(one["law"] is None for one in self.candidates)
+        counted += [f"{others} others"] if others else []
+        lines = [
+            ("model", f"{name} {self.none.base:.4f} on {int(self.test.base.sum()):,} rows, look {about['look']}"),
+            ("tried", f"{', '.join(counted)}; {self.none.kept} not surely over a loss of {aim.loss:g} of {unit}"),
+            ("found", self._found_told()),
+            ("none", self._none_told()),
+        ]  # fmt: skip
+        lines += [("one more" if n == 0 else "", self._share_told(one)) for n, one in enumerate(self.one_more)]
+        lines += [("arbitrary" if n == 0 else "", self._arbitrary_told(one)) for n, one in enumerate(self.arbitrary)]
+        return [*lines, ("so", self._conclusion())]
+
+    def _found_told(self) -> str:
+        if self.found is None or self.pick is None:
+            return "no model loses surely less than that on the selection rows"
+        one, name = self.found, self.candidates[self.pick]["name"]
+        reads = ", which reads the group" if self.candidates[self.pick]["reads_group"] else ""
+        sign = "loses at most" if one.at_most > 0 else "gains at least"
+        told = f"{name}{reads}: at least {one.at_least:.4f} less (here {one.reduction:.4f}), {sign} "
+        told += f"{abs(one.at_most):.4f} (here {one.loss:.4f})"
+        return told if one.counts else f"nothing for sure. The best candidate, {told}"
+
+    def _none_told(self) -> str:
+        none = self.none
+        if none.at_most >= none.base and self.aim.kind == "difference":
+            return f"nothing excluded: the bound {none.at_most:.4f} is above the disparity itself"
+        told = f"none of the {none.count} that loses at most {self.aim.loss:g} has more than {none.at_most:.4f} less"
+        return f"{told} (here {none.largest:.4f})"
+
+    def _share_told(self, one: OneMore) -> str:
+        bound = "no bound on the share" if one.share >= 1 else f"at most {one.share:.1%}"
+        told = f"{self.aim.reduction:g} less: {bound} of trainings by {one.law} ({one.hits} of {one.draws} may)"
+        if one.variety is not None:
+            low, high = one.variety
+            told += f"; its draws: {low:.3f} to {high:.3f} less"
+            told += ", so this law hardly varies" if high - low < self.aim.reduction else ""
+        return told
+
+    def _arbitrary_told(self, one: Arbitrary) -> str:
+        parts = [
+            f"{value[0]:.3f} of {group} [{value[1]:.3f}, {value[2]:.3f}]" if value else f"{group}: under 50 rows"
+            for group, value in one.shares.items()
+        ]
+        return f"two equally good {one.law} draws disagree about {', '.join(parts)}"
+
+    def _conclusion(self) -> str:
+        if self.verdict == "fail":
+            return "a model with less disparity at an accepted loss was found; certify it, and ask again about it"
+        if self.verdict == "pass":
+            return "no such model was found, and one more training would hardly find one"
+        if self.resolution > self.aim.reduction:
+            return (f"cannot tell: these test rows tell reductions from {self.resolution:.3f} on, and "
+                    f"{self.aim.reduction:g} was asked")  # fmt: skip
+        return "cannot tell: no alternative was found for sure, and none is excluded"
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a line for each alternative: its reduction and its loss on the test rows."""
+        from fairkit_alternatives.statements import gained, reduction
+
+        lines = []
+        for place, one in enumerate(self.candidates):
+            seen, (lost, error) = reduction(self.test, place, self.aim, 0.025), loss(self.test, place, self.aim)
+            half = 1.959964 * error
+            lines.append({
+                "name": one["name"], "law": one["law"], "reduction": gained(seen, self.aim),
+                "reduction_low": seen.low, "reduction_high": seen.high,
+                "loss": lost, "loss_low": lost - half, "loss_high": lost + half, "pick": place == self.pick,
+            })  # fmt: skip
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, schema ``fairkit.alternatives/1``: everything that the statements are computed from."""
+        return {
+            "schema": SCHEMA,
+            "about": dict(self.about),
+            "laws": [law.to_dict() for law in self.laws],
+            "failed": {name: list(numbers) for name, numbers in self.failed.items()},
+            "reads_group": {
+                law.name: any(self.candidates[place]["reads_group"] for place in self._of(law.name))
+                for law in self.laws
+            },
+            "others": [
+                {"name": one["name"], "reads_group": one["reads_group"]}
+                for one in self.candidates
+                if one["law"] is None
+            ],
+            "selection": {"base": self.selection.base.tolist(), "counts": self.selection.lines()},
+            "test": {"base": self.test.base.tolist(), "counts": self.test.lines()},
+            "disagreement": {
+                law: {"accepted": one.accepted.tolist(), "apart": one.apart.tolist()}
+                for law, one in self.disagreement.items()
+            },
+            "statements": self.statements(),
+        }
+
+    def statements(self) -> dict[str, Any]:
+        """Return the statements as JSON values."""
+        made: dict[str, Any] = _finite({
+            "found": None if self.found is None else dataclasses.asdict(self.found) | {
+                "name": self.candidates[self.pick or 0]["name"]
+            },
+            "none": dataclasses.asdict(self.none),
+            "one_more": [dataclasses.asdict(one) for one in self.one_more],
+            "arbitrary": [dataclasses.asdict(one) for one in self.arbitrary],
+            "resolution": self.resolution,
+            "verdict": self.verdict,
+            "told": [f"{name}: {text}" if name else text for name, text in self.told()],
+        })  # fmt: skip
+        return made
+
+    @classmethod
+    def from_dict(cls, record: Any) -> Self:
+        """Read what `to_dict` wrote, compute every statement again, and refuse what does not follow.
+
+        Raises
+        ------
+        DataError
+            A draw is missing or there twice, a count is larger than its margin, a statement is another one.
+        """
+        try:
+            result = cls._read(record)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"this is no evidence about alternatives, {SCHEMA} ({error})") from error
+        again = result.statements()
+        if not _same(again, record["statements"]):
+            differing = [key for key in again if not _same(again[key], record["statements"].get(key))]
+            raise DataError(
+                f"the statements do not follow from the counts: {', '.join(differing)} is another one; somebody "
+                "changed the evidence"
+            )
+        return result
+
+    @classmethod
+    def _read(cls, record: Any) -> Self:
+        if record["schema"] != SCHEMA:
+            raise DataError(f"this is no evidence about alternatives: the schema is {record['schema']!r}, not {SCHEMA}")
+        about = dict(record["about"])
+        wrong = [name for name in _NUMBERS if not _is_number(about[name])]
+        wrong += [name for name in _TEXTS if not isinstance(about[name], str)]
+        if wrong or not 0 < about["alpha"] < 0.5 or not 0 < about["share"] < 1 or about["reduction"] <= 0:
+            raise DataError(f"the evidence about alternatives declares {', '.join(wrong) or 'numbers'} out of range")
+        laws = tuple(Law.from_dict(law["name"], {k: v for k, v in law.items() if k != "name" and v is not None})
+                     for law in record["laws"])  # fmt: skip
+        failed = {name: tuple(numbers) for name, numbers in record["failed"].items()}
+        candidates = _candidates(laws, failed, record["reads_group"], record["others"])
+        counts = [
+            PairedCounts.from_lists(record[part]["base"], record[part]["counts"]) for part in ("selection", "test")
+        ]
+        if any(len(part) != len(candidates) or len(part.base) != len(about["groups"]) for part in counts):
+            raise DataError("the evidence has not one line of counts for each alternative and group")
+        disagreement = {
+            law: Disagreement(accepted=np.array(one["accepted"]), apart=np.array(one["apart"]))
+            for law, one in record["disagreement"].items()
+        }
+        result = cls(
+            about=about, laws=laws, failed=failed, candidates=candidates,
+            selection=counts[0], test=counts[1], disagreement=disagreement,
+        )  # fmt: skip
+        _check_disagreement(result)
+        return result
+
+
+def close_draws(selection: PairedCounts, places: Sequence[int], aim: Aim) -> list[int]:
+    """Return the alternatives whose observed loss on the selection rows is accepted."""
+    return [place for place in places if loss(selection, place, aim)[0] <= aim.loss]
+
+
+def _candidates(
+    laws: Sequence[Law],
+    failed: Mapping[str, tuple[int, ...]],
+    reads_group: Mapping[str, bool],
+    others: Sequence[Mapping[str, Any]],
+) -> tuple[Mapping[str, Any], ...]:
+    """Return every draw that did not fail, law by law, then the others; so none can be left out."""
+    if len({law.name for law in laws}) < len(laws) or {*failed} != {law.name for law in laws}:
+        raise DataError("the evidence names draws of a law that is not declared, or declares a law twice")
+    made: list[Mapping[str, Any]] = []
+    for law in laws:
+        lost = set(failed[law.name])
+        if law.draws is None or len(lost) < len(failed[law.name]) or not lost <= set(range(law.draws)):
+            raise DataError(f"the law {law.name!r} does not say how many draws there are and which failed")
+        made += [entry_of(law, number, reads_group[law.name]) for number in range(law.draws) if number not in lost]
+    made += [{"name": str(one["name"]), "law": None, "draw": None, "reads_group": one["reads_group"]} for one in others]
+    if len({one["name"] for one in made}) < len(made):
+        raise DataError("two alternatives of the evidence have one name")
+    return tuple(made)
+
+
+def entry_of(law: Law, number: int, reads_group: bool) -> dict[str, Any]:
+    """Return the entry of a draw among the candidates."""
+    return {"name": f"{law.name} {number}", "law": law.name, "draw": number, "reads_group": bool(reads_group)}
+
+
+def _check_disagreement(result: Alternatives) -> None:
+    """Refuse counts of disagreement that do not belong to the draws that are close, or to their rows."""
+    rows = result.test.base.sum(axis=(1, 2))
+    for law in result.laws:
+        close = close_draws(result.selection, result._of(law.name), result.aim)
+        one = result.disagreement.get(law.name)
+        if len(close) < 2:
+            continue
+        if (
+            one is None
+            or one.accepted.shape != (len(rows), len(close) + 1)
+            or one.apart.shape != (len(close), len(rows))
+        ):
+            raise DataError(f"the evidence has not the disagreement of the {len(close)} close draws by {law.name!r}")
+        x = np.arange(len(close) + 1)
+        pairs = one.accepted @ (2 * x * (len(close) - x))  # each disagreeing pair of draws is counted from both sides
+        if (one.accepted.sum(axis=1) != rows).any() or (one.apart.sum(axis=0) != pairs).any():
+            raise DataError(f"the disagreement of the draws by {law.name!r} does not add up")
+        accepts = (result.test.base[..., 1] - result.test.lost[close] + result.test.gained[close]).sum(axis=(0, 2))
+        if (one.accepted @ x != accepts).any():
+            raise DataError(f"the draws by {law.name!r} accept other numbers of rows than their counts say")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _finite(value: Any) -> Any:
+    """Return JSON values: infinite and undefined numbers are None, tuples are lists."""
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    if isinstance(value, np.bool_ | bool):
+        return bool(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return bool(one.keys() == other.keys()) and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if _is_number(one) and _is_number(other):
+        return bool(abs(one - other) <= 1e-9 * max(1.0, abs(one)))
+    return bool(type(one) is type(other) and one == other)

@@ -1,0 +1,647 @@
+"""The search: draws of the laws, methods of the house, the user's files; one look at the test rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit import plugins
+from fairkit.data.loading import as_dataset
+from fairkit.data.table import Table
+from fairkit.engines.local import LocalEngine
+from fairkit.errors import DataError, FairkitError, ParameterError
+from fairkit.fitted import Run
+from fairkit.objective import Objective
+from fairkit.progress import Progress, no_progress
+from fairkit.settings import ModelOptions, at_threshold
+from fairkit.support.files import write_atomic
+from fairkit_alternatives.counts import PairedCounts
+from fairkit_alternatives.laws import Law, independent_weights, sensitive_columns
+from fairkit_alternatives.record import Alternatives, close_draws, entry_of
+from fairkit_alternatives.statements import Aim, Disagreement, disparity, pick
+from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.write.base import BaseModel
+from fairkit_onnx.write.export import TabularModel, export_bytes
+from fairkit_repair.common_threshold import common_threshold
+from fairkit_repair.learners.fit import check_target, encoder_for, fit_estimator
+from fairkit_repair.mitigation.choose import find_mitigator, loaded_base
+from fairkit_repair.mitigation.learned import fit_files
+from fairkit_repair.mitigation.split import split_dataset
+from fairkit_repair.repairing.leaks import check_leak
+from fairkit_repair.repairing.looks import identity_of, record_look
+from fairkit_repair.scored_rows import ScoredRows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data.dataset import Dataset
+    from fairkit_alternatives.laws import Draw
+
+    Bits = NDArray[np.bool_]
+
+_OBJECTIVES = ("rate", "accuracy", "cost")
+_STEPS = 6
+SELECTION = 0.3
+"""The share of the rows to learn from that chooses where no selection rows are given: the pick must be surely close."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Selection or test rows: what decisions are made and counted on."""
+
+    table: Table
+    codes: NDArray[np.int64]
+    decided: Bits  # by the model in use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What all draws share."""
+
+    train: Table
+    codes: NDArray[np.int64]  # groups of the training rows
+    parts: tuple[Rows, Rows]  # selection, test
+    laws: Mapping[str, Law]
+    objective: Objective
+    train_sha256: str
+    rows: str  # digests of the training, selection and test rows
+    split: str
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A draw's decisions on selection and test rows; None where it failed."""
+
+    draw: Draw
+    decisions: tuple[Bits, Bits] | None
+    error: str = ""
+
+
+def alternatives(
+    model: Any,
+    data: Dataset,
+    *,
+    test: Dataset,
+    selection: Dataset | None = None,
+    metric: str = "demographic_parity_difference",
+    laws: Sequence[Law | str] = ("reweigh",),
+    plugins_tried: Sequence[str] = (),
+    candidates: Mapping[str, str | Path | bytes] | None = None,
+    loss: float = 0.005,
+    reduction: float = 0.02,
+    share: float = 0.02,
+    objective: str = "rate",
+    threshold: float | None = None,
+    options: ModelOptions | None = None,
+    blind: bool = False,
+    confidence: float = 0.95,
+    seed: int = 0,
+    jobs: int | None = None,
+    state: str | Path | None = None,
+    progress: Progress = no_progress,
+) -> Alternatives:
+    """Search models with less disparity than one in use, and say what the search shows about them.
+
+    What is asked is declared before any test row is read: the loss that would be accepted, the reduction that counts,
+    the laws with their numbers of draws. `reference/measured` has how often the four statements are false.
+
+    Parameters
+    ----------
+    model
+        The model in use: a path or bytes of an ONNX file, or an `OnnxModel`.
+    data
+        Rows to learn from.
+    test
+        Rows that trained nothing and chose nothing.
+    selection
+        Rows that choose the pick and its threshold; None: .3 of `data`.
+    metric
+        ``METRIC`` or ``METRIC:COLUMN``: a difference or ratio of a rate between groups, by default of the first
+        sensitive column.
+    laws
+        Laws of draws, or names of built-in ones (bootstrap, reweigh, seeds, settings).
+    plugins_tried
+        Methods whose models are tried too, each in the ways that its capabilities name; for *found* and *none*.
+    candidates
+        More models by name: paths or bytes of ONNX files; for *found* and *none*.
+    loss
+        ε: the loss of accuracy, or of cost per person, that would be accepted.
+    reduction
+        δ: the reduction of the disparity that would count, above 0.
+    share
+        p, in (0, 1): so many draws are made that one more finds such a model with at most this chance, if none does.
+    objective
+        ``rate``: each alternative accepts as many selection rows as the model in use; ``accuracy``; ``cost=5:1``, of a
+        false approval and a false refusal, which are then what is lost.
+    threshold, options
+        About the outputs of `model`, as in `fairkit.audit`.
+    blind
+        Whether models that read a sensitive column are left out.
+    confidence
+        Of each statement, in (0.5, 1).
+    seed
+        Of the split of `data`.
+    jobs
+        Draws at a time; by default as many as there are cores.
+    state
+        A folder that keeps finished draws: the same call goes on where it was stopped.
+    progress
+        Told how many are finished.
+
+    Returns
+    -------
+    Alternatives
+        With `found`, `none`, `one_more`, `arbitrary`, `told()`; equal for equal inputs.
+
+    Raises
+    ------
+    FairkitError
+        The data, the model, a law or a number cannot be used.
+    """
+    _check_numbers(loss, reduction, share, confidence)
+    goal = _goal(objective)
+    name, _, column = metric.partition(":")
+    measured, kind = disparity(name, plugins.installed_metrics()[0])
+    aim = Aim(
+        metric=measured, kind=kind, loss=loss, reduction=reduction, share=share, costs=goal.costs or (1.0, 1.0),
+        alpha=round(1 - confidence, 12),
+    )  # fmt: skip
+    declared = _declared(laws, aim)
+    base = _base(model, options, threshold)
+    setup, digests = _setup(base, data, test, selection, column, declared, goal, seed)
+    for law in declared:
+        read = sensitive_columns(setup.train) & {*law.features(setup.train)}
+        if blind and read:
+            raise ParameterError(f'the law {law.name!r} reads {sorted(read)[0]!r}: write without = ["sensitive"]')
+    train = setup.train
+    about = {
+        "metric": name, "sensitive": setup.split, "groups": list(setup.groups), "label": str(train.roles.label),
+        "favorable": str(train.roles.favorable), "loss": loss, "reduction": reduction, "share": share,
+        "alpha": aim.alpha, "costs": list(aim.costs), "objective": goal.told(), "blind": blind, "seed": seed,
+        **digests, "version": version("fairkit"),
+    }  # fmt: skip
+    told = {
+        "laws": [law.to_dict() for law in declared],
+        "plugins": list(plugins_tried),
+        "files": sorted(candidates or {}),
+    }
+    look = record_look(test.sha256, identity_of({**about, **told}, {}, seed, setup.train_sha256), None)
+    draws = _draws(setup, declared, state, about, jobs, progress)
+    tried = _others(setup, base, plugins_tried, candidates or {}, aim, blind=blind)
+    result = _result(about | {"look": look.number}, declared, draws, tried, setup)
+    return _with_model(result, draws, tried, setup, aim)
+
+
+def recheck(
+    evidence: Alternatives,
+    model: Any,
+    data: Dataset,
+    *,
+    test: Dataset,
+    selection: Dataset | None = None,
+    threshold: float | None = None,
+    options: ModelOptions | None = None,
+    share: float = 0.1,
+    progress: Progress = no_progress,
+) -> tuple[int, list[str]]:
+    """Train a share of the draws again, drawn from a secret of this run, and compare their counts.
+
+    Parameters
+    ----------
+    evidence
+        From `Alternatives.from_dict`, which computed every statement from the counts.
+    model, data, test, selection, threshold, options
+        As in the search.
+    share
+        How many of the draws, in (0, 1].
+    progress
+        Told how many are trained.
+
+    Returns
+    -------
+    tuple
+        How many were trained, and the names of those whose counts are others.
+
+    Raises
+    ------
+    DataError
+        The model or some rows are not those of the evidence.
+    """
+    about = evidence.about
+    goal = _goal(about["objective"])
+    base = _base(model, options, threshold)
+    setup, digests = _setup(base, data, test, selection, about["sensitive"], evidence.laws, goal, about["seed"])
+    differing = [name.removesuffix("_sha256") for name, digest in digests.items() if about[name] != digest]
+    if differing:
+        raise DataError(f"the evidence is of another lot: {', '.join(differing)}")
+    places = [place for place, one in enumerate(evidence.candidates) if one["law"] is not None]
+    chosen = sorted(secrets.SystemRandom().sample(places, max(1, math.ceil(share * len(places)))))
+    wrong = []
+    for count, place in enumerate(chosen):
+        progress("training draws again", count, len(chosen))
+        one = evidence.candidates[place]
+        made = train_draw((one["law"], one["draw"]), setup)
+        decisions = made.decisions or ()
+        counts = [
+            PairedCounts.of_rows(
+                rows.codes, rows.table.target, rows.decided, [decisions[part]], len(setup.groups)
+            ).lines()
+            for part, rows in enumerate(setup.parts)
+            if decisions
+        ]
+        signed = [part.take([place]).lines() for part in (evidence.selection, evidence.test)]
+        if counts != signed:
+            wrong.append(one["name"])
+    progress("training draws again", len(chosen), len(chosen))
+    return len(chosen), wrong
+
+
+def _goal(text: str) -> Objective:
+    goal = Objective.parse(text, given=True)
+    if goal.kind not in _OBJECTIVES or (goal.kind == "cost" and goal.costs is None):
+        raise ParameterError(f"objective={text}: alternatives keep the rate, or aim at accuracy or cost=A:B")
+    return goal
+
+
+def _base(model: Any, options: ModelOptions | None, threshold: float | None) -> OnnxModel:
+    base = loaded_base(model, at_threshold(options, threshold) or ModelOptions(task="binary"))
+    if base is None:
+        raise ParameterError("name the model in use: a path or bytes of an ONNX file")
+    return base
+
+
+def _setup(
+    base: OnnxModel,
+    data: Dataset,
+    test: Dataset,
+    selection: Dataset | None,
+    column: str,
+    laws: Sequence[Law],
+    goal: Objective,
+    seed: int,
+) -> tuple[Setup, dict[str, str]]:
+    """Read and split the rows, and let the model in use decide; return the digests of all with it."""
+    for one in (data, test):
+        as_dataset(one).learn()
+    rest, chosen = (data, selection) if selection is not None else split_dataset(data, SELECTION, seed)
+    split = _split_of(test, column)
+    train, *others = (_table(part, split) for part in (rest, chosen, test))
+    for part in others:
+        check_leak(train, part)
+    check_leak(others[0], others[1])
+    check_target(train)
+    groups = others[1].groups[split].names
+    selected, tested = (_rows(part, base, groups, split) for part in others)
+    count = len(selected.codes)
+    setup = Setup(
+        train=train,
+        codes=_codes(train, groups, split),
+        parts=(selected, tested),
+        laws={law.name: law for law in laws},
+        objective=goal.on(selected.decided.astype(float), np.zeros(count), np.ones(count)),
+        train_sha256=rest.sha256,
+        rows=f"{rest.sha256} {chosen.sha256} {test.sha256}",
+        split=split,
+        groups=tuple(groups),
+    )
+    digests = {"model": base.sha256, "train": rest.sha256, "selection": chosen.sha256, "test": test.sha256}
+    return setup, {f"{name}_sha256": digest for name, digest in digests.items()}
+
+
+def _check_numbers(loss: float, reduction: float, share: float, confidence: float) -> None:
+    for name, value, low, high in (
+        ("loss", loss, 0, 1), ("reduction", reduction, 0, 1), ("share", share, 0, 1), ("confidence", confidence, 0.5, 1)
+    ):  # fmt: skip
+        if not (low < value < high or (name == "loss" and value == 0)):
+            raise ParameterError(f"{name}={value:g} is out of range: it lies between {low:g} and {high:g}")
+
+
+def _declared(laws: Sequence[Law | str], aim: Aim) -> tuple[Law, ...]:
+    """Return the laws with their numbers of draws, which are declared with them."""
+    made = [Law.named(law) if isinstance(law, str) else law for law in laws]
+    if not made:
+        raise ParameterError("name at least one law of draws: bootstrap, reweigh, seeds, settings, or one of your own")
+    if len({law.name for law in made}) < len(made):
+        raise ParameterError("a law is named twice: what it shows does not grow with it")
+    draws = aim.draws(len(made))
+    return tuple(dataclasses.replace(law, draws=law.draws or draws) for law in made)
+
+
+def _split_of(data: Dataset, column: str) -> str:
+    names = [split.name for split in data.roles.sensitive]
+    if not names:
+        raise ParameterError("name a sensitive column: whose disparity is it?")
+    if column and column not in names:
+        raise ParameterError(f"{column!r} is no sensitive column here; there is {', '.join(names)}")
+    return column or names[0]
+
+
+def _table(data: Dataset, split: str) -> Table:
+    table = Table.from_dataset(data, "binary")
+    roles = data.roles
+    if roles.weights is not None or roles.cluster is not None:
+        raise DataError(
+            f"{data.name}: alternatives are counted in rows that count the same and do not depend on each other; leave "
+            "weights and clusters out"
+        )
+    if split not in table.groups or (table.groups[split].codes < 0).any():
+        raise DataError(f"{data.name}: some rows have no value of {split!r}; leave these rows out, or name their group")
+    return table
+
+
+def _codes(table: Table, groups: Sequence[str], split: str) -> NDArray[np.int64]:
+    own = table.groups[split]
+    unknown = [name for name in own.names if name not in groups]
+    if unknown:
+        raise DataError(f"{table.name} has the group {unknown[0]!r} of {split}, and the test rows do not")
+    return np.array([groups.index(name) for name in own.names], dtype=np.int64)[own.codes]
+
+
+def _rows(table: Table, base: OnnxModel, groups: Sequence[str], split: str) -> Rows:
+    decided = _decisions(base, table)
+    return Rows(table=table, codes=_codes(table, groups, split), decided=decided)
+
+
+def _decisions(model: OnnxModel, table: Table) -> Bits:
+    """Return a file's decisions; one that draws them by chance is refused."""
+    decided = BaseModel(model, table, ModelOptions(task="binary")).decisions(table.columns)
+    if not np.isin(decided, (0, 1)).all():
+        raise DataError(f"{model.name} draws decisions by chance, and these cannot be counted row by row")
+    return np.asarray(decided > 0)
+
+
+def train_draw(key: tuple[str, int], setup: Setup) -> Drawn:
+    """Train one draw and let it decide on both lots of rows; one that fails counts as a hit."""
+    law = setup.laws[key[0]]
+    draw = law.draw(setup.train_sha256, key[1])
+    try:
+        fitted = _fit(draw, law, setup)
+        scores = [_scores(fitted, law, setup, part) for part in (0, 1)]
+        cut = _cutoff(scores[0], setup)
+        return Drawn(draw=draw, decisions=(scores[0] >= cut, scores[1] >= cut))
+    except FairkitError as error:
+        return Drawn(draw=draw, decisions=None, error=str(error))
+    except Exception as error:  # a library's own refusal of drawn settings
+        return Drawn(draw=draw, decisions=None, error=f"{type(error).__name__}: {error}")
+
+
+_ENCODED: dict[Any, Any] = {}
+"""In each process the encoder and matrices of the last rows, by learner and columns."""
+
+
+def _encoded(law: Law, setup: Setup) -> Any:
+    key = (setup.rows, law.learner, law.features(setup.train))
+    if key not in _ENCODED:
+        if len(_ENCODED) >= len(setup.laws):
+            _ENCODED.clear()
+        encoder = encoder_for(law.learner, dataclasses.replace(setup.train, features=key[-1]))
+        tables = (setup.train, setup.parts[0].table, setup.parts[1].table)
+        _ENCODED[key] = encoder, [encoder.transform(table.columns) for table in tables]
+    return _ENCODED[key]
+
+
+def _fit(draw: Draw, law: Law, setup: Setup) -> TabularModel:
+    encoder, matrices = _encoded(law, setup)
+    matrix, target, codes = matrices[0], setup.train.target, setup.codes
+    if law.bootstrap:
+        places = np.random.default_rng([draw.seed, 1]).integers(0, len(target), len(target))
+        matrix, target, codes = matrix[places], target[places], codes[places]
+    estimator = fit_estimator(
+        law.learner,
+        matrix,
+        target,
+        weights=independent_weights(codes, target, draw.strength),
+        task="binary",
+        run=Run(seed=draw.seed, threads=1),
+        categorical=encoder.categorical,
+        settings=draw.settings,
+    )
+    return TabularModel(encoder=encoder, estimator=estimator, task="binary")
+
+
+def _scores(fitted: TabularModel, law: Law, setup: Setup, part: int) -> NDArray[np.float64]:
+    from fairkit_onnx.write.estimators import score_estimator
+
+    _, matrices = _encoded(law, setup)
+    scores = score_estimator(fitted.estimator, matrices[1 + part], "binary")
+    return scores.astype(np.float32).astype(np.float64)
+
+
+def _cutoff(scores: NDArray[np.float64], setup: Setup) -> float:
+    """Return the one threshold that the objective takes on the selection rows."""
+    rows = setup.parts[0]
+    return common_threshold(
+        ScoredRows(
+            scores=scores,
+            codes=np.zeros(len(scores), dtype=np.int64),
+            names=("all",),
+            favorable=rows.table.target,
+            gain=setup.objective.gains(rows.table),
+            rate=setup.objective.rate,
+        )
+    )
+
+
+def _draws(
+    setup: Setup,
+    laws: Sequence[Law],
+    state: str | Path | None,
+    about: Mapping[str, Any],
+    jobs: int | None,
+    progress: Progress,
+) -> list[Drawn]:
+    """Make every draw, from the state where it is there."""
+    keys = [(law.name, number) for law in laws for number in range(law.draws or 0)]
+    kept = _Kept(state, {**about, "laws": [law.to_dict() for law in laws]}, [len(one.codes) for one in setup.parts])
+    made = {key: one for key in keys if (one := kept.read(key, setup)) is not None}
+
+    def done(one: Drawn) -> None:
+        key = one.draw.law, one.draw.number
+        kept.write(key, one)
+        made[key] = one
+        progress("training alternatives", len(made), len(keys))
+
+    missing = [key for key in keys if key not in made]
+    progress("training alternatives", len(made), len(keys))
+    LocalEngine(max(1, jobs or os.cpu_count() or 1)).each(train_draw, missing, setup, done=done)
+    return [made[key] for key in keys]
+
+
+class _Kept:
+    """Finished draws in a folder: packed decisions, a file each, written atomically."""
+
+    def __init__(self, folder: str | Path | None, about: Mapping[str, Any], sizes: Sequence[int]) -> None:
+        self.sizes = sizes
+        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+        self.folder = None if folder is None else Path(folder) / digest
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def read(self, key: tuple[str, int], setup: Setup) -> Drawn | None:
+        if self.folder is None:
+            return None
+        path = self.folder / f"{key[0]}-{key[1]}.bits"
+        lengths = [(size + 7) // 8 for size in self.sizes]
+        if not path.is_file() or path.stat().st_size != sum(lengths):
+            return None
+        content = np.frombuffer(path.read_bytes(), dtype=np.uint8)
+        parts = np.split(content, [lengths[0]])
+        first, second = (
+            np.unpackbits(part, count=size).astype(bool) for part, size in zip(parts, self.sizes, strict=True)
+        )
+        return Drawn(draw=setup.laws[key[0]].draw(setup.train_sha256, key[1]), decisions=(first, second))
+
+    def write(self, key: tuple[str, int], one: Drawn) -> None:
+        if self.folder is not None and one.decisions is not None:
+            content = b"".join(np.packbits(part).tobytes() for part in one.decisions)
+            write_atomic(self.folder / f"{key[0]}-{key[1]}.bits", content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Other:
+    """An alternative that is no draw: a method's or the user's file."""
+
+    name: str
+    content: bytes
+    decisions: tuple[Bits, Bits]
+    reads_group: bool
+
+
+def _others(
+    setup: Setup,
+    base: OnnxModel,
+    methods: Sequence[str],
+    files: Mapping[str, str | Path | bytes],
+    aim: Aim,
+    *,
+    blind: bool,
+) -> list[Other]:
+    """Fit methods in the ways that they name, and load files."""
+    models = [(name, OnnxModel.load(file)) for name, file in files.items()]
+    for name in methods:
+        models += _of_method(name, setup, base, aim)
+    made = []
+    for name, model in models:
+        read = sensitive_columns(setup.train) & {one.name for one in model.inputs}
+        if blind and read:
+            continue
+        parts = [_decisions(model, part.table) for part in setup.parts]
+        made.append(
+            Other(name=name, content=model.content, decisions=(parts[0], parts[1]), reads_group=bool(read))
+        )  # fmt: skip
+    return made
+
+
+def _of_method(name: str, setup: Setup, base: OnnxModel, aim: Aim) -> list[tuple[str, OnnxModel]]:
+    cls = find_mitigator(name)
+    wanted = f"{aim.metric.name}_{aim.kind}"
+    ways = [way for way in cls.capabilities if way.meets(wanted) and not way.randomized]
+    if not ways or "binary" not in cls.tasks:
+        raise ParameterError(
+            f"the method {name!r} does not say that it lowers {wanted.replace('_', ' ')}; leave it out"
+        )
+    if setup.objective.kind not in getattr(cls, "objectives", _OBJECTIVES):
+        raise ParameterError(f"{name} cannot be set for the objective {setup.objective.kind}")
+    made = []
+    for way in ways:
+        for settings in list(way.tries(aim.reduction * _STEPS))[:_STEPS]:
+            method = cls.with_values({**way.settings, **settings})
+            run = Run(threads=1, objective=setup.objective)
+            given = base if cls.stage == "post" else None
+            ((_, content),) = fit_files([method], setup.train, run, given)
+            told = " ".join(f"{key}={value}" for key, value in {**way.settings, **settings}.items())
+            made.append((f"{name} {told}".strip(), OnnxModel(content, name)))
+    return made
+
+
+def _result(
+    about: Mapping[str, Any], laws: tuple[Law, ...], draws: Sequence[Drawn], tried: Sequence[Other], setup: Setup
+) -> Alternatives:
+    drawn = [one for one in draws if one.decisions is not None]
+    decided = [one.decisions for one in drawn if one.decisions is not None] + [one.decisions for one in tried]
+    groups = len(about["groups"])
+    counts = [
+        PairedCounts.of_rows(
+            rows.codes, rows.table.target, rows.decided, [decisions[part] for decisions in decided], groups
+        )
+        for part, rows in enumerate(setup.parts)
+    ]
+    sensitive = sensitive_columns(setup.train)
+    reads = {law.name: bool(sensitive & {*law.features(setup.train)}) for law in laws}
+    known = {law.name: law for law in laws}
+    listed = [entry_of(known[one.draw.law], one.draw.number, reads[one.draw.law]) for one in drawn]
+    listed += [{"name": one.name, "law": None, "draw": None, "reads_group": one.reads_group} for one in tried]
+    result = Alternatives(
+        about=about,
+        laws=laws,
+        failed={
+            law.name: tuple(one.draw.number for one in draws if one.decisions is None and one.draw.law == law.name)
+            for law in laws
+        },
+        candidates=tuple(listed),
+        selection=counts[0],
+        test=counts[1],
+        disagreement={},
+    )
+    return dataclasses.replace(result, disagreement=_disagreement(result, drawn, setup))
+
+
+def _disagreement(result: Alternatives, drawn: Sequence[Drawn], setup: Setup) -> dict[str, Disagreement]:
+    made = {}
+    for law in result.laws:
+        places = [place for place, one in enumerate(drawn) if one.draw.law == law.name]
+        close = close_draws(result.selection, places, result.aim)
+        if len(close) > 1:
+            bits = np.stack([one.decisions[1] for place in close if (one := drawn[place]).decisions is not None])
+            made[law.name] = Disagreement.of_rows(bits, setup.parts[1].codes, len(result.about["groups"]))
+    return made
+
+
+def _with_model(
+    result: Alternatives, draws: Sequence[Drawn], tried: Sequence[Other], setup: Setup, aim: Aim
+) -> Alternatives:
+    """Train the pick again and write its file; the file decides every selection and test row as the draw did."""
+    place = pick(result.selection, aim, [one["name"] for one in result.candidates])
+    if place is None:
+        return result
+    drawn = [one for one in draws if one.decisions is not None]
+    if place >= len(drawn):
+        return dataclasses.replace(result, model=tried[place - len(drawn)].content)
+    one = drawn[place]
+    content = draw_file(one.draw, setup)
+    assert one.decisions is not None  # noqa: S101 -- chosen above
+    loaded = OnnxModel(content, one.draw.name)
+    differing = sum(
+        int((_decisions(loaded, rows.table) != bits).sum())
+        for rows, bits in zip(setup.parts, one.decisions, strict=True)
+    )
+    if differing:
+        raise DataError(
+            f"the file of {one.draw.name} decides {differing} rows otherwise than the draw did; this is a bug"
+        )
+    return dataclasses.replace(result, model=content)
+
+
+def draw_file(draw: Draw, setup: Setup) -> bytes:
+    """Train a draw again and return its file, with its threshold in it."""
+    law = setup.laws[draw.law]
+    fitted = _fit(draw, law, setup)
+    rows = setup.parts[0].table
+    features = law.features(setup.train)
+    rows = dataclasses.replace(rows, features=features, roles=dataclasses.replace(rows.roles, features=features))
+    cut = _cutoff(_scores(fitted, law, setup, 0), setup)
+    model = dataclasses.replace(fitted, threshold=cut)
+    record = {"alternative": {"law": law.to_dict(), "draw": draw.number, "seed": draw.seed, "threshold": cut}}
+    return export_bytes(model, rows, record)

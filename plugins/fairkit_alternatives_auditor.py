@@ -1,0 +1,252 @@
+"""The auditor `alternatives`: evidence of a search beside the model that it is about, to certify and to judge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fairkit.auditors import AuditContext, Auditor
+from fairkit.charts import ChartTable, EvidenceChart
+from fairkit.errors import DataError, ParameterError
+from fairkit.hookspecs import hookimpl
+from fairkit.metrics import Headline, Term
+from fairkit.parameters.declare import parameter
+from fairkit.results.findings import Finding
+from fairkit.support.files import read_small
+from fairkit_alternatives.counts import PairedCounts
+from fairkit_alternatives.laws import Law
+from fairkit_alternatives.record import Alternatives, entry_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data.batch import Batch
+    from fairkit.data.task import Task
+    from fairkit.metrics import Metric
+    from fairkit.models.scorer import Predictions
+
+KEY = "alternatives"
+"""The key of the evidence among a finding's."""
+
+
+class AlternativesAuditor(Auditor):
+    """Says what a search for less discriminatory alternatives shows, from its evidence and these test rows.
+
+    `alternatives_reduction` is how much less disparity the best of the alternatives has that lose at most the accepted
+    loss; its upper end is the statement *none*, its lower end above 0 the statement *found*. `alternatives_share` is
+    the share of a law's trainings with the reduction that counts, `alternatives_disagreement` how often two equally
+    good draws decide otherwise about a person. The decisions of the audited model are counted on the audited rows and
+    must be those of the evidence; every bound is computed from the counts again.
+    """
+
+    name: ClassVar[str] = "alternatives"
+    summary: ClassVar[str] = "What a search for less discriminatory alternatives shows (fairkit alternatives)."
+    tasks: ClassVar[frozenset[Task]] = frozenset({"binary"})
+    citation: ClassVar[str] = "Berger (1982), Technometrics 24(4); Clopper & Pearson (1934), Biometrika 26(4)"
+    terms: ClassVar[Mapping[str, Term]] = {
+        "alternatives_reduction": Term(
+            "less disparity elsewhere", "How much less disparity the best alternative has at an accepted loss."
+        ),
+        "alternatives_share": Term(
+            "share of better trainings", "The share of trainings of this kind that have less disparity at little loss."
+        ),
+        "alternatives_disagreement": Term(
+            "arbitrary decisions", "How often two equally good models decide otherwise about a person."
+        ),
+    }
+    headlines: ClassVar[Mapping[str, Headline]] = {
+        "alternatives_reduction": Headline(), "alternatives_share": Headline()
+    }  # fmt: skip
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """What can be set with --set alternatives.KEY=VALUE."""
+
+        evidence: str = parameter("", help="The JSON file that `fairkit alternatives --output FILE` wrote.")
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__(parameters)
+        self._found: Alternatives | None = None
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        return frozenset(cls.terms)
+
+    def begin(self, context: AuditContext) -> None:
+        """Read the evidence: of the certificate that is checked, else of the file."""
+        signed = [one.evidence[KEY] for one in context.signed if one.auditor == self.name and KEY in one.evidence]
+        self._found = Alternatives.from_dict(signed[0] if signed else self._read())
+        about = self._found.about
+        if about["sensitive"] not in context.dataset.profile.groups:
+            raise DataError(
+                f"the evidence is about groups of {about['sensitive']!r}, which is no sensitive column here"
+            )
+        for name, now in (("test", context.dataset.sha256), ("model", context.scorer.info.sha256)):
+            if about[f"{name}_sha256"] != now:
+                what = "rows" if name == "test" else "model"
+                raise DataError(
+                    f"the evidence about alternatives is of another {what}: its digest is "
+                    f"{about[f'{name}_sha256'][:16]}..., and this one's {str(now)[:16]}..."
+                )
+
+    def _read(self) -> Any:
+        path = self.parameters.evidence
+        if not path:
+            raise ParameterError(
+                "which search? Name its evidence: --set alternatives.evidence=FILE, as `fairkit alternatives MODEL ... "
+                "--output FILE` wrote it"
+            )
+        try:
+            return json.loads(read_small(Path(path)))
+        except ValueError as error:
+            raise DataError(f"{path} is no JSON: {error}") from error
+
+    def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> NDArray[np.int64]:
+        """Count rows by group, outcome and decision, shape [G, 2, 2]."""
+        about = self._evidence().about
+        names = context.dataset.group_names(about["sensitive"])
+        places = np.array([about["groups"].index(name) if name in about["groups"] else -1 for name in names])
+        codes = places[batch.groups[about["sensitive"]]]
+        if predictions.decision is None or batch.favorable is None or (codes < 0).any():
+            raise DataError("evidence about alternatives is of decisions, outcomes and groups, and some are not there")
+        cell = 4 * codes + 2 * (batch.favorable > 0) + (predictions.decision > 0.5)
+        return np.bincount(cell, minlength=4 * len(about["groups"])).reshape(-1, 2, 2).astype(np.int64)
+
+    def findings(self, total: Any, context: AuditContext) -> list[Finding]:
+        """Turn the statements into findings, after the model's own decisions were found to be those of the evidence."""
+        search = self._evidence()
+        if not np.array_equal(total, search.test.base):
+            raise DataError("the audited model decides these rows otherwise than the evidence about alternatives says")
+        none, best = search.none, search.found
+        low = max(0.0, best.at_least) if best is not None and best.counts else 0.0
+        common = {"auditor": self.name, "sensitive": search.about["sensitive"], "better": "lower",
+                  "confidence": 1 - search.aim.alpha}  # fmt: skip
+        declared = {name: search.about[name] for name in ("metric", "loss", "reduction", "objective")}
+        note = "Each end holds at this confidence by itself. It is about these laws and rows, not all possible models."
+        value = max(none.largest, best.reduction if best is not None and best.counts else 0.0)
+        made = [
+            Finding(
+                metric="alternatives_reduction",
+                value=value,
+                interval=(min(low, value), max(none.at_most, value)),
+                parameters=declared | {"alternatives": none.count},
+                evidence={KEY: search.to_dict()},
+                notes=(*search.statements()["told"], note),
+                inconclusive="the test rows exclude no reduction" if none.at_most >= none.base and low == 0 else None,
+                **common,
+            )
+        ]
+        for one in search.one_more:
+            made.append(
+                Finding(
+                    metric="alternatives_share",
+                    value=one.hits / one.draws,
+                    interval=(0.0, max(one.share, one.hits / one.draws)),
+                    parameters=declared | {"law": one.law, "draws": one.draws},
+                    notes=("Draws that these rows do not exclude, over all; the upper end is the statement.",),
+                    **common,
+                )
+            )
+        for each in search.arbitrary:
+            made += [
+                Finding(
+                    metric="alternatives_disagreement",
+                    value=share[0],
+                    interval=share[1:],
+                    parameters={"law": each.law, "models": each.models, "group": group},
+                    **common,
+                )
+                for group, share in each.shares.items()
+                if share is not None
+            ]
+        return made
+
+    def _evidence(self) -> Alternatives:
+        assert self._found is not None  # noqa: S101 -- `begin` is called first
+        return self._found
+
+
+class AlternativesChart(EvidenceChart):
+    """Alternatives as points: the reduction of the disparity against the loss, on the test rows."""
+
+    name = KEY
+    title = "Alternatives that were tried"
+    _MOST = 12
+
+    def table(self, value: Any) -> ChartTable:
+        """Return the alternatives with the largest reductions, the pick first."""
+        lines = sorted(Alternatives.from_dict(value).records(), key=lambda one: (not one["pick"], -one["reduction"]))
+        return ChartTable(
+            columns=("alternative", "less disparity", "from", "to", "loss", "from", "to"),
+            rows=[
+                (one["name"] + (" (pick)" if one["pick"] else ""),
+                 *(round(one[key], 4) for key in ("reduction", "reduction_low", "reduction_high")),
+                 *(round(one[key], 4) for key in ("loss", "loss_low", "loss_high")))
+                for one in lines[: self._MOST]
+            ],
+        )  # fmt: skip
+
+    def picture(self, value: Any, *, narrow: bool) -> Mapping[str, Any]:
+        """Draw a point for each alternative, the accepted loss and the bound as lines, the pick larger."""
+        found = Alternatives.from_dict(value)
+        points = [
+            {"name": one["name"], "law": one["law"] or "others", "reduction": round(one["reduction"], 5),
+             "loss": round(one["loss"], 5), "size": 140 if one["pick"] else 24}
+            for one in found.records()
+        ]  # fmt: skip
+        x = {"field": "loss", "type": "quantitative", "title": "loss"}
+        y = {"field": "reduction", "type": "quantitative", "title": "less disparity"}
+        rule = {"type": "rule", "strokeDash": [4, 3], "color": "#777"}
+        return {
+            "height": 220,
+            "layer": [
+                {
+                    "data": {"values": points},
+                    "mark": {"type": "point", "filled": True},
+                    "encoding": {
+                        "x": x,
+                        "y": y,
+                        "size": {"field": "size", "type": "quantitative", "scale": None, "legend": None},
+                        "color": {"field": "law", "type": "nominal", "title": None if narrow else "tried"},
+                    },
+                },
+                {"data": {"values": [{"loss": found.aim.loss}]}, "mark": rule, "encoding": {"x": x}},
+                {"data": {"values": [{"reduction": found.none.at_most}]}, "mark": rule, "encoding": {"y": y}},
+            ],
+        }
+
+    @classmethod
+    def example(cls) -> Any:
+        """Return a small search: two draws, of which one has less disparity."""
+        base = np.array([[[40, 20], [10, 30]], [[30, 30], [10, 30]]])
+        less = np.array([[[0, 0], [0, 0]], [[8, 1], [2, 4]]])
+        counts = PairedCounts(base, less, np.zeros_like(less))
+        law = Law(name="seeds", draws=2)
+        about = {
+            "metric": "demographic_parity_difference", "sensitive": "sex", "groups": ["women", "men"],
+            "label": "repaid", "favorable": "yes", "loss": 0.0, "reduction": 0.02, "share": 0.02, "alpha": 0.05,
+            "costs": [1.0, 1.0], "objective": "rate", "blind": False, "seed": 0, "look": 1, "version": "0",
+            **{f"{name}_sha256": "0" * 64 for name in ("model", "train", "selection", "test")},
+        }  # fmt: skip
+        return Alternatives(
+            about=about, laws=(law,), failed={"seeds": ()}, selection=counts, test=counts, disagreement={},
+            candidates=tuple(entry_of(law, number, False) for number in (0, 1)),
+        ).to_dict()  # fmt: skip
+
+
+@hookimpl
+def fairkit_auditors() -> list[type[Auditor]]:
+    """Offer the auditor."""
+    return [AlternativesAuditor]
+
+
+@hookimpl
+def fairkit_evidence_charts() -> list[type[EvidenceChart]]:
+    """Offer its picture."""
+    return [AlternativesChart]

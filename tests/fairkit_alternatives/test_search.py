@@ -1,0 +1,364 @@
+"""A search from files to a certificate: what it finds, that it goes on after a kill, and how cheats fail."""
+
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import fairkit
+from fairkit.data.table import Table
+from fairkit.errors import DataError, ParameterError
+from fairkit.fitted import Run
+from fairkit_alternatives.laws import Law, read_laws
+from fairkit_alternatives.record import Alternatives
+from fairkit_alternatives.search import recheck
+from fairkit_cli.main import app
+from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.write.export import export_bytes
+from fairkit_repair.learners import fit_learner
+
+ROLES = {"label": "repaid", "favorable": "yes", "sensitive": ["sex"]}
+LAW = Law.from_dict("blind", {"learner": "logistic", "without": ["sensitive"], "bootstrap": True, "draws": 12,
+                              "settings": {"C": {"low": 0.01, "high": 10.0, "log": True}}})  # fmt: skip
+
+
+def people(rows, seed):
+    """Outcomes depend on income alone; `shoe` tells the sex, and past approvals were by sex."""
+    rng = np.random.default_rng(seed)
+    sex = rng.random(rows) < 0.5
+    income = rng.normal(0, 1, rows)
+    shoe = rng.normal(0, 1, rows) + 2.5 * sex
+    chance = 1 / (1 + np.exp(-2.0 * income))
+    repaid = rng.random(rows) < chance
+    return pd.DataFrame({
+        "sex": np.where(sex, "man", "woman"), "income": income.round(4), "shoe": shoe.round(4),
+        "repaid": np.where(repaid, "yes", "no"),
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory):
+    """Files of a model that decides by sex too, with rows to learn from and to test on."""
+    folder = tmp_path_factory.mktemp("bank")
+    train, test = people(6000, 1), people(6000, 2)
+    train.to_csv(folder / "train.csv", index=False)
+    test.to_csv(folder / "test.csv", index=False)
+    past = train.assign(repaid=np.where(train.income + 0.8 * (train.sex == "man") > 0.4, "yes", "no"))
+    past.to_csv(folder / "past.csv", index=False)
+    table = Table.from_dataset(fairkit.load_data(folder / "past.csv", **ROLES), "binary")
+    (folder / "model.onnx").write_bytes(export_bytes(fit_learner("logistic", table, Run()), table))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(bank):
+    return [fairkit.load_data(bank / f"{name}.csv", **ROLES) for name in ("train", "test")]
+
+
+@pytest.fixture(scope="module")
+def search(bank, data):
+    return fairkit.alternatives(bank / "model.onnx", data[0], test=data[1], laws=[LAW], loss=0.02, jobs=1)
+
+
+def test_a_less_discriminatory_model_is_found_and_its_file_keeps_what_is_said(search, bank, data):
+    seen = search.found
+    assert search.verdict == "fail"
+    assert seen.counts
+    assert seen.at_least > 0.1
+    assert seen.at_most <= 0.02
+    base, after = (
+        fairkit.audit(model, data[1]).find("demographic_parity_difference").value
+        for model in (str(bank / "model.onnx"), OnnxModel(search.model, "found"))
+    )
+    assert base - after == pytest.approx(seen.reduction, abs=1e-9)
+    assert "sex" not in {one.name for one in OnnxModel(search.model, "found").inputs}
+    assert search.none.at_most >= seen.reduction
+    assert search.none.base == pytest.approx(base)
+
+
+def test_approvals_are_kept_on_the_selection_rows(search):
+    base = search.selection.base[..., 1].sum()
+    moved = (search.selection.gained - search.selection.lost).sum(axis=(1, 2))
+    assert np.abs(moved / search.selection.base.sum()).max() < 0.002
+    assert base > 0
+
+
+def test_the_same_search_gives_the_same_evidence(search, bank, data):
+    again = fairkit.alternatives(bank / "model.onnx", data[0], test=data[1], laws=[LAW], loss=0.02, jobs=2)
+    assert json.dumps(again.to_dict()) == json.dumps(search.to_dict())
+    assert again.model == search.model
+
+
+def test_a_second_party_computes_every_statement_from_the_json(search):
+    record = json.loads(json.dumps(search.to_dict()))
+    again = Alternatives.from_dict(record)
+    assert again.statements() == search.statements()
+    assert len(json.dumps(record)) < 12_000
+
+
+def forged(record, change):
+    record = copy.deepcopy(record)
+    change(record)
+    return record
+
+
+def _hide(record):  # the best draw is called a failed one, and N keeps
+    record["failed"]["blind"] = [0]
+
+
+def _drop(record):
+    for part in ("selection", "test"):
+        del record[part]["counts"][3]
+
+
+def _fewer(record):
+    record["laws"][0]["draws"] = 11
+    _drop(record)
+
+
+def _another_pick(record):
+    record["statements"]["found"]["place"] += 1
+
+
+def _lower(record):
+    record["statements"]["none"]["at_most"] = 0.001
+
+
+def _accept(record):
+    record["about"]["loss"] = 0.5
+
+
+def _beyond(record):
+    record["test"]["counts"][0][0] = 10**6
+
+
+def _share(record):
+    record["statements"]["one_more"][0]["share"] = 0.01
+
+
+def _twice(record):
+    record["others"] = [{"name": "blind 1", "reads_group": False}]
+    for part in ("selection", "test"):
+        record[part]["counts"].append(record[part]["counts"][1])
+
+
+def _law(record):
+    record["laws"][0]["draws"] = None
+
+
+def _disagree(record):
+    record["disagreement"]["blind"]["accepted"][0][0] += 1
+
+
+def _told(record):
+    record["statements"]["told"][0] = "model: nothing to see"
+
+
+@pytest.mark.parametrize("change", [_hide, _drop, _fewer, _another_pick, _lower, _accept, _beyond, _share, _twice, _law,
+                                    _disagree, _told])  # fmt: skip
+def test_changed_evidence_is_refused(search, change):
+    with pytest.raises(DataError):
+        Alternatives.from_dict(forged(search.to_dict(), change))
+
+
+def test_n_is_declared_another_n_is_another_law():
+    """Who declares N after the search has not its draws."""
+    seeds = [Law(name="x", draws=draws).draw("0" * 64, 0).seed for draws in (48, 245)]
+    assert seeds[0] != seeds[1]
+    assert Law(name="x", draws=48).draw("1" * 64, 0).seed != seeds[0]
+
+
+def test_draws_made_up_are_seen_when_some_are_trained_again(search, bank, data):
+    rows = {"test": data[1], "share": 1.0}
+    assert recheck(search, bank / "model.onnx", data[0], **rows) == (12, [])
+    record = search.to_dict()
+    for part in ("selection", "test"):  # a cheat writes counts that show nothing, with what follows from them
+        record[part]["counts"] = [[0] * 8 for _ in record[part]["counts"]]
+    empty = Alternatives.from_dict(record | {"statements": _statements(record)})
+    trained, wrong = recheck(empty, bank / "model.onnx", data[0], **rows)
+    assert len(wrong) == trained == 12
+    with pytest.raises(DataError, match="another lot: model"):
+        recheck(search, OnnxModel(search.model, "found"), data[0], **rows)
+
+
+def _statements(record):
+    groups = len(record["about"]["groups"])
+    draws = len(record["test"]["counts"])
+    rows = np.array(record["test"]["base"]).sum(axis=(1, 2))
+    accepts = np.array(record["test"]["base"])[..., 1].sum(axis=1)
+    accepted = np.zeros((groups, draws + 1), int)
+    accepted[:, 0], accepted[:, -1] = rows - accepts, accepts
+    record["disagreement"] = {
+        "blind": {"accepted": accepted.tolist(), "apart": np.zeros((draws, groups), int).tolist()}
+    }
+    return Alternatives._read(record).statements()
+
+
+def test_test_rows_that_trained_are_refused(bank, data):
+    with pytest.raises(DataError, match="also training rows"):
+        fairkit.alternatives(bank / "model.onnx", data[0], test=data[0], laws=[LAW], jobs=1)
+
+
+def test_one_file_copied_often_is_no_evidence_about_draws(search, bank, data):
+    copies = {f"copy {n}": search.model for n in range(20)}
+    seen = fairkit.alternatives(
+        bank / "model.onnx", data[0], test=data[1], laws=[LAW], loss=0.02, candidates=copies, jobs=1
+    )
+    assert seen.one_more == search.one_more
+    assert seen.none.count == 32
+    assert seen.found.reduction == pytest.approx(search.found.reduction)
+
+
+def test_methods_of_the_house_are_tried_and_blind_leaves_out_what_reads_the_group(bank, data):
+    tried = {"laws": [LAW], "loss": 0.02, "plugins_tried": ["threshold-optimizer"], "jobs": 1}
+    names = [
+        [one["name"] for one in fairkit.alternatives(bank / "model.onnx", data[0], test=data[1], **tried, **more)
+         .candidates if one["law"] is None]
+        for more in ({}, {"blind": True})
+    ]  # fmt: skip
+    assert len(names[0]) >= 2
+    assert names[1] == []
+    seeing = Law(name="seeing", learner="logistic", draws=2)
+    with pytest.raises(ParameterError, match="reads 'sex'"):
+        fairkit.alternatives(bank / "model.onnx", data[0], test=data[1], laws=[seeing], blind=True, jobs=1)
+
+
+def test_a_draw_that_fails_counts_as_a_hit(bank, data):
+    broken = Law(name="broken", learner="logistic", draws=3, settings={"C": -1.0})
+    seen = fairkit.alternatives(bank / "model.onnx", data[0], test=data[1], laws=[broken], jobs=1)
+    assert (seen.one_more[0].hits, seen.one_more[0].share) == (3, 1.0)
+    assert seen.verdict == "inconclusive"
+    Alternatives.from_dict(seen.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1", "is no table"),
+        ("[a]\nlearnr = 'lightgbm'", "did you mean"),
+        ("[a]\nreweigh = 0.5", "reweigh"),
+        ("[a.reweigh]\nlow = 0\nhigh = 2", "between 0 and 1"),
+        ("[a.settings]\nC = {low = 0, high = 1, log = true}", "above 0"),
+        ("[a.settings]\nC = {low = 3, high = 1}", "no value"),
+        ("[a]\ndraws = 0", "whole number"),
+        ("[a", "no TOML"),
+        ("", "no law"),
+    ],
+)
+def test_a_law_that_is_none_is_refused(text, message):
+    with pytest.raises(ParameterError, match=f"(?i){message}"):
+        read_laws(text, "laws.toml")
+
+
+def test_distributions_are_drawn_as_declared():
+    law = read_laws(
+        "[a]\nbootstrap = true\n[a.settings]\nleaves = {low = 4, high = 63, log = true}\n"
+        "rate = {low = 0.1, high = 0.2}\n"
+        "kind = {choose = ['x', 'y']}\nfixed = 7\n[a.reweigh]\nlow = 0.0\nhigh = 1.0",
+        "laws.toml",
+    )[0]
+    draws = [law.draw("0" * 64, number) for number in range(400)]
+    leaves = [one.settings["leaves"] for one in draws]
+    assert (min(leaves), max(leaves)) == (4, 63)
+    assert all(isinstance(one, int) for one in leaves)
+    assert np.median(np.log(leaves)) == pytest.approx(np.log(4 * 63) / 2, abs=0.2)
+    assert {one.settings["kind"] for one in draws} == {"x", "y"}
+    assert {one.settings["fixed"] for one in draws} == {7}
+    assert np.mean([one.strength for one in draws]) == pytest.approx(0.5, abs=0.05)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["alternatives", *map(str, arguments)], catch_exceptions=False)
+
+
+def columns(bank):
+    return ("--data", bank / "train.csv", "--test", bank / "test.csv", "--label", "repaid", "--favorable", "yes",
+            "--sensitive", "sex")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def written(bank):
+    """What the command writes: exit code, screen."""
+    (bank / "laws.toml").write_text(
+        "[blind]\nlearner = 'logistic'\nwithout = ['sensitive']\nbootstrap = true\ndraws = 12\n"
+        "[blind.settings]\nC = {low = 0.01, high = 10.0, log = true}\n"
+    )
+    return run(
+        bank / "model.onnx", *columns(bank), "--laws", bank / "laws.toml", "--loss", "0.02",
+        "--output", bank / "lda.json", "--save", bank / "fairer.onnx",
+    )  # fmt: skip
+
+
+def test_the_command_says_it_in_a_dozen_lines_and_writes_both_files(written, bank, search):
+    assert written.exit_code == 1
+    lines = written.stdout.splitlines()
+    assert len(lines) <= 12
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("model      demographic parity difference (sex) 0.")
+    assert "not about all models" in lines[-1]
+    assert (bank / "fairer.onnx").read_bytes() == search.model
+    assert json.loads((bank / "lda.json").read_text())["statements"]["verdict"] == "fail"
+
+
+def test_the_command_checks_evidence(written, bank):
+    seen = run(bank / "model.onnx", *columns(bank), "--check", bank / "lda.json")
+    assert seen.exit_code == 0
+    assert "2 draws trained again give the same counts" in seen.stdout
+
+
+def test_evidence_is_certified_judged_and_recomputed(written, bank):
+    key = bank / "key.pem"
+    assert CliRunner().invoke(app, ["key", str(key), "--insecure-no-passphrase"]).exit_code in (0, 2)
+    rule = "alternatives_reduction:sex=0.03"
+    seen = CliRunner().invoke(
+        app,
+        ["audit", str(bank / "model.onnx"), "--data", str(bank / "test.csv"), "--label", "repaid", "--favorable", "yes",
+         "--sensitive", "sex", "--auditor", "alternatives", "--set", f"alternatives.evidence={bank / 'lda.json'}",
+         "--max", rule, "--format", "json"],
+    )  # fmt: skip
+    assert seen.exit_code == 1
+    report = json.loads(seen.stdout)
+    finding = next(one for one in report["findings"] if one["metric"] == "alternatives_reduction")
+    assert finding["interval"][0] > 0.1
+    other = CliRunner().invoke(
+        app,
+        ["audit", str(bank / "fairer.onnx"), "--data", str(bank / "test.csv"), "--label", "repaid", "--favorable",
+         "yes", "--sensitive", "sex", "--auditor", "alternatives",
+         "--set", f"alternatives.evidence={bank / 'lda.json'}"],
+    )  # fmt: skip
+    assert other.exit_code == 2
+    assert "another model" in other.stderr.replace("\n", " ")
+
+
+@pytest.mark.long
+def test_a_killed_search_goes_on_with_the_same_evidence(bank, search, tmp_path):
+    (bank / "slow.toml").write_text((bank / "laws.toml").read_text().replace("draws = 12", "draws = 60"))
+    arguments = [
+        "alternatives", bank / "model.onnx", *columns(bank), "--laws", bank / "slow.toml", "--loss", "0.02",
+        "--state", tmp_path,
+    ]  # fmt: skip
+    command = [sys.executable, "-m", "fairkit_cli.main", *map(str, arguments)]
+    code = "import sys; from fairkit_cli.main import run; sys.argv[0] = 'fairkit'; run()"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.time() + 120
+    while time.time() < deadline and len(list(tmp_path.rglob("*.bits"))) < 5:
+        time.sleep(0.1)
+    os.killpg(started.pid, signal.SIGKILL)
+    started.wait()
+    kept = len(list(tmp_path.rglob("*.bits")))
+    assert kept >= 5
+    ends = [
+        subprocess.run([*command, "--output", str(tmp_path / f"{name}.json"), *more], capture_output=True, check=False)
+        for name, more in (("resumed", ()), ("fresh", ("--state", str(tmp_path / "other"))))
+    ]
+    assert [one.returncode for one in ends] == [1, 1]
+    assert (tmp_path / "resumed.json").read_bytes() == (tmp_path / "fresh.json").read_bytes()
