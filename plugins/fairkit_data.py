@@ -109,10 +109,7 @@ class DataAuditor(Auditor):
         dataset = context.dataset
         sensitive = {column for split in dataset.roles.sensitive for column in split.columns}
         if not sensitive and dataset.roles.label is None:
-            raise ParameterError(
-                "which columns? Name those that hold groups with `sensitive`, and the outcome with `label` "
-                "and `favorable`"
-            )
+            raise ParameterError("which columns? Name those of groups with `sensitive`, and the outcome with `label`")
         chosen = self.parameters.columns or tuple(c for c in dataset.features if c not in sensitive)
         for name in chosen:
             if name not in dataset.columns:
