@@ -208,19 +208,28 @@ def score_influence(metric: Metric, table: ScoreTable, groups: int, buckets: int
     return np.einsum("ugo,ugbo->gb", pull, mass), there
 
 
-def _rate(metric: Rate, estimate: Estimate, sums: Array) -> Estimate:
-    """Take a share's limits for the number of rows that would be as noisy."""
-    noise = ratio_noise(sums @ np.array(metric.counted, float), sums @ np.array(metric.over, float))
-    rate = estimate.values
+def bucket_sums(clusters: NDArray[np.int64], *parts: Array) -> Array:
+    """Return the sums of rows by bucket of clusters, shape [B, parts]."""
+    return np.stack([np.bincount(clusters, part, BUCKETS) for part in parts], axis=1)
+
+
+def noisy_share(rate: Array, noise: Noise, z: float) -> tuple[Array, Array]:
+    """Return the limits of shares, shape [G], for the number of rows that would be as noisy."""
     with np.errstate(all="ignore"):
         spread = rate * (1 - rate)
         # p (1 - p) / n' = variance; a share of 0 or 1 counts each bucket as one row
         rows = np.where((spread > 0) & (noise.variance > 0), spread / noise.variance, noise.buckets)
+        usable = np.where(np.isfinite(rows), rows, 1.0) * (z / student(z, noise.degrees + 1)) ** 2
+        return weighted_share_limits(rate, usable, z)
+
+
+def _rate(metric: Rate, estimate: Estimate, sums: Array) -> Estimate:
+    """Take a share's limits for the number of rows that would be as noisy."""
+    noise = ratio_noise(sums @ np.array(metric.counted, float), sums @ np.array(metric.over, float))
+    rate = estimate.values
 
     def limits(z: float) -> tuple[Array, Array]:
-        with np.errstate(all="ignore"):
-            usable = np.where(np.isfinite(rows), rows, 1.0) * (z / student(z, noise.degrees + 1)) ** 2
-            return weighted_share_limits(rate, usable, z)
+        return noisy_share(rate, noise, z)
 
     return Estimate(rate, limits, estimate.sizes, {**estimate.doubts, **noise.few}, noise.correlation)
 

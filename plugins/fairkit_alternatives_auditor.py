@@ -12,7 +12,7 @@ import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.charts import ChartTable, EvidenceChart
-from fairkit.errors import DataError, ParameterError
+from fairkit.errors import DataError
 from fairkit.hookspecs import hookimpl
 from fairkit.metrics import Headline, Term
 from fairkit.parameters.declare import parameter
@@ -21,6 +21,7 @@ from fairkit.support.files import read_small
 from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.laws import Law
 from fairkit_alternatives.record import Alternatives, entry_of
+from fairkit_alternatives.statements import Disagreement
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 KEY = "alternatives"
 """The key of the evidence among a finding's."""
+_HOW = "--set alternatives.evidence=FILE names what `fairkit alternatives MODEL ... --output FILE` wrote"
 
 
 class AlternativesAuditor(Auditor):
@@ -81,7 +83,9 @@ class AlternativesAuditor(Auditor):
     def begin(self, context: AuditContext) -> None:
         """Read the evidence: of the certificate that is checked, else of the file."""
         signed = [one.evidence[KEY] for one in context.signed if one.auditor == self.name and KEY in one.evidence]
-        self._found = Alternatives.from_dict(signed[0] if signed else self._read())
+        if not signed and not self.parameters.evidence:
+            return
+        self._found = _evidence_of(signed[0]) if signed else Alternatives.from_dict(self._read())
         about = self._found.about
         if about["sensitive"] not in context.dataset.profile.groups:
             raise DataError(
@@ -97,11 +101,6 @@ class AlternativesAuditor(Auditor):
 
     def _read(self) -> Any:
         path = self.parameters.evidence
-        if not path:
-            raise ParameterError(
-                "which search? Name its evidence: --set alternatives.evidence=FILE, as `fairkit alternatives MODEL ... "
-                "--output FILE` wrote it"
-            )
         try:
             return json.loads(read_small(Path(path)))
         except ValueError as error:
@@ -109,7 +108,9 @@ class AlternativesAuditor(Auditor):
 
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> NDArray[np.int64]:
         """Count rows by group, outcome and decision, shape [G, 2, 2]."""
-        about = self._evidence().about
+        if self._found is None:
+            return np.zeros((0, 2, 2), dtype=np.int64)
+        about = self._found.about
         names = context.dataset.group_names(about["sensitive"])
         places = np.array([about["groups"].index(name) if name in about["groups"] else -1 for name in names])
         codes = places[batch.groups[about["sensitive"]]]
@@ -120,8 +121,13 @@ class AlternativesAuditor(Auditor):
 
     def findings(self, total: Any, context: AuditContext) -> list[Finding]:
         """Turn the statements into findings, after the model's own decisions were found to be those of the evidence."""
-        search = self._evidence()
-        if not np.array_equal(total, search.test.base):
+        search = self._found
+        if search is None:
+            note = f"No search is named: {_HOW}."
+            return [Finding(auditor=self.name, metric="alternatives_reduction", value=None, notes=(note,),
+                            inconclusive=f"no search is named; {_HOW}")]  # fmt: skip
+        rows = search.test.base + (search.selection.base if search.about["selected_from_test"] else 0)
+        if not np.array_equal(total, rows):
             raise DataError("the audited model decides these rows otherwise than the evidence about alternatives says")
         none, best = search.none, search.found
         low = max(0.0, best.at_least) if best is not None and best.counts else 0.0
@@ -136,7 +142,7 @@ class AlternativesAuditor(Auditor):
                 value=value,
                 interval=(min(low, value), max(none.at_most, value)),
                 parameters=declared | {"alternatives": none.count},
-                evidence={KEY: search.to_dict()},
+                evidence={KEY: json.dumps(search.to_dict(), separators=(",", ":"))},
                 notes=(*search.statements()["told"], note),
                 inconclusive="the test rows exclude no reduction" if none.at_most >= none.base and low == 0 else None,
                 **common,
@@ -167,9 +173,10 @@ class AlternativesAuditor(Auditor):
             ]
         return made
 
-    def _evidence(self) -> Alternatives:
-        assert self._found is not None  # noqa: S101 -- `begin` is called first
-        return self._found
+
+def _evidence_of(value: Any) -> Alternatives:
+    """Read a finding's evidence, a JSON text: a certificate leaves out what could hold rows, and keeps texts."""
+    return Alternatives.from_dict(json.loads(value))
 
 
 class AlternativesChart(EvidenceChart):
@@ -181,7 +188,7 @@ class AlternativesChart(EvidenceChart):
 
     def table(self, value: Any) -> ChartTable:
         """Return the alternatives with the largest reductions, the pick first."""
-        lines = sorted(Alternatives.from_dict(value).records(), key=lambda one: (not one["pick"], -one["reduction"]))
+        lines = sorted(_evidence_of(value).records(), key=lambda one: (not one["pick"], -one["reduction"]))
         return ChartTable(
             columns=("alternative", "less disparity", "from", "to", "loss", "from", "to"),
             rows=[
@@ -194,7 +201,7 @@ class AlternativesChart(EvidenceChart):
 
     def picture(self, value: Any, *, narrow: bool) -> Mapping[str, Any]:
         """Draw a point for each alternative, the accepted loss and the bound as lines, the pick larger."""
-        found = Alternatives.from_dict(value)
+        found = _evidence_of(value)
         points = [
             {"name": one["name"], "law": one["law"] or "others", "reduction": round(one["reduction"], 5),
              "loss": round(one["loss"], 5), "size": 140 if one["pick"] else 24}
@@ -231,13 +238,16 @@ class AlternativesChart(EvidenceChart):
         about = {
             "metric": "demographic_parity_difference", "sensitive": "sex", "groups": ["women", "men"],
             "label": "repaid", "favorable": "yes", "loss": 0.0, "reduction": 0.02, "share": 0.02, "alpha": 0.05,
-            "costs": [1.0, 1.0], "objective": "rate", "blind": False, "seed": 0, "look": 1, "version": "0",
+            "costs": [1.0, 1.0], "objective": "rate", "blind": False, "selected_from_test": False, "seed": 0,
+            "look": 1, "version": "0",
             **{f"{name}_sha256": "0" * 64 for name in ("model", "train", "selection", "test")},
         }  # fmt: skip
-        return Alternatives(
-            about=about, laws=(law,), failed={"seeds": ()}, selection=counts, test=counts, disagreement={},
+        seen = Disagreement(accepted=np.array([[50, 9, 41], [40, 6, 54]]), apart=np.array([[9, 6], [9, 6]]))
+        search = Alternatives(
+            about=about, laws=(law,), failed={"seeds": ()}, selection=counts, test=counts, disagreement={"seeds": seen},
             candidates=tuple(entry_of(law, number, False) for number in (0, 1)),
-        ).to_dict()  # fmt: skip
+        )  # fmt: skip
+        return json.dumps(search.to_dict())
 
 
 @hookimpl

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,14 +13,15 @@ import numpy as np
 
 from fairkit.auditing.conditions import NO_GROUPS
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.data.roles import same_value, value_text
-from fairkit.errors import DataError, ParameterError
+from fairkit.data.roles import value_meant, value_text
+from fairkit.errors import ParameterError
 from fairkit.hookspecs import hookimpl
-from fairkit.intervals import share_limits, two_sided
+from fairkit.intervals import guarded, share_limits, two_sided
 from fairkit.limits.means import mean_limits, weighted_share_limits
 from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding
+from fairkit_dependent import bucket_sums, noisy_share, ratio_noise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Columns, Predictions, Scorer
+    from fairkit_dependent import Noise
 
     Array = NDArray[np.float64]
 
@@ -65,6 +68,7 @@ class Flips:
     squares: Array  # Σ w², Σ w² c, Σ w² c², Σ w² d, Σ w² d²
     whole: bool  # whether every c was 0 or 1 and no row weighted
     top: tuple[Changed, ...]  # the rows that change most
+    buckets: Array | None = None  # `sums` by bucket of clusters, shape [B, 3]
 
     def __add__(self, other: Flips) -> Flips:
         top = sorted(self.top + other.top, key=lambda changed: (-changed.change, changed.row))[:TOP_ROWS]
@@ -74,7 +78,14 @@ class Flips:
             self.squares + other.squares,
             self.whole and other.whole,
             tuple(top),
+            None if self.buckets is None or other.buckets is None else self.buckets + other.buckets,
         )
+
+    def noise(self, place: int) -> Noise | None:
+        """Return what clusters make of a number's noise: 1 is consistency, 2 the change; None without clusters."""
+        if self.buckets is None:
+            return None
+        return ratio_noise(self.buckets[None, :, place], self.buckets[None, :, 0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +110,8 @@ class ConsistencyAuditor(Auditor):
 
     name: ClassVar[str] = "consistency"
     asks: ClassVar[bool] = True
-    uses: ClassVar[frozenset[str]] = frozenset({"weights", *NO_GROUPS})
+    uses: ClassVar[frozenset[str]] = frozenset({"weights", "clusters"})
+    unaffected_by: ClassVar[frozenset[str]] = NO_GROUPS
     summary: ClassVar[str] = "Counterfactual flips: rows whose decision stays the same under other values."
     terms: ClassVar[Mapping[str, Term]] = {
         "consistency": Term(
@@ -190,7 +202,7 @@ class ConsistencyAuditor(Auditor):
             return observed
         parts = wished.split(",") if isinstance(wished, str) else wished
         parts = list(parts) if isinstance(parts, list | tuple) else [parts]
-        chosen = [_as_cell(part, column, observed) for part in parts]
+        chosen = [value_meant(part, observed, f"consistency: column {column!r}") for part in parts]
         if len(chosen) < 2:
             raise ParameterError(f"consistency: flipping {column!r} needs at least two values")
         return chosen
@@ -202,16 +214,6 @@ class ConsistencyAuditor(Auditor):
             combinations = self._flips[name]
             found += _findings(self.name, name, flips, combinations, context)
         return found
-
-
-def _as_cell(wish: Any, column: str, observed: Sequence[Any]) -> Any:
-    """The observed cell that the user means."""
-    text = wish.strip() if isinstance(wish, str) else wish
-    for value in observed:
-        if same_value(value, text):
-            return value
-    shown = ", ".join(value_text(value) for value in observed[:8])
-    raise DataError(f"consistency: column {column!r} never has the value {text!r}; it has: {shown}")
 
 
 def _scored(
@@ -247,6 +249,7 @@ def _measure(
         np.array([squared.sum(), squared @ same, squared @ same**2, squared @ change, squared @ change**2]),
         batch.weights is None and bool(((same == 0) | (same == 1)).all()),
         () if scores is None else _top(batch, scores),
+        None if batch.clusters is None else bucket_sums(batch.clusters, weights, weights * same, weights * change),
     )
 
 
@@ -287,49 +290,48 @@ def _findings(
     ignored = [column for column in name.split("+") if column not in context.scorer.columns]
     if ignored:
         notes.append(f"The model does not read {', '.join(ignored)}, so flipping it changes nothing.")
+    noise = flips.noise(0)
+    doubt = None if noise is None else noise.few.get(0)
+    blocked = f"The interval is not trusted: {doubt}." if doubt else None
+    notes += [blocked] if blocked else []
+    regression = context.scorer.task == "regression"
+
+    def made(metric: str, value: float, interval: Callable[[float], tuple[float, float]], **told: Any) -> Finding:
+        return Finding(
+            auditor=auditor,
+            metric=metric,
+            sensitive=name,
+            value=float(value / flips.sums[0]),
+            interval=interval(context.confidence),
+            confidence=context.confidence,
+            parameters=parameters,
+            evidence=evidence,
+            interval_at=interval,
+            inconclusive=blocked,
+            **told,
+        )
+
     findings = []
-    if context.scorer.task != "regression":
-        share = float(flips.sums[1] / flips.sums[0])
-        findings.append(
-            Finding(
-                auditor=auditor,
-                metric="consistency",
-                sensitive=name,
-                value=share,
-                interval=_share_interval(flips, context.confidence),
-                confidence=context.confidence,
-                better="higher",
-                parameters=parameters,
-                evidence=evidence,
-                notes=(*notes, "All other columns keep their values, also those that depend on the flipped ones."),
-                interval_at=lambda confidence: _share_interval(flips, confidence),
-            )
-        )
-    if flips.top or context.scorer.task == "regression":
-        most = 1.0 if context.scorer.task != "regression" else max((one.change for one in flips.top), default=0.0)
-        if not flips.sums[2] > 0 and context.scorer.task == "regression":
+    if not regression:
+        told = (*notes, "All other columns keep their values, also those that depend on the flipped ones.")
+        interval = functools.partial(_share_interval, flips)
+        findings.append(made("consistency", flips.sums[1], interval, better="higher", notes=told))
+    if flips.top or regression:
+        most = max((one.change for one in flips.top), default=0.0) if regression else 1.0
+        if regression and not flips.sums[2] > 0:
             notes.append("No row's score changes, so that nothing tells by how much others would.")
-        findings.append(
-            Finding(
-                auditor=auditor,
-                metric="counterfactual_score_change",
-                sensitive=name,
-                value=float(flips.sums[2] / flips.sums[0]),
-                interval=_change_interval(flips, context.confidence, most),
-                confidence=context.confidence,
-                better="lower",
-                parameters=parameters,
-                evidence=evidence,
-                notes=tuple(notes),
-                interval_at=lambda confidence: _change_interval(flips, confidence, most),
-            )
-        )
+        interval = functools.partial(_change_interval, flips, most)
+        changed = made("counterfactual_score_change", flips.sums[2], interval, better="lower", notes=tuple(notes))
+        findings.append(changed)
     return findings
 
 
 def _share_interval(flips: Flips, confidence: float) -> tuple[float, float]:
     """Return a share's limits; under weights or randomized decisions with the effective number of rows."""
-    total, share = flips.sums[0], flips.sums[1] / flips.sums[0]
+    total, share, noise = flips.sums[0], flips.sums[1] / flips.sums[0], flips.noise(1)
+    if noise is not None:
+        low, high = noisy_share(np.array([share]), noise, two_sided(guarded(confidence)))
+        return float(low[0]), float(high[0])
     variance = (flips.squares[2] - 2 * share * flips.squares[1] + share**2 * flips.squares[0]) / total**2
     size, z = total**2 / flips.squares[0], two_sided(confidence)
     if not flips.whole and variance > 0:
@@ -339,7 +341,7 @@ def _share_interval(flips: Flips, confidence: float) -> tuple[float, float]:
     return float(low[0]), float(high[0])
 
 
-def _change_interval(flips: Flips, confidence: float, most: float) -> tuple[float, float]:
+def _change_interval(flips: Flips, most: float, confidence: float) -> tuple[float, float]:
     """Return Student's limits of a mean, widened by unseen rows, whose change may be 0 or the largest there can be."""
     total, mean = flips.sums[0], flips.sums[2] / flips.sums[0]
     squares = flips.squares[4] - 2 * mean * flips.squares[3] + mean**2 * flips.squares[0]
@@ -347,6 +349,9 @@ def _change_interval(flips: Flips, confidence: float, most: float) -> tuple[floa
     error = math.sqrt(max(squares, 0) * float(rows[0]) / max(float(rows[0]) - 1, 1)) / total
     level, spread = np.array([mean]), np.array([error])
     reach = np.zeros(1), np.array([max(most, mean)])
+    noise = flips.noise(2)
+    if noise is not None:
+        z, rows, spread = two_sided(guarded(confidence)), noise.degrees + 1, np.sqrt(noise.variance)
     low, high = mean_limits(level, spread, np.zeros(1), rows, reach, z)
     return max(float(low[0]), 0.0), float(min(high[0], reach[1][0]))
 

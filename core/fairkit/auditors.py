@@ -141,11 +141,13 @@ class Auditor(ABC):
     terms
         What such findings are called in plain words, by name (see `fairkit.metrics.Term`).
     uses
-        Under which conditions of the data its numbers are right, because it uses them or because they do not concern
-        it: a subset of {``weights``, ``clusters``, ``strata``, ``reference``, ``group_probabilities``,
-        ``missing_groups``, ``missing_labels``}. An audit of data with another condition refuses the auditor. Rows
-        without a group have the index -1 in ``batch.groups``, those without a label are not in ``batch.labelled``.
-        That rows are copies is told at every interval, whatever the auditor.
+        Which conditions of the data change its numbers or intervals as they must: a subset of {``weights``,
+        ``clusters``, ``strata``, ``reference``, ``group_probabilities``, ``missing_groups``, ``missing_labels``}. An
+        audit of data with another condition refuses the auditor. Rows without a group have the index -1 in
+        ``batch.groups``, those without a label are not in ``batch.labelled``. That rows are copies is told at every
+        interval, whatever the auditor.
+    unaffected_by
+        Which conditions do not concern it: its numbers are right, and the same, with them and without.
     asks
         Whether it asks the model about rows that are not in the table: it is refused where no model was given.
     spread
@@ -162,6 +164,7 @@ class Auditor(ABC):
     citation: ClassVar[str] = ""
     spread: ClassVar[bool] = False
     uses: ClassVar[frozenset[str]] = frozenset()
+    unaffected_by: ClassVar[frozenset[str]] = frozenset()
     asks: ClassVar[bool] = False
 
     def __init__(self, parameters: Any = None) -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 SCHEMA = "fairkit.alternatives/1"
 _NUMBERS = ("loss", "reduction", "share", "alpha")
 _DIGESTS = ("model_sha256", "train_sha256", "selection_sha256", "test_sha256")
+_FLAGS = ("blind", "selected_from_test")
 _TEXTS = ("metric", "sensitive", "label", "objective", "version", *_DIGESTS)
 
 
@@ -282,6 +283,7 @@ class Alternatives:
         about = dict(record["about"])
         wrong = [name for name in _NUMBERS if not _is_number(about[name])]
         wrong += [name for name in _TEXTS if not isinstance(about[name], str)]
+        wrong += [name for name in _FLAGS if not isinstance(about[name], bool)]
         if wrong or not 0 < about["alpha"] < 0.5 or not 0 < about["share"] < 1 or about["reduction"] <= 0:
             raise DataError(f"the evidence about alternatives declares {', '.join(wrong) or 'numbers'} out of range")
         laws = tuple(Law.from_dict(law["name"], {k: v for k, v in law.items() if k != "name" and v is not None})

@@ -53,7 +53,10 @@ if TYPE_CHECKING:
 _OBJECTIVES = ("rate", "accuracy", "cost")
 _STEPS = 6
 SELECTION = 0.3
-"""The share of the rows to learn from that chooses where no selection rows are given: the pick must be surely close."""
+"""The share of the test rows that chooses where no selection rows are given.
+
+Not of the rows to learn from: the model in use learned from them, and would look better there than it is.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +127,9 @@ def alternatives(
     data
         Rows to learn from.
     test
-        Rows that trained nothing and chose nothing.
+        Rows that trained nothing, neither the model in use nor an alternative, and chose nothing.
     selection
-        Rows that choose the pick and its threshold; None: .3 of `data`.
+        Other such rows, which choose the pick and the thresholds; None: .3 of `test`, which then tell nothing else.
     metric
         ``METRIC`` or ``METRIC:COLUMN``: a difference or ratio of a rate between groups, by default of the first
         sensitive column.
@@ -152,7 +155,7 @@ def alternatives(
     confidence
         Of each statement, in (0.5, 1).
     seed
-        Of the split of `data`.
+        Of that split.
     jobs
         Draws at a time; by default as many as there are cores.
     state
@@ -190,7 +193,7 @@ def alternatives(
         "metric": name, "sensitive": setup.split, "groups": list(setup.groups), "label": str(train.roles.label),
         "favorable": str(train.roles.favorable), "loss": loss, "reduction": reduction, "share": share,
         "alpha": aim.alpha, "costs": list(aim.costs), "objective": goal.told(), "blind": blind, "seed": seed,
-        **digests, "version": version("fairkit"),
+        "selected_from_test": selection is None, **digests, "version": version("fairkit"),
     }  # fmt: skip
     told = {
         "laws": [law.to_dict() for law in declared],
@@ -295,9 +298,9 @@ def _setup(
     """Read and split the rows, and let the model in use decide; return the digests of all with it."""
     for one in (data, test):
         as_dataset(one).learn()
-    rest, chosen = (data, selection) if selection is not None else split_dataset(data, SELECTION, seed)
+    tested_rows, chosen = (test, selection) if selection is not None else split_dataset(test, SELECTION, seed)
     split = _split_of(test, column)
-    train, *others = (_table(part, split) for part in (rest, chosen, test))
+    train, *others = (_table(part, split) for part in (data, chosen, tested_rows))
     for part in others:
         check_leak(train, part)
     check_leak(others[0], others[1])
@@ -311,12 +314,12 @@ def _setup(
         parts=(selected, tested),
         laws={law.name: law for law in laws},
         objective=goal.on(selected.decided.astype(float), np.zeros(count), np.ones(count)),
-        train_sha256=rest.sha256,
-        rows=f"{rest.sha256} {chosen.sha256} {test.sha256}",
+        train_sha256=data.sha256,
+        rows=f"{data.sha256} {chosen.sha256} {test.sha256}",
         split=split,
         groups=tuple(groups),
     )
-    digests = {"model": base.sha256, "train": rest.sha256, "selection": chosen.sha256, "test": test.sha256}
+    digests = {"model": base.sha256, "train": data.sha256, "selection": chosen.sha256, "test": test.sha256}
     return setup, {f"{name}_sha256": digest for name, digest in digests.items()}
 
 

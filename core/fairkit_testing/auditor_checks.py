@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.auditing import conditions
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.dataset import BATCH_ROWS, Dataset
 from fairkit.engines.local import Here
-from fairkit.errors import ModelError, ParameterError
+from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.parameters.declare import parse_parameters
 from fairkit.results.findings import Finding
 from fairkit.settings import ModelOptions
 from fairkit_testing.leftovers import nothing_left_behind
 from fairkit_testing.require import only_fairkit_errors, require, unchanged
-from fairkit_testing.samples import COLUMNS, NUMBERS, Task, sample_data, sample_model
+from fairkit_testing.samples import COLUMNS, CONDITIONS, NUMBERS, Task, sample_data, sample_model
 
 if TYPE_CHECKING:
     from fairkit.data.batch import Batch
@@ -86,6 +87,14 @@ class Audited:
                 self._one_class = True
                 findings[task] = tuple(self.run(task))
         return findings
+
+    def numbers(self, data: Dataset, task: Task) -> set[tuple[Any, ...]]:
+        """Return what is found on other data, with groups' numbers and intervals."""
+        found = _found(self.make(), self.context(data, task))
+        return {
+            (one.key, one.value, one.interval, tuple((g.group, g.value, g.interval) for g in one.groups))
+            for one in found
+        }
 
     def run(self, task: Task, *, rows: int = BATCH_ROWS, backwards: bool = False) -> list[Finding]:
         """Audit in batches of some size, added up in order or backwards."""
@@ -186,6 +195,40 @@ def check_auditor_errors(audited: Audited) -> None:
                 _found(audited.make(), audited.context(sample_data(task), task), scores=False)
 
 
+def check_auditor_conditions(audited: Audited) -> None:
+    """A condition of the data changes numbers or intervals, or does not concern them, as declared; else it is refused.
+
+    That rows are copies is told at every interval, whatever the auditor.
+    """
+    task, auditor = next(iter(audited.found)), audited.make()
+    both = auditor.uses & auditor.unaffected_by
+    require(not both, f"`uses` and `unaffected_by` both name {', '.join(sorted(both))}; choose one")
+    unknown = (auditor.uses | auditor.unaffected_by) - {*CONDITIONS}
+    require(not unknown, f"`uses` and `unaffected_by` know no {', '.join(sorted(unknown))}; see fairkit.Auditor")
+    before = audited.numbers(sample_data(task), task)
+    for condition in CONDITIONS:
+        try:
+            data = sample_data(task, condition=condition)
+            data.learn()
+        except DataError:
+            continue  # data of this task cannot have it
+        if condition not in auditor.uses | auditor.unaffected_by:
+            try:
+                conditions.check_conditions([auditor], data)
+            except ParameterError as error:
+                require(
+                    repr(auditor.name) in str(error), f"{condition}: the refusal does not name the auditor: {error}"
+                )
+            else:
+                require(condition not in conditions.conditions_of(data), f"{condition}: neither declared nor refused")
+            continue
+        changed = audited.numbers(data, task) != before
+        if condition in auditor.uses:
+            require(changed, f"`uses` names {condition}, but no number and no interval changes with it")
+        else:
+            require(not changed, f"`unaffected_by` names {condition}, but numbers change with it")
+
+
 def check_auditor_leaves_nothing(audited: Audited) -> None:
     """An audit writes no file, also when Ctrl-C ends it."""
 
@@ -215,7 +258,7 @@ def _found(
 def _batches(auditor: Auditor, context: AuditContext, rows: int) -> Iterator[tuple[Batch, Predictions]]:
     columns = list(dict.fromkeys([*context.scorer.columns, *auditor.columns(context)]))
     auditor.begin(context)
-    for batch in context.dataset.batches(columns, rows):
+    for batch in context.dataset.batches(columns, rows, partial=True):
         yield batch, context.scorer.predict(batch.columns(context.scorer.columns))
 
 
@@ -249,5 +292,6 @@ CHECKS = (
     check_auditor_deterministic,
     check_auditor_inputs_unchanged,
     check_auditor_errors,
+    check_auditor_conditions,
     check_auditor_leaves_nothing,
 )

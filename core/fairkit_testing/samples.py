@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.data.loading import load_data
 from fairkit.data.task import Task
+from fairkit.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,13 +23,28 @@ FAVORABLE = "yes"
 NUMBERS = ("age", "income", "hours", "tenure", "debt")
 COLUMNS = ("sex", "race", *NUMBERS, "job")
 """The columns of the sample data besides its label."""
+CONDITIONS: Mapping[str, Mapping[str, object]] = {
+    "weights": {"weights": "stands_for"},
+    "clusters": {"cluster": "family"},
+    "strata": {"within": ["region"]},
+    "reference": {"reference": ["race=B"]},
+    "group_probabilities": {"sensitive_probability": ["tribe=p_x,p_y"]},
+    "missing_groups": {},
+    "missing_labels": {},
+}
+"""What the sample data may have besides, and the roles that say so."""
 _ARMS = ((1, ("female", "male")), (2, ("A", "B", "C")))
 _TYPICAL = (44.0, 33.0, 39.0, 6.0, 0.4)
 _SLOPES = (0.03, 0.08, 0.05, 0.04, -0.9)
 
 
 def sample_data(
-    task: Task = "binary", *, rows: int = 600, seed: int = 0, sensitive: tuple[str, ...] = ("sex", "race")
+    task: Task = "binary",
+    *,
+    rows: int = 600,
+    seed: int = 0,
+    sensitive: tuple[str, ...] = ("sex", "race"),
+    condition: str | None = None,
 ) -> Dataset:
     """Draw people whose outcome depends on what they do and on who they are.
 
@@ -41,6 +58,9 @@ def sample_data(
         How many, and which draw.
     sensitive
         Names among ``sex`` and ``race``.
+    condition
+        One of `CONDITIONS`, so strong that whatever depends on it changes: people with good numbers weigh five
+        times as much, are of one family, of one region or of one tribe, or lack a race or a label.
 
     Returns
     -------
@@ -68,13 +88,13 @@ def sample_data(
     values = (sex, race, age, income, hours, tenure, debt, job)
     columns: dict[str, NDArray[np.generic]] = dict(zip(COLUMNS, values, strict=True))
     columns["good"] = _label(task, index)
+    roles = _with_condition(condition, columns, index, task) if condition else {}
     if task == "ranking":
         columns["opening"] = np.arange(rows) // 10
     if task == "answers":
         columns |= {"document": np.arange(rows) // 12, "name": np.arange(rows) % 240}
-        return load_data(
-            columns, predictions={"answer": "good"}, sensitive=list(sensitive), name=f"{rows} sample answers"
-        )
+        name = f"{rows} sample answers"
+        return load_data(columns, predictions={"answer": "good"}, sensitive=list(sensitive), name=name, **roles)
     return load_data(
         columns,
         label="good",
@@ -82,7 +102,31 @@ def sample_data(
         favorable=FAVORABLE if task in ("binary", "table") else None,
         sensitive=list(sensitive),
         name=f"{rows} sample rows",
+        **roles,
     )
+
+
+def _with_condition(
+    condition: str, columns: dict[str, NDArray[np.generic]], index: NDArray[np.float64], task: Task
+) -> Any:
+    """Give the columns what a condition needs, and return its roles."""
+    place = np.argsort(np.argsort(index, kind="stable"))
+    good = place > 2 * len(index) // 3
+    if task == "answers":  # whole documents: each needs an answer for every group
+        good = np.arange(len(index)) // 12 % 3 == 0
+        if condition == "missing_labels":
+            raise DataError("answers have no label")
+    missing = {"missing_groups": "race", "missing_labels": "good"}.get(condition)
+    if missing is not None:
+        kept = [None if lost else value for value, lost in zip(columns[missing], good, strict=True)]
+        columns[missing] = np.array(kept, dtype=object)
+        return {}
+    named = CONDITIONS[condition]
+    for column in ("stands_for", "family", "region", "p_x", "p_y"):
+        if column in str(named):
+            values = {"stands_for": 1 + 4 * good, "family": place // 10, "region": place * 3 // len(index)}
+            columns[column] = values.get(column, np.where(good == (column == "p_x"), 0.9, 0.1))
+    return named
 
 
 def sample_model(task: Task = "binary", *, trees: bool = False) -> bytes:

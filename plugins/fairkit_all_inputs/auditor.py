@@ -38,7 +38,8 @@ class AllInputsAuditor(Auditor):
 
     name: ClassVar[str] = "all-inputs"
     asks: ClassVar[bool] = True
-    uses: ClassVar[frozenset[str]] = frozenset({"weights", *NO_GROUPS})
+    uses: ClassVar[frozenset[str]] = frozenset({"weights"})
+    unaffected_by: ClassVar[frozenset[str]] = NO_GROUPS
     summary: ClassVar[str] = "Whether any input at all changes its answer with a column: a witness, or a proof."
     terms: ClassVar[Mapping[str, Term]] = {
         "all_inputs_flip": Term(

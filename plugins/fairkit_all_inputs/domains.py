@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.roles import same_value, value_text
+from fairkit.data.roles import same_value, value_meant
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit_onnx.structure.domain import Listed, Numbers, one_hot_groups, value_text_of
 
@@ -233,7 +233,7 @@ def _one(name: str, seen: Seen, listed: Mapping[str, list[Any]], stated: Any) ->
         values.append(np.nan)
     values += [key for key in listed.get(name, ()) if not any(same_value(key, value) for value in values)]
     if stated is not None:
-        values = [_known(name, wish, values) for wish in _parts(stated, ",")]
+        values = [value_meant(wish, values, f"all-inputs: {name!r}") for wish in _parts(stated, ",")]
     if not values:
         raise DataError(f"all-inputs: the domain of {name!r} is empty")
     return Listed(columns=(name,), values=tuple((value,) for value in values))
@@ -252,15 +252,6 @@ def _told_range(name: str, seen: Seen, stated: Any) -> Numbers:
 
 def _parts(stated: Any, mark: str) -> list[Any]:
     return stated.split(mark) if isinstance(stated, str) else list(stated) if isinstance(stated, Sequence) else [stated]
-
-
-def _known(name: str, wish: Any, values: Sequence[Any]) -> Any:
-    text = wish.strip() if isinstance(wish, str) else wish
-    for value in values:
-        if same_value(value, text):
-            return value
-    shown = ", ".join(value_text(value) for value in list(values)[:8])
-    raise ParameterError(f"all-inputs: {name!r} never has the value {text!r}; it has: {shown}")
 
 
 def _combinations(people: People, changing: Sequence[str], told: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
@@ -293,5 +284,5 @@ def _told_values(people: People, changing: Sequence[str], text: str) -> tuple[An
         if not seen.text and seen.values is None:
             chosen.append(float(part))
         else:
-            chosen.append(_known(name, part, list(seen.values or ())))
+            chosen.append(value_meant(part, list(seen.values or ()), f"all-inputs: {name!r}"))
     return tuple(chosen)

@@ -41,7 +41,8 @@ class CorrespondenceAuditor(Auditor):
     )
     tasks: ClassVar[frozenset[Task]] = frozenset({"answers"})
     headlines: ClassVar[Mapping[str, Headline]] = {"correspondence_difference": Headline()}
-    uses: ClassVar[frozenset[str]] = frozenset({"missing_labels", "missing_groups"})
+    uses: ClassVar[frozenset[str]] = frozenset({"missing_groups"})
+    unaffected_by: ClassVar[frozenset[str]] = frozenset({"missing_labels"})
     Parameters = Parameters
 
     @classmethod

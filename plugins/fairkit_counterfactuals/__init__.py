@@ -66,7 +66,8 @@ class CounterfactualsAuditor(Auditor):
 
     name: ClassVar[str] = "counterfactuals"
     asks: ClassVar[bool] = True
-    uses: ClassVar[frozenset[str]] = frozenset({"weights", *NO_GROUPS})
+    uses: ClassVar[frozenset[str]] = frozenset({"weights"})
+    unaffected_by: ClassVar[frozenset[str]] = NO_GROUPS
     summary: ClassVar[str] = "Given counterfactual rows: predictions that stay the same, and how far scores move."
     terms: ClassVar[Mapping[str, Term]] = {
         "prediction_consistency": Term(

@@ -20,11 +20,12 @@ from fairkit_group.ranking import SCORES, RocAuc
 from fairkit_group.totals import of_key, of_metric
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from fairkit.metrics import Metric
+    from fairkit.metrics import Metric, Rate
+    from fairkit_group.stratified.pooled import Pair
 
     Array = NDArray[np.float64]
 
@@ -55,6 +56,31 @@ def allocated(metric: Metric, totals: Mapping[str, Any], without: Mapping[str, A
         lost = 0.0 if gone is None else gone.mass.sum(axis=(0, 1))
         return _area(metric, known, lost, rest if unseen is None else rest + unseen.sum(axis=1))
     return None
+
+
+def pooled_bounds(metric: Rate, known: Array, gone: Array, pairs: Sequence[Pair]) -> Array:
+    """Return the smallest and the largest pooled difference of pairs of groups, first minus second, shape [P, 2].
+
+    `known` are the cells by stratum and group, shape [S, G, 4], `gone` those without a group, shape [S, 4]. In every
+    stratum the difference lies between those of the groups' boxes, and the weight n_a n_b / (n_a + n_b) between that
+    of the known rows and that of both groups with all that is gone. The largest Σ w d / Σ w gives the strata with the
+    largest d their largest weights.
+    """
+    over, counted = np.array(metric.over, float), np.array(metric.counted, float)
+    none, every = np.zeros((1, 2)), np.repeat(gone, known.shape[1], axis=0)
+    box = _rate(over, counted, known.reshape(-1, 4), every, none, none)
+    low, high = (end.reshape(known.shape[:2]) for end in (box.low, box.high))
+    masses = known @ over, known @ over + (gone @ over)[:, None]
+    ends = np.empty((len(pairs), 2))
+    with np.errstate(all="ignore"):
+        for place, (a, b) in enumerate(pair.groups for pair in pairs):
+            least, most = (np.nan_to_num(n[:, a] * n[:, b] / (n[:, a] + n[:, b])) for n in masses)
+            for side, apart in enumerate((high[:, b] - low[:, a], high[:, a] - low[:, b])):
+                order = [s for s in np.argsort(-apart) if most[s] > 0]
+                d, w, more = apart[order], least[order], (most - least)[order]
+                top, base = (np.append(0, np.cumsum(more * of)) + (w * of).sum() for of in (d, np.ones(len(d))))
+                ends[place, side] = (2 * side - 1) * np.nanmax(top / base)
+    return ends
 
 
 def _without_outcome(parts: Mapping[str, Any]) -> Array | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from fairkit.auditing.conditions import WAYS_OUT
 from fairkit.auditing.views import views
 from fairkit.auditors import AuditContext, Auditor
+from fairkit.metrics import CONFUSION
 from fairkit.models.scale import is_own
 from fairkit.parameters.declare import parameter
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, Statistic
@@ -82,7 +83,17 @@ class GroupAuditor(Auditor):
         label_error: tuple[str, ...] = parameter(
             (), help="The largest share of wrong values in a sensitive column or the label: sex=0.1."
         )
+        probability_error: float | None = parameter(
+            None,
+            help="How far the groups' shares may be from `sensitive_probability`; 0: calibrated. Default: no verdict.",
+            minimum=0,
+            maximum=1,
+        )
         top_k: int = parameter(TOP, help="How many places of a ranking are its top.", minimum=1)
+
+    def columns(self, context: AuditContext) -> Sequence[str]:
+        """Name the columns of groups that are known beside their probabilities."""
+        return context.dataset.roles.known
 
     def needs_rows(self, metrics: Sequence[type[Metric]]) -> str | None:
         """Return None unless a metric keeps rows."""
@@ -137,6 +148,8 @@ class GroupAuditor(Auditor):
         if context.dataset.profile.unlabelled:
             chosen = [metric for metric in chosen if metric.outcome == outcome]
         statistics = {metric.statistic.key: metric.statistic for metric in chosen}
+        if context.dataset.profile.unlabelled and not outcome and rows.decision is not None:
+            statistics[CONFUSION.key] = CONFUSION  # bounds compare it with that of the labelled rows
         if rows.score is not None:
             low, high = 0.0, 1.0
             if context.scorer.task == "regression":

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.clusters import BUCKETS
+from fairkit.data.proxies import known_groups, proxies
+from fairkit.metrics import CONFUSION
 from fairkit.statistics import Scores
 from fairkit_dependent import SCORE_BUCKETS, STRATA_BUCKETS
 from fairkit_group.proxy_totals import proxy_totals
@@ -39,6 +41,7 @@ class Collecting:
         self.missing_clusters: dict[Key, Any] = {}
         self.strata: dict[StratumKey, Any] = {}
         self.strata_clusters: dict[StratumKey, Any] = {}
+        self.strata_missing: dict[StratumKey, Any] = {}
         self.proxies: dict[tuple[str, str | None, str], Any] = {}
 
     def totals(self) -> GroupTotals:
@@ -50,6 +53,7 @@ class Collecting:
             missing_clusters=self.missing_clusters,
             strata=self.strata,
             strata_clusters=self.strata_clusters,
+            strata_missing=self.strata_missing,
             proxies=self.proxies,
         )
 
@@ -59,6 +63,10 @@ class Collecting:
         for sensitive, found, n_groups in self._splits():
             has_group, codes, whole, buckets = found >= 0, found, rows, self.batch.clusters
             if not has_group.all():
+                key, rest = CONFUSION.key + of, some_rows(rows, ~has_group)
+                for within, strata in self.batch.strata.items() if key in statistics else ():
+                    part = collected(CONFUSION, rest, strata[~has_group], len(self.dataset.stratum_names(within)))
+                    self.strata_missing[within, str(sensitive), label, key] = part
                 self._add_missing(sensitive, label, rows, statistics, ~has_group)
                 whole, codes = some_rows(rows, has_group), found[has_group]
                 buckets = None if buckets is None else buckets[has_group]
@@ -69,7 +77,10 @@ class Collecting:
             if sensitive is not None:
                 self._add_strata(sensitive, label, whole, statistics, codes, n_groups, has_group)
         for name, shares in self.batch.probabilities.items():
-            self.proxies[name, label, of] = proxy_totals(rows, shares, self.batch.clusters)
+            roles, known = self.dataset.roles, None
+            if name in roles.known:
+                known = known_groups(self.batch.column(name), proxies(roles)[name])
+            self.proxies[name, label, of] = proxy_totals(rows, shares, self.batch.clusters, known)
 
     def _splits(self) -> Iterator[tuple[str | None, NDArray[np.int64], int]]:
         if not self.batch.groups:

@@ -50,8 +50,9 @@ def end_of(
     *,
     largest: bool,
     sampling: Sampling | None = None,
+    off: float = 0.0,
 ) -> End:
-    """Return the smallest or the largest rate that a group can have."""
+    """Return the smallest or the largest rate of a group, whose share of a cell may be `off` its probability."""
     group_mass = np.zeros(groups + 4)
     group_mass[group] = 1
     good, bad = np.append(np.zeros(groups), counted), np.append(np.zeros(groups), over - counted)
@@ -59,9 +60,9 @@ def end_of(
         good, bad = bad, good
     everybody = np.append(np.zeros(groups), np.ones(4))
     # Fréchet, by cell: at most min(π, good) of the group is counted, at least π + bad - 1 is not
-    spare = group_mass + bad - everybody
-    whole, some = (_chosen(sums, part, sampling)[:, None] for part in (good - group_mass, spare))
-    gained, forced = whole * group_mass + (1 - whole) * good, some * spare
+    most, spare = group_mass + off * everybody, group_mass + bad - (1 + off) * everybody
+    whole, some = (_chosen(sums, part, sampling)[:, None] for part in (good - most, spare))
+    gained, forced = whole * most + (1 - whole) * good, some * spare
     top, rest = float((gained * sums).sum()), float((forced * sums).sum())  # the rest may be below 0 by noise
     with np.errstate(all="ignore"):
         share = np.float64(top) / (top + rest)
@@ -97,6 +98,7 @@ class Sampling:
 
     second: Array  # by cell the sums of the products by row, shape [Z, K + 4, K + 4]
     buckets: Array | None = None  # the sums by cell and bucket, shape [Z, B, K + 4]; None where rows are independent
+    off: float = 0.0  # how far a group's share of a cell may be from its mean probability
 
     def cell_errors(self, direction: Array) -> Array:
         """Return the standard error of a combination of each cell's sums, shape [Z]."""
@@ -135,14 +137,16 @@ class Bounds:
 
 def rate_bounds(sums: Array, sampling: Sampling, group: int, over: Array, counted: Array) -> Bounds:
     """Return the bounds of a group's rate."""
-    plain, outer = (_ends(sums, group, over, counted, noise) for noise in (None, sampling))
+    plain, outer = (_ends(sums, group, over, counted, noise, sampling.off) for noise in (None, sampling))
     errors = sampling.error(outer[0].slopes), sampling.error(outer[1].slopes)
     return Bounds(plain[0].value, plain[1].value, (outer[0].value, outer[1].value), errors)
 
 
 def difference_bounds(sums: Array, sampling: Sampling, pair: tuple[int, int], over: Array, counted: Array) -> Bounds:
     """Return the bounds of the difference of two groups' rates, first minus second."""
-    plain, outer = ([_ends(sums, group, over, counted, noise) for group in pair] for noise in (None, sampling))
+    plain, outer = (
+        [_ends(sums, group, over, counted, noise, sampling.off) for group in pair] for noise in (None, sampling)
+    )
     ends = [(first[0].value - second[1].value, first[1].value - second[0].value) for first, second in (plain, outer)]
     first, second = outer
     errors = []
@@ -153,7 +157,11 @@ def difference_bounds(sums: Array, sampling: Sampling, pair: tuple[int, int], ov
     return Bounds(*ends[0], ends[1], (errors[0], errors[1]))
 
 
-def _ends(sums: Array, group: int, over: Array, counted: Array, sampling: Sampling | None) -> tuple[End, End]:
+def _ends(
+    sums: Array, group: int, over: Array, counted: Array, sampling: Sampling | None, off: float
+) -> tuple[End, End]:
     groups = sums.shape[1] - 4
-    low, high = (end_of(sums, group, groups, over, counted, largest=side, sampling=sampling) for side in (False, True))
+    low, high = (
+        end_of(sums, group, groups, over, counted, largest=side, sampling=sampling, off=off) for side in (False, True)
+    )
     return low, high

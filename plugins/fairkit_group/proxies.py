@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from fairkit_group.totals import GroupTotals
 
     Array = NDArray[np.float64]
+
+_NORMAL, _ALPHA, _KNOWN = NormalDist(), 0.001, 20
+"""The level of the test of probabilities, and how many rows of known groups a tenth needs."""
 
 
 def by_proxies(auditor: Auditor, context: AuditContext, label: str | None, total: GroupTotals) -> list[Finding]:
@@ -59,7 +63,7 @@ class Proxy:
         self.auditor, self.context, self.name, self.groups = auditor, context, name, groups
         self.totals, self.parameters = totals, parameters
         self.sums, second, buckets = totals.coarse()
-        self.sampling = Sampling(second, buckets)
+        self.sampling = Sampling(second, buckets, auditor.parameters.probability_error or 0.0)
         self.pairs = [(a, b) for a in range(len(groups)) for b in range(a + 1, len(groups))]
 
     def findings(self, outcome: bool | None = None) -> list[Finding]:
@@ -174,8 +178,11 @@ class Proxy:
             f"The groups of {self.name} are known by probabilities only. The value weights rows by them, which is "
             "right if decisions and outcomes do not depend on the group among rows with equal probabilities; the "
             "interval holds whatever that dependence is (Kallus, Mao & Zhou 2022), with sampling error on top. Both "
-            "suppose calibrated probabilities: of the rows with p a share p is in the group. Nothing here tests that."
+            f"suppose that of the rows with p a share within {self.sampling.off:.3g} of p is in the group."
         ]
+        stated = self.auditor.parameters.probability_error
+        tested, doubt = calibration(self.name, self.groups, self.totals.known, stated)
+        notes.append(tested)
         hard = self._thresholded(over, counted)
         if hard is not None and value is not None:
             notes.append(
@@ -188,6 +195,7 @@ class Proxy:
         expected = self.totals.joint @ over
         few = [f"{name} ({rows:.0f})" for name, rows in zip(self.groups, expected, strict=True) if rows < least]
         blocking = [f"Groups with fewer than {least} expected rows: {', '.join(few)}."] if few else []
+        blocking += [doubt] if doubt else []
         if self.totals.joint_buckets is not None:
             clusters = int(self.totals.joint_buckets.any(axis=(1, 2)).sum())
             sizes = np.maximum(self.totals.joint_buckets @ over, 0.0)  # by bucket and group
@@ -195,3 +203,36 @@ class Proxy:
             if doubt:
                 blocking.append(f"The interval is not trusted: {doubt}.")
         return notes, " ".join(blocking) or None
+
+
+def calibration(name: str, groups: Sequence[str], known: Array, stated: float | None) -> tuple[str, str | None]:
+    """Test probabilities where groups are known: a sentence, and the reason why there is no verdict, or None.
+
+    A verdict needs that somebody states how far a group's share may be from its probability.
+    """
+    rows, p, hits, spread = np.moveaxis(known, -1, 0)
+    option = "`--set group.probability_error=`"
+    unstated = None if stated is not None else f"State how far shares of {name} may be from probabilities with {option}"
+    if not rows.any():
+        return (
+            f"Nothing tests that: no row has a known group in a column {name!r}.",
+            unstated and f"{unstated} (0: calibrated).",
+        )
+    z = _NORMAL.inv_cdf(1 - _ALPHA / (2 * int((rows > 0).sum())))
+    with np.errstate(all="ignore"):
+        off, noise = np.abs(hits - p) / rows, z * np.sqrt(spread) / rows
+    enough = rows >= _KNOWN
+    least = float(np.where(enough, off, 0.0).max())
+    surely = np.where(enough, off - noise, -1.0)
+    at = np.unravel_index(int(surely.argmax()), surely.shape)
+    said = f"Tested on the {int(rows[0].sum()):,} rows whose {name} is known"
+    if surely[at] > (stated or 0.0):
+        told = (
+            f"{said}: of those with a probability of {groups[int(at[0])]} of {p[at] / rows[at]:.2f} on average, "
+            f"{hits[at] / rows[at]:.2f} are. State an error of {least:.2g} or more with {option}."
+        )
+        return told, told
+    return (
+        f"{said}: the largest error seen is {least:.2g}, and none is surely larger than stated.",
+        unstated and f"{unstated}; {least:.2g} is seen in the known rows.",
+    )

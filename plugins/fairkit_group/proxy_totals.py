@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.data.clusters import BUCKETS
+from fairkit.data.proxies import known_shares
 from fairkit_dependent import SCORE_BUCKETS
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class ProxyTotals:
     joint_second: Array  # Σ w p_a c, shape [K, 4], and Σ w² p_a² c c', shape [K, K, 4, 4]
     thresholded: Array  # confusion cells by each row's most probable group, shape [K, 4]
     absent: int  # rows without probabilities
+    known: Array  # of rows of a known group, by group and tenth of its probability: rows, Σ p, hits, Σ p (1 - p)
     buckets: Array | None = None
     joint_buckets: Array | None = None  # `joint` by bucket, shape [B, K, 4]
 
@@ -57,6 +59,7 @@ class ProxyTotals:
             self.joint_second + other.joint_second,
             self.thresholded + other.thresholded,
             self.absent + other.absent,
+            self.known + other.known,
             None if self.buckets is None or other.buckets is None else total(self.buckets, other.buckets),
             None
             if self.joint_buckets is None or other.joint_buckets is None
@@ -79,8 +82,10 @@ class ProxyTotals:
         return joined(self.sums), joined(self.second), buckets
 
 
-def proxy_totals(rows: Rows, shares: Array, clusters: NDArray[np.int64] | None = None) -> ProxyTotals:
-    """Add up one batch."""
+def proxy_totals(
+    rows: Rows, shares: Array, clusters: NDArray[np.int64] | None = None, groups_known: NDArray[np.int64] | None = None
+) -> ProxyTotals:
+    """Add up one batch; `groups_known` has the places of the groups that are known, -1 where none is."""
     has_proxy = np.isfinite(shares[:, 0])
     groups = shares.shape[1]
     p = shares[has_proxy]
@@ -124,6 +129,7 @@ def proxy_totals(rows: Rows, shares: Array, clusters: NDArray[np.int64] | None =
         joint_second=joint_second,
         thresholded=most.T @ cells,
         absent=int((~has_proxy).sum()),
+        known=known_shares(p, None if groups_known is None else groups_known[has_proxy]),
         buckets=buckets,
         joint_buckets=joint_buckets,
     )

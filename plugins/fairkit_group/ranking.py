@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.intervals import guarded, kolmogorov_quantile, share_limits, student, two_sided
-from fairkit.limits.means import unseen
+from fairkit.limits.means import mean_limits, unseen
 from fairkit.metrics import Estimate, Headline, Metric, Term
 from fairkit.statistics import Scores, ScoreTable, Statistic
 from fairkit_dependent import SCORE_BUCKETS, doubts_of, effective_clusters, noise_of
@@ -65,7 +65,8 @@ class RocAuc(Metric):
         variance rows are never fewer than those. The limits are a share's with n' rows and Student's degrees of
         freedom, widened by what unseen rows of the rarer outcome could add, and never wider than those of a share
         with as many rows as the rarer outcome has. With fewer than `SCARCE` of these the last stand alone: they
-        hold for every distribution. What cells of scores hide is added to both ends.
+        hold for every distribution. Under unequal weights the limits reach as far as those of a mean of the
+        placements at least, whose tails may be heavy. What cells of scores hide is added to both ends.
         """
         mass, squares = totals.mass, totals.squares
         negative, positive = mass[..., 0], mass[..., 1]
@@ -73,18 +74,26 @@ class RocAuc(Metric):
         with np.errstate(divide="ignore", invalid="ignore"):
             area = self.compute(mass)
             fewest = np.minimum(n0**2 / squares[..., 0].sum(axis=0), n1**2 / squares[..., 1].sum(axis=0))
-            variance = _delong(mass, squares, area)
+            variance, skewness, degrees = _delong(mass, squares, area)
             rows = np.where(variance > 0, area * (1 - area) / variance, np.inf)
+            each = squares / mass
+            least = np.where(mass > 0, each, np.inf).min(axis=(0, 2), initial=np.inf)
+            weighted = np.where(mass > 0, each, 0.0).max(axis=(0, 2), initial=0.0) > least * (1 + 1e-9)
         hidden = _hidden(totals)
 
         def limits(z: float) -> tuple[Array, Array]:
             low, high = share_limits(area, fewest, z)
+            some = np.where(weighted, np.fmin(fewest, degrees + 1), fewest)
             with np.errstate(divide="ignore", invalid="ignore"):
-                effective = np.clip(rows * (z / student(z, fewest)) ** 2, fewest, 1e12)
+                effective = np.clip(rows * (z / student(z, some)) ** 2, fewest, 1e12)
                 inner = share_limits(area, effective, z)
                 share = unseen(fewest, z)
                 down = ((area - inner[0]) ** 4 + (share * area) ** 4) ** 0.25
                 up = ((inner[1] - area) ** 4 + (share * (1 - area)) ** 4) ** 0.25
+                # few rows of much weight make a long tail, and most samples lack them
+                ends = mean_limits(area, np.sqrt(variance), skewness, some, (0 * area, 0 * area + 1), z)
+                down = np.where(weighted, np.fmax(down, area - ends[0]), down)
+                up = np.where(weighted, np.fmax(up, ends[1] - area), up)
             many = fewest >= SCARCE
             low = np.where(many, np.maximum(area - down, low), low)
             high = np.where(many, np.minimum(area + up, high), high)
@@ -107,15 +116,23 @@ class RocAuc(Metric):
         return float(np.nanmax(_hidden(totals), initial=0.0))
 
 
-def _delong(mass: Array, squares: Array, area: Array) -> Array:
-    """Return the variance of the area (DeLong, DeLong & Clarke-Pearson 1988) from score tables, shape [G]."""
-    negative, positive = mass[..., 0], mass[..., 1]
-    n0, n1 = negative.sum(axis=0), positive.sum(axis=0)
-    placed1 = (np.cumsum(negative, axis=0) - negative / 2) / n0
-    placed0 = 1 - (np.cumsum(positive, axis=0) - positive / 2) / n1
-    # S₁₀ / n₁ + S₀₁ / n₀: variances of either outcome's placements
-    variance = (squares[..., 1] * (placed1 - area) ** 2).sum(axis=0) / (n1 * np.maximum(n1 - 1, 1))
-    return np.asarray(variance + (squares[..., 0] * (placed0 - area) ** 2).sum(axis=0) / (n0 * np.maximum(n0 - 1, 1)))
+def _delong(mass: Array, squares: Array, area: Array) -> tuple[Array, Array, Array]:
+    """Return the area's variance, skewness and degrees of freedom from score tables, shapes [G].
+
+    The variance is that of either outcome's placements (DeLong, DeLong & Clarke-Pearson 1988). A row of much weight
+    pulls the area to itself: its square is divided by 1 less its share of the weight (HC2; MacKinnon & White 1985),
+    which without weights gives DeLong's n - 1.
+    """
+    sums = mass.sum(axis=0)
+    below = np.cumsum(mass, axis=0) - mass / 2
+    placed = np.stack([1 - below[..., 1] / sums[:, 1], below[..., 0] / sums[:, 0]], axis=2)
+    share = np.nan_to_num(squares / mass) / sums  # of one row of a place, by its weight on average
+    pull = (placed - area[:, None]) ** 2 * squares / sums**2 / np.maximum(1 - share, 0.1)
+    step = (placed - area[:, None]) * share
+    variance = pull.sum(axis=(0, 2))
+    fourth = (pull * step**2).sum(axis=(0, 2))
+    skewness = (pull * step).sum(axis=(0, 2)) / variance**1.5
+    return variance, skewness, np.maximum(3 * variance**2 / fourth - 1, 1)  # of degrees, as `noise_of` counts them
 
 
 def _hidden(totals: ScoreTable) -> Array:

@@ -197,7 +197,7 @@ class Section:
     ) -> list[Finding]:
         """Say at every disparity what missing groups and outcomes and wrong values could do to it.
 
-        Of what is `pooled` over strata no bound is known.
+        Of what is `pooled` over strata no other bound is known than those that it has.
         """
         unknowns = self._unknowns()
         bounds = replace(unknowns, reference=reference, estimates={} if pooled else unknowns.estimates).bounds()
@@ -207,6 +207,7 @@ class Section:
         found = []
         for one in findings:
             told = {} if one.value is None else _told(bounds, self._bounded_name(one), one.value)
+            told = {name: record | one.evidence.get(name, {}) for name, record in told.items()}
             found.append(replace(one, evidence={**one.evidence, **told}))
         return found
 

@@ -48,6 +48,7 @@ class GroupTotals:
     missing_clusters: Mapping[Key, Any] = field(default_factory=dict)
     strata: Mapping[StratumKey, Any] = field(default_factory=dict)
     strata_clusters: Mapping[StratumKey, Any] = field(default_factory=dict)  # by stratum, group and bucket
+    strata_missing: Mapping[StratumKey, Any] = field(default_factory=dict)  # confusion cells by stratum
     proxies: Mapping[tuple[str, str | None, str], Any] = field(default_factory=dict)
     labels: Mapping[str | None, Any] = field(default_factory=dict)  # by column, None as one group: see `labelled`
 
@@ -74,13 +75,12 @@ class GroupTotals:
             key: added(one_group(part), gone[key]) if key in gone else one_group(part) for key, part in buckets.items()
         }
 
-    def inside(self, within: str, sensitive: str, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the totals by stratum and group, and those by stratum, group and bucket."""
-        both = [
+    def inside(self, within: str, sensitive: str, label: str | None) -> list[dict[str, Any]]:
+        """Return the totals by stratum and group, by stratum, group and bucket, and by stratum without a group."""
+        return [
             {key: part for (w, s, c, key), part in parts.items() if (w, s, c) == (within, sensitive, label)}
-            for parts in (self.strata, self.strata_clusters)
+            for parts in (self.strata, self.strata_clusters, self.strata_missing)
         ]
-        return both[0], both[1]
 
 
 def of_key(parts: Mapping[str, Any], key: str) -> Any:

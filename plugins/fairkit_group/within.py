@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,9 @@ from fairkit.intervals import Spread, two_sided
 from fairkit.limits.means import student
 from fairkit.metrics import CONFUSION, Estimate, Rate
 from fairkit.results.values import GroupValue, StratumValue
-from fairkit.statistics import Scores, ScoreTable
+from fairkit.statistics import Scores, ScoreTable, Sums
 from fairkit_dependent import by_bucket, doubts_of, effective_clusters, noise_of
+from fairkit_group.allocation import pooled_bounds
 from fairkit_group.collecting import MOST_CELLS
 from fairkit_group.distances_within import distances_within
 from fairkit_group.pooling import Odds, joint_quantile, largest_difference, smallest_odds, smallest_ratio, worst_of
@@ -51,19 +52,20 @@ def inside_strata(section: Section, total: GroupTotals) -> list[Finding]:
     """Return the disparities of a section's column inside the strata of each column that was named for it."""
     findings: list[Finding] = []
     for split in section.context.dataset.roles.within:
-        totals, buckets = total.inside(split.name, str(section.sensitive), section.label)
+        totals, buckets, gone = total.inside(split.name, str(section.sensitive), section.label)
         usable = {key: part for key, part in totals.items() if not isinstance(part, Failure)}
         names = section.context.dataset.stratum_names(split.name)
         strata = Strata(names, len(section.about.names), usable, buckets)
-        findings += Inside(section, split, strata).findings()
+        findings += Inside(section, split, strata, gone).findings()
     return findings
 
 
 class Inside:
     """The disparities of one sensitive column inside the strata of one column."""
 
-    def __init__(self, section: Section, split: Sensitive, strata: Strata) -> None:
+    def __init__(self, section: Section, split: Sensitive, strata: Strata, gone: Mapping[str, Any]) -> None:
         self.section, self.split, self.strata = section, split, strata
+        self.gone = of_key(gone, CONFUSION.key)  # the cells of rows without a group
         self.about = section.about
         self.counts = strata.counts()
         self.mixed = (self.counts > 0).sum(axis=1) > 1
@@ -139,6 +141,19 @@ class Inside:
         )
         return replace(made, within=self.split.columns)
 
+    def _bounds(self, metric: Metric, pairs: Sequence[Pair], *, signed: bool = False) -> dict[str, Any]:
+        """Return what rows without a group could do to a difference; nothing where that is not known."""
+        confusion = self.strata.confusion()
+        if not isinstance(metric, Rate) or not isinstance(self.gone, Sums) or confusion is None or not pairs:
+            return {}
+        if metric.outcome and self.section.context.dataset.profile.unlabelled:
+            return {}
+        own = np.array([pair.difference for pair in pairs])
+        low, high = pooled_bounds(metric, confusion, self.gone.first, pairs).T
+        low, high = np.fmin(low, own), np.fmax(high, own)
+        low, high = (low.min(), high.max()) if signed else (np.maximum(low, -high).max(), np.maximum(high, -low).max())
+        return {"missing_bounds": {"low": float(max(low, -1 if signed else 0)), "high": float(high), "binding": True}}
+
     def _of_metric(self, metric: Metric, cells: StratumCells) -> Iterator[Finding]:
         pairs = self.pairs[metric.name] = self.strata.pairs(metric, cells)
         worst = pairs[worst_of([pair.difference for pair in pairs])] if pairs else None
@@ -151,7 +166,8 @@ class Inside:
             alias = f"{metric.alias}_difference" if metric.alias else ""
             for name in filter(None, (f"{metric.name}_difference", alias)):
                 shown = strata if name == (alias or name) else ()
-                yield self._finding(name, "lower", differences, worst, pairs, test, shown)
+                made = self._finding(name, "lower", differences, worst, pairs, test, shown)
+                yield replace(made, evidence={**made.evidence, **self._bounds(metric, pairs)})
         if "ratio" in metric.between:
             for name in filter(None, (f"{metric.name}_ratio", metric.alias and f"{metric.alias}_ratio")):
                 yield self._finding(name, "higher", ratios, worst, pairs, test)
@@ -384,7 +400,7 @@ class Inside:
         if "difference" in metric.between:
             differences = [pair.difference for pair in pairs]
             for name in filter(None, (metric.name, metric.alias)):
-                yield self._referred(
+                made = self._referred(
                     f"{name}_difference",
                     "none",
                     groups,
@@ -394,6 +410,7 @@ class Inside:
                     pairs,
                     test,
                 )
+                yield replace(made, evidence={**made.evidence, **self._bounds(metric, pairs, signed=True)})
         positive = bool(pairs) and all(pair.values[1] > 0 and pair.values[0] >= 0 for pair in pairs)
         if "ratio" in metric.between and positive:
             ratios = [float(pair.values[0] / pair.values[1]) for pair in pairs]

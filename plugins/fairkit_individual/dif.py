@@ -50,7 +50,8 @@ class DifAuditor(CertificateAuditor):
     }
     citation: ClassVar[str] = "Yurochkin & Sun (2021), SenSeI: sensitive set invariance, ICLR"
     metric_name = "dif"
-    uses: ClassVar[frozenset[str]] = frozenset({"weights", *NO_GROUPS}) - {"missing_groups"}
+    uses: ClassVar[frozenset[str]] = frozenset({"weights"})
+    unaffected_by: ClassVar[frozenset[str]] = NO_GROUPS - {"missing_groups"}
     _outside: OutsideSearch | None = None
 
     @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,8 @@ class RestrictedDroAuditor(CertificateAuditor):
     }
     citation: ClassVar[str] = "Vargo, Zhang, Yurochkin & Sun (2021), Individually fair gradient boosting, ICLR"
     metric_name = "performance_gap"
-    uses: ClassVar[frozenset[str]] = frozenset({"weights", "strata", "reference", "group_probabilities"})
+    uses: ClassVar[frozenset[str]] = frozenset({"weights"})
+    unaffected_by: ClassVar[frozenset[str]] = frozenset({"strata", "reference", "group_probabilities"})
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters(TransportParameters):

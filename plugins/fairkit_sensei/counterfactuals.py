@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairkit.data.roles import same_value, value_text
+from fairkit.data.roles import value_meant
 from fairkit.errors import DataError, ParameterError, did_you_mean
 
 if TYPE_CHECKING:
@@ -76,14 +76,7 @@ def _options(name: str, values: NDArray[Any], wanted: Any) -> list[Any]:
             )
         return present
     listed = [part.strip() for part in wanted.split(",")] if isinstance(wanted, str) else list(wanted)
-    chosen = []
-    for value in listed:
-        same = [one for one in present if same_value(one, value) or value_text(one) == str(value)]
-        if not same:
-            hint = did_you_mean(str(value), [value_text(one) for one in present], what="values")
-            raise ParameterError(f"sensitive: the column {name!r} has no value {value!r}. {hint}")
-        chosen.append(same[0])
-    return chosen
+    return [value_meant(value, present, f"sensitive: the column {name!r}") for value in listed]
 
 
 def _distinct(values: NDArray[Any]) -> list[Any]:

@@ -226,3 +226,55 @@ def test_intervals_hold_where_decisions_are_the_groups(cells: int) -> None:
         bounds = difference_bounds(sums, Sampling(second), (0, 1), over, counted)
         missed += not bounds.limits(1.96)[0] <= 1 <= bounds.limits(1.96)[1]
     assert missed <= 16  # 10 of 200 at .95; of the plain bounds 72 with 5 cells and all with 20
+
+
+def _overconfident(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Probabilities whose log-odds are twice the true ones; rates of .5 and .3."""
+    true = rng.beta(0.8, 0.8, n)
+    said = np.round(true**2 / (true**2 + (1 - true) ** 2), 3)
+    group = rng.random(n) < true
+    h = (rng.random(n) < np.where(group, 0.3, 0.5)).astype(int)
+    known = np.where(group, "a", "b").astype(object)
+    known[rng.random(n) < 0.8] = None
+    return {"p_a": said, "p_b": 1 - said, "h": h, "race": known, "group": group, "true": true}
+
+
+@pytest.mark.parametrize(
+    ("told", "kept", "verdict", "said"),
+    [
+        ({}, (), "inconclusive", "State how far shares of race may be from probabilities"),
+        ({}, ("race",), "inconclusive", "State an error of 0."),
+        ({"probability_error": 0.0}, (), "pass", ""),
+        ({"probability_error": 0.0}, ("race",), "inconclusive", "on average"),
+        ({"probability_error": 0.3}, ("race",), "pass", ""),
+    ],
+)
+def test_a_verdict_needs_a_stated_error_that_the_known_groups_do_not_contradict(told, kept, verdict, said) -> None:
+    people = _overconfident(6_000, np.random.default_rng(4))
+    data = fairkit.load_data({k: people[k] for k in ("p_a", "p_b", "h", *kept)}, sensitive_probability="race=p_a,p_b")
+    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="race", max=0.99)
+    settings = {"options": ModelOptions(task="binary"), "policy": [rule], "parameters": {"group": told}}
+    report = fairkit.audit(PredictedColumns(decision="h"), data, **settings)
+    assert report.verdict == verdict
+    assert said in report.policy[0].reason
+
+
+def test_no_groups_within_the_stated_error_leave_the_bounds() -> None:
+    """Shares of every cell anywhere within .1 of the probability, decisions given to either group at random."""
+    rng = np.random.default_rng(6)
+    p = np.repeat(np.array([0.05, 0.3, 0.6, 0.9]), 500)
+    h = (rng.random(2_000) < rng.random(4).repeat(500)).astype(float)
+    totals = proxy_totals(Rows(outcome=np.zeros(2_000), decision=h), np.column_stack([p, 1 - p]))
+    found = difference_bounds(totals.sums, Sampling(totals.second, None, 0.1), (0, 1), OVER, COUNTED)
+    plain = difference_bounds(totals.sums, Sampling(totals.second), (0, 1), OVER, COUNTED)
+    seen = []
+    for _ in range(400):
+        share = np.clip(p[::500] + rng.uniform(-0.1, 0.1, 4), 0, 1)
+        pull = rng.choice([-9.0, 9.0])
+        keys = [rng.random(500) + pull * h[500 * cell : 500 * cell + 500] for cell in range(4)]
+        group = np.concatenate(
+            [np.argsort(np.argsort(-key)) < round(500 * s) for key, s in zip(keys, share, strict=True)]
+        )
+        seen.append(h[group].mean() - h[~group].mean())
+    assert found.low <= min(seen) < plain.low
+    assert plain.high < max(seen) <= found.high

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import itertools
 
@@ -307,6 +308,17 @@ def test_alternatives_that_are_as_good_are_counted():
     assert rows["of these, the least disparity"] == "rto (tolerance = 0.02): impact:sex 0.01235"
     older = dict(alternatives(Context(report=report, certificate=searched()))[0].rows)
     assert older[key] == "not recorded by this version"
+
+
+def test_a_search_that_was_certified_answers_the_item():
+    report = audited({"a": (10, 60), "b": (20, 60)})
+    notes = ("none: none of the 245 that loses at most 0.01 has more than 0.012 less", "Each end holds by itself.")
+    search = dataclasses.replace(report.findings[0], metric="alternatives_reduction", notes=notes)
+    report = dataclasses.replace(report, findings=(*report.findings, search))
+    rows = alternatives(Context(report=report, certificate={}))[0].rows
+    assert tuple(rows[0]) == ("none", "none of the 245 that loses at most 0.01 has more than 0.012 less")
+    with pytest.raises(NotAnsweredError, match="fairkit alternatives MODEL"):
+        alternatives(Context(report=audited({"a": (10, 60), "b": (20, 60)}), certificate={}))
 
 
 def test_a_fact_is_needed_where_another_says_so():

@@ -70,7 +70,7 @@ def test_several_flips_are_drawn_in_turn():
         (["sexx"], {}, "reads no column 'sexx'"),
         (["age"], {}, "60 distinct values"),
         (["sex"], {"sex": "f"}, "one combination"),
-        (["sex"], {"sex": "f,x"}, "no value 'x'"),
+        (["sex"], {"sex": "f,x"}, "never has the value 'x'"),
         (["sex"], {"home": "wife"}, "belongs to no flip"),
     ],
 )

@@ -250,6 +250,21 @@ class ReadsScores(Fine):
         return np.array([said.sum(), 1.0])
 
 
+class Ignores(Fine):
+    """Says that it uses weights, and counts rows."""
+
+    uses = frozenset({"weights"})
+
+
+class Weighs(Fine):
+    """Says that weights do not concern it, and adds them up."""
+
+    unaffected_by = frozenset({"weights"})
+
+    def measure(self, batch, predictions, context):
+        return np.array([len(batch) if batch.weights is None else batch.weights.sum(), 1.0])
+
+
 class Writes(Fine):
     """Leaves a file."""
 
@@ -268,6 +283,8 @@ class Writes(Fine):
         (auditor_checks.check_auditor_inputs_unchanged, Overwrites, "predictions.score was changed"),
         (auditor_checks.check_auditor_errors, Trips, "ZeroDivisionError"),
         (auditor_checks.check_auditor_errors, ReadsScores, "a model without scores was audited"),
+        (auditor_checks.check_auditor_conditions, Ignores, "no number and no interval changes with it"),
+        (auditor_checks.check_auditor_conditions, Weighs, "numbers change with it"),
         (auditor_checks.check_auditor_leaves_nothing, Writes, "left files behind: work/found.txt"),
     ],
 )

@@ -24,11 +24,10 @@ def alternatives(
     *,
     columns: opt.DataOptions,
     test: Annotated[
-        str | None,
-        opt.option("--test", "FILE", "Rows that trained nothing and chose nothing. They are looked at once.", opt.DATA),
+        str | None, opt.option("--test", "FILE", "Rows that trained no model, this one either.", opt.DATA)
     ] = None,
     selection: Annotated[
-        str | None, opt.option("--selection", "FILE", "Rows that choose the pick; default: .3 of --data.", opt.DATA)
+        str | None, opt.option("--selection", "FILE", "Rows that choose the pick; default: .3 of --test.", opt.DATA)
     ] = None,
     metric: Annotated[
         str,

@@ -22,7 +22,7 @@ WAYS_OUT: Mapping[str, str] = {
     "missing_groups": "leave the column out, keep missing values as a group (`missing=group`), or leave these rows out",
     "missing_labels": "leave `label` out where nothing about outcomes is asked, or leave these rows out",
 }
-"""What an auditor's `uses` may name, and what to do where it does not."""
+"""What an auditor's `uses` and `unaffected_by` may name, and what to do where neither does."""
 
 NO_GROUPS = frozenset({"strata", "reference", "group_probabilities", "missing_groups", "missing_labels"})
 """What does not concern an auditor whose numbers compare no groups and need no outcomes."""
@@ -60,7 +60,8 @@ def no_bounds(finding: Finding, data: Dataset) -> Finding:
 def by_design(auditor: Auditor, data: Dataset) -> bool:
     """Return whether an auditor gets the rows with a drawn label alone, weighted by what each stands for."""
     design = data.roles.labelled
-    if design is None or design.kind == "selective" or not data.profile.unlabelled or "missing_labels" in auditor.uses:
+    known = "missing_labels" in auditor.uses | auditor.unaffected_by
+    if design is None or design.kind == "selective" or not data.profile.unlabelled or known:
         return False
     return design.kind == "random" or "weights" in auditor.uses
 
@@ -72,7 +73,7 @@ def check_conditions(auditors: Iterable[Auditor], data: Dataset) -> None:
         for name, text in present.items():
             if name == "missing_labels" and by_design(auditor, data):
                 continue
-            if name not in auditor.uses:
+            if name not in auditor.uses | auditor.unaffected_by:
                 raise ParameterError(
                     f"the auditor {auditor.name!r} does not use {text} of {data.name}, so that its numbers would be "
                     f"wrong; {WAYS_OUT[name]}, or leave this auditor out"

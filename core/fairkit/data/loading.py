@@ -12,6 +12,7 @@ from fairkit.data.frames import empty_like
 from fairkit.data.labelled import Drawn
 from fairkit.data.lists import spread
 from fairkit.data.predictions import PredictionRoles
+from fairkit.data.proxies import proxies
 from fairkit.data.roles import Missing, Roles, Sensitive, require_columns
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
@@ -204,6 +205,7 @@ def load_data(
         labelled=None if labelled is None else Drawn.of(labelled),
     )
     check_conditions(roles, columns, source.name)
+    roles = replace(roles, known=tuple(name for name in proxies(roles) if name in columns))
     dataset = Dataset(source, roles)
     dataset.like = like
     return dataset

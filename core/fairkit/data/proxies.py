@@ -1,13 +1,14 @@
-"""Columns of group probabilities in place of a sensitive column: names, and what cannot be probabilities."""
+"""Columns of group probabilities in place of a sensitive column: names, what cannot be probabilities, known groups."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.data.arrow import as_numpy
-from fairkit.data.roles import proxy_of
+from fairkit.data.roles import proxy_of, value_text
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
@@ -80,3 +81,21 @@ def _checked(values: Array, columns: tuple[str, ...], table: str, times: NDArray
             f"{rows_where(off, times)} rows; name a column for every group, or add one for the others"
         )
     return np.asarray(values / total[:, None])
+
+
+def known_groups(values: NDArray[Any], groups: Sequence[str]) -> NDArray[np.int64]:
+    """Return each row's place among the groups, shape [n]; -1 where it is not known or none of them."""
+    places = {group: place for place, group in enumerate(groups)}
+    return np.array([-1 if v is None else places.get(value_text(v), -1) for v in values.tolist()], dtype=np.int64)
+
+
+def known_shares(p: Array, group: NDArray[np.int64] | None) -> Array:
+    """Count rows of known groups by group and tenth of its probability: rows, Σ p, hits, Σ p (1 - p), [K, 10, 4]."""
+    made = np.zeros((p.shape[1], 10, 4))
+    if group is not None:
+        p, group = p[group >= 0], group[group >= 0]
+        for place, share in enumerate(p.T):
+            tenth, hit = np.minimum((10 * share).astype(np.int64), 9), (group == place).astype(np.float64)
+            parts = (np.ones(len(share)), share, hit, share * (1 - share))
+            made[place] = np.stack([np.bincount(tenth, part, 10) for part in parts], axis=1)
+    return made

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from fairkit.errors import DataError, did_you_mean
+from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.support.records import record_of
 
 if TYPE_CHECKING:
@@ -49,6 +49,16 @@ def same_value(a: Any, b: Any) -> bool:
         return float(a) == float(b)
     except (TypeError, ValueError):
         return value_text(a) == value_text(b)
+
+
+def value_meant(wish: Any, values: Sequence[Any], what: str) -> Any:
+    """Return the value among some that the user means; `what` has them, for the message."""
+    text = wish.strip() if isinstance(wish, str) else wish
+    for value in values:
+        if same_value(value, text):
+            return value
+    shown = ", ".join(value_text(value) for value in list(values)[:8])
+    raise ParameterError(f"{what} never has the value {text!r}; it has: {shown}")
 
 
 def _flag(value: Any, spelled: dict[str, str]) -> str:
@@ -148,6 +158,7 @@ class Roles:
     within: tuple[Sensitive, ...] = ()
     cluster: str | None = None  # the column of ids: rows with one id depend on each other
     sensitive_probability: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()  # columns named as groups of which probabilities are given: groups that are known
     query: str | None = None
     counts_from: int = 0
     labelled: Drawn | None = None  # how the rows with a known outcome were chosen, where not all have one
@@ -158,6 +169,7 @@ class Roles:
         named = [self.label, self.weights, *(c for split in self.sensitive for c in split.columns)]
         named += [self.cluster, self.query, *(c for split in self.within for c in split.columns)]
         named += [c for text in self.sensitive_probability for c in proxy_of(text)[1]]
+        named += self.known
         named += () if self.labelled is None else self.labelled.columns
         return list(dict.fromkeys(column for column in named if column is not None))
 
@@ -180,7 +192,7 @@ class Roles:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as they stand in a configuration file and in a model's metadata."""
-        unset = ("joined", *(name for name in ("query", "counts_from", "labelled") if not getattr(self, name)))
+        unset = ("joined", "known", *(name for name in ("query", "counts_from", "labelled") if not getattr(self, name)))
         texts = {name: [split.text for split in getattr(self, name)] for name in ("sensitive", "within")}
         return record_of(self, without=unset) | texts
 
