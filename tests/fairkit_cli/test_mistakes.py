@@ -27,7 +27,7 @@ MISTAKES = {
     "audit . --data t.parquet": "is a folder; give the .onnx file in it",
     "audit model.pkl --data t.parquet": "`fairkit.to_onnx(model, X, 'model.onnx')` writes one",
     "audit t.csv --data t.parquet": "leave --data out and name its columns: fairkit audit t.csv --predictions",
-    f"audit model.onnx {TABLE} --plugin fairgbm": "--plugin. It belongs to `fairkit alternatives` and `fairkit frontier`",
+    f"audit model.onnx {TABLE} --plugin fairgbm": "--plugin. It belongs to `fairkit alternatives`",
     f"audit --task ranking --predictions score=income {TABLE}": "name it with --set data.query=COLUMN",
     "data t.parquet": "Name those of groups with --sensitive",
     "compare model.onnx --data t.parquet": "fairkit compare BASE.onnx OTHER.onnx --data TABLE",
